@@ -26,7 +26,7 @@ class Formats:
         wanted, target = formats.parse_call(call)
         # Who may not have the feed may not have it in another format either.
         readers = here.settings_for(target).readers
-        user, fields = await here.doorkeeper.admit(readers, call.request.fields, visit.address, proxy=False)
+        user, fields = await here.doorkeeper.authorize(readers, call.request.fields, visit.address, proxy=False)
         return await formats.respond(call, wanted, target, fields, user=user)
 
 

@@ -20,7 +20,7 @@ from benchmarks.lines import COMMON
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind, Schedule, SelfLink
 from feedproxy.http.message import Fields
-from feedproxy.store.resource import Resource, Version
+from feedproxy.store.resource import DeltaBase, Resource
 from feedproxy.store.tiered import open_store
 
 SIZES = {"identity": 2000, "gzip": 600, "br": 500, "zstd": 600}
@@ -64,9 +64,9 @@ def a_feed(number: int) -> Resource:
         items=10,
         content_digest=f"{number:064x}",
     )
-    versions = tuple(Version(f"{number * 4 + each:022x}", NOW - number - each, os.urandom(160)) for each in range(4))
+    versions = tuple(DeltaBase(f"{number * 4 + each:022x}", NOW - number - each, os.urandom(160)) for each in range(4))
     changes = tuple(NOW - number - 3600.5 * each for each in range(8))
-    return Resource(target, (stored,), channel, changes, fetched=NOW + number, versions=versions)
+    return Resource(target, (stored,), channel, changes, fetched=NOW + number, delta_bases=versions)
 
 
 def resident() -> int:

@@ -16,10 +16,10 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from feedproxy import __version__
-from feedproxy.access.gatekeeper import Doorkeeper
+from feedproxy.access.gatekeeper import Gatekeeper
 from feedproxy.admin.server import Deed
 from feedproxy.clock import Clock, Seconds, SystemClock
-from feedproxy.cluster.node import Fleet
+from feedproxy.cluster.node import ClusterNode
 from feedproxy.endpoints.feed_list import FeedList, ImportedFeeds
 from feedproxy.errors import StoreError
 from feedproxy.http import uri
@@ -50,13 +50,13 @@ from feedproxy.telemetry.history import HistoryRecorder
 from feedproxy.telemetry.metrics import Metrics
 from feedproxy.telemetry.recent_activity import RecentActivity
 from feedproxy.upstream.address_policy import AddressPolicy
-from feedproxy.upstream.callback_client import Caller
+from feedproxy.upstream.callback_client import CallbackClient
 from feedproxy.upstream.client import Fetcher, FetchLimits
-from feedproxy.upstream.own_listeners import Listeners
+from feedproxy.upstream.own_listeners import OwnListeners
 from feedproxy.upstream.parent_proxy import Parent, parent_of
 from feedproxy.upstream.tls_context import upstream_context
-from feedproxy.workers.peers import Crew
-from feedproxy.workers.worker import Seat
+from feedproxy.workers.peers import WorkerPeers
+from feedproxy.workers.worker import WorkerContext
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class App:
         """Requests under way that the listener in front answers itself."""
         self.changed = 0
         """Another number after every change of options or rules."""
-        self.seat: Seat | None = None
+        self.seat: WorkerContext | None = None
         """Where this process is one of several workers."""
         self.sockets: tuple[socket.socket, ...] = ()
         """Sockets for readers that this process was given by its supervisor or by systemd: it binds none itself."""
@@ -118,7 +118,7 @@ class App:
         """The other workers."""
         self.whole = False
         """The desk decides what goes upstream: whatever it did not let pass is refused (server/mitm/passthrough.py)."""
-        self.listeners = Listeners()
+        self.listeners = OwnListeners()
         """What listens here, and in the other workers: no target may lead there."""
         self.connections = 0
         """Connections from readers held now."""
@@ -262,20 +262,20 @@ class App:
         return self._open.history_recorder
 
     @property
-    def fleet(self) -> Fleet | None:
+    def fleet(self) -> ClusterNode | None:
         """What this machine does with the others that share its store; None where there are none."""
         return self._opened.fleet if self._opened is not None else None
 
     def condition(self) -> tuple[str, ...]:
         """What there is to say of how it stands, beside that it runs."""
-        return (self.fleet.words(),) if self.fleet is not None else ()
+        return (self.fleet.status_line(),) if self.fleet is not None else ()
 
     def problems(self) -> tuple[str, ...]:
         """What is wrong with parts of it now, each in a sentence for the operator."""
-        return tuple(filter(None, (self.fleet.ailment(),))) if self.fleet is not None else ()
+        return tuple(filter(None, (self.fleet.problem(),))) if self.fleet is not None else ()
 
     @property
-    def doorkeeper(self) -> Doorkeeper:
+    def doorkeeper(self) -> Gatekeeper:
         """Who may read what, and with what credentials we read for whom."""
         return self._open.doorkeeper
 
@@ -334,20 +334,20 @@ class _Services:
             memory_max=settings.memory.responses,
             disk_max=settings.store_max,
             on_failure=runtime.metrics.store_failed,
-            shared=runtime.seat.common_file if runtime.seat is not None else False,
+            shared=runtime.seat.coordination_file if runtime.seat is not None else False,
         )
-        self.fleet = Fleet(settings, self.store, runtime.clock) if settings.is_fleet else None
+        self.fleet = ClusterNode(settings, self.store, runtime.clock) if settings.is_fleet else None
         name = partial(_new_pseudonym, runtime.random_bytes)
         makers = {"pseudonym": name, "reader-secret": partial(runtime.random_bytes, 32)}
         if self.fleet is not None:
-            self.fleet.agree(makers)
+            self.fleet.adopt_shared_state(makers)
             self.store = self.fleet.store
         permitted, own = (settings.allow_private, settings.allow_networks), runtime.listeners
         self.store = PermittedStore(self.store, runtime.may_lead)
         self.policy = AddressPolicy(*permitted, ports(settings, settings.allow_ports), listeners=own)
         self.connect_policy = AddressPolicy(*permitted, ports(settings, settings.connect_ports), listeners=own)
         pseudonym, secret = (self.stored_secret(*each) for each in makers.items())
-        self.doorkeeper = Doorkeeper(settings, runtime.clock, secret, _nonces(settings.local_store, runtime.seat))
+        self.doorkeeper = Gatekeeper(settings, runtime.clock, secret, _nonces(settings.local_store, runtime.seat))
         client = (runtime.make_fetcher or partial(_make_client, runtime, self.policy))()
         credentialed = CredentialedClient(client, self.doorkeeper.with_credentials)
         self.fetcher: Client = RecordingClient(credentialed, lambda: runtime.recorder, runtime.clock)
@@ -382,7 +382,7 @@ class _Services:
         self.history_recorder = HistoryRecorder(
             runtime.metrics.tally, self.store, seat.index if seat else 0, runtime.workers
         )
-        self.crew: Crew | None = None
+        self.crew: WorkerPeers | None = None
         if seat is not None:
             told = (
                 runtime.metrics,
@@ -391,13 +391,13 @@ class _Services:
                 self.history_recorder,
                 lambda: runtime.live_scores,
             )
-            self.crew = runtime.others = Crew(seat, self.service, *told, runtime.journal)
+            self.crew = runtime.others = WorkerPeers(seat, self.service, *told, runtime.journal)
         self.service.admin.resume()
         self.feed_list = FeedList(self.service, imports, runtime.clock, runtime.settings_for, lambda: runtime.changed)
         if seat is None or seat.is_first:
             self.feed_list.resume()
         context = upstream_context(runtime.trusted_ca, insecure=runtime.insecure)
-        self.caller = Caller(self.policy, ssl_context=context, parent_of=runtime.parent_of)
+        self.caller = CallbackClient(self.policy, ssl_context=context, parent_of=runtime.parent_of)
         self.notices = NotificationService(
             file=database_file(settings.local_store),
             service=self.service,
@@ -456,7 +456,7 @@ class _Services:
         await self.feed_list.close()
         await self.service.close(timeout)
         if self.crew is not None:
-            await self.crew.tell_news()  # who saves last, saves what all have counted
+            await self.crew.send_reads()  # who saves last, saves what all have counted
         if self.fleet is not None:
             await self.fleet.close()
         await self.notices.close(max(0.0, until - asyncio.get_running_loop().time()))
@@ -468,7 +468,7 @@ class _Services:
         await self.store.close()
 
 
-def _nonces(store: str, seat: Seat | None) -> Path | None:
+def _nonces(store: str, seat: WorkerContext | None) -> Path | None:
     """Where workers remember nonces together, and through restarts; None where one process has no folder at all."""
     file = database_file(store)
     if file is not None:

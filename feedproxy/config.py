@@ -455,7 +455,7 @@ def _check_value(name: str, value: Any, spec: OptionSpec, where: str) -> Any:
 
 def _check_parent(value: str, where: str) -> None:
     try:
-        parent_proxy.check(value)
+        parent_proxy.validate(value)
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from error
 

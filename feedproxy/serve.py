@@ -25,7 +25,7 @@ from mitmproxy.log import LegacyLogEvents
 from mitmproxy.proxy.mode_servers import AsyncioServerInstance
 
 from feedproxy import systemd
-from feedproxy.access.gatekeeper import Doorkeeper
+from feedproxy.access.gatekeeper import Gatekeeper
 from feedproxy.addons import default_addons
 from feedproxy.admin import auth
 from feedproxy.app import App, get_app
@@ -55,8 +55,8 @@ from feedproxy.telemetry.log_format import LineHandler
 from feedproxy.upstream import local_failure, parent_proxy
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.parent_proxy import OPTION
-from feedproxy.workers.peers import Crew
-from feedproxy.workers.worker import Seat
+from feedproxy.workers.peers import WorkerPeers
+from feedproxy.workers.worker import WorkerContext
 
 logger = logging.getLogger("feedproxy")
 
@@ -118,7 +118,7 @@ class Master(master.Master):
     def _asyncio_exception_handler(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if local_failure.is_exhaustion(error):
-            local_failure.complaints.say(f"{context.get('message') or 'a task failed'}: {error}")
+            local_failure.complaints.warn(f"{context.get('message') or 'a task failed'}: {error}")
         else:
             super()._asyncio_exception_handler(loop, context)
 
@@ -231,7 +231,7 @@ async def check(plan: ServePlan) -> list[str]:
     settings = here.settings
     if settings.admin:
         auth.listen_address(settings.admin, auth.admin_token(settings))
-    Doorkeeper(settings, here.clock, b"")  # reads the files of users, tokens and credentials
+    Gatekeeper(settings, here.clock, b"")  # reads the files of users, tokens and credentials
     _check_folders(settings)
     kind = f"reverse, in front of {settings.upstream}" if settings.upstream else "gateway and explicit proxy"
     defaults = Settings()
@@ -242,7 +242,7 @@ async def check(plan: ServePlan) -> list[str]:
         f"listen:  {made.options.listen_host or '*'}:{made.options.listen_port}; admin: {settings.admin or 'off'}",
         f"options: {len(changed)} not at their default{': ' if changed else ''}{', '.join(changed)}",
         f"rules:   {rules}",
-        *([f"{OPTION}: {proxy}"] if (proxy := parent_proxy.shown(settings.upstream_proxy)) else []),
+        *([f"{OPTION}: {proxy}"] if (proxy := parent_proxy.without_password(settings.upstream_proxy)) else []),
         *(f"warning: {warning}" for warning in _warnings(settings)),
     ]
 
@@ -350,7 +350,7 @@ def _check_parents(here: App) -> None:
     if settings.admin:
         own.add(listen_address(settings.admin, "admin")[1])
     for value in sorted({settings.upstream_proxy, *(each.overrides.get(OPTION, "") for each in here.rules.rules)}):
-        parent_proxy.check(value)
+        parent_proxy.validate(value)
         parent = parent_proxy.parse(value) if value != parent_proxy.ENVIRONMENT else None
         if parent is not None and parent.port in own and parent_proxy.is_this_machine(parent.host):
             raise UsageError(f"{OPTION}: {parent} is this proxy itself")
@@ -436,9 +436,9 @@ class _Lifecycle:
         loop.call_later(1, self._collect_garbage, garbage)
         garbage.maybe_collect(loop.time(), int(loop.time()))
 
-    def _send_heartbeats(self, seat: Seat) -> None:
+    def _send_heartbeats(self, seat: WorkerContext) -> None:
         """Tell the supervisor, as long as the event loop turns."""
-        seat.beat()
+        seat.record_heartbeat()
         asyncio.get_running_loop().call_later(HEARTBEAT_INTERVAL, self._send_heartbeats, seat)
 
     def _notify_watchdog(self, interval: Seconds | None) -> None:
@@ -484,7 +484,7 @@ async def serve(
     plan: ServePlan,
     announce: Callable[[str], None],
     clock: Clock | None = None,
-    seat: Seat | None = None,
+    seat: WorkerContext | None = None,
     prepare: Callable[[App], None] = lambda _: None,
 ) -> int | WorkerOptions:
     """Run until SIGTERM or SIGINT; the exit code. `announce` is told each address that listens. Raises UsageError.
@@ -520,7 +520,7 @@ async def serve(
     with contextlib.suppress(NotImplementedError):
         loop.add_signal_handler(signal.SIGHUP, reload, made, here, plan)
     here.reports_failures = True
-    lock = folder_lock.hold(folder) if seat is None and (folder := _own_folder(here.settings)) else None
+    lock = folder_lock.acquire(folder) if seat is None and (folder := _own_folder(here.settings)) else None
     _ = here.service  # a store that cannot be opened is told before anybody is let in
     try:
         _ = here.recorder  # and so is a recording that cannot be written
@@ -532,7 +532,7 @@ async def serve(
     if seat is not None:
         loop.add_reader(seat.lifeline, stop)  # it is readable when the supervisor is no more
         await here.service.store.flush()  # the next worker finds this installation's name and secrets
-        if isinstance(here.others, Crew):
+        if isinstance(here.others, WorkerPeers):
             await here.others.start()
     if here.fleet is not None:
         await here.fleet.start()

@@ -38,7 +38,7 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.server.fastpath.sockets import reject_new_connections
 from feedproxy.store import folder_lock
-from feedproxy.workers.worker import BEAT, Seat
+from feedproxy.workers.worker import HEARTBEAT, WorkerContext
 
 START_TIMEOUT: Seconds = 60
 """A store of 100,000 feeds is opened in a few seconds; what takes longer than this hangs."""
@@ -115,11 +115,11 @@ class Supervisor:
             places = [(each.family, each.getsockname()) for each in held]
             _close(held)
             self._workers = [_WorkerSlot(index, _duplicate_sockets(places)) for index in range(wanted.size)]
-        self._lock = folder_lock.hold(wanted.folder) if wanted.folder is not None else None
+        self._lock = folder_lock.acquire(wanted.folder) if wanted.folder is not None else None
         self._folder = Path(tempfile.mkdtemp(prefix="feedproxy-"))
         self._common = os.memfd_create("feedproxy-common", os.MFD_CLOEXEC)
         self._snapshots = tuple(os.memfd_create(f"feedproxy-{n}", os.MFD_CLOEXEC) for n in range(wanted.size))
-        self._beats = mmap.mmap(-1, BEAT.size * wanted.size)
+        self._beats = mmap.mmap(-1, HEARTBEAT.size * wanted.size)
         # What was made until now is never collected, and so stays common to all workers.
         gc.collect()
         gc.freeze()
@@ -181,7 +181,7 @@ class Supervisor:
         silent: list[tuple[Seconds, int, _WorkerSlot]] = []
         for worker in self._workers:
             if worker.pid:
-                (beat,) = BEAT.unpack_from(self._beats, BEAT.size * worker.index)
+                (beat,) = HEARTBEAT.unpack_from(self._beats, HEARTBEAT.size * worker.index)
                 beyond = now - beat - HANG_TIMEOUT if beat else now - worker.started - START_TIMEOUT
                 silent.append((beyond, worker.index, worker))
         if not silent or max(silent)[0] <= 0:
@@ -216,7 +216,7 @@ class Supervisor:
         worker.due = now + pause
 
     def _start(self, worker: _WorkerSlot) -> None:
-        BEAT.pack_into(self._beats, BEAT.size * worker.index, 0.0)
+        HEARTBEAT.pack_into(self._beats, HEARTBEAT.size * worker.index, 0.0)
         ours, theirs = socket.socketpair()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -230,7 +230,7 @@ class Supervisor:
             admin = self._admin if worker.index == 0 else ()
             if not admin:
                 _close(self._admin)
-            seat = Seat(
+            seat = WorkerContext(
                 worker.index,
                 self.wanted.size,
                 self._folder,
@@ -309,7 +309,7 @@ class Supervisor:
 type Place = tuple[socket.AddressFamily, tuple[str | int, ...]]
 
 
-def _run_worker(plan: serve.ServePlan, seat: Seat) -> None:
+def _run_worker(plan: serve.ServePlan, seat: WorkerContext) -> None:
     """In the new process: be a worker to the end. Does not return."""
     code = 1
     try:
@@ -319,7 +319,7 @@ def _run_worker(plan: serve.ServePlan, seat: Seat) -> None:
         systemd.be_silent()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         random.seed()  # else all workers would throw the same dice
-        done = asyncio.run(serve.serve(plan, lambda _: seat.tell_ready(), seat=seat))
+        done = asyncio.run(serve.serve(plan, lambda _: seat.notify_ready(), seat=seat))
         code = done if isinstance(done, int) else 1
     except UsageError as error:
         print(f"feedproxy: {error}", file=sys.stderr)

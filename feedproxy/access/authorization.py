@@ -9,101 +9,101 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from feedproxy.access import basic, wsse
-from feedproxy.access.guess_limit import Guesses
+from feedproxy.access.guess_limit import GuessLimit
 from feedproxy.access.nonces import NonceFolder
-from feedproxy.access.passwords import Users
-from feedproxy.access.reloading_file import Watched
+from feedproxy.access.passwords import PasswordFile
+from feedproxy.access.reloading_file import ReloadingFile
 from feedproxy.clock import Clock, Seconds
 from feedproxy.http.message import Fields
 
 ANY_USER = "*"
 
-_TOO_MANY = "Too many wrong passwords came from that address."
+_TOO_MANY_GUESSES = "Too many wrong passwords came from that address."
 
 
-FOR_US = ("authorization", "proxy-authorization", "x-wsse")
+CREDENTIAL_FIELDS = ("authorization", "proxy-authorization", "x-wsse")
 """The fields that hold what a reader proves himself with."""
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
+class Authorized:
     """He may; `user` is who he proved to be, empty where nobody was asked."""
 
     user: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Challenged:
+class Challenge:
     """He has to say who he is: 401, in the explicit proxy 407 (RFC 9110, 15.5.2 and 15.5.8)."""
 
-    words: str
+    reason: str
     challenges: tuple[tuple[str, str], ...]
     status: int = 401
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Denied:
     """He said who he is, and it is not for him; or he has tried too often."""
 
-    words: str
+    reason: str
     status: int = 403
     retry_after: Seconds = 0
 
 
-type Decision = Admitted | Challenged | Refused
+type AuthorizationDecision = Authorized | Challenge | Denied
 
 
-class Admission:
+class Authorizer:
     """Decides, with a password file and a file of WSSE secrets, each of which may be missing."""
 
     def __init__(
         self,
         *,
-        users: Users | None,
-        wsse_secrets: Watched[Mapping[str, str]] | None,
+        users: PasswordFile | None,
+        wsse_secrets: ReloadingFile[Mapping[str, str]] | None,
         realm: str,
         clock: Clock,
         nonces: NonceFolder | None = None,
     ) -> None:
         self._users = users
         self._secrets = wsse_secrets
-        self._gate = wsse.Gate(shared=nonces)
+        self._wsse_verifier = wsse.WsseVerifier(shared=nonces)
         self._realm = realm
         self._clock = clock
-        self._guesses = Guesses(clock)
+        self._guess_limit = GuessLimit(clock)
 
     async def decide(
         self, readers: tuple[str, ...], fields: Fields, address: str, *, proxy: bool = False, user: str = ""
-    ) -> Decision:
+    ) -> AuthorizationDecision:
         """May he? `user` is who is known already to ask: by a secret address, or by the tunnel he came through.
 
         `proxy` asks by the explicit proxy's fields, where only Basic is known to clients.
         """
         if not readers:
-            return Admitted(user)
+            return Authorized(user)
         if not user:
-            if (wait := self._guesses.wait(address)) > 0:
-                return Refused(_TOO_MANY, 429, wait)
-            proved = await self._proved(fields, proxy=proxy)
+            if (wait := self._guess_limit.retry_after(address)) > 0:
+                return Denied(_TOO_MANY_GUESSES, 429, wait)
+            proved = await self._authenticate(fields, proxy=proxy)
             if proved is None:
-                return Refused("Too many readers are signing in at once.", 503, 5)
+                return Denied("Too many readers are signing in at once.", 503, 5)
             if not proved:
-                if self._tried(fields, proxy=proxy):
-                    self._guesses.count(address)
-                return self._challenged(proxy=proxy)
+                if self._has_credentials(fields, proxy=proxy):
+                    self._guess_limit.record_wrong(address)
+                return self._challenge(proxy=proxy)
             # Guesses that were checked side by side: those above the limit learn nothing, the right one included.
-            if (wait := self._guesses.wait(address)) > 0:
-                return Refused(_TOO_MANY, 429, wait)
+            if (wait := self._guess_limit.retry_after(address)) > 0:
+                return Denied(_TOO_MANY_GUESSES, 429, wait)
             user = proved
         if ANY_USER in readers or user in readers:
-            return Admitted(user)
-        return Refused("This feed is for others.")
+            return Authorized(user)
+        return Denied("This feed is for others.")
 
-    async def _proved(self, fields: Fields, *, proxy: bool) -> str | None:
+    async def _authenticate(self, fields: Fields, *, proxy: bool) -> str | None:
         """Who he proved to be; empty for nobody, None where too many ask at once."""
         if not proxy and self._secrets is not None and (token := wsse.parse(fields.get("x-wsse") or "")):
-            verdict = self._gate.prove(token, self._secrets.value, self._clock.now())
-            return token.user if verdict is wsse.Verdict.PROVED else ""
+            verdict = self._wsse_verifier.verify(token, self._secrets.value, self._clock.now())
+            return token.user if verdict is wsse.TokenVerdict.PROVED else ""
         given = basic.parse(fields.get("proxy-authorization" if proxy else "authorization") or "")
         if given is None or self._users is None:
             return ""
@@ -112,18 +112,18 @@ class Admission:
             return None
         return given.user if right else ""
 
-    def _challenged(self, *, proxy: bool) -> Challenged:
+    def _challenge(self, *, proxy: bool) -> Challenge:
         if proxy:
             words = "Authentication required."
-            return Challenged(words, (("Proxy-Authenticate", basic.challenge(self._realm)),), 407)
+            return Challenge(words, (("Proxy-Authenticate", basic.challenge(self._realm)),), 407)
         challenges = []
         if self._users is not None:
             challenges.append(("WWW-Authenticate", basic.challenge(self._realm)))
         if self._secrets is not None:
             challenges.append(("WWW-Authenticate", wsse.challenge(self._realm)))
-        return Challenged("Authentication required.", tuple(challenges))
+        return Challenge("Authentication required.", tuple(challenges))
 
     # -- guessing
 
-    def _tried(self, fields: Fields, *, proxy: bool) -> bool:
+    def _has_credentials(self, fields: Fields, *, proxy: bool) -> bool:
         return any(name in fields for name in (("proxy-authorization",) if proxy else ("authorization", "x-wsse")))

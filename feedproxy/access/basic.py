@@ -11,14 +11,14 @@ CREDENTIALS_MAX = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class Password:
+class BasicCredentials:
     """A user name, and the password that is to prove it."""
 
     user: str
     password: str = field(repr=False)
 
 
-def parse(value: str) -> Password | None:
+def parse(value: str) -> BasicCredentials | None:
     """What `Authorization: Basic …` holds; None for other schemes and for what is no Basic.
 
     "The user-id and password MUST NOT contain any control characters" (RFC 7617, section 2). UTF-8 where it is one,
@@ -38,10 +38,10 @@ def parse(value: str) -> Password | None:
     user, colon, password = text.partition(":")
     if not colon or not user or any(ord(sign) < 32 or ord(sign) == 127 for sign in text):
         return None
-    return Password(user, password)
+    return BasicCredentials(user, password)
 
 
-def compose(password: Password) -> str:
+def compose(password: BasicCredentials) -> str:
     """The value of Authorization."""
     return "Basic " + base64.b64encode(f"{password.user}:{password.password}".encode()).decode("ascii")
 

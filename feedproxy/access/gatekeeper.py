@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from feedproxy.access.authorization import FOR_US, Admission, Admitted, Challenged, Refused
+from feedproxy.access.authorization import CREDENTIAL_FIELDS, Authorized, Authorizer, Challenge, Denied
 from feedproxy.access.nonces import NonceFolder
-from feedproxy.access.origin_credentials import Wallet, apart, key
-from feedproxy.access.passwords import Users, parse_secrets
-from feedproxy.access.reloading_file import Watched
-from feedproxy.access.secret_tokens import Tokens
+from feedproxy.access.origin_credentials import OriginCredentials, cache_key, split_key
+from feedproxy.access.passwords import PasswordFile, parse_secrets
+from feedproxy.access.reloading_file import ReloadingFile
+from feedproxy.access.secret_tokens import TokenFile
 from feedproxy.clock import Clock
 from feedproxy.errors import AccessDenied, BadTarget, FetchError, UsageError
 from feedproxy.http.message import Fields, Request
@@ -18,7 +18,7 @@ from feedproxy.settings import Settings
 
 
 @contextmanager
-def _named(option: str) -> Iterator[None]:
+def _prefix_errors(option: str) -> Iterator[None]:
     """Put the option's name before what is wrong with its file."""
     try:
         yield
@@ -26,7 +26,7 @@ def _named(option: str) -> Iterator[None]:
         raise UsageError(f"{option}: {error}") from error
 
 
-class Doorkeeper:
+class Gatekeeper:
     """Made once, from the settings. Raises UsageError where a file cannot be used.
 
     `nonces` is a folder for what several processes have to know of one another.
@@ -34,23 +34,23 @@ class Doorkeeper:
 
     def __init__(self, settings: Settings, clock: Clock, seed: bytes, nonces: Path | None = None) -> None:
         self._clock = clock
-        with _named("users_file"):
-            users = Users(settings.users_file, clock) if settings.users_file else None
-        with _named("wsse_file"):
-            secrets = Watched(settings.wsse_file, parse_secrets, clock) if settings.wsse_file else None
-        self.admission = Admission(
+        with _prefix_errors("users_file"):
+            users = PasswordFile(settings.users_file, clock) if settings.users_file else None
+        with _prefix_errors("wsse_file"):
+            secrets = ReloadingFile(settings.wsse_file, parse_secrets, clock) if settings.wsse_file else None
+        self.authorizer = Authorizer(
             users=users,
             wsse_secrets=secrets,
             realm=settings.realm,
             clock=clock,
             nonces=NonceFolder(nonces) if nonces is not None else None,
         )
-        with _named("tokens_file"):
-            self.tokens = Tokens(settings.tokens_file, clock) if settings.tokens_file else None
-        with _named("wallet"):
-            self._wallet = Wallet(settings.wallet, clock, seed) if settings.wallet else None
+        with _prefix_errors("tokens_file"):
+            self.tokens = TokenFile(settings.tokens_file, clock) if settings.tokens_file else None
+        with _prefix_errors("wallet"):
+            self._origin_credentials = OriginCredentials(settings.wallet, clock, seed) if settings.wallet else None
 
-    async def admit(
+    async def authorize(
         self, readers: tuple[str, ...], fields: Fields, address: str, *, proxy: bool, user: str = ""
     ) -> tuple[str, Fields]:
         """Who reads, and what of his fields may go on: where a rule of ours asks for credentials, they are for us.
@@ -63,29 +63,29 @@ class Doorkeeper:
             raise AccessDenied("the operator of this proxy has blocked this feed", 403)
         if readers == AMBIGUOUS:
             raise BadTarget("this address can be read in several ways, and not all of them are for the same readers")
-        match await self.admission.decide(readers, fields, address, proxy=proxy, user=user):
-            case Admitted(proved):
-                return proved, fields.without(*FOR_US)
-            case Challenged(words, challenges, status):
+        match await self.authorizer.decide(readers, fields, address, proxy=proxy, user=user):
+            case Authorized(proved):
+                return proved, fields.without(*CREDENTIAL_FIELDS)
+            case Challenge(words, challenges, status):
                 raise AccessDenied(words, status, challenges)
-            case Refused(words, status, retry_after):
+            case Denied(words, status, retry_after):
                 later = (("Retry-After", str(int(retry_after) + 1)),) if retry_after else ()
                 raise AccessDenied(words, status, later)
 
     def key_for(self, target: str, user: str) -> str:
         """Under which key this reader's copy of the target is kept: the target, or one with a credential's name."""
-        if self._wallet is None:
+        if self._origin_credentials is None:
             return target
-        credential = self._wallet.credential_for(target, user)
-        return key(target, credential) if credential is not None else target
+        credential = self._origin_credentials.credential_for(target, user)
+        return cache_key(target, credential) if credential is not None else target
 
     def with_credentials(self, request: Request) -> Request:
         """The request as its origin is to see it. Raises FetchError where the credential is there no more."""
-        target, name = apart(request.target)
+        target, name = split_key(request.target)
         if not name:
             return request
         plain = Request(request.method, target, request.fields)
-        if self._wallet is None:
+        if self._origin_credentials is None:
             raise FetchError("the wallet that this copy was made with is not there")
-        credential = self._wallet.named(name, target)
-        return credential.applied(plain, self._clock.now()) if credential is not None else plain
+        credential = self._origin_credentials.find_by_name(name, target)
+        return credential.apply_to(plain, self._clock.now()) if credential is not None else plain

@@ -16,7 +16,7 @@ from feedproxy.clock import Instant, Seconds
 
 logger = logging.getLogger(__name__)
 
-TIDY: Seconds = 60
+CLEANUP_INTERVAL: Seconds = 60
 
 
 class NonceFolder:
@@ -24,7 +24,7 @@ class NonceFolder:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._tidied: Instant = 0.0
+        self._last_cleanup: Instant = 0.0
         self._failed = False
 
     def claim(self, proof: bytes, until: Instant, now: Instant) -> bool:
@@ -33,8 +33,8 @@ class NonceFolder:
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self._locked():
-                if abs(now - self._tidied) >= TIDY:
-                    self._tidy(now)
+                if abs(now - self._last_cleanup) >= CLEANUP_INTERVAL:
+                    self._remove_expired(now)
                 path = self._folder / name
                 with contextlib.suppress(FileNotFoundError):
                     if path.stat().st_mtime >= now:
@@ -56,8 +56,8 @@ class NonceFolder:
         finally:
             os.close(handle)
 
-    def _tidy(self, now: Instant) -> None:
-        self._tidied = now
+    def _remove_expired(self, now: Instant) -> None:
+        self._last_cleanup = now
         with os.scandir(self._folder) as entries:
             for each in entries:
                 if each.name != "lock" and each.stat().st_mtime < now:

@@ -27,13 +27,13 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from feedproxy.access import basic, wsse
-from feedproxy.access.reloading_file import Watched
+from feedproxy.access.reloading_file import ReloadingFile
 from feedproxy.clock import Clock, Instant
 from feedproxy.errors import BadTarget, FetchError, UsageError
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.url_pattern import TargetPattern
 
-MARK = "#wallet="
+CREDENTIAL_MARK = "#wallet="
 ANY_USER = "*"
 KINDS = ("basic", "wsse", "bearer", "query")
 
@@ -46,12 +46,12 @@ class Credential:
     kind: str
     secret: Mapping[str, str] = field(repr=False)
 
-    def applied(self, request: Request, now: Instant) -> Request:
+    def apply_to(self, request: Request, now: Instant) -> Request:
         """The request as the origin is to see it."""
         fields = request.fields.without("authorization", "x-wsse", "cookie")
         match self.kind:
             case "basic":
-                given = basic.Password(self.secret["user"], self.secret["password"])
+                given = basic.BasicCredentials(self.secret["user"], self.secret["password"])
                 return request_with(request, fields.with_added("Authorization", basic.compose(given)))
             case "wsse":
                 for name, value in wsse.compose(self.secret["user"], self.secret["password"], now):
@@ -66,7 +66,7 @@ class Credential:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CredentialEntry:
     """One entry of the wallet: which feeds, whose, and what proves it."""
 
     match: TargetPattern
@@ -74,29 +74,31 @@ class Entry:
     credential: Credential
 
 
-class Keyed(NamedTuple):
+class CacheKeyParts(NamedTuple):
     """A resource's key, taken apart: the target, and the name of the credential it is fetched with (or nothing)."""
 
     target: str
     credential: str
 
 
-def key(target: str, credential: Credential) -> str:
+def cache_key(target: str, credential: Credential) -> str:
     """The key of what is fetched from the target with this credential."""
-    return f"{target}{MARK}{credential.name}"
+    return f"{target}{CREDENTIAL_MARK}{credential.name}"
 
 
-def apart(resource_key: str) -> Keyed:
+def split_key(resource_key: str) -> CacheKeyParts:
     """The reverse of `key`; a plain target has no credential."""
-    target, _, name = resource_key.partition(MARK)
-    return Keyed(target, name)
+    target, _, name = resource_key.partition(CREDENTIAL_MARK)
+    return CacheKeyParts(target, name)
 
 
-class Wallet:
+class OriginCredentials:
     """The entries of a wallet file that is edited while we run. Raises UsageError where it cannot be read."""
 
     def __init__(self, path: str, clock: Clock, seed: bytes) -> None:
-        self._file: Watched[tuple[Entry, ...]] = Watched(path, partial(parse_wallet, seed=seed), clock)
+        self._file: ReloadingFile[tuple[CredentialEntry, ...]] = ReloadingFile(
+            path, partial(parse_wallet, seed=seed), clock
+        )
 
     def credential_for(self, target: str, user: str) -> Credential | None:
         """The credential this reader's requests for the target go with; of several that match the user's own wins."""
@@ -110,7 +112,7 @@ class Wallet:
                 found = entry.credential
         return found
 
-    def named(self, name: str, target: str) -> Credential | None:
+    def find_by_name(self, name: str, target: str) -> Credential | None:
         """The credential of that name; None where it is not meant for the target, to which a redirect led.
 
         Raises FetchError where it is there no more.
@@ -126,7 +128,7 @@ def request_with(request: Request, fields: Fields) -> Request:
     return Request(request.method, request.target, fields)
 
 
-def parse_wallet(text: str, name: str, *, seed: bytes) -> tuple[Entry, ...]:
+def parse_wallet(text: str, name: str, *, seed: bytes) -> tuple[CredentialEntry, ...]:
     """The entries of a wallet. Raises UsageError, which says where and never repeats a secret.
 
     `seed` is this installation's: without it nobody can try which password a name was made of.
@@ -145,7 +147,7 @@ def parse_wallet(text: str, name: str, *, seed: bytes) -> tuple[Entry, ...]:
     return tuple(_entry(each, f"{name}: entry {number}", seed) for number, each in enumerate(read, start=1))
 
 
-def _entry(read: Any, place: str, seed: bytes) -> Entry:
+def _entry(read: Any, place: str, seed: bytes) -> CredentialEntry:
     if not isinstance(read, dict):
         raise UsageError(f"{place}: expected `match`, `user` and one of {', '.join(KINDS)}")
     if unknown := set(map(str, read)) - {"match", "user", "anybody", *KINDS}:
@@ -163,7 +165,7 @@ def _entry(read: Any, place: str, seed: bytes) -> Entry:
     secret = _secret(kinds[0], read[kinds[0]], place)
     written = "\0".join((kinds[0], pattern.text, user, *(f"{one}\0{other}" for one, other in secret.items())))
     digest = hashlib.blake2b(written.encode(), digest_size=16, key=seed, person=b"feedproxy.wallet").hexdigest()
-    return Entry(pattern, user, Credential(digest, kinds[0], secret))
+    return CredentialEntry(pattern, user, Credential(digest, kinds[0], secret))
 
 
 def _secret(kind: str, read: Any, place: str) -> dict[str, str]:

@@ -10,18 +10,18 @@ from feedproxy.errors import UsageError
 
 logger = logging.getLogger(__name__)
 
-LOOK_EVERY: Seconds = 1
+CHECK_INTERVAL: Seconds = 1
 """A file is looked at this often at most: a change counts after a second, and a request costs no system call."""
 
 
-class Watched[T]:
+class ReloadingFile[T]:
     """What a file says, parsed. Raises UsageError at the first look where it cannot be read; later it only warns."""
 
     def __init__(self, path: str, parse: Callable[[str, str], T], clock: Clock) -> None:
         self._path = Path(path).expanduser()
         self._parse = parse
         self._clock = clock
-        self._looked: Instant = clock.now()
+        self._last_check: Instant = clock.now()
         self._seen = self._state()
         self._value = self._read()
         self.version = 0
@@ -31,8 +31,8 @@ class Watched[T]:
     def value(self) -> T:
         """What the file says now, or said when it could last be read."""
         now = self._clock.now()
-        if not 0 <= now - self._looked < LOOK_EVERY:
-            self._looked = now
+        if not 0 <= now - self._last_check < CHECK_INTERVAL:
+            self._last_check = now
             state = self._state()
             if state != self._seen:
                 self._seen = state
@@ -60,7 +60,7 @@ class Watched[T]:
         return self._parse(text, str(self._path))
 
 
-def lines(text: str) -> list[tuple[int, str]]:
+def significant_lines(text: str) -> list[tuple[int, str]]:
     """The lines that say something, with their numbers: no empty ones, no comments."""
     numbered = enumerate(text.splitlines(), start=1)
     return [(number, line.strip()) for number, line in numbered if line.strip() and not line.lstrip().startswith("#")]

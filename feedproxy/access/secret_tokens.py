@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from feedproxy.access.reloading_file import Watched, lines
+from feedproxy.access.reloading_file import ReloadingFile, significant_lines
 from feedproxy.clock import Clock
 from feedproxy.errors import BadTarget, UsageError
 from feedproxy.http.url_pattern import TargetPattern
@@ -27,7 +27,7 @@ HEADER = "# Secret addresses: id, user, pattern, hash. `feedproxy token` edits t
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class SecretToken:
     """One secret address, without its secret: `id` names it to the operator."""
 
     id: str
@@ -41,10 +41,10 @@ def hash_of(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def parse_tokens(text: str, name: str) -> dict[str, Token]:
+def parse_tokens(text: str, name: str) -> dict[str, SecretToken]:
     """The tokens of a file, by hash. Raises UsageError, which says the line."""
-    found: dict[str, Token] = {}
-    for number, line in lines(text):
+    found: dict[str, SecretToken] = {}
+    for number, line in significant_lines(text):
         words = line.split()
         if len(words) != 4 or len(words[3]) != 64:
             raise UsageError(f"{name}:{number}: expected ID USER PATTERN HASH, as `feedproxy token add` writes it")
@@ -52,15 +52,15 @@ def parse_tokens(text: str, name: str) -> dict[str, Token]:
             pattern = TargetPattern(words[2])
         except BadTarget as error:
             raise UsageError(f"{name}:{number}: {error}") from error
-        found[words[3]] = Token(words[0], words[1], pattern, words[3])
+        found[words[3]] = SecretToken(words[0], words[1], pattern, words[3])
     return found
 
 
-class Tokens:
+class TokenFile:
     """The tokens of a file that is edited while we run."""
 
     def __init__(self, path: str, clock: Clock) -> None:
-        self._file: Watched[dict[str, Token]] = Watched(path, parse_tokens, clock)
+        self._file: ReloadingFile[dict[str, SecretToken]] = ReloadingFile(path, parse_tokens, clock)
 
     def user_of(self, token: str, target: str) -> str | None:
         """Whose token this is, where it holds for the target; else None.
@@ -71,7 +71,7 @@ class Tokens:
         return found.user if found is not None and found.pattern.matches(target) else None
 
 
-def issue(path: Path, user: str, pattern: str) -> tuple[Token, str]:
+def issue(path: Path, user: str, pattern: str) -> tuple[SecretToken, str]:
     """Make a token and write it to the file; the token's value is known here and never again. Raises UsageError."""
     if not user or any(sign.isspace() for sign in user):
         raise UsageError(f"{user!r} is no user's name: it must have no spaces")
@@ -82,22 +82,22 @@ def issue(path: Path, user: str, pattern: str) -> tuple[Token, str]:
     if any(sign.isspace() for sign in pattern):
         raise UsageError(f"{pattern!r} has spaces")
     secret = PREFIX + secrets.token_hex(TOKEN_BYTES)
-    token = Token(secrets.token_hex(4), user, parsed, hash_of(secret))
-    _write(path, [*listed(path), token])
+    token = SecretToken(secrets.token_hex(4), user, parsed, hash_of(secret))
+    _write(path, [*list_tokens(path), token])
     return token, secret
 
 
-def revoke(path: Path, names: Iterable[str]) -> list[Token]:
+def revoke(path: Path, names: Iterable[str]) -> list[SecretToken]:
     """Take back the tokens with these ids, or of these users; those that were taken back. Raises UsageError."""
     wanted = set(names)
-    present = listed(path)
+    present = list_tokens(path)
     gone = [each for each in present if each.id in wanted or each.user in wanted]
     if gone:
         _write(path, [each for each in present if each not in gone])
     return gone
 
 
-def listed(path: Path) -> list[Token]:
+def list_tokens(path: Path) -> list[SecretToken]:
     """The tokens of a file; none where there is no file. Raises UsageError."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -108,7 +108,7 @@ def listed(path: Path) -> list[Token]:
     return list(parse_tokens(text, str(path)).values())
 
 
-def _write(path: Path, tokens: Iterable[Token]) -> None:
+def _write(path: Path, tokens: Iterable[SecretToken]) -> None:
     """Exchange the file as a whole: a proxy that looks at this moment sees the old one or the new one."""
     written = "".join(f"{each.id} {each.user} {each.pattern.text} {each.hashed}\n" for each in tokens)
     try:

@@ -26,7 +26,7 @@ from feedproxy.access.nonces import NonceFolder
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.field_values import quote
 
-WINDOW: Seconds = 300
+TOKEN_LIFETIME: Seconds = 300
 """How far a digest's moment may lie from now, both ways: "the server must check that the date is recent"."""
 
 PROOFS_MAX = 100_000
@@ -37,7 +37,7 @@ FIELD_MAX = 2_048
 _PARAMETER = re.compile(r'(?<![A-Za-z])([A-Za-z]++)\s*+=\s*+"((?:[^"\\]|\\.)*+)"')
 
 
-class Verdict(StrEnum):
+class TokenVerdict(StrEnum):
     """What became of a token: proved, or why not."""
 
     PROVED = "proved"
@@ -99,11 +99,11 @@ def _sums(nonce: str, created: str, password: str) -> list[tuple[bytes, str]]:
     return made
 
 
-class Gate:
+class WsseVerifier:
     """Proves tokens, each of them once."""
 
     def __init__(
-        self, *, window: Seconds = WINDOW, proofs_max: int = PROOFS_MAX, shared: NonceFolder | None = None
+        self, *, window: Seconds = TOKEN_LIFETIME, proofs_max: int = PROOFS_MAX, shared: NonceFolder | None = None
     ) -> None:
         """`shared` is where other processes look, too."""
         self._window = window
@@ -111,32 +111,32 @@ class Gate:
         self._proofs_max = proofs_max
         self._seen: OrderedDict[bytes, Instant] = OrderedDict()
 
-    def prove(self, token: UsernameToken, passwords: Mapping[str, str], now: Instant) -> Verdict:
+    def verify(self, token: UsernameToken, passwords: Mapping[str, str], now: Instant) -> TokenVerdict:
         """Whether this token proves its user; if so, it will not do so again."""
         password = passwords.get(token.user)
         # A user that does not exist takes as long as one that does.
         made = _sums(token.nonce, token.created, password if password is not None else secrets.token_hex(8))
         matches = [summed for summed, text in made if hmac.compare_digest(text.encode(), token.digest.encode())]
         if password is None or not matches:
-            return Verdict.UNKNOWN
+            return TokenVerdict.UNKNOWN
         created = created_at(token)
         if created is None or abs(now - created) > self._window:
-            return Verdict.OLD
+            return TokenVerdict.OLD
         summed = matches[0]
         if summed in self._seen:
-            return Verdict.REPLAYED
+            return TokenVerdict.REPLAYED
         # Only for want of room: after a clock that ran ahead is set back, old proofs are near again.
         if len(self._seen) >= self._proofs_max:
-            self._forget(now)
+            self._forget_expired(now)
         if len(self._seen) >= self._proofs_max:
-            return Verdict.BUSY
+            return TokenVerdict.BUSY
         # Its moment may lie ahead by as much as the window: it is good until the window has passed after that.
         self._seen[summed] = until = now + 2 * self._window
         if self._shared is not None and not self._shared.claim(summed, until, now):
-            return Verdict.REPLAYED
-        return Verdict.PROVED
+            return TokenVerdict.REPLAYED
+        return TokenVerdict.PROVED
 
-    def _forget(self, now: Instant) -> None:
+    def _forget_expired(self, now: Instant) -> None:
         while self._seen:
             summed, until = next(iter(self._seen.items()))
             if until >= now:

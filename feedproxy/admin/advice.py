@@ -3,7 +3,7 @@
 from feedproxy.admin.feed_state import State
 from feedproxy.cache.cache_status import Detail
 from feedproxy.settings import Settings
-from feedproxy.store.resource import Ending, Resource
+from feedproxy.store.resource import RelocationKind, Resource
 
 _TELL_PUBLISHER = "This usually passes; if it does not, consider letting the publisher know."
 
@@ -39,9 +39,9 @@ _READERS = "Readers that follow redirects change by themselves; tell the others 
 
 def advice(resource: Resource, state: State, settings: Settings) -> str:
     """Return what to do about this feed, in a sentence or two; empty where nothing needs doing."""
-    sighting = resource.sighting
+    sighting = resource.relocation
     if sighting is not None and not sighting.confirmed and not (settings.moved_to or settings.gone):
-        what = "a new address" if sighting.ending is Ending.MOVED else "an end"
+        what = "a new address" if sighting.kind is RelocationKind.MOVED else "an end"
         return f"The origin has reported {what}. No action needed; it takes effect once the origin repeats it."
     match state:
         case State.FAILING:

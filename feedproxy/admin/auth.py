@@ -23,7 +23,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from feedproxy import settings
-from feedproxy.access.guess_limit import Guesses
+from feedproxy.access.guess_limit import GuessLimit
 from feedproxy.clock import Clock, SystemClock
 from feedproxy.errors import UsageError
 from feedproxy.settings import Settings
@@ -94,7 +94,7 @@ class AdminAuth:
 
     def __init__(self, host: str, token: str = "", names: Iterable[str] = (), *, clock: Clock | None = None) -> None:
         self._token = token.encode()
-        self._failures = Guesses(clock or SystemClock())
+        self._failures = GuessLimit(clock or SystemClock())
         address = _address(host)
         self._everywhere = address is not None and address.is_unspecified
         self._names = {_host_name(host), "localhost", *(_host_name(name) for name in names)}
@@ -125,12 +125,12 @@ class AdminAuth:
         return address is not None and (self._everywhere or address.is_loopback)
 
     def _check_token(self, authorization: str, peer: str) -> Denied | None:
-        if (wait := self._failures.wait(peer)) > 0:
+        if (wait := self._failures.retry_after(peer)) > 0:
             return Denied(429, "token", "Too many wrong tokens came from that address.", int(wait) + 1)
         if self._has_token(authorization):
             return None
         if authorization:
-            self._failures.count(peer)
+            self._failures.record_wrong(peer)
         return Denied(401, "token", "The admin token is missing or wrong.")
 
     def _has_token(self, authorization: str) -> bool:

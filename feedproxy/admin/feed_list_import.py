@@ -20,7 +20,7 @@ from feedproxy.request.url_mapping import to_upstream
 from feedproxy.settings import Settings
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.own_authority import is_own
-from feedproxy.upstream.own_listeners import Listeners
+from feedproxy.upstream.own_listeners import OwnListeners
 
 CONTENT_MAX = 8_000_000
 """Bytes of a list: ten thousand feeds with all that programs write beside them."""
@@ -58,7 +58,7 @@ class AppView(Protocol):
     def policy(self) -> AddressPolicy: ...
 
     @property
-    def listeners(self) -> Listeners: ...
+    def listeners(self) -> OwnListeners: ...
 
     @property
     def clock(self) -> Clock: ...

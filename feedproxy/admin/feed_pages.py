@@ -37,7 +37,7 @@ from feedproxy.telemetry.metrics import CONTENT_TYPE, Metrics
 from feedproxy.telemetry.recent_activity import RecentActivity
 from feedproxy.telemetry.redacted import View, public_name
 from feedproxy.upstream.address_policy import AddressPolicy
-from feedproxy.upstream.own_listeners import Listeners
+from feedproxy.upstream.own_listeners import OwnListeners
 from feedproxy.web import templates
 
 PER_PAGE = 50
@@ -107,7 +107,7 @@ class AppView(Protocol):
     def policy(self) -> AddressPolicy: ...
 
     @property
-    def listeners(self) -> Listeners: ...
+    def listeners(self) -> OwnListeners: ...
 
     def problems(self) -> tuple[str, ...]: ...
 

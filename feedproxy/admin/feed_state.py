@@ -60,8 +60,8 @@ def feed_condition(
     next_at, next_words = _next_fetch(resource, freshness, settings, now)
     if isinstance(plan, Later):
         next_at, next_words = plan.at, f"{next_words}; {plan.words}"
-    standing = relocation.active_relocation(resource.sighting, now, settings, target=resource.target)
-    sighting = resource.sighting
+    standing = relocation.active_relocation(resource.relocation, now, settings, target=resource.target)
+    sighting = resource.relocation
     if standing is not None:
         if isinstance(standing, relocation.RespondMoved):
             words = f"readers are sent to {to_public(standing.location, settings)}"
@@ -123,7 +123,7 @@ def _next_fetch(
 
 
 def _last_contact(resource: Resource) -> str:
-    sighting = resource.sighting
+    sighting = resource.relocation
     if sighting is None:
         return ""
     count = "once" if sighting.count == 1 else f"{sighting.count} times"

@@ -22,7 +22,7 @@ from feedproxy.refresh.policy.throttle import PAUSE_INTERVAL
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.request.url_mapping import to_public
 from feedproxy.settings import Settings
-from feedproxy.store.resource import Failures, Resource, Sighting
+from feedproxy.store.resource import Failures, Relocation, Resource
 from feedproxy.subscribers.counts import CountView
 from feedproxy.telemetry.redacted import View, public_name, redact_target, redact_text
 from feedproxy.web.templates import iso, plain_text
@@ -58,7 +58,7 @@ def view_resource(
 def is_feed(resource: Resource) -> bool:
     """Whether the operator's table of feeds has it: a feed, or what was asked for as one and never came."""
     return resource.channel is not None or (
-        not resource.variants and bool(resource.failures.count or resource.sighting)
+        not resource.variants and bool(resource.failures.count or resource.relocation)
     )
 
 
@@ -80,7 +80,7 @@ def row_view(seen: ResourceView, subscribers: int) -> View:
         "changed": last_changed(resource),
         "failures": resource.failures.count,
         "advice": advice(resource, seen.condition.state, seen.settings),
-        "sighting": _relocation_view(resource.sighting, seen.settings),
+        "sighting": _relocation_view(resource.relocation, seen.settings),
         "moved_to": _moved_to(seen),
     }
 
@@ -154,10 +154,10 @@ def feed_warnings(seen: ResourceView, channel: Channel | None) -> list[str]:
         found.append("The feed is not well-formed; some readers cannot read it.")
     if channel is not None:
         found.extend(f"Its schedule: {plain_text(note)}" for note in channel.schedule.notes)
-    if resource.new_shape is not None:
-        shape, count = plain_text(resource.new_shape.shape, 60), resource.new_shape.count
+    if resource.pending_format_change is not None:
+        shape, count = plain_text(resource.pending_format_change.shape, 60), resource.pending_format_change.count
         found.append(f"The origin has sent a new shape ({shape}) {count} times; waiting for confirmation.")
-    if resource.sighting is not None and not resource.sighting.confirmed:
+    if resource.relocation is not None and not resource.relocation.confirmed:
         found.append("The origin has told a move or an end that waits to be confirmed.")
     if resource.oversized:
         found.append("Its body is larger than buffer_max, so it streams through and is not stored.")
@@ -217,11 +217,11 @@ def _failures(failures: Failures) -> View | None:
     }
 
 
-def _relocation_view(sighting: Sighting | None, settings: Settings) -> View | None:
+def _relocation_view(sighting: Relocation | None, settings: Settings) -> View | None:
     if sighting is None:
         return None
     return {
-        "ending": str(sighting.ending),
+        "ending": str(sighting.kind),
         "location": redact_target(to_public(sighting.location, settings)) if sighting.location else None,
         "first": iso(sighting.first),
         "last": iso(sighting.last),
@@ -232,7 +232,7 @@ def _relocation_view(sighting: Sighting | None, settings: Settings) -> View | No
 
 def _moved_to(seen: ResourceView) -> str | None:
     """Where the feed is said to be now, by a rule or by its origin."""
-    sighting = seen.resource.sighting
+    sighting = seen.resource.relocation
     location = seen.settings.moved_to or (sighting.location if sighting is not None else "")
     return redact_target(to_public(location, seen.settings)) if location else None
 

@@ -14,13 +14,13 @@ def version_list(resource: Resource) -> list[View]:
     `new` counts entries that the version before did not have, `changed` those that said something else, and `gone`
     those that it had; None where the entries of one of the two are not known any more.
     """
-    entries = {each.tag: each.entries for each in resource.versions}
+    entries = {each.tag: each.entries for each in resource.delta_bases}
     for variant in resource.variants:
         if variant.content.tag and variant.content.tag not in entries and (version := make_delta_base(variant)):
             entries[version.tag] = version.entries
     found: list[View] = []
     before: dict[str, str] | None = None
-    for each in resource.editions:
+    for each in resource.version_records:
         packed = entries.get(each.tag) if each.tag else None
         now = dict(unpack(packed)) if packed is not None else None
         view: View = {"at": iso(each.at), "size": each.size, "items": each.items}

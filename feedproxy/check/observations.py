@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
-from feedproxy.upstream.tls_probe import Shown
+from feedproxy.upstream.tls_probe import ProbedCertificate
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class FeedObservations:
     page: Exchange | None = None
     hubs: tuple[Exchange, ...] = ()
     cloud: Exchange | None = None
-    handshake: Shown | None = None
+    handshake: ProbedCertificate | None = None
 
     @property
     def last(self) -> Exchange:

@@ -239,10 +239,10 @@ class _Probe:
             seconds=max(0.0, answer.response_time - answer.request_time),
         )
 
-    async def _handshake(self, target: str) -> tls_probe.Shown | None:
+    async def _handshake(self, target: str) -> tls_probe.ProbedCertificate | None:
         host, port = uri.host_port(target)
         try:
-            return await tls_probe.look(
+            return await tls_probe.probe_certificate(
                 host,
                 port,
                 self._policy,

@@ -9,26 +9,26 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from feedproxy.clock import Seconds
-from feedproxy.cluster.keys import Names
-from feedproxy.cluster.redis_connection import library_of, place_of
+from feedproxy.cluster.keys import RedisKeys
+from feedproxy.cluster.redis_connection import host_and_port, redis_library
 
 logger = logging.getLogger("feedproxy.cluster")
 
-PATIENCE: Seconds = 2
+TIMEOUT: Seconds = 2
 
 
-def agreed(
-    url: str, names: Names, own: Mapping[str, bytes], make: Mapping[str, Callable[[], bytes]]
+def agree_on_state(
+    url: str, names: RedisKeys, own: Mapping[str, bytes], make: Mapping[str, Callable[[], bytes]]
 ) -> dict[str, bytes]:
     """What the fleet goes by, by name of what `make` makes: as it has agreed before, else as this machine goes by
     (`own`), else newly made. Raises UsageError where redis-py is missing; an absent Redis is told in the log."""
-    library: Any = library_of()
+    library: Any = redis_library()
     offered = {name: own.get(name) or made() for name, made in make.items()}
     try:
         client = library.Redis.from_url(
             url,
-            socket_timeout=PATIENCE,
-            socket_connect_timeout=PATIENCE,
+            socket_timeout=TIMEOUT,
+            socket_connect_timeout=TIMEOUT,
             retry=library.retry.Retry(library.backoff.NoBackoff(), 0),
             protocol=2,
         )
@@ -39,7 +39,9 @@ def agreed(
     except (library.exceptions.RedisError, OSError) as error:
         told = type(error).__name__
         logger.warning(
-            "Redis at %s: identity of the installation not read (%s), this machine's own is used", place_of(url), told
+            "Redis at %s: identity of the installation not read (%s), this machine's own is used",
+            host_and_port(url),
+            told,
         )
         return offered
     return {name: bytes(found.get(name.encode(), value)) for name, value in offered.items()}

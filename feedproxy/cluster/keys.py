@@ -7,7 +7,7 @@ VERSION = "1"
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class RedisKeys:
     """The names of one fleet. The braces keep all of them together where Redis shards by them."""
 
     prefix: str
@@ -32,7 +32,7 @@ class Names:
         return f"{self._base}:log"
 
     @property
-    def fence(self) -> str:
+    def fencing_counter(self) -> str:
         """The last token given out."""
         return f"{self._base}:fence"
 
@@ -63,7 +63,7 @@ class Names:
         """Who fetches a target."""
         return f"{self._base}:lease:{_digest(target)}"
 
-    def told(self, what: str) -> str:
+    def delivery_claim(self, what: str) -> str:
         """Who tells of a change."""
         return f"{self._base}:told:{_digest(what)}"
 

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.cluster.redis_connection import Away, Refused
-from feedproxy.cluster.redis_store import Found, Shelf
-from feedproxy.store.coordination import Common, Sites
+from feedproxy.cluster.redis_connection import RedisRefused, RedisUnavailable
+from feedproxy.cluster.redis_store import RedisStore, StoredCopy
+from feedproxy.store.coordination import Coordination, SiteThrottle
 
-POLL: Seconds = 0.25
+WAIT_TIMEOUT: Seconds = 0.25
 """So often one who waits for another machine asks, where he is not told; and he is."""
 SLOTS = 4096
 WAITING_MAX = 10_000
@@ -20,114 +20,116 @@ WAITING_MAX = 10_000
 
 
 @dataclass(slots=True)
-class _Held:
+class _Lease:
     """A lease of ours. Two flights may have it, where the first was outdated."""
 
     token: int
-    flights: int = 1
+    holders: int = 1
 
 
-class FleetCommon:
+class ClusterCoordination:
     """One lease for a target on this machine, as `here` has it, and one among all machines, while Redis is there."""
 
-    def __init__(self, here: Common, shelf: Shelf) -> None:
-        self.here = here
-        self._shelf = shelf
-        self._held: dict[str, _Held] = {}
-        self._landings = [0] * SLOTS
+    def __init__(self, here: Coordination, shelf: RedisStore) -> None:
+        self.local = here
+        self._redis_store = shelf
+        self._leases: dict[str, _Lease] = {}
+        self._completion_counts = [0] * SLOTS
         self._waiting: OrderedDict[str, asyncio.Event] = OrderedDict()
-        self.sites = FleetSites(here.sites, self)
-        self.known: Callable[[str], int] = lambda _: 0
+        self.sites = ClusterSiteThrottle(here.sites, self)
+        self.stored_token: Callable[[str], int] = lambda _: 0
         """The number of what this machine has of a target."""
-        self.take_in: Callable[[str, Found, object], Awaitable[bool]] = _nothing
+        self.store_copy: Callable[[str, StoredCopy, object], Awaitable[bool]] = _store_nothing
         """Make what was found this machine's own; whether it was later than what was here."""
-        self.settled: Callable[[str], Awaitable[object]] = _at_once
+        self.wait_purge_sent: Callable[[str], Awaitable[object]] = _no_wait
         """Returns when all was told of a target that others need to know before it is fetched anew; and its state."""
-        self.on_release: Callable[[str, int], None] = lambda target, token: None
-        self.on_outdate: Callable[[str | None], None] = lambda target: None
-        self.on_booked: Callable[[str, Instant], None] = lambda site, until: None
-        self.lost = 0
+        self.on_lease_released: Callable[[str, int], None] = lambda target, token: None
+        self.on_invalidated: Callable[[str | None], None] = lambda target: None
+        self.on_slot_reserved: Callable[[str, Instant], None] = lambda site, until: None
+        self.lost_count = 0
         """Leases that another machine had before ours was over."""
 
     @property
     def generation(self) -> int:
         """That of this machine: what others change counts once it is here."""
-        return self.here.generation
+        return self.local.generation
 
-    def epoch(self, target: str) -> int:
+    def invalidation_epoch(self, target: str) -> int:
         """That of this machine."""
-        return self.here.epoch(target)
+        return self.local.invalidation_epoch(target)
 
-    def outdate(self, target: str | None) -> None:
+    def invalidate(self, target: str | None) -> None:
         """A target was purged or invalidated, for all machines; None: any may have been."""
-        self.here.outdate(target)
-        self.on_outdate(target)
+        self.local.invalidate(target)
+        self.on_invalidated(target)
 
     def token(self, target: str) -> int:
         """That of the lease which this process has of a target; 0 for none."""
-        held = self._held.get(target)
+        held = self._leases.get(target)
         return held.token if held is not None else 0
 
-    async def take(self, target: str, *, here: bool = False) -> bool:
+    async def acquire_lease(self, target: str, *, local: bool = False) -> bool:
         """Become the one who fetches this target; False while another is, after a moment in which he may have landed.
 
         What other machines have fetched meanwhile is this machine's own when it returns, and counts as a landing.
         """
-        if not await self.here.take(target, here=here):
+        if not await self.local.acquire_lease(target, local=local):
             return False
-        if here or not self._shelf.link.up:
+        if local or not self._redis_store.connection.up:
             return True
         try:
-            state = await self.settled(target)
-            held = self._held.get(target)
-            taken = await self._shelf.take(target, self.known(target), held.token if held is not None else 0)
-        except (Away, Refused):
+            state = await self.wait_purge_sent(target)
+            held = self._leases.get(target)
+            taken = await self._redis_store.acquire_lease(
+                target, self.stored_token(target), held.token if held is not None else 0
+            )
+        except (RedisUnavailable, RedisRefused):
             return True  # alone: two fetches are better than none
         except BaseException:
-            self.here.let_go(target)
+            self.local.abandon_lease(target)
             raise
         if not taken.token:
-            self.here.let_go(target)
+            self.local.abandon_lease(target)
             await self._wait(target)
             return False
         self._waiting.pop(target, None)
         if held is not None:
-            held.token, held.flights = taken.token, held.flights + 1
+            held.token, held.holders = taken.token, held.holders + 1
         else:
-            self._held[target] = _Held(taken.token)
-        if await self.take_in(target, taken.found, state):
-            self._landings[_slot(target)] += 1
+            self._leases[target] = _Lease(taken.token)
+        if await self.store_copy(target, taken.found, state):
+            self._completion_counts[_slot(target)] += 1
         return True
 
-    def release(self, target: str, *, here: bool = False) -> None:
+    def release_lease(self, target: str, *, local: bool = False) -> None:
         """The fetch is over, and what came of it is stored here; Redis has it in a moment."""
-        self.here.release(target, here=here)
-        held = None if here else self._held.get(target)
+        self.local.release_lease(target, local=local)
+        held = None if local else self._leases.get(target)
         if held is not None:
-            held.flights -= 1
-            if not held.flights:
-                del self._held[target]
-                self.on_release(target, held.token)
+            held.holders -= 1
+            if not held.holders:
+                del self._leases[target]
+                self.on_lease_released(target, held.token)
 
-    def let_go(self, target: str) -> None:
+    def abandon_lease(self, target: str) -> None:
         """What was taken is not done."""
-        self.here.let_go(target)
+        self.local.abandon_lease(target)
 
-    def landings(self, target: str) -> int:
+    def completion_count(self, target: str) -> int:
         """Another number after each landing, on whichever machine."""
-        return self.here.landings(target) + self._landings[_slot(target)]
+        return self.local.completion_count(target) + self._completion_counts[_slot(target)]
 
-    def landed(self, target: str) -> None:
+    def on_peer_completed(self, target: str) -> None:
         """Another machine's fetch is over: whoever waits here may go on."""
         if (waiting := self._waiting.get(target)) is not None:
-            self._landings[_slot(target)] += 1
+            self._completion_counts[_slot(target)] += 1
             waiting.set()
 
     async def renew(self) -> None:
         """Keep the leases of what is under way. Raises Away or Refused."""
-        held = [(target, each.token) for target, each in self._held.items()]
+        held = [(target, each.token) for target, each in self._leases.items()]
         if held:
-            self.lost += (await self._shelf.renew(held)).count(False)
+            self.lost_count += (await self._redis_store.renew_leases(held)).count(False)
 
     async def _wait(self, target: str) -> None:
         # It stays until the lease is had: what lands while nobody looks is counted, too.
@@ -136,43 +138,43 @@ class FleetCommon:
         if len(self._waiting) > WAITING_MAX:
             self._waiting.popitem(last=False)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(POLL):
+            async with asyncio.timeout(WAIT_TIMEOUT):
                 await event.wait()
 
 
-class FleetSites:
+class ClusterSiteThrottle:
     """The sites' turns: those of this machine, and what was heard of others'."""
 
-    def __init__(self, here: Sites, common: FleetCommon) -> None:
-        self._here = here
+    def __init__(self, here: SiteThrottle, common: ClusterCoordination) -> None:
+        self._local = here
         self._common = common
 
-    def free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
+    def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
         """When the site may be asked again; 0.0 for one that never was, or was by a clock that is ahead of `now`."""
-        return self._here.free(site, interval, now)
+        return self._local.next_free(site, interval, now)
 
-    def book(self, site: str, now: Instant, interval: Seconds) -> Instant:
+    def reserve(self, site: str, now: Instant, interval: Seconds) -> Instant:
         """Take the site's next turn; another machine that books at the same moment may get the same."""
-        turn = self._here.book(site, now, interval)
+        turn = self._local.reserve(site, now, interval)
         if interval:
-            self._common.on_booked(site, turn + interval)
+            self._common.on_slot_reserved(site, turn + interval)
         return turn
 
-    def hold(self, site: str, until: Instant) -> None:
+    def pause(self, site: str, until: Instant) -> None:
         """Leave the whole site in peace until then."""
-        self._here.hold(site, until)
-        self._common.on_booked(site, until)
+        self._local.pause(site, until)
+        self._common.on_slot_reserved(site, until)
 
-    def heard(self, site: str, until: Instant) -> None:
+    def record_peer_fetch(self, site: str, until: Instant) -> None:
         """Another machine asks this site: it is free from then on."""
-        self._here.hold(site, until)
+        self._local.pause(site, until)
 
 
-async def _nothing(target: str, found: Found, state: object) -> bool:
+async def _store_nothing(target: str, found: StoredCopy, state: object) -> bool:
     return False
 
 
-async def _at_once(target: str) -> object:
+async def _no_wait(target: str) -> object:
     return None
 
 

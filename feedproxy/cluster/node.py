@@ -11,13 +11,13 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 
 from feedproxy.clock import Clock, Seconds
-from feedproxy.cluster.event_listener import Ear
-from feedproxy.cluster.identity import agreed
-from feedproxy.cluster.keys import Names
-from feedproxy.cluster.redis_connection import START_PATIENCE, Away, Link, Refused
-from feedproxy.cluster.redis_store import Message, Shelf
-from feedproxy.cluster.shared_store import FleetStore
-from feedproxy.cluster.subscriber_sums import Sums
+from feedproxy.cluster.event_listener import EventListener
+from feedproxy.cluster.identity import agree_on_state
+from feedproxy.cluster.keys import RedisKeys
+from feedproxy.cluster.redis_connection import START_TIMEOUT, RedisConnection, RedisRefused, RedisUnavailable
+from feedproxy.cluster.redis_store import ClusterEvent, RedisStore
+from feedproxy.cluster.shared_store import ClusterStore
+from feedproxy.cluster.subscriber_sums import SubscriberSums
 from feedproxy.notify.change_log import FeedSnapshot
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.service import Service
@@ -28,57 +28,57 @@ from feedproxy.telemetry.metrics import Metrics
 
 logger = logging.getLogger("feedproxy.cluster")
 
-ROUND: Seconds = 1.0
-BATCH = 200
-TOLD: Seconds = 7 * 86_400
+SYNC_INTERVAL: Seconds = 1.0
+COMPARE_BATCH = 200
+CLAIM_LIFETIME: Seconds = 7 * 86_400
 """So long it is remembered who told of a change."""
 
-TURN_MAX: Seconds = 60
+SITE_PAUSE_MAX: Seconds = 60
 """No turn that another machine books is believed further ahead: its clock may be."""
 
 
-class Fleet:
+class ClusterNode:
     """Made from the settings with this machine's own store; `join` and `start` it, in this order."""
 
     def __init__(self, settings: Settings, local: Store, clock: Clock) -> None:
         self._clock = clock
         self._settings = settings
-        self.link = Link(settings.store, timeout=settings.fleet_timeout / 1000)
-        self.names = Names(settings.fleet_prefix)
+        self.connection = RedisConnection(settings.store, timeout=settings.fleet_timeout / 1000)
+        self.keys = RedisKeys(settings.fleet_prefix)
         self.machine = secrets.token_hex(6)
-        self.shelf = Shelf(
-            self.link, self.names, self.machine, lease=settings.fleet_lease, expiry=settings.fleet_expiry
+        self.redis_store = RedisStore(
+            self.connection, self.keys, self.machine, lease=settings.fleet_lease, expiry=settings.fleet_expiry
         )
-        self.store = FleetStore(local, self.shelf, clock)
-        self.ear = Ear(self.shelf, self._act, self._compare_soon)
-        self._looks: SingleFlight[str, bool] = SingleFlight()
+        self.store = ClusterStore(local, self.redis_store, clock)
+        self.event_listener = EventListener(self.redis_store, self._apply_event, self._compare_soon)
+        self._refreshes: SingleFlight[str, bool] = SingleFlight()
         self._service: Service | None = None
-        self.sums: Sums | None = None
+        self.sums: SubscriberSums | None = None
         self._notices: NotificationService | None = None
-        self._purge_here: Callable[[str], None] = lambda target: None
+        self._purge_local: Callable[[str], None] = lambda target: None
         self._tasks: list[asyncio.Task[None]] = []
         self._comparing: asyncio.Task[None] | None = None
         self._compare_again = False
-        self.compared = 0
+        self.comparison_count = 0
         """How often all that is held here was compared with what Redis has."""
 
-    def agree(self, makers: Mapping[str, Callable[[], bytes]]) -> None:
+    def adopt_shared_state(self, makers: Mapping[str, Callable[[], bytes]]) -> None:
         """Go by what the other machines go by; what `makers` make is asked for where nothing is known yet."""
         local = self.store.local
         own = {name: kept for name in makers if (kept := local.get_state(name))}
-        self.store.agreed = agreed(self._settings.store, self.names, own, makers)
-        for name, value in self.store.agreed.items():
+        self.store.shared_state = agree_on_state(self._settings.store, self.keys, own, makers)
+        for name, value in self.store.shared_state.items():
             if own.get(name) != value:
                 self._tasks.append(asyncio.ensure_future(local.put_state(name, value)))
 
     def join(self, service: Service, notices: NotificationService, metrics: Metrics) -> None:
         """Let the service use what the other machines have; changes found here are told everywhere."""
         self._service, self._notices = service, notices
-        notices.publish_to_cluster, notices.owns_delivery = self._tell_change, self._may_tell
+        notices.publish_to_cluster, notices.owns_delivery = self._publish_change, self._claim_delivery
         settings = self._settings
-        self.sums = service.counts.sums = Sums(
-            self.link,
-            self.names,
+        self.sums = service.counts.sums = SubscriberSums(
+            self.connection,
+            self.keys,
             self.machine,
             service.counts,
             self._clock,
@@ -93,21 +93,21 @@ class Fleet:
             service.admin.reschedule(target)
 
         self.store.on_change = changed
-        self.store.common.on_booked = self._booked
+        self.store.coordination.on_slot_reserved = self._on_slot_reserved
         metrics.add_flush_hook(lambda: self._observe(metrics))
         self._begin()
 
     async def start(self) -> None:
         """Return when Redis has been asked what was missed, or is not there."""
-        if await self.link.probe(START_PATIENCE):
+        if await self.connection.probe(START_TIMEOUT):
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(START_PATIENCE):
-                    await self.ear.listens.wait()
-            with contextlib.suppress(Away, Refused):
-                await self.ear.catch_up()
-            self.store.outbox.wake()
+                async with asyncio.timeout(START_TIMEOUT):
+                    await self.event_listener.subscribed.wait()
+            with contextlib.suppress(RedisUnavailable, RedisRefused):
+                await self.event_listener.catch_up()
+            self.store.replicator.wake()
         else:
-            self.link.absent_from_the_start()
+            self.connection.log_unavailable_at_start()
 
     async def close(self) -> None:
         """Leave the others; what they are still to be told is told when the store is closed."""
@@ -116,133 +116,133 @@ class Fleet:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
         if self.sums is not None:
-            with contextlib.suppress(Away, Refused):
-                await self.sums.go_round()
-        await self.ear.close()
-        await self._looks.drain(0)
+            with contextlib.suppress(RedisUnavailable, RedisRefused):
+                await self.sums.sync()
+        await self.event_listener.close()
+        await self._refreshes.drain(0)
 
-    def words(self) -> str:
+    def status_line(self) -> str:
         """How it stands, in a line."""
-        if self.link.up:
+        if self.connection.up:
             return "fleet: ok"
-        for_ = max(0, round(asyncio.get_running_loop().time() - self.link.since)) if self.link.since else 0
-        return f"fleet: degraded for {for_} s, redis is away ({self.link.why})"
+        for_ = max(0, round(asyncio.get_running_loop().time() - self.connection.since)) if self.connection.since else 0
+        return f"fleet: degraded for {for_} s, redis is away ({self.connection.reason})"
 
-    def ailment(self) -> str:
+    def problem(self) -> str:
         """What is wrong, for the operator; empty where nothing is."""
-        if self.link.up:
+        if self.connection.up:
             return ""
         return (
-            f"The store shared with other machines is away ({self.link.why}): this machine works from its own, asks "
-            "origins by itself, and tells the others what they missed when it is back."
+            f"The store shared with other machines is away ({self.connection.reason}): this machine works from its "
+            "own, asks origins by itself, and tells the others what they missed when it is back."
         )
 
     async def sync(self, target: str) -> bool:
         """Take in what the others have of a target, and of who reads it; whether anything is new."""
-        if not self.link.up:
+        if not self.connection.up:
             return False
-        return await asyncio.shield(self._looks.join_or_start(target, lambda: self._look(target))[0])
+        return await asyncio.shield(self._refreshes.join_or_start(target, lambda: self._refresh(target))[0])
 
     def targets(self) -> AsyncIterator[str]:
         """Return the targets of which the other machines have copies."""
-        return self.store.everywhere()
+        return self.store.all_targets()
 
-    async def _look(self, target: str) -> bool:
+    async def _refresh(self, target: str) -> bool:
         if self.sums is None:
-            return await self.store.look(target)
+            return await self.store.fetch_copy(target)
         before = self.sums.sum_of(target)
-        changed, _ = await asyncio.gather(self.store.look(target), self.sums.refresh(target))
+        changed, _ = await asyncio.gather(self.store.fetch_copy(target), self.sums.refresh(target))
         return changed or self.sums.sum_of(target) != before
 
     # -- inside
 
     def _begin(self) -> None:
-        self.store.outbox.start()
-        self.ear.start()
+        self.store.replicator.start()
+        self.event_listener.start()
         lease = self._settings.fleet_lease
         self._tasks += [
-            asyncio.ensure_future(self._go_round()),
-            asyncio.ensure_future(self._keep_leases(max(0.2, lease / 3))),
+            asyncio.ensure_future(self._sync_loop()),
+            asyncio.ensure_future(self._renew_leases(max(0.2, lease / 3))),
         ]
 
-    async def _keep_leases(self, interval: Seconds) -> None:
+    async def _renew_leases(self, interval: Seconds) -> None:
         while True:
             await asyncio.sleep(interval)
-            with contextlib.suppress(Away, Refused):
-                await self.store.common.renew()
+            with contextlib.suppress(RedisUnavailable, RedisRefused):
+                await self.store.coordination.renew()
 
-    async def _go_round(self) -> None:
+    async def _sync_loop(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            pause = ROUND if self.link.up else max(0.05, self.link.next_probe - loop.time())
-            await asyncio.sleep(min(pause, ROUND))
+            pause = SYNC_INTERVAL if self.connection.up else max(0.05, self.connection.next_probe - loop.time())
+            await asyncio.sleep(min(pause, SYNC_INTERVAL))
             try:
-                if not self.link.up:
-                    if loop.time() < self.link.next_probe or not await self.link.probe():
+                if not self.connection.up:
+                    if loop.time() < self.connection.next_probe or not await self.connection.probe():
                         continue
-                    await self._heal()
+                    await self._on_reconnected()
                 if self.sums is not None:
-                    await self.sums.go_round()
-                await self.ear.check()
-            except (Away, Refused):
+                    await self.sums.sync()
+                await self.event_listener.check()
+            except (RedisUnavailable, RedisRefused):
                 continue
             except Exception:
                 logger.exception("the round of the fleet failed")
 
-    async def _heal(self) -> None:
+    async def _on_reconnected(self) -> None:
         """Redis is there again: first what was missed, then what was done here meanwhile."""
-        await self.ear.catch_up()
+        await self.event_listener.catch_up()
         self._compare_soon()
-        self.store.outbox.wake()
+        self.store.replicator.wake()
 
-    def _booked(self, site: str, until: float) -> None:
-        if self.link.up:
-            self.store.outbox.tell(lambda: self.shelf.shout("site", site, until))
+    def _on_slot_reserved(self, site: str, until: float) -> None:
+        if self.connection.up:
+            self.store.replicator.send_event(lambda: self.redis_store.publish_unlogged("site", site, until))
 
     # -- news
 
-    async def _act(self, message: Message) -> None:
+    async def _apply_event(self, message: ClusterEvent) -> None:
         """Do here what another machine has done."""
-        target, common = message.target, self.store.common
+        target, common = message.target, self.store.coordination
         match message.kind:
             case "put":
-                common.landed(target)
+                common.on_peer_completed(target)
                 if message.number and self._is_mine(target):
                     held = self.store.local.peek(target)
-                    if held is not None and held.fence < message.version:
-                        self.store.pull_soon(target)
+                    if held is not None and held.fencing_token < message.version:
+                        self.store.schedule_pull(target)
             case "landed":
-                common.landed(target)
+                common.on_peer_completed(target)
             case "purge":
-                if self.store.known(target) <= message.version:
-                    await self._outdated(target)
+                if self.store.stored_token(target) <= message.version:
+                    await self._invalidate(target)
                     await self.store.drop(target)
             case "bar":
-                common.here.outdate(None)
-                await self._outdated("")
+                common.local.invalidate(None)
+                await self._invalidate("")
             case "site":
-                common.sites.heard(target, min(float(message.rest), self._clock.now() + TURN_MAX))
+                common.sites.record_peer_fetch(target, min(float(message.rest), self._clock.now() + SITE_PAUSE_MAX))
             case "change" if self._notices is not None and self._is_mine(target):
                 rest = dict(message.rest)
                 self._notices.on_peer_change(FeedSnapshot(is_new=rest.pop("first"), **rest))
 
-    async def _outdated(self, target: str) -> None:
+    async def _invalidate(self, target: str) -> None:
         if self._service is not None:
             await self._service.admin.on_peer_purge(target)
 
     def _is_mine(self, target: str) -> bool:
         return self._service is None or self._service.admin.owns(target)
 
-    def _tell_change(self, sight: FeedSnapshot) -> None:
+    def _publish_change(self, sight: FeedSnapshot) -> None:
         said = {name: getattr(sight, name) for name in FeedSnapshot.__slots__}
         said["first"] = said.pop("is_new")  # the name of this member between machines
-        self.store.outbox.tell(lambda: self.shelf.tell("change", sight.target, said))
+        self.store.replicator.send_event(lambda: self.redis_store.publish("change", sight.target, said))
 
-    async def _may_tell(self, sight: FeedSnapshot) -> bool:
+    async def _claim_delivery(self, sight: FeedSnapshot) -> bool:
         """Whether it is this machine that tells of a change to those whom all machines know."""
         try:
-            return await self.shelf.mine(f"{sight.target} {sight.digest} {sight.at}", TOLD)
-        except (Away, Refused):
+            return await self.redis_store.claim(f"{sight.target} {sight.digest} {sight.at}", CLAIM_LIFETIME)
+        except (RedisUnavailable, RedisRefused):
             return True
 
     # -- comparing everything
@@ -257,45 +257,45 @@ class Fleet:
         try:
             while self._compare_again:
                 self._compare_again = False
-                self.store.outbox.overflowed = False
+                self.store.replicator.overflowed = False
                 batch: list[str] = []
                 for target in self.store.targets():
                     if self._is_mine(target):
                         batch.append(target)
-                    if len(batch) == BATCH:
-                        await self._compare_these(batch)
+                    if len(batch) == COMPARE_BATCH:
+                        await self._compare_batch(batch)
                         batch = []
-                await self._compare_these(batch)
-                self.compared += 1
-        except (Away, Refused):
+                await self._compare_batch(batch)
+                self.comparison_count += 1
+        except (RedisUnavailable, RedisRefused):
             return  # all is compared again when it is back
 
-    async def _compare_these(self, targets: list[str]) -> None:
+    async def _compare_batch(self, targets: list[str]) -> None:
         if not targets:
             return
-        for target, (version, kept) in zip(targets, await self.shelf.versions(targets), strict=True):
-            known = self.store.known(target)
+        for target, (version, kept) in zip(targets, await self.redis_store.versions(targets), strict=True):
+            known = self.store.stored_token(target)
             if version > known and kept:
-                self.store.pull_soon(target)
+                self.store.schedule_pull(target)
             elif version > known:
-                await self._outdated(target)
+                await self._invalidate(target)
                 await self.store.drop(target)
             elif known > version and self.store.local.peek(target) is not None:
-                self.store.outbox.keep(target, 0)
+                self.store.replicator.enqueue_copy(target, 0)
         await asyncio.sleep(0)
 
     def _observe(self, metrics: Metrics) -> None:
         store = self.store
         metrics.observe_fleet(
-            up=self.link.up,
-            waiting=len(store.outbox),
+            up=self.connection.up,
+            waiting=len(store.replicator),
             events={
-                "away": self.link.changes,
-                "compared": self.compared,
-                "gap": self.ear.gaps,
-                "lease-lost": store.common.lost,
-                "refused": store.outbox.refused + self.link.refusals,
-                "sent": store.outbox.sent,
-                "taken-in": store.taken_in,
+                "away": self.connection.outage_count,
+                "compared": self.comparison_count,
+                "gap": self.event_listener.gaps,
+                "lease-lost": store.coordination.lost_count,
+                "refused": store.replicator.refused + self.connection.refusal_count,
+                "sent": store.replicator.sent,
+                "taken-in": store.received_count,
             },
         )

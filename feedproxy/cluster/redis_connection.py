@@ -19,34 +19,34 @@ logger = logging.getLogger("feedproxy.cluster")
 
 BACK_OFF_FIRST: Seconds = 0.5
 BACK_OFF_MAX: Seconds = 5
-STEADY: Seconds = 10
+STABLE_AFTER: Seconds = 10
 """Once it has answered for so long, the next failure is the first again."""
-LOGGED_AGAIN: Seconds = 60
+LOG_INTERVAL: Seconds = 60
 """Time between two lines that say that it is away: one that comes and goes fills no log."""
-AT_ONCE = 32
+MAX_CONCURRENT = 32
 """Questions at a time, each on a connection of its own."""
 READ_ONLY = "it is a read-only replica"
 
-START_PATIENCE: Seconds = 2
+START_TIMEOUT: Seconds = 2
 """At the start nobody waits yet."""
 
-type Call = tuple[Script, Sequence[str], Sequence[str | bytes | int]]
+type ScriptCall = tuple[Script, Sequence[str], Sequence[str | bytes | int]]
 """A script, its keys and its arguments."""
 
 
-class Away(StoreError):
+class RedisUnavailable(StoreError):
     """Redis is not there, or does not answer in time. What was asked may have been done."""
 
 
-class Late(Away):
+class RedisTimeout(RedisUnavailable):
     """It has not answered in time."""
 
 
-class Refused(StoreError):
+class RedisRefused(StoreError):
     """Redis answers, and will not do it: it is full, or the user may not."""
 
 
-def place_of(url: str) -> str:
+def host_and_port(url: str) -> str:
     """What may be told of an address: host and port, no password."""
     split = urlsplit(url)
     if split.scheme == "unix":
@@ -57,7 +57,7 @@ def place_of(url: str) -> str:
     return host
 
 
-class Link:
+class RedisConnection:
     """Asks Redis, if it is there. One event loop uses it.
 
     `timeout` bounds each question in seconds. `up` is False from the first failure until `probe` has succeeded.
@@ -66,27 +66,27 @@ class Link:
     def __init__(self, url: str, *, timeout: Seconds) -> None:
         """Raises UsageError where the address cannot be used, or redis-py is not installed."""
         self._timeout = timeout
-        self.place = place_of(url)
+        self.address = host_and_port(url)
         self.up = False
-        self.why = "not asked yet"
+        self.reason = "not asked yet"
         """Why it is away, in a word or two."""
         self.since = 0.0
         """When it went away, or came back, on the event loop's clock."""
-        self.changes = 0
+        self.outage_count = 0
         """How often it went away."""
-        self.refusals = 0
+        self.refusal_count = 0
         self.on_away: Callable[[], None] = lambda: None
-        self._began = False
-        self._said = ""
+        self._was_connected = False
+        self._last_refusal = ""
         self._read_only = False
-        self._logged = -LOGGED_AGAIN
-        self._silently = False
+        self._last_log = -LOG_INTERVAL
+        self._is_log_suppressed = False
         """It went away so soon after the last time that no line was written."""
         self._pause = BACK_OFF_FIRST
         self._next = 0.0
-        self._doubted: Seconds | None = None
+        self._first_timeout: Seconds | None = None
         """When the first question of late was not answered in time."""
-        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT)
         self._library, self._client = _client(url, timeout)
 
     @property
@@ -94,38 +94,40 @@ class Link:
         """When to try again, on the event loop's clock."""
         return self._next
 
-    async def run(self, script: Script, keys: Sequence[str], *values: str | bytes | int, patience: float = 1) -> Any:
+    async def run(
+        self, script: Script, keys: Sequence[str], *values: str | bytes | int, timeout_factor: float = 1
+    ) -> Any:
         """What the script says. `patience` is a multiple of the timeout. Raises Away or Refused."""
-        (said,) = await self.run_all([(script, keys, values)], patience=patience)
+        (said,) = await self.run_all([(script, keys, values)], timeout_factor=timeout_factor)
         return said
 
-    async def run_all(self, calls: Iterable[Call], *, patience: float = 1) -> list[Any]:
+    async def run_all(self, calls: Iterable[ScriptCall], *, timeout_factor: float = 1) -> list[Any]:
         """What these say, in one exchange. Raises Away or Refused; none, some or all may have been done then."""
         if not self.up:
-            raise Away(f"redis is away: {self.why}")
+            raise RedisUnavailable(f"redis is away: {self.reason}")
         calls = list(calls)
-        said: list[Any] = await self._guarded(lambda: self._evaluate(calls), self._timeout * patience)
+        said: list[Any] = await self._guarded(lambda: self._evaluate(calls), self._timeout * timeout_factor)
         return said
 
-    async def probe(self, patience: Seconds | None = None) -> bool:
+    async def probe(self, timeout: Seconds | None = None) -> bool:
         """Whether it answers; from then on it is asked again."""
         try:
-            await self._bounded(self._pages, patience or self._timeout)
-        except (Away, Refused) as error:
+            await self._bounded(self._ping, timeout or self._timeout)
+        except (RedisUnavailable, RedisRefused) as error:
             if not self.up:
-                self.why = str(error)
-                if self._silently:
-                    self._tell_away()
+                self.reason = str(error)
+                if self._is_log_suppressed:
+                    self._log_unavailable()
             return False
         now = asyncio.get_running_loop().time()
         if not self.up:
-            if (self.changes or self._began) and not self._silently:
-                logger.info("Redis at %s is reachable again after %d s", self.place, round(now - self.since))
-            self.up, self._began, self.why, self._said, self.since = True, True, "", "", now
-            self._doubted, self._read_only = None, False
+            if (self.outage_count or self._was_connected) and not self._is_log_suppressed:
+                logger.info("Redis at %s is reachable again after %d s", self.address, round(now - self.since))
+            self.up, self._was_connected, self.reason, self._last_refusal, self.since = True, True, "", "", now
+            self._first_timeout, self._read_only = None, False
         return True
 
-    async def _pages(self) -> None:
+    async def _ping(self) -> None:
         """Raises where it does not, or where it may not be written to: a replica answers PING, too."""
         await self._client.ping()
         if self._read_only:
@@ -135,16 +137,16 @@ class Link:
                     raise self._library.exceptions.ConnectionError(READ_ONLY)
 
     @contextlib.asynccontextmanager
-    async def listening(self, channel: str) -> AsyncIterator[Any]:
+    async def subscribe(self, channel: str) -> AsyncIterator[Any]:
         """A subscription to this channel, begun. Raises Away."""
         pubsub = self._client.pubsub(ignore_subscribe_messages=True)
         try:
             await self._guarded(lambda: pubsub.subscribe(channel), self._timeout * 4)
             yield pubsub
         except self._library.exceptions.RedisError as error:
-            raise Away(_in_short(error)) from error
+            raise RedisUnavailable(_short_message(error)) from error
         except OSError as error:
-            raise Away(_in_short(error)) from error
+            raise RedisUnavailable(_short_message(error)) from error
         finally:
             with contextlib.suppress(Exception):
                 await pubsub.aclose()  # type: ignore[no-untyped-call]  # redis-py has left it out
@@ -157,7 +159,7 @@ class Link:
 
     # -- inside
 
-    async def _evaluate(self, calls: list[Call]) -> list[Any]:
+    async def _evaluate(self, calls: list[ScriptCall]) -> list[Any]:
         try:
             return await self._pipelined(calls)
         except self._library.exceptions.NoScriptError:
@@ -166,7 +168,7 @@ class Link:
                 await self._client.script_load(script.text)
             return await self._pipelined(calls)
 
-    async def _pipelined(self, calls: list[Call]) -> list[Any]:
+    async def _pipelined(self, calls: list[ScriptCall]) -> list[Any]:
         if len(calls) == 1:
             ((script, keys, values),) = calls
             return [await self._client.evalsha(script.sha, len(keys), *keys, *values)]
@@ -179,78 +181,80 @@ class Link:
         began = asyncio.get_running_loop().time()
         try:
             said = await self._bounded(ask, timeout)
-        except Late:
+        except RedisTimeout:
             # Once may be this machine's own fault, with all that was under way then; twice in a row is not.
-            if self._doubted is not None and began >= self._doubted:
-                self._gone("timeout")
+            if self._first_timeout is not None and began >= self._first_timeout:
+                self._mark_unavailable("timeout")
             else:
-                self._doubted = asyncio.get_running_loop().time() if self._doubted is None else self._doubted
+                self._first_timeout = (
+                    asyncio.get_running_loop().time() if self._first_timeout is None else self._first_timeout
+                )
             raise
-        except Away as error:
-            self._gone(str(error))
+        except RedisUnavailable as error:
+            self._mark_unavailable(str(error))
             raise
-        except Refused as error:
-            self.refusals += 1
-            if str(error) != self._said:
-                self._said = str(error)
-                logger.warning("Redis at %s refuses commands: %s", self.place, error)
+        except RedisRefused as error:
+            self.refusal_count += 1
+            if str(error) != self._last_refusal:
+                self._last_refusal = str(error)
+                logger.warning("Redis at %s refuses commands: %s", self.address, error)
             raise
-        self._doubted = None
-        if self._pause != BACK_OFF_FIRST and asyncio.get_running_loop().time() - self.since >= STEADY:
+        self._first_timeout = None
+        if self._pause != BACK_OFF_FIRST and asyncio.get_running_loop().time() - self.since >= STABLE_AFTER:
             self._pause = BACK_OFF_FIRST
         return said
 
     async def _bounded(self, ask: Callable[[], Any], timeout: Seconds) -> Any:
         known = self._library.exceptions
         try:
-            async with asyncio.timeout(timeout), self._turn:
+            async with asyncio.timeout(timeout), self._slots:
                 return await ask()
         except known.NoScriptError as error:
-            raise Refused(_in_short(error)) from error
+            raise RedisRefused(_short_message(error)) from error
         except (known.TimeoutError, TimeoutError) as error:
-            self._later()
-            raise Late("timeout") from error
+            self._back_off()
+            raise RedisTimeout("timeout") from error
         except known.ReadOnlyError as error:
             self._read_only = True
-            self._later()
-            raise Away(READ_ONLY) from error
+            self._back_off()
+            raise RedisUnavailable(READ_ONLY) from error
         except (known.ConnectionError, OSError) as error:
-            self._later()
-            raise Away(_in_short(error)) from error
+            self._back_off()
+            raise RedisUnavailable(_short_message(error)) from error
         except known.RedisError as error:
-            raise Refused(_in_short(error)) from error
+            raise RedisRefused(_short_message(error)) from error
 
-    def _later(self) -> None:
+    def _back_off(self) -> None:
         now = asyncio.get_running_loop().time()
         if now < self._next:
             return  # many fail at once
         self._next = now + self._pause * random.uniform(0.75, 1.25)  # noqa: S311 (so that machines do not come at once)
         self._pause = min(BACK_OFF_MAX, 2 * self._pause)
 
-    def _gone(self, why: str) -> None:
-        if not self.up and self._began:
+    def _mark_unavailable(self, why: str) -> None:
+        if not self.up and self._was_connected:
             return
-        self.up, self._began, self.why = False, True, why
+        self.up, self._was_connected, self.reason = False, True, why
         self.since = asyncio.get_running_loop().time()
-        self.changes += 1
-        self._silently = True
-        self._tell_away()
+        self.outage_count += 1
+        self._is_log_suppressed = True
+        self._log_unavailable()
         self.on_away()
 
-    def _tell_away(self) -> None:
+    def _log_unavailable(self) -> None:
         now = asyncio.get_running_loop().time()
-        if now - self._logged >= LOGGED_AGAIN:
-            self._logged, self._silently = now, False
+        if now - self._last_log >= LOG_INTERVAL:
+            self._last_log, self._is_log_suppressed = now, False
             logger.warning(
-                "Redis at %s is unreachable (%s): continuing with the local store only", self.place, self.why
+                "Redis at %s is unreachable (%s): continuing with the local store only", self.address, self.reason
             )
 
-    def absent_from_the_start(self) -> None:
+    def log_unavailable_at_start(self) -> None:
         """It was not there when it was first asked."""
-        self._gone(self.why if self.why != "not asked yet" else "no answer")
+        self._mark_unavailable(self.reason if self.reason != "not asked yet" else "no answer")
 
 
-def _in_short(error: BaseException) -> str:
+def _short_message(error: BaseException) -> str:
     """An error in a few words; none of the address, which may hold a password."""
     cause = next((each for each in (error.__cause__, error.__context__) if isinstance(each, OSError)), error)
     if isinstance(cause, OSError) and cause.strerror:
@@ -260,7 +264,7 @@ def _in_short(error: BaseException) -> str:
 
 
 def _client(url: str, timeout: Seconds) -> tuple[Any, "Redis"]:
-    library = library_of()
+    library = redis_library()
     try:
         client = library.asyncio.Redis.from_url(
             url,
@@ -273,11 +277,13 @@ def _client(url: str, timeout: Seconds) -> tuple[Any, "Redis"]:
         )
         client.set_retry(library.retry.Retry(library.backoff.NoBackoff(), 0))
     except (ValueError, TypeError) as error:
-        raise UsageError(f"store: {place_of(url)}: the address cannot be used: {_without(url, str(error))}") from error
+        raise UsageError(
+            f"store: {host_and_port(url)}: the address cannot be used: {_without(url, str(error))}"
+        ) from error
     return library, client
 
 
-def library_of() -> Any:
+def redis_library() -> Any:
     """redis-py. Raises UsageError where it is not installed: it is an extra."""
     try:
         import redis.asyncio  # noqa: PLC0415 -- only who has a fleet has it

@@ -20,20 +20,20 @@ from typing import Any
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.cluster import lua_scripts
-from feedproxy.cluster.keys import Names
-from feedproxy.cluster.redis_connection import Away, Call, Link, Refused
+from feedproxy.cluster.keys import RedisKeys
+from feedproxy.cluster.redis_connection import RedisConnection, RedisRefused, RedisUnavailable, ScriptCall
 from feedproxy.http.user_agent import parse_claim
 from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
-STRETCHES = 24
+WINDOW_PARTS = 24
 KNOWN_MAX = 50_000
 """Feeds whose sum is remembered."""
 WAITING_MAX = 50_000
 """What is to be told while Redis is away; those who read come again."""
 AT_ONCE, IN_TIME = 1, 4
 """Times the timeout: while a reader waits, and while nobody does."""
-BATCH = 200
+BATCH_SIZE = 200
 """Told in one exchange."""
 
 
@@ -44,16 +44,16 @@ class _Sum:
     at: Instant
 
 
-type _Seen = tuple[str, Pseudonym, str, Instant]
+type _Read = tuple[str, Pseudonym, str, Instant]
 
 
-class Sums:
+class SubscriberSums:
     """Tells Redis who reads here, and knows what came of it. `exact_max` readers of a feed are counted one by one."""
 
     def __init__(
         self,
-        link: Link,
-        names: Names,
+        link: RedisConnection,
+        names: RedisKeys,
         machine: str,
         counts: SubscriberCounts,
         clock: Clock,
@@ -64,7 +64,7 @@ class Sums:
         claim_max: int,
     ) -> None:
         self._link = link
-        self._names = names
+        self._keys = names
         self._machine = machine
         self._counts = counts
         self._clock = clock
@@ -72,7 +72,7 @@ class Sums:
         self._period = period
         self._exact_max = exact_max
         self._claim_max = claim_max
-        self._waiting: dict[str, list[_Seen]] = {}
+        self._waiting: dict[str, list[_Read]] = {}
         self._size = 0
         self._known: OrderedDict[str, _Sum] = OrderedDict()
 
@@ -104,65 +104,66 @@ class Sums:
     async def refresh(self, target: str) -> None:
         """Tell who has asked for this feed, and learn the sum."""
         try:
-            await self._tell(self._taken([target]), AT_ONCE)
-            await self._learn([target], AT_ONCE)
-        except (Away, Refused):
+            await self._send(self._take_pending([target]), AT_ONCE)
+            await self._fetch_sums([target], AT_ONCE)
+        except (RedisUnavailable, RedisRefused):
             return
 
-    async def go_round(self) -> None:
+    async def sync(self) -> None:
         """Tell all that waits, and learn the sums of those feeds. Raises Away or Refused."""
         while self._waiting:
-            targets = list(self._waiting)[:BATCH]
-            await self._tell(self._taken(targets), IN_TIME)
-            await self._learn(targets, IN_TIME)
+            targets = list(self._waiting)[:BATCH_SIZE]
+            await self._send(self._take_pending(targets), IN_TIME)
+            await self._fetch_sums(targets, IN_TIME)
 
     # -- inside
 
-    def _taken(self, targets: Iterable[str]) -> list[_Seen]:
+    def _take_pending(self, targets: Iterable[str]) -> list[_Read]:
         taken = [each for target in targets for each in self._waiting.pop(target, ())]
         self._size -= len(taken)
         return taken
 
-    async def _tell(self, seen: list[_Seen], patience: float) -> None:
-        for start in range(0, len(seen), BATCH):
+    async def _send(self, seen: list[_Read], patience: float) -> None:
+        for start in range(0, len(seen), BATCH_SIZE):
             try:
                 await self._link.run_all(
-                    [call for each in seen[start : start + BATCH] for call in self._calls(*each)], patience=patience
+                    [call for each in seen[start : start + BATCH_SIZE] for call in self._calls(*each)],
+                    timeout_factor=patience,
                 )
-            except Away:
+            except RedisUnavailable:
                 for each in seen[start:]:
                     self.note(*each)
                 raise
 
-    def _calls(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> list[Call]:
+    def _calls(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> list[ScriptCall]:
         life = int(2 * (self._window + self._period) * 1000)
         if claim := parse_claim(user_agent):
             count = self._counts.believed(target, claim.fetcher, claim.feed_id, now)
             who = json.dumps([claim.fetcher, claim.feed_id, self._machine])
-            return [(lua_scripts.CLAIMED, [self._names.claims(target)], [who, f"{count} {int(now * 1000)}", life])]
+            return [(lua_scripts.CLAIMED, [self._keys.claims(target)], [who, f"{count} {int(now * 1000)}", life])]
         period = int(now // self._period)
         begin = int((now - self._window) * 1000)
-        rest = [int(now * 1000), self._exact_max, life, self._stretch, begin]
-        names = (self._names.readers(target, period), self._names.readers(target, period - 1))
+        rest = [int(now * 1000), self._exact_max, life, self._window_part, begin]
+        names = (self._keys.readers(target, period), self._keys.readers(target, period - 1))
         readers = (pseudonym.current, pseudonym.previous)
         return [(lua_scripts.SEEN, [name], [f"{who:x}", *rest]) for name, who in zip(names, readers, strict=True)]
 
-    async def _learn(self, targets: list[str], patience: float) -> None:
+    async def _fetch_sums(self, targets: list[str], patience: float) -> None:
         now = self._clock.now()
         period = int(now // self._period) - 1
-        span = [int((now - self._window) * 1000) + 1, int(now * 1000), self._stretch]
-        calls: list[Call] = []
+        span = [int((now - self._window) * 1000) + 1, int(now * 1000), self._window_part]
+        calls: list[ScriptCall] = []
         for target in targets:
-            calls.append((lua_scripts.COUNT, [self._names.readers(target, period)], span))
-            calls.append((lua_scripts.CLAIMS, [self._names.claims(target)], []))
-        said = await self._link.run_all(calls, patience=patience)
+            calls.append((lua_scripts.COUNT, [self._keys.readers(target, period)], span))
+            calls.append((lua_scripts.CLAIMS, [self._keys.claims(target)], []))
+        said = await self._link.run_all(calls, timeout_factor=patience)
         for target, direct, claims in zip(targets, said[::2], said[1::2], strict=True):
-            self._known[target] = _Sum(int(direct), self._added(claims, now), now)
+            self._known[target] = _Sum(int(direct), self._add_claims(claims, now), now)
             self._known.move_to_end(target)
         while len(self._known) > KNOWN_MAX:
             self._known.popitem(last=False)
 
-    def _added(self, claims: list[Any], now: Instant) -> int:
+    def _add_claims(self, claims: list[Any], now: Instant) -> int:
         """The largest current claim of each fetcher and feed id, added up by fetcher, each within its bound."""
         largest: dict[tuple[str, str], int] = {}
         for who, said in zip(claims[::2], claims[1::2], strict=True):
@@ -179,6 +180,6 @@ class Sums:
         return sum(min(count, self._claim_max) for count in by_fetcher.values())
 
     @property
-    def _stretch(self) -> int:
+    def _window_part(self) -> int:
         """Milliseconds of one HyperLogLog."""
-        return max(1, int(self._window * 1000 / STRETCHES))
+        return max(1, int(self._window * 1000 / WINDOW_PARTS))

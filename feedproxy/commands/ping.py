@@ -17,7 +17,7 @@ from feedproxy.notify.pings.sinks import PingSink, interpret_response, own_user_
 from feedproxy.notify.protocol import Delivered, Verdict
 from feedproxy.settings import Settings
 from feedproxy.upstream.address_policy import AddressPolicy
-from feedproxy.upstream.callback_client import Caller
+from feedproxy.upstream.callback_client import CallbackClient
 from feedproxy.upstream.parent_proxy import parent_of
 
 
@@ -71,19 +71,19 @@ def ping(args: argparse.Namespace) -> int:
 
 async def _sent(sinks: list[PingSink], said: Ping, settings: Settings) -> list[Verdict]:
     proxy = functools.partial(parent_of, settings.upstream_proxy)
-    caller = Caller(AddressPolicy(settings.allow_private), parent_of=proxy)
+    caller = CallbackClient(AddressPolicy(settings.allow_private), parent_of=proxy)
     try:
         return await asyncio.gather(*(_one(caller, each, said) for each in sinks))
     finally:
         await caller.close()
 
 
-async def _one(caller: Caller, sink: PingSink, said: Ping) -> Verdict:
+async def _one(caller: CallbackClient, sink: PingSink, said: Ping) -> Verdict:
     message = ping_message(sink, own_user_agent(Settings()), name=said.name, url=said.url, feed=said.feed)
     answer: Response | FeedproxyError
     try:
         answer = await caller.call(
-            message.method, message.url, message.fields, message.body, named=message.address_trust
+            message.method, message.url, message.fields, message.body, trust=message.address_trust
         )
     except FeedproxyError as error:
         answer = error

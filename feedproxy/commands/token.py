@@ -52,7 +52,7 @@ def add(args: argparse.Namespace) -> int:
 def show(args: argparse.Namespace) -> int:
     """Who has which; never the secret, which nobody knows any more. Raises UsageError."""
     path, _ = _file(args)
-    for each in secret_tokens.listed(path):
+    for each in secret_tokens.list_tokens(path):
         print(f"{each.id}  {each.user}  {each.pattern.text}")
     return 0
 

@@ -197,7 +197,7 @@ class FeedList:
         """Return the public list: the public feeds among those imported or requested in the last 30 days."""
         async with self._lock:
             self.imports.reload()
-            token = (self._store.common.generation, self.imports.version, self._service.counts.distinct.changes)
+            token = (self._store.coordination.generation, self.imports.version, self._service.counts.distinct.changes)
             now, decided = time.monotonic(), self._settings_generation_of()
             if decided != self._settings_generation or (
                 now >= self._reuse_until and (token != self._list_state or now >= self._expires)
@@ -260,7 +260,7 @@ class FeedList:
             resource = self._store.peek(target)
             if not may_be_listed(target, settings, resource):
                 return None
-            sighting = resource.sighting if resource is not None else None
+            sighting = resource.relocation if resource is not None else None
             match relocation.active_relocation(sighting, self._clock.now(), settings, target=target):
                 case relocation.RespondGone():
                     return None

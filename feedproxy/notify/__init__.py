@@ -1,33 +1,31 @@
-"""Who hears and who tells that a feed changed: one log of changes, one registry, one queue, many protocols.
+"""Notifications of changed feeds: a change log, subscriptions, a delivery queue, and the protocols that use them.
 
-A feed's content changes (the service says so, `Notices.changed`), and in one transaction the change is logged and a
-delivery is queued for every subscription to that feed. Somebody tells us of a change (a ping, a push: `Bell.ring`),
-and the feed is fetched, once. All of it lies in the ledger (database.py), so that nothing promised is lost with the
-process: whoever was answered "accepted" was answered after the commit.
+When a feed's content changes (`NotificationService.on_feed_changed`), one transaction records the change and enqueues
+a delivery for every subscription to that feed. When another server reports a change by a ping or a push
+(`RefreshRequests.accept_ping`), the feed is fetched once. All of it is in one database (database.py) and survives the
+process: a request is acknowledged after the commit.
 
-How a protocol is added
------------------------
-1. Write a class that follows `protocol.Protocol`: its `name`, how long it is patient, `message` (what to send for a
-   delivery, asked for right before it is sent) and `judge` (what the answer means: `Delivered`, `Retry`, `Refused`).
-   Retries, back-off, caps per host, address checks and the bookkeeping are the courier's. `sinks.py` is the shortest
-   example.
-2. An addon puts a function into `runtime.takes_part`, which gives the protocol to `Notices.add`, and methods for
-   `/-/RPC2` to `notices.rpc.add`. Endpoints go to `runtime.endpoints`. `addons/pings.py` does all three.
-3. Who wants to hear is a `Subscription` with role TELL (we tell them): `subscriptions.put(...)`, first PENDING, and
-   ACTIVE once its callback has proved that it wants to be called. Only active ones get deliveries, `what="notify"`. A
-   proof that needs an exchange (a challenge, a test notification) is a delivery too, so that it survives a restart
-   and its host is not asked too much: `queue.add(Order(name, "verify", topic, callback, ...))`. Where the subscriber
-   waits for the outcome it is `courier.ask`, within the same caps.
-4. What we want to hear ourselves is a `Subscription` with role HEAR. The order that asks the hub is a delivery with
-   `what="subscribe"`; `renew_at` says when `Protocol.renew` is called, which queues the next one. Before it asks for
-   anything, `notices.hears` tells whether there is a `public_url` that others could call.
-   (Where a feed names whom to ask, `outbound_subscriptions.py` does all of it, and `duplex_protocol.py` makes one
-   protocol of the two sides: `aggregator.py` and `subscriber.py` are what is left to write.)
-5. A push that came in is `bell.ring([topic], source)`, and `service.admin.record_push(topic, until)` where it had been
-promised:
-   then the feed is polled less. Content that came with it goes to `service.admin.apply_push`, which says why it does
-   not do.
+How to add a protocol
+---------------------
+1. Write a class that follows `protocol.Protocol`: its `name`, how long it retries, `message` (what to send for a
+   delivery, called right before sending) and `interpret` (what the response means: `Delivered`, `Retry`, `Refused`).
+   The delivery worker does retries, back-off, limits per host, address checks and bookkeeping. `pings/sinks.py` is the
+   shortest example.
+2. An addon adds a function to `runtime.takes_part`. The function gives the protocol to `NotificationService.add`, and
+   methods for `/-/RPC2` to `notices.xmlrpc.add`. Endpoints go to `runtime.endpoints`. `addons/pings.py` does all three.
+3. A subscriber is a `Subscription` with role SUBSCRIBER: `subscriptions.put(...)`, first PENDING, and ACTIVE once its
+   callback has proved that it wants to be called. Only active ones get deliveries, `what="notify"`. A proof that needs
+   an exchange (a challenge, a test notification) is a delivery too, which survives a restart and respects the limits
+   per host: `queue.add(DeliveryRequest(name, "verify", topic, callback, ...))`. If the subscriber waits for the
+   outcome, use `delivery_worker.request_now`, which respects the same limits.
+4. A subscription of this proxy at another server is a `Subscription` with role PUBLISHER. The request to the hub is a
+   delivery with `what="subscribe"`. At `renew_at` the service calls `Protocol.renew`, which enqueues the next request.
+   Check `notices.can_receive_calls` first: without `public_url` no server can call back. For protocols in which the
+   feed names the server, `outbound_subscriptions.py` does all of this, and `duplex_protocol.py` joins the two sides.
+5. A received push is `refresh_requests.accept_ping([topic], source)`. If a subscription announced it, also call
+   `service.record_push(topic, until)`: the feed is then polled less. Content of a push goes to `service.apply_push`,
+   which returns a reason if the content is not used.
 
-The topic of a subscription is always the target URI that we fetch (`service.admin.to_upstream_url(address)`); how the
-subscriber wrote it belongs into `data`. Feeds that may not be listed (proxy/visibility.py) are told to nobody.
+The topic of a subscription is always the target URI that the proxy fetches; the URL that the subscriber wrote belongs
+into `data`. Feeds that may not be listed (proxy/visibility.py) are named in no notification.
 """

@@ -1,4 +1,4 @@
-"""Where may a stranger have us call?  Not ourselves: that goes round for ever, or through our gateway to others."""
+"""Which callback URLs a client may name: none that leads back to this proxy, which would loop or relay to others."""
 
 from urllib.parse import urlsplit
 
@@ -9,9 +9,9 @@ _DEFAULT_PORTS = (80, 443)
 
 
 def is_callback_to_self(callback: str, settings: Settings, base: str) -> bool:
-    """Whether a call to this address comes back to us; `base` is our address as the caller wrote it.
+    """Return True if the callback URL leads to this proxy; `base` is the proxy's URL as the client wrote it.
 
-    Of a publisher's own site only the endpoints are ours. Raises BadTarget for what is no address.
+    In reverse mode only the endpoints belong to the proxy. Raises BadTarget for an invalid URL.
     """
     called = uri.normalise(callback)
     for own in {settings.public_url, base} - {""}:
@@ -24,6 +24,6 @@ def is_callback_to_self(callback: str, settings: Settings, base: str) -> bool:
 
 
 def _is_same_server(one: str, other: str) -> bool:
-    """The same host, and the same port; whoever serves http and https at their usual ports is one."""
+    """Return True for the same host and port. The default ports of http and https count as one server."""
     (host, port), (other_host, other_port) = uri.host_port(one), uri.host_port(other)
     return host == other_host and (port == other_port or (port in _DEFAULT_PORTS and other_port in _DEFAULT_PORTS))

@@ -1,4 +1,4 @@
-"""The endpoints that list what changed lately: public feeds only, cacheable, the same for everybody."""
+"""Endpoints that list recent changes of public feeds. The lists are cacheable and equal for all clients."""
 
 from urllib.parse import parse_qs
 
@@ -27,17 +27,17 @@ def _unit(query: str) -> str:
 
 
 class ChangeLists:
-    """changes.xml (three hours), shortChanges.xml (five minutes), and an archive for every hour."""
+    """Handlers of changes.xml (three hours), shortChanges.xml (five minutes), and the hourly archives."""
 
     def __init__(self, service: NotificationService) -> None:
         self._service = service
 
     async def long(self, call: Call) -> Response:
-        """`changes.xml`."""
+        """Answer `changes.xml`."""
         return await self._recent(call, LONG_LIST)
 
     async def short(self, call: Call) -> Response:
-        """`shortChanges.xml`."""
+        """Answer `shortChanges.xml`."""
         return await self._recent(call, SHORT_LIST)
 
     async def archive(self, call: Call) -> Response:
@@ -59,7 +59,7 @@ class ChangeLists:
         return await self._respond(call, changes, updated=updated, modified=min(updated, now), caching="no-cache")
 
     async def _changes(self, begin: Instant, end: Instant) -> list[Change]:
-        """The changes of feeds that may be listed now: a rule, or its origin, may have made one private since."""
+        """Return the changes of feeds that are public now. A rule or the origin may have made a feed private since."""
         found = await self._service.changes.between(begin, end, ENTRIES_MAX)
         public = [each for each in found if not is_no_longer_public(self._service, each.target)]
         return [each for each in public if await self._service.is_listed(each.target)]
@@ -85,7 +85,7 @@ class ChangeLists:
         lines = [
             ("ETag", tag),
             ("Last-Modified", format_http_date(modified)),
-            # Stored by whoever likes, and asked for again each time: it shows a change at once.
+            # Caches may store the list and must revalidate it, so that a change is visible at once.
             ("Cache-Control", caching),
         ]
         known = parse_tag(tag)

@@ -1,7 +1,8 @@
-"""The log of changes: what changed when, kept for the lists, and once only.
+"""The log of changes: which feed changed when. The lists are made from it, and each change is recorded once.
 
-`known` has the digest of the content that was last told of each feed. A change is what differs from it, so nothing
-is told twice when a store has forgotten a feed, and what changed right before a crash is found at the next start.
+The table `known` has the digest of each feed's content at the last recorded change. Content with another digest is a
+change. Therefore a feed that the store evicted is not reported twice, and a change right before a crash is found at
+the next start.
 """
 
 import sqlite3
@@ -19,15 +20,15 @@ from feedproxy.store.resource import Resource
 
 CHANNEL_NAME_MAX = 300
 RETENTION: Seconds = 31 * 86_400
-"""The archives reach back a month."""
+"""Seconds for which changes are kept: the archives reach back 31 days."""
 CHANGES_MAX = 200_000
 SITE_FEEDS_MAX = 50
-"""Feeds that one ping of a site refreshes."""
+"""Feeds that one ping of a site refreshes at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedSnapshot:
-    """A feed as it was seen when its content was read."""
+    """What the log needs to know of a feed's content at one instant."""
 
     target: str
     digest: str
@@ -35,21 +36,21 @@ class FeedSnapshot:
     name: str
     link: str
     is_new: bool
-    """It was not known before: that it is there is no change."""
+    """The feed was unknown before: its first content is not a change."""
     listed: bool
 
 
 type ComputeDigest = Callable[[FeedSnapshot], Awaitable[FeedSnapshot | None]]
-"""The same sight, going by what the feed says; None where its copy is gone, and nothing can be told any more."""
+"""Returns the snapshot with a digest of the parsed feed, or None if its stored copy is gone."""
 
 type ExtraDeliveries = Callable[[Change], Iterable[DeliveryRequest]]
-"""What is to be sent for a change beside what subscriptions ask for."""
+"""Returns what is to be sent for a change in addition to the deliveries to subscribers."""
 
 
 def snapshot_of(resource: Resource, *, is_new: bool, listed: bool) -> FeedSnapshot | None:
-    """What the log needs to know of a resource; None for what is no feed.
+    """Return the snapshot of a resource, or None if it is not a feed.
 
-    The changes of a feed that was just met are those it tells of itself: when it was met counts.
+    A new feed's recorded changes come from its own dates; the instant of its first fetch counts instead.
     """
     channel = resource.channel
     if channel is None or not channel.content_digest:
@@ -61,7 +62,7 @@ def snapshot_of(resource: Resource, *, is_new: bool, listed: bool) -> FeedSnapsh
 
 
 class ChangeLog:
-    """Changes and known feeds, in the ledger. Everything here raises StoreError."""
+    """Changes and known feeds in the database. Every method raises StoreError."""
 
     def __init__(self, database: NotificationDatabase, compute_digest: ComputeDigest) -> None:
         self._database = database
@@ -70,10 +71,10 @@ class ChangeLog:
     async def record(
         self, snapshots: Sequence[FeedSnapshot], now: Instant, extra_deliveries: ExtraDeliveries
     ) -> list[Change]:
-        """Log what has changed, and queue what is to be sent for it, in one transaction.
+        """Record what has changed and enqueue its deliveries in one transaction. Return the changes.
 
-        In another one follows what cannot be told yet: a feed that the store has forgotten and met anew goes by its
-        bytes, and the ledger by what these said.
+        A feed that the store evicted and fetched again has a digest of its bytes, while the database has a digest of
+        its parsed content. Such snapshots get a comparable digest and follow in a second transaction.
         """
 
         def work(db: sqlite3.Connection) -> tuple[list[Change], list[FeedSnapshot]]:
@@ -93,9 +94,9 @@ class ChangeLog:
     async def reconcile(
         self, snapshots: Sequence[FeedSnapshot], now: Instant, extra_deliveries: ExtraDeliveries
     ) -> list[Change]:
-        """At the start: what is held is known, and what changed and was not told is told now.
+        """Record at the start what changed and was not recorded before the process ended. Return the changes.
 
-        A copy that is older than what was told (the store had not written the newer one yet) is no change.
+        A stored copy older than the recorded change is not a change: the store had not written the newer one.
         """
 
         def work(db: sqlite3.Connection) -> list[FeedSnapshot]:
@@ -106,11 +107,11 @@ class ChangeLog:
             return [each for each in snapshots if (row := told[each.target]) is None or row["at"] < each.at]
 
         fresh = await self._database.run(work)
-        known = [replace(each, is_new=True) for each in fresh]  # of what is in no row, nothing was promised
+        known = [replace(each, is_new=True) for each in fresh]  # a feed without a row has no subscribers
         return await self.record(known, now, extra_deliveries)
 
     async def between(self, begin: Instant, end: Instant, limit: int) -> list[Change]:
-        """The listed changes in [begin, end), newest first, each feed as often as it changed."""
+        """Return the listed changes in [begin, end), newest first; a feed appears once for each change."""
         rows = await self._database.run(
             lambda db: db.execute(
                 "SELECT * FROM changes WHERE at >= ? AND at < ? AND listed ORDER BY at DESC, id DESC LIMIT ?",
@@ -120,7 +121,7 @@ class ChangeLog:
         return [_read(row) for row in rows]
 
     async def last_number(self) -> int:
-        """The number of the last listed change; they are counted from the ledger's beginning."""
+        """Return the number of the last listed change. Numbers count from the database's creation."""
         asked = "SELECT id FROM changes WHERE listed ORDER BY id DESC LIMIT 1"
         row = await self._database.run(lambda db: db.execute(asked).fetchone())
         return row[0] if row is not None else 0
@@ -132,7 +133,7 @@ class ChangeLog:
         """
         place = host_and_path(url)
         folder = place if place.endswith("/") else place + "/"
-        behind = folder[:-1] + "0"  # what sorts right behind all that begins with the folder: "0" follows "/"
+        behind = folder[:-1] + "0"  # the first text that sorts after every path below the folder: "0" follows "/"
 
         def work(db: sqlite3.Connection) -> list[str]:
             rows = db.execute(
@@ -144,13 +145,13 @@ class ChangeLog:
         return await self._database.run(work)
 
     async def forget(self, targets: Iterable[str]) -> None:
-        """These are not held any more."""
+        """Remove these targets, which the store no longer has."""
         await self._database.run(
             lambda db: db.executemany("DELETE FROM known WHERE target = ?", [(each,) for each in targets])
         )
 
     async def known_targets(self, after: str, limit: int) -> list[str]:
-        """The known targets behind this one, in order."""
+        """Return at most `limit` known targets that sort after `after`, in order."""
         rows = await self._database.run(
             lambda db: db.execute(
                 "SELECT target FROM known WHERE target > ? ORDER BY target LIMIT ?", (after, limit)
@@ -159,7 +160,7 @@ class ChangeLog:
         return [row["target"] for row in rows]
 
     async def trim(self, now: Instant) -> None:
-        """Drop what is too old, and what is too much."""
+        """Delete changes older than RETENTION and those beyond CHANGES_MAX."""
 
         def work(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM changes WHERE at < ?", (now - RETENTION,))
@@ -169,7 +170,7 @@ class ChangeLog:
 
 
 def host_and_path(url: str) -> str:
-    """Host and path of a normalised address: a site's ping may say http where the feed says https."""
+    """Return host and path of a normalised URL without its scheme: a ping may say http where the feed has https."""
     split = urlsplit(url)
     return f"{split.netloc}{split.path or '/'}"
 
@@ -208,7 +209,7 @@ def _insert_change(db: sqlite3.Connection, seen: FeedSnapshot) -> Change | None:
 
 
 def site_url(target: str) -> str:
-    """The front page of a target's host."""
+    """Return the URL of the home page of a target's host."""
     split = urlsplit(target)
     return f"{split.scheme}://{split.netloc}/"
 

@@ -1,7 +1,7 @@
-"""changes.xml and its relatives: the log of changes as weblogs.com's format has it, version 2 (RSS Feed State).
+"""changes.xml and the other lists of changes in weblogs.com's format, version 2 (RSS Feed State).
 
-A list is as of a minute: that in which it is asked for, or the newest change's moment where that is later. So it
-stays the same for up to a minute, byte for byte, has validators that work, and shows a change at once.
+A list refers to the beginning of the current minute, or to its newest change if that is later. Its bytes therefore
+stay equal for up to a minute, its validators work, and it shows a change at once.
 """
 
 import calendar
@@ -20,7 +20,7 @@ LONG_LIST: Seconds = 3 * 3600
 SHORT_LIST: Seconds = 300
 HOUR: Seconds = 3600
 ENTRIES_MAX = 5_000
-"""Entries of one document, the newest: some 800 KB."""
+"""Entries of one document at most, the newest ones: about 800 KB."""
 
 _ARCHIVE = re.compile(r"(\d{4})/(\d{2})/(\d{2})/(\d{2})\.xml", re.ASCII)
 _UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -28,7 +28,7 @@ _UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 @dataclass(frozen=True, slots=True)
 class WeblogEntry:
-    """A `weblog` element; addresses as readers know them."""
+    """One `weblog` element. Its URLs are public ones."""
 
     name: str
     url: str
@@ -37,13 +37,15 @@ class WeblogEntry:
 
 
 def reference_time(now: Instant, changes: Iterable[Change]) -> Instant:
-    """What a list's `updated` and `when` are counted from: whole seconds."""
+    """Return the instant that `updated` names and `when` counts from, in whole seconds."""
     newest = max((math.ceil(each.at) for each in changes), default=0)
     return float(max(now // 60 * 60, min(newest, math.ceil(now))))
 
 
 def parse_archive_hour(path: str) -> Instant | None:
-    """When the hour of an archive begins (`2007/01/01/01.xml` is the first of that day, `24` the last); None for none.
+    """Return the instant at which an archive's hour begins, or None if the path is invalid.
+
+    `2007/01/01/01.xml` is the first hour of that day, `24.xml` the last.
 
     "All pings received in the first hour of January 1st 2007 would be archived in the file …/2007/01/01/01.xml."
     """
@@ -57,7 +59,7 @@ def parse_archive_hour(path: str) -> Instant | None:
 
 
 def write_document(entries: Iterable[WeblogEntry], *, updated: Instant, count: int, minutes: bool) -> bytes:
-    """The document. `when` is counted back from `updated`, in minutes or in seconds, and never below 0."""
+    """Return the document. `when` counts back from `updated`, in minutes or seconds, and is never below 0."""
     lines = [
         '<?xml version="1.0" encoding="utf-8"?>',
         f'<weblogUpdates version="2" updated="{format_http_date(updated)}" count="{count}">',
@@ -72,5 +74,5 @@ def write_document(entries: Iterable[WeblogEntry], *, updated: Instant, count: i
 
 
 def entity_tag(body: bytes) -> str:
-    """A strong validator for these very bytes."""
+    """Return a strong entity tag for these bytes."""
     return f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'

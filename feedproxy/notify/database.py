@@ -1,12 +1,11 @@
-"""The ledger: a SQLite file of its own in the store's folder, for what was promised to others.
+"""The database of notifications: a SQLite file in the store's folder for subscriptions, deliveries and pings.
 
-The store of feeds is a cache: it may forget, writes behind, and is set right by asking origins again. A subscription
-or an accepted ping cannot be asked for again, so these are written before they are answered (`synchronous=FULL`), and
-what belongs together in one transaction. SQLite because the queue asks for what is due, whose host is free, in order;
-with diskcache's Deque or Index that would be a walk through everything.
-(docs/decisions/a-ledger-beside-the-store.md)
+The store of feeds is a cache: it evicts, writes behind, and can be filled again from origins. A subscription or an
+accepted ping cannot be fetched again. It is therefore committed before it is acknowledged (`synchronous=FULL`), and
+related changes share a transaction. SQLite was chosen because the queue selects by due time and host; diskcache's
+Deque and Index would have to be scanned (docs/decisions/a-ledger-beside-the-store.md).
 
-One thread has the connection; several processes may have the file. Only one of them delivers: who holds the lock.
+One thread uses the connection. Several processes may open the file; only the process that holds the lock delivers.
 """
 
 import asyncio
@@ -27,14 +26,14 @@ from feedproxy.store.tiered import store_folder
 logger = logging.getLogger(__name__)
 
 BUSY_TIMEOUT: Seconds = 10
-"""Another process may write for so long before ours is given up."""
+"""Seconds that a transaction waits for another process before it fails."""
 
 SCHEMA_VERSION = 2
 
 JOURNAL_SUFFIXES = ("-wal", "-shm", "-journal")
 
 SCHEMA = """
-CREATE TABLE known (  -- every feed held: what was last told of it, and how a site's ping finds it
+CREATE TABLE known (  -- every stored feed: its last recorded content, and how a site's ping finds it
     target TEXT PRIMARY KEY, digest TEXT NOT NULL, at REAL NOT NULL, place TEXT NOT NULL, link TEXT NOT NULL,
     name TEXT NOT NULL) WITHOUT ROWID;
 CREATE INDEX known_place ON known (place);
@@ -43,7 +42,7 @@ CREATE TABLE changes (
     id INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, target TEXT NOT NULL, name TEXT NOT NULL,
     url TEXT NOT NULL, listed INTEGER NOT NULL);
 CREATE INDEX changes_at ON changes (at);
-CREATE TABLE errands (  -- refreshes that were promised to who pinged
+CREATE TABLE errands (  -- refreshes owed to accepted pings
     target TEXT PRIMARY KEY, due REAL NOT NULL, tries INTEGER NOT NULL, pings INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE rung (target TEXT PRIMARY KEY, at REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE strangers (
@@ -71,13 +70,13 @@ MIGRATION_FROM_1 = """
 ALTER TABLE subscriptions ADD COLUMN moved_from TEXT NOT NULL DEFAULT '';
 CREATE INDEX subscriptions_moved ON subscriptions (moved_from, role, state) WHERE moved_from <> '';
 """
-"""What a ledger of version 1 lacks."""
+"""Migrates a database from schema version 1 to 2."""
 
 
 def shift_deadlines(db: sqlite3.Connection, seconds: Seconds) -> None:
-    """The clock was put back by so much: what is to come stays as far away as it was. Within a transaction.
+    """Move all deadlines back by `seconds`, after the clock was set back by as much. Call it within a transaction.
 
-    Else a clock that was a year ahead would leave deliveries waiting and subscriptions standing for that year.
+    Otherwise a clock that ran a year ahead would delay deliveries and prolong subscriptions by that year.
     """
     for statement in (
         "UPDATE deliveries SET due = due - ?1, since = since - ?1",
@@ -89,10 +88,10 @@ def shift_deadlines(db: sqlite3.Connection, seconds: Seconds) -> None:
 
 
 def database_file(store: str) -> Path | None:
-    """Where the ledger of a store lies: in its folder; None for one in memory.
+    """Return the database's path, which is in the folder of the store, or None for a store in memory.
 
-    A store on another machine is shared by many, and a promise is kept by who gave it: then it is the platform's
-    cache folder.
+    A store on another machine is shared by several proxies, but each proxy serves its own subscribers. Its database
+    is then in the platform's cache folder.
     """
     if store == "memory:":
         return None
@@ -101,7 +100,7 @@ def database_file(store: str) -> Path | None:
 
 
 class NotificationDatabase:
-    """Transactions in a thread of their own. Opened at the first one."""
+    """Runs transactions in a thread of its own. The first transaction opens the file."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
@@ -111,13 +110,13 @@ class NotificationDatabase:
         self.closed = False
 
     async def run[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do this as one transaction, committed when it returns. Raises StoreError."""
+        """Run `work` as one transaction, and return its result after the commit. Raises StoreError."""
         if self.closed:
-            raise StoreError("the ledger is closed")
+            raise StoreError("the notification database is closed")
         return await asyncio.wrap_future(self._thread.submit(self._transact, work))
 
     def acquire_delivery_lock(self) -> bool:
-        """Whether this process is the one that delivers: the first to ask, until it ends."""
+        """Return True if this process delivers. The first process that calls this does, until it ends."""
         if self._file is None or self._lock is not None:
             return True
         handle = -1
@@ -135,7 +134,7 @@ class NotificationDatabase:
         return True
 
     async def close(self) -> None:
-        """Finish what is under way, and let go. Closing twice is allowed."""
+        """Finish the running transaction and close the file. Closing twice is allowed."""
         if self.closed:
             return
         self.closed = True
@@ -173,7 +172,7 @@ class NotificationDatabase:
         clear_file(self._file)
         for suffix in JOURNAL_SUFFIXES:
             clear_file(Path(f"{self._file}{suffix}"))
-        # SQLite gives its journals the permissions of this file, and there are secrets in it.
+        # SQLite gives its journals the permissions of this file, which contains secrets.
         os.close(os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         try:
             return _prepare(sqlite3.connect(self._file, timeout=BUSY_TIMEOUT, isolation_level=None))
@@ -184,7 +183,7 @@ class NotificationDatabase:
             return _prepare(sqlite3.connect(self._file, timeout=BUSY_TIMEOUT, isolation_level=None))
 
     def _set_aside(self, reason: Exception) -> None:
-        """A damaged ledger is kept for who can read it, and a new one begun: subscribers come again by themselves."""
+        """Rename a damaged database to .corrupt and begin a new one. Subscribers subscribe again by themselves."""
         self._disconnect()
         if self._file is None:
             return
@@ -195,8 +194,8 @@ class NotificationDatabase:
             if part.exists():
                 part.replace(aside)
             else:
-                aside.unlink(missing_ok=True)  # of another ledger that was set aside
-        logger.warning("the ledger %s was set aside as .corrupt and is started anew: %s", self._file, reason)
+                aside.unlink(missing_ok=True)  # belongs to a database that was set aside earlier
+        logger.warning("notify: database %s set aside as .corrupt, starting with a new one: %s", self._file, reason)
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -210,7 +209,7 @@ def _prepare(connection: sqlite3.Connection) -> sqlite3.Connection:
         connection.row_factory = sqlite3.Row
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("BEGIN IMMEDIATE")  # two processes may come at the same time
+        connection.execute("BEGIN IMMEDIATE")  # two processes may open it at the same time
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version < SCHEMA_VERSION:
             for statement in (MIGRATION_FROM_1 if version else SCHEMA).split(";\n"):
@@ -218,7 +217,7 @@ def _prepare(connection: sqlite3.Connection) -> sqlite3.Connection:
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute("COMMIT")
         if version > SCHEMA_VERSION:
-            raise StoreError("the ledger is of a later version of feedproxy")
+            raise StoreError("the notification database was written by a later version of feedproxy")
     except BaseException:
         connection.close()
         raise

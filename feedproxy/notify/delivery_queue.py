@@ -1,7 +1,7 @@
-"""The queue of deliveries: at least once, durable, fair to hosts, with an end.
+"""The queue of deliveries: durable, at least once, fair to hosts, with an end.
 
-A delivery leaves the queue when it was judged, never before: after a crash it is sent again. Which ones are under
-way is known to the one process that delivers (database.py: the lock), so a new one begins with all of them at once.
+A delivery stays in the queue until its outcome is recorded; after a crash it is sent again. The process that holds the
+database's lock knows which deliveries are running, so a new process may begin all of them.
 """
 
 import math
@@ -16,11 +16,11 @@ from feedproxy.notify.subscriptions import registrable_domain, remove_in
 
 RETRY_DELAY_MIN: Seconds = 10
 RETRY_DELAY_MAX: Seconds = 7_200
-"""Twelve tries a day to a host that is down: it hears of the change within two hours of its return."""
+"""Seconds between retries at most: twelve a day, so that a host gets the change within two hours of its return."""
 
 
 def next_try(tries: int, since: Instant, now: Instant, *, retry_for: Seconds, jitter: float) -> Instant | None:
-    """When to try again after `tries` failures, `jitter` in [0, 1); None where patience has ended.
+    """Return when to try again after `tries` failures, or None after the last try. `jitter` is in [0, 1).
 
     "The publisher should keep retrying for a minimum of a 24 hour period, with a minimum of 1 retry at the end of
     that period" (CNWS): the last try is at the very end, not before.
@@ -29,42 +29,42 @@ def next_try(tries: int, since: Instant, now: Instant, *, retry_for: Seconds, ji
     if now >= end:
         return None
     pause = min(RETRY_DELAY_MAX, RETRY_DELAY_MIN * 2.0 ** min(tries - 1, 16))
-    # Jitter takes half of it: who failed together does not come back together.
+    # Jitter of up to a half: deliveries that failed together do not return together.
     return min(end, now + pause / 2 * (1 + jitter))
 
 
 CLOCK_TOLERANCE: Seconds = 60
-"""What came of a delivery is written down by then. A later note is of a clock that has been set back since."""
+"""Seconds within which an outcome is recorded. An instant further ahead was recorded before the clock was set back."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryOutcome:
-    """What became of a delivery, and what there is to remember of it."""
+    """The outcome of one attempt at a delivery."""
 
     delivery: Delivery
     verdict: Verdict
     at: Instant
     next_try: Instant | None = None
-    """For a Retry: when. None ends the delivery."""
+    """For a Retry: when to try again. None ends the delivery."""
     remove: bool = False
     started: Instant = math.inf
-    """When it was begun: what the other side has told us since is newer than what became of it."""
+    """When the attempt began. A notification received since then is newer than this outcome."""
 
 
 class DeliveryQueue:
-    """The deliveries that wait. Everything here raises StoreError."""
+    """The waiting deliveries in the database. Every method raises StoreError."""
 
     def __init__(self, database: NotificationDatabase) -> None:
         self._database = database
 
     async def add(self, *orders: DeliveryRequest, now: Instant) -> None:
-        """Queue these; kept when it returns."""
+        """Enqueue these; they are durable when it returns."""
         await self._database.run(lambda db: enqueue_in(db, orders, now))
 
     async def due(
         self, now: Instant, *, limit: int, exclude_ids: Collection[int] = (), exclude_hosts: Collection[str] = ()
     ) -> list[Delivery]:
-        """Those whose time has come, `limit` at most, longest due first; not those of `full` hosts."""
+        """Return at most `limit` due deliveries, longest due first, without the excluded ones."""
         ids, hosts = ",".join("?" * len(exclude_ids)), ",".join("?" * len(exclude_hosts))
         asked = f"SELECT * FROM deliveries WHERE due <= ? AND id NOT IN ({ids}) AND host NOT IN ({hosts})"  # noqa: S608
         rows = await self._database.run(
@@ -75,7 +75,7 @@ class DeliveryQueue:
         return [_read(row) for row in rows]
 
     async def record_outcomes(self, outcomes: Iterable[DeliveryOutcome]) -> None:
-        """Write down what became of these, in one transaction."""
+        """Record these outcomes in one transaction."""
         outcomes = list(outcomes)
 
         def work(db: sqlite3.Connection) -> None:
@@ -85,21 +85,21 @@ class DeliveryQueue:
         await self._database.run(work)
 
     async def next_due(self) -> Instant | None:
-        """When the next one is due."""
+        """Return when the next delivery is due, or None if the queue is empty."""
         found: Instant | None = await self._database.run(
             lambda db: db.execute("SELECT min(due) FROM deliveries").fetchone()[0]
         )
         return found
 
     async def count_waiting(self) -> dict[str, int]:
-        """How many wait, by protocol."""
+        """Return the number of waiting deliveries by protocol."""
         rows = await self._database.run(
             lambda db: db.execute("SELECT protocol, count(*) FROM deliveries GROUP BY protocol").fetchall()
         )
         return {row[0]: row[1] for row in rows}
 
     async def failing(self, limit: int = 50) -> list[tuple[Delivery, Instant, str]]:
-        """Those that have failed before, most tries first: with when they are due, and why they failed."""
+        """Return deliveries that have failed, most tries first, each with its due time and the reason."""
         rows = await self._database.run(
             lambda db: db.execute(
                 "SELECT * FROM deliveries WHERE tries > 0 ORDER BY tries DESC, id LIMIT ?", (limit,)
@@ -108,7 +108,7 @@ class DeliveryQueue:
         return [(_read(row), row["due"], row["note"]) for row in rows]
 
     async def drop(self, number: int) -> bool:
-        """Give a delivery up; whether it was there."""
+        """Delete a delivery. Return False if there is none with this id."""
         return await self._database.run(
             lambda db: db.execute("DELETE FROM deliveries WHERE id = ?", (number,)).rowcount > 0
         )
@@ -123,14 +123,14 @@ _FROM_SUBSCRIPTIONS = (
     " WHERE (topic = ? OR moved_from = ?) AND role = 'tell' AND state = 'active' AND expires > ?"
 )
 _ON_CONFLICT = (
-    # Where the last news still waits, the newer takes its place; pauses and patience go on as they were.
+    # A newer change replaces one that still waits; its retries and their deadline continue.
     " ON CONFLICT (protocol, what, topic, callback) DO UPDATE SET change = excluded.change, data = excluded.data,"
     " subscription = excluded.subscription"
 )
 
 
 def enqueue_in(db: sqlite3.Connection, orders: Iterable[DeliveryRequest], now: Instant) -> None:
-    """Queue orders within a transaction."""
+    """Enqueue deliveries within a transaction."""
     db.executemany(
         f"{_INSERT} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ''){_ON_CONFLICT}",
         [
@@ -144,9 +144,9 @@ def enqueue_in(db: sqlite3.Connection, orders: Iterable[DeliveryRequest], now: I
 
 
 def enqueue_for_subscribers(db: sqlite3.Connection, change: Change, now: Instant) -> int:
-    """Queue a delivery for every active subscription to the feed, now or before it moved; how many.
+    """Enqueue a delivery for every active subscription to the feed or to its former URL, and return their number.
 
-    No row of it passes through Python.
+    One SQL statement does it: no row passes through Python.
     """
     values = (change.target, change.number, now, now, change.target, change.target, now)
     return db.execute(f"{_INSERT} {_FROM_SUBSCRIPTIONS}{_ON_CONFLICT}", values).rowcount
@@ -180,7 +180,7 @@ def _record_outcome(db: sqlite3.Connection, outcome: DeliveryOutcome) -> None:
                 (outcome.next_try, words, delivery.id),
             )
         case Delivered() | Retry() | Refused():
-            # What was ordered anew meanwhile is news that has not been told: it stays, and begins again.
+            # A request that replaced this one meanwhile has not been sent: it stays, and its retries begin anew.
             db.execute(
                 "UPDATE deliveries SET due = ?, since = ?, tries = 0, note = '' WHERE id = ?"
                 " AND (change <> ? OR data <> ?)",

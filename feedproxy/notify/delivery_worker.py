@@ -21,7 +21,7 @@ from feedproxy.http.message import Fields, Response
 from feedproxy.notify.delivery_queue import DeliveryOutcome, DeliveryQueue, next_try
 from feedproxy.notify.protocol import Delivery, Message, Protocol, Refused, Retry, Verdict
 from feedproxy.notify.subscriptions import State, Subscription, Subscriptions, registrable_domain
-from feedproxy.upstream.callback_client import Named
+from feedproxy.upstream.callback_client import AddressTrust
 
 logger = logging.getLogger(__name__)
 
@@ -54,12 +54,18 @@ class CallbackCaller(Shape):
     """What the courier sends with: upstream/callback_client.py's Caller."""
 
     async def call(
-        self, method: str, url: str, fields: Fields | None = None, body: bytes = b"", *, named: Named = Named.BY_ANYBODY
+        self,
+        method: str,
+        url: str,
+        fields: Fields | None = None,
+        body: bytes = b"",
+        *,
+        trust: AddressTrust = AddressTrust.UNTRUSTED,
     ) -> Response: ...
 
     def check(self, url: str) -> None: ...
 
-    async def addresses(self, url: str) -> list[str]: ...
+    async def resolve(self, url: str) -> list[str]: ...
 
 
 @dataclass(slots=True)
@@ -134,7 +140,7 @@ class DeliveryWorker:
         Raises Forbidden, BadTarget, Unreachable where no call could go there at all.
         """
         own = _normalise_address(address)
-        return own in map(_normalise_address, await self._caller.addresses(url))
+        return own in map(_normalise_address, await self._caller.resolve(url))
 
     async def _wait_for_capacity(self, host: str) -> None:
         """Wait for a turn among those who are asked, and take it."""
@@ -166,7 +172,7 @@ class DeliveryWorker:
         began = loop.time()
         try:
             return await self._caller.call(
-                message.method, message.url, message.fields, message.body, named=message.address_trust
+                message.method, message.url, message.fields, message.body, trust=message.address_trust
             )
         finally:
             self._slow_hosts.pop(host, None)

@@ -25,7 +25,7 @@ from feedproxy.notify.subscriptions import Subscription
 from feedproxy.request.upstream_request import surrogate_key
 from feedproxy.request.url_mapping import is_upstream_target, to_public
 from feedproxy.settings import Settings
-from feedproxy.upstream.callback_client import Named
+from feedproxy.upstream.callback_client import AddressTrust
 
 
 class PurgeMethod(StrEnum):
@@ -102,7 +102,7 @@ class DownstreamPurge:
             fields = fields.with_field(name, value)
         match sink.method:
             case PurgeMethod.TEMPLATE:
-                return Message("POST", sink.url.replace("{key}", key), fields, address_trust=Named.AS_OWN)
+                return Message("POST", sink.url.replace("{key}", key), fields, address_trust=AddressTrust.OPERATOR_HOST)
             case PurgeMethod.URL:
                 split = urlsplit(to_public(order.topic, settings))
                 path = (split.path or "/") + (f"?{split.query}" if split.query else "")
@@ -110,9 +110,9 @@ class DownstreamPurge:
                     "PURGE",
                     sink.url.rstrip("/") + path,
                     fields.with_field("Host", split.netloc),
-                    address_trust=Named.AS_OWN,
+                    address_trust=AddressTrust.OPERATOR_HOST,
                 )
-        return Message("PURGE", sink.url, fields, address_trust=Named.AS_OWN)
+        return Message("PURGE", sink.url, fields, address_trust=AddressTrust.OPERATOR_HOST)
 
     async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError

@@ -300,7 +300,7 @@ class NotificationService:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STORE_WRITE_TIMEOUT):
                 for each in news:
-                    await self.service.store.written(each.target)
+                    await self.service.store.wait_written(each.target)
 
     def _notify_feed_listeners(self, resource: Resource) -> None:
         if resource.channel is not None:

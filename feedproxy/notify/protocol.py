@@ -8,7 +8,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.subscriptions import Subscription
-from feedproxy.upstream.callback_client import Named
+from feedproxy.upstream.callback_client import AddressTrust
 
 DAY: Seconds = 86_400
 
@@ -62,7 +62,7 @@ class Message:
     url: str
     fields: Fields = field(default_factory=Fields)
     body: bytes = b""
-    address_trust: Named = Named.BY_ANYBODY
+    address_trust: AddressTrust = AddressTrust.UNTRUSTED
 
 
 @dataclass(frozen=True, slots=True)

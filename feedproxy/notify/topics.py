@@ -113,7 +113,7 @@ def _follow_redirects(notices: NotificationService, target: str, is_allowed: Cal
     visited = [target]
     for _ in range(REDIRECTS_MAX):
         resource, settings = notices.service.store.peek(visited[-1]), notices.settings_for(visited[-1])
-        sighting = resource.sighting if resource is not None else None
+        sighting = resource.relocation if resource is not None else None
         match relocation.active_relocation(sighting, notices.clock.now(), settings, target=visited[-1]):
             case relocation.RespondMoved(location) if location in visited:
                 return target  # a circle of redirects leads nowhere

@@ -139,25 +139,25 @@ class CacheAdmin:
 
     async def flush(self, target: str) -> None:
         """Return when what is stored of this target outlives the process."""
-        await self._store.written(self.to_upstream_url(target))
+        await self._store.wait_written(self.to_upstream_url(target))
 
     async def record_push(self, target: str, promised: Instant) -> None:
         """Record a push and its lease: until it ends, the target is fetched at `push_interval` only."""
-        if (resource := self._store.newest(target)) is not None:
-            await self._store.put(replace(resource, heard=self._clock.now(), promised=promised))
+        if (resource := self._store.get_latest(target)) is not None:
+            await self._store.put(replace(resource, last_push=self._clock.now(), push_lease_expires=promised))
             self.agenda.note(target)
 
     async def extend_push_lease(self, target: str, promised: Instant) -> None:
         """Extend a push lease that has not ended; an ended lease stays ended."""
-        resource = self._store.newest(target)
-        if resource is not None and resource.promised > self._clock.now():
-            await self._store.put(replace(resource, promised=promised))
+        resource = self._store.get_latest(target)
+        if resource is not None and resource.push_lease_expires > self._clock.now():
+            await self._store.put(replace(resource, push_lease_expires=promised))
 
     async def end_push_lease(self, target: str) -> None:
         """End the push lease: the target is fetched by its schedule again."""
-        resource = self._store.newest(target)
-        if resource is not None and resource.promised:
-            await self._store.put(replace(resource, promised=0.0))
+        resource = self._store.get_latest(target)
+        if resource is not None and resource.push_lease_expires:
+            await self._store.put(replace(resource, push_lease_expires=0.0))
             self.agenda.note(target)
 
     async def apply_push(self, target: str, body: bytes, media_type: str | None) -> str:
@@ -166,7 +166,7 @@ class CacheAdmin:
         On return the content outlives the process: the publisher gets a success, and does not send it again. `body` has
         no content coding. The rules are stricter than for fetched content (push.py).
         """
-        resource, now, settings = self._store.newest(target), self._clock.now(), self._settings_for(target)
+        resource, now, settings = self._store.get_latest(target), self._clock.now(), self._settings_for(target)
         held = (
             next((variant for variant in reversed(resource.variants) if variant.content.feed), None)
             if resource
@@ -192,7 +192,7 @@ class CacheAdmin:
         if isinstance(push, str):
             return push
         landed = await self._dispatch.apply_push(target, push, held)
-        await self._store.written(target)
+        await self._store.wait_written(target)
         return "" if landed.stored else landed.reason or "it may not be stored"
 
     async def purge(self, target: str = "", *, pattern: str = "") -> list[str]:
@@ -203,7 +203,7 @@ class CacheAdmin:
         if target:
             target = self.to_upstream_url(target)
             await self._peers.sync(target)  # a target that only a peer has counts as purged
-            self._store.common.outdate(target)
+            self._store.coordination.invalidate(target)
             self._dispatch.discard(partial(eq, target))
             held = self._store.get(target) is not None
             await self._store.delete(target)
@@ -211,7 +211,7 @@ class CacheAdmin:
             self._dispatch.announce_invalidation([target])
             return [target] if held else []
         matches = self.target_matcher(pattern)
-        self._store.common.outdate(None)
+        self._store.coordination.invalidate(None)
         self._dispatch.discard(matches)
         stored_here = [target async for target in yielding(self._store.targets()) if matches(target)]
         at_peers = [target async for target in self._peers.targets() if matches(target)]
@@ -230,20 +230,20 @@ class CacheAdmin:
     async def clear_relocation(self, target: str) -> bool:
         """Forget a remembered relocation or end of this target and its fetch pause. Return whether there was one."""
         target = self.to_upstream_url(target)
-        resource = self._store.newest(target)
-        if resource is None or resource.sighting is None:
+        resource = self._store.get_latest(target)
+        if resource is None or resource.relocation is None:
             return False
         failures = Failures() if resource.failures.detail == Detail.GONE else resource.failures
-        await self._store.put(replace(resource, sighting=None, failures=failures))
+        await self._store.put(replace(resource, relocation=None, failures=failures))
         self._dispatch.announce_invalidation([target])
         return True
 
     async def invalidate_after_write(self, request: Request, response: Response) -> None:
         """Invalidate what a response to a passed-through request invalidates (RFC 9111, section 4.4)."""
         for target in invalidation.invalidated_by(request, response):
-            self._store.common.outdate(target)
+            self._store.coordination.invalidate(target)
             self._dispatch.invalidate(partial(eq, target))
-            resource = self._store.newest(target)
+            resource = self._store.get_latest(target)
             if resource is not None and resource.responses:
                 variants = tuple(replace(variant, invalid=True) for variant in resource.variants)
                 keyed = tuple(replace(keyed, invalid=True) for keyed in resource.keyed if keyed.status != 206)

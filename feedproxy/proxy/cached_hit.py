@@ -153,7 +153,7 @@ def reusable_hit(
         return None  # a part, or a response that has been replaced meanwhile
     if settings.negotiate and "accept" in request.fields:
         return None  # it may be a conversion
-    if resource.sighting is not None or settings.moved_to or settings.gone:
+    if resource.relocation is not None or settings.moved_to or settings.gone:
         return None  # relocations change with time, by rules that are not evaluated here
     if any(name.lower() in UNREPEATABLE_FIELDS for name, _ in request.fields) or not _is_timeless(request, now):
         return None

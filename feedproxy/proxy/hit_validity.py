@@ -42,9 +42,9 @@ def decision_valid_until(
         return now
     if resource.channel is not None and stored.content.feed:
         schedule = resource.channel.schedule
-        pushed = bool(settings.push_interval and resource.heard and now < resource.promised)
+        pushed = bool(settings.push_interval and resource.last_push and now < resource.push_lease_expires)
         if (schedule.skip_hours or schedule.skip_days) and (pushed or freshness.source in _HEURISTIC_SOURCES):
             return now  # a skipped period may begin and extend the use
         if pushed:
-            ends = min(ends, resource.promised)
+            ends = min(ends, resource.push_lease_expires)
     return max(now, ends - INSTANT_MARGIN)

@@ -10,7 +10,7 @@ from feedproxy.refresh.policy import relocation
 from feedproxy.refresh.result import RefreshResult
 from feedproxy.request.context import ProxyResponse, RequestContext
 from feedproxy.store.interface import Store
-from feedproxy.store.resource import Ending, Failures, Resource
+from feedproxy.store.resource import Failures, RelocationKind, Resource
 
 DEAD_TARGETS_MAX = 1024
 """Targets without a feed that are remembered because a relocation may lead there; the oldest are forgotten first."""
@@ -51,7 +51,7 @@ class RelocationResponses:
     ) -> ProxyResponse | None:
         if not allow_doubt and self.is_in_doubt(context, resource):
             return None
-        sighting = resource.sighting if resource is not None else None
+        sighting = resource.relocation if resource is not None else None
         # Without a request to the origin there is neither hit nor fwd: RFC 9211, section 2, has no parameter for it.
         reported = status or CacheStatus()
         match relocation.active_relocation(sighting, now, context.settings, target=context.request.target):
@@ -64,8 +64,8 @@ class RelocationResponses:
 
     def is_in_doubt(self, context: RequestContext, resource: Resource | None) -> bool:
         """Return whether a believed relocation leads to a target that has proved to lead nowhere."""
-        sighting = resource.sighting if resource is not None else None
-        if sighting is None or sighting.ending is not Ending.MOVED:
+        sighting = resource.relocation if resource is not None else None
+        if sighting is None or sighting.kind is not RelocationKind.MOVED:
             return False
         destination = self._store.get(sighting.location) or self._dead_targets.get(sighting.location)
         return relocation.is_in_doubt(sighting, destination, context.settings)

@@ -4,7 +4,7 @@ import asyncio
 
 from feedproxy.clock import Clock
 from feedproxy.store.interface import Store
-from feedproxy.store.resource import Resource, set_right
+from feedproxy.store.resource import Resource, correct_future_instants
 
 
 class ResourceLookup:
@@ -26,7 +26,7 @@ class ResourceLookup:
     def _corrected(self, resource: Resource | None) -> Resource | None:
         if resource is None:
             return None
-        corrected = set_right(resource, self._clock.now())
+        corrected = correct_future_instants(resource, self._clock.now())
         if corrected is not resource:
             # An eager task has changed the copy in memory when this call returns.
             loop = asyncio.get_running_loop()
@@ -36,6 +36,6 @@ class ResourceLookup:
         return corrected
 
     async def _store_corrected(self, target: str) -> None:
-        resource = self._store.newest(target)
-        if resource is not None and (corrected := set_right(resource, self._clock.now())) is not resource:
+        resource = self._store.get_latest(target)
+        if resource is not None and (corrected := correct_future_instants(resource, self._clock.now())) is not resource:
             await self._store.put(corrected)

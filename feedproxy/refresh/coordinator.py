@@ -36,8 +36,8 @@ from feedproxy.request.url_mapping import is_upstream_target, to_public
 from feedproxy.rules import may_serve_under
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
-from feedproxy.store.resource import Failures, Resource, Sighting
-from feedproxy.upstream.fair_limits import ITSELF, Asker, asking, client_of
+from feedproxy.store.resource import Failures, Relocation, Resource
+from feedproxy.upstream.fair_limits import PROXY, Requester, client_of, requesting
 
 NON_FEED_REDIRECTS_MAX = 10_000
 """Targets whose redirects led to no feed, and are not followed again; the oldest is dropped first."""
@@ -90,8 +90,8 @@ class RefreshCoordinator:
         )
         self._refreshes: SingleFlight[object, RefreshResult] = SingleFlight()
         self._solo_keys = itertools.count()
-        self._initiators: dict[asyncio.Task[RefreshResult], Asker] = {}
-        self._coordination = store.common
+        self._initiators: dict[asyncio.Task[RefreshResult], Requester] = {}
+        self._coordination = store.coordination
         self._epochs_at_start: dict[object, int] = {}
         self._non_feed_redirects: OrderedDict[str, int] = OrderedDict()
         self._scheduled: dict[str, asyncio.Task[None]] = {}
@@ -105,7 +105,7 @@ class RefreshCoordinator:
         # `site_interval` is courtesy towards foreign sites; the upstream is the operator's own.
         free, now = 0.0, self._clock.now()
         if not is_upstream_target(target, settings):
-            free = self._coordination.sites.free(uri.site_of(target), settings.site_interval, now)
+            free = self._coordination.sites.next_free(uri.site_of(target), settings.site_interval, now)
         return throttle.check_fetch_allowed(resource, now, settings, site_free_at=free)
 
     def check_request_allowed(self, context: RequestContext, resource: Resource | None) -> throttle.Permission:
@@ -153,8 +153,8 @@ class RefreshCoordinator:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + context.settings.answer_timeout
         for _ in range(2):
-            initiator = Asker(client, is_known=_is_known_feed(resource))
-            with asking(initiator):
+            initiator = Requester(client, is_known=_is_known_feed(resource))
+            with requesting(initiator):
                 if not isinstance(key, int):
                     task, joined = self._join_or_start(
                         target, key, lambda: self._run_shared(context, resource, variant)
@@ -166,7 +166,7 @@ class RefreshCoordinator:
             if not joined:
                 self._initiators[task] = initiator
                 task.add_done_callback(self._initiators.pop)
-            initiator = self._initiators.get(task, ITSELF)
+            initiator = self._initiators.get(task, PROXY)
             initiator.charge(client)
             try:
                 result = await self._refreshes.wait_for(task, deadline - loop.time(), initiator.abandon)
@@ -199,7 +199,7 @@ class RefreshCoordinator:
 
     def start_refresh(self, target: str) -> asyncio.Task[RefreshResult]:
         """Start a background refresh, or join the one that is running, without waiting for it."""
-        with asking(Asker(is_known=_is_known_feed(self._store.get(target)))):
+        with requesting(Requester(is_known=_is_known_feed(self._store.get(target)))):
             task, _ = self._join_or_start(target, target, lambda: self._run_in_background(target))
         return task
 
@@ -208,12 +208,12 @@ class RefreshCoordinator:
         if target in self._scheduled:
             return
 
-        epoch = self._coordination.epoch(target)
+        epoch = self._coordination.invalidation_epoch(target)
 
         async def wait() -> None:
             try:
                 await self._clock.sleep(seconds)
-                if self._coordination.epoch(target) == epoch:
+                if self._coordination.invalidation_epoch(target) == epoch:
                     await self.refresh_in_background(target)
             finally:
                 if self._scheduled.get(target) is asyncio.current_task():
@@ -250,7 +250,7 @@ class RefreshCoordinator:
         self, target: str, key: object, start: Callable[[], Awaitable[RefreshResult]]
     ) -> tuple[asyncio.Task[RefreshResult], bool]:
         """Return the running refresh with this key or a new one, and whether it was joined."""
-        epoch = self._coordination.epoch(target)
+        epoch = self._coordination.invalidation_epoch(target)
         if self._epochs_at_start.get(key, epoch) != epoch:
             self._refreshes.stop_joining(key)  # invalidated by another process: later requests must not join it
         task, joined = self._refreshes.join_or_start(key, start)
@@ -329,7 +329,7 @@ class RefreshCoordinator:
             )
         )
         if follow and _is_shared_redirect(result):
-            self._non_feed_redirects[target] = self._coordination.epoch(target)
+            self._non_feed_redirects[target] = self._coordination.invalidation_epoch(target)
             if len(self._non_feed_redirects) > NON_FEED_REDIRECTS_MAX:
                 self._non_feed_redirects.popitem(last=False)
         return range_requests.cut_to_range(context, result)
@@ -367,14 +367,14 @@ class RefreshCoordinator:
 
     async def _run_job(self, job: RefreshJob) -> RefreshResult:
         target, token = job.request.target, object()
-        epoch = self._coordination.epoch(target)
+        epoch = self._coordination.invalidation_epoch(target)
         stored = self._store.get(target)
         is_first = stored is None or stored.channel is None
         storable_jobs = self._storable_jobs.setdefault(target, set())
         storable_jobs.add(token)
 
         def is_current() -> bool:
-            return token in storable_jobs and self._coordination.epoch(target) == epoch
+            return token in storable_jobs and self._coordination.invalidation_epoch(target) == epoch
 
         try:
             result = await self._pipeline.run(job, is_current)
@@ -382,7 +382,7 @@ class RefreshCoordinator:
                 self._events.feed_changed.emit(FeedChanged(result.resource, is_first))
             elif _availability_changed(stored, result.resource):
                 self.announce_invalidation([target])
-            self._recheck_former_address(target, result.resource.sighting)
+            self._recheck_former_address(target, result.resource.relocation)
             return result
         finally:
             storable_jobs.discard(token)
@@ -390,11 +390,11 @@ class RefreshCoordinator:
                 self._storable_jobs.pop(target, None)
             self._events.refresh_ended.emit(RefreshEnded(target))
 
-    def _recheck_former_address(self, target: str, sighting: Sighting | None) -> None:
+    def _recheck_former_address(self, target: str, sighting: Relocation | None) -> None:
         """Refresh the former address of a feed that has moved back to it."""
         if sighting is None or (former := self._store.get(sighting.location)) is None:
             return
-        if relocation.leads_back(sighting, target, former.sighting):
+        if relocation.leads_back(sighting, target, former.relocation):
             match self.check_fetch_allowed(former, sighting.location, self._settings_for(sighting.location)):
                 case throttle.Deferred(until):
                     self.schedule_refresh(sighting.location, until - self._clock.now())
@@ -410,7 +410,7 @@ class RefreshCoordinator:
         if is_upstream_target(target, settings):
             return
         now = self._clock.now()
-        slot: Instant = self._coordination.sites.book(uri.site_of(target), now, settings.site_interval)
+        slot: Instant = self._coordination.sites.reserve(uri.site_of(target), now, settings.site_interval)
         if slot > now:
             await self._clock.sleep(min(slot - now, settings.answer_timeout))
 
@@ -418,7 +418,7 @@ class RefreshCoordinator:
         """Return whether redirects of an unknown target are followed: not for browsers, nor twice without a feed."""
         accept = context.request.fields.combined("accept")
         browsing = accept is not None and _prefers_html(accept)
-        in_vain = self._non_feed_redirects.get(context.request.target) == self._coordination.epoch(
+        in_vain = self._non_feed_redirects.get(context.request.target) == self._coordination.invalidation_epoch(
             context.request.target
         )
         return not browsing and not in_vain and "range" not in context.upstream_request.fields
@@ -439,8 +439,8 @@ def _availability_changed(stored: Resource | None, now: Resource) -> bool:
 
 
 def _relocation_state(resource: Resource) -> object:
-    sighting = resource.sighting
-    return None if sighting is None else (sighting.ending, sighting.location, sighting.confirmed)
+    sighting = resource.relocation
+    return None if sighting is None else (sighting.kind, sighting.location, sighting.confirmed)
 
 
 def _is_known_feed(resource: Resource | None) -> bool:

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Self
 
 from feedproxy.clock import Seconds
-from feedproxy.store.coordination import Common
+from feedproxy.store.coordination import Coordination
 
 PEER_POLL_MIN: Seconds = 0.002
 PEER_POLL_MAX: Seconds = 0.02
@@ -19,7 +19,7 @@ class FetchLease:
     lease: a peer that hangs must not keep this process from its origin.
     """
 
-    def __init__(self, coordination: Common, target: str, *, timeout: Seconds) -> None:
+    def __init__(self, coordination: Coordination, target: str, *, timeout: Seconds) -> None:
         self._coordination = coordination
         self._target = target
         self._timeout = timeout
@@ -28,14 +28,14 @@ class FetchLease:
         """Whether another process has finished a refresh of the target while this one waited."""
 
     async def __aenter__(self) -> Self:
-        completions, pause = self._coordination.landings(self._target), PEER_POLL_MIN
+        completions, pause = self._coordination.completion_count(self._target), PEER_POLL_MIN
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
-        while not (acquired := await self._coordination.take(self._target)) and loop.time() < deadline:
+        while not (acquired := await self._coordination.acquire_lease(self._target)) and loop.time() < deadline:
             await asyncio.sleep(pause)
             pause = min(2 * pause, PEER_POLL_MAX)
         self._is_held = acquired
-        self.completed_by_peer = self._coordination.landings(self._target) != completions
+        self.completed_by_peer = self._coordination.completion_count(self._target) != completions
         return self
 
     async def __aexit__(
@@ -47,4 +47,4 @@ class FetchLease:
         """Release the lease before the block ends; without effect where it is not held."""
         if self._is_held:
             self._is_held = False
-            self._coordination.release(self._target)
+            self._coordination.release_lease(self._target)

@@ -33,8 +33,8 @@ def find(
     previous = before or Resource(stored.target)
     if stored.failures.count > previous.failures.count:
         return _failure(stored, settings)
-    if stored.sighting != previous.sighting and relocation.active_relocation(
-        stored.sighting, now, settings, target=stored.target
+    if stored.relocation != previous.relocation and relocation.active_relocation(
+        stored.relocation, now, settings, target=stored.target
     ):
         return RefreshResult(stored, from_peer=True)
     selected = vary.choose(stored.variants, fields, own_agent=own_agent)

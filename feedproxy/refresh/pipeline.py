@@ -42,7 +42,7 @@ from feedproxy.refresh.resource_update import (
 from feedproxy.refresh.result import RefreshFinished, RefreshObserver, RefreshResult
 from feedproxy.request.url_mapping import to_upstream
 from feedproxy.store.interface import Store
-from feedproxy.store.resource import Ending, Failures, Resource, set_right
+from feedproxy.store.resource import Failures, RelocationKind, Resource, correct_future_instants
 from feedproxy.upstream import local_failure
 from feedproxy.upstream.client import Fetched, Oversized
 
@@ -119,7 +119,7 @@ class RefreshPipeline:
         """Return the job with the key of the response that was received for it."""
         if isinstance(received, FeedproxyError) or job.pushed is not None or isinstance(received.chain.last, Oversized):
             return job
-        stored = self._store.newest(job.request.target)
+        stored = self._store.get_latest(job.request.target)
         is_feed = received.ingested.channel is not None
         is_new = stored is None or not (stored.variants or stored.channel)
         key = personal_responses.response_key(job, received.chain.last.response, is_feed=is_feed, is_new=is_new)
@@ -130,7 +130,7 @@ class RefreshPipeline:
     ) -> RefreshResult:
         """Return the result with the whole resource, which holds what the job's key or a push leaves unchanged."""
         target, resource = job.request.target, result.resource
-        stored = self._store.newest(target)
+        stored = self._store.get_latest(target)
         if len(job.key):
             resource = personal_responses.merge_keyed(stored or Resource(target, fetched=started), resource, job.key)
             is_stored = any(response is result.response for response in resource.keyed)
@@ -147,7 +147,7 @@ class RefreshPipeline:
     async def _store_learned(self, job: RefreshJob, result: RefreshResult, is_current: Callable[[], bool]) -> None:
         """Write what the result teaches of the resource, or delete a resource of which nothing is left."""
         target, learned = job.request.target, result.resource
-        stored = self._store.newest(target)
+        stored = self._store.get_latest(target)
         if not len(job.key) and not result.stored:
             is_good = result.fallback is None and result.fwd_status in (200, 304)
             learned = learn_from_unstored(job, stored, learned, is_good=is_good)
@@ -186,7 +186,7 @@ class RefreshPipeline:
         except FeedproxyError as error:
             return error
         except MemoryError:
-            local_failure.complaints.say("no memory is left to make ready what an origin sent")
+            local_failure.complaints.warn("no memory is left to make ready what an origin sent")
             return Overload("no memory is left for it")
         except Exception:
             # A defect of feedproxy that this response reveals: the stored copy is served, and the next fetch is
@@ -204,8 +204,12 @@ class RefreshPipeline:
         self, job: RefreshJob, received: _Received | FeedproxyError, started: Instant
     ) -> RefreshResult | None:
         """Judge what was received against what is stored now; None for a 304 that validates no stored response."""
-        stored = self._store.newest(job.request.target)
-        before = set_right(stored, started) if stored is not None else Resource(job.request.target, fetched=started)
+        stored = self._store.get_latest(job.request.target)
+        before = (
+            correct_future_instants(stored, started)
+            if stored is not None
+            else Resource(job.request.target, fetched=started)
+        )
         before = personal_responses.keyed_view(before, job) if len(job.key) else before
         if isinstance(received, FeedproxyError):
             return self._apply_verdict(job, before, FetchOutcome(error=received))
@@ -265,7 +269,7 @@ class RefreshPipeline:
         sighting = update_relocation(
             before, received.chain, FetchOutcome(304, channel=before.channel), now, job.settings
         )
-        resource = replace(before, failures=Failures(), sighting=sighting)
+        resource = replace(before, failures=Failures(), relocation=sighting)
         resource = with_history(resource, before, freshened, received.ingested.publication_dates, now)
         # The 304 may forbid to store the response any longer. The stored response is that of a GET.
         get_job = replace(job, request=replace(job.request, method="GET"))
@@ -358,7 +362,7 @@ class RefreshPipeline:
             resource = with_history(resource, before, result.response, ingested.publication_dates, now)
         if result.fallback is None and learns and ingested.relocation is None:
             sighting = update_relocation(before, chain, outcome, now, job.settings)
-            resource = replace(resource, sighting=sighting) if sighting != resource.sighting else resource
+            resource = replace(resource, relocation=sighting) if sighting != resource.relocation else resource
         if chain.from_partial:
             result = replace(result, from_partial=True, fwd_status=206)
         stored_fields = result.response.fields if result.response is not None else response.fields
@@ -369,7 +373,7 @@ class RefreshPipeline:
 
     def _pass_protected_redirect(self, job: RefreshJob, before: Resource, first: Fetched) -> RefreshResult:
         """Pass on the redirect of a known feed to a protected one; this is not a failure."""
-        resource = replace(before, failures=Failures(), new_shape=None)
+        resource = replace(before, failures=Failures(), pending_format_change=None)
         ingested = IngestedContent(unmodified_content(first.response))
         outcome = FetchOutcome(first.response.status, first.response.fields)
         reason = "the redirect leads to what a rule protects: the reader asks there"
@@ -387,9 +391,9 @@ class RefreshPipeline:
         settings = job.settings
         match ingested.relocation:
             case Gone():
-                ending, location = Ending.GONE, ""
+                ending, location = RelocationKind.GONE, ""
             case Moved(reference):
-                ending = Ending.MOVED
+                ending = RelocationKind.MOVED
                 try:
                     location = to_upstream(uri.resolve(job.request.target, reference), settings)
                 except FeedproxyError:
@@ -397,7 +401,7 @@ class RefreshPipeline:
             case _:
                 return None
         sighting = relocation.record_sighting(
-            before.sighting,
+            before.relocation,
             ending,
             location,
             now,
@@ -408,9 +412,9 @@ class RefreshPipeline:
         if location and self._leads_back(job.request.target, location, settings.redirects_max):
             if location == job.request.target:
                 return None
-            return replace(before, sighting=replace(sighting, confirmed=False))
-        detail = Detail.MOVED if ending is Ending.MOVED else Detail.GONE
-        resource = replace(before, sighting=sighting, failures=Failures())
+            return replace(before, relocation=replace(sighting, confirmed=False))
+        detail = Detail.MOVED if ending is RelocationKind.MOVED else Detail.GONE
+        resource = replace(before, relocation=sighting, failures=Failures())
         reason = f"the document says that the feed has moved to {location}" if location else "the document says: ended"
         return RefreshResult(resource, fwd_status=200, detail=detail, reason=reason)
 
@@ -423,11 +427,11 @@ class RefreshPipeline:
             resource_there = self._store.get(location)
             if (
                 resource_there is None
-                or resource_there.sighting is None
-                or resource_there.sighting.ending is not Ending.MOVED
+                or resource_there.relocation is None
+                or resource_there.relocation.kind is not RelocationKind.MOVED
             ):
                 return False
-            location = resource_there.sighting.location
+            location = resource_there.relocation.location
         return True
 
     def _apply_verdict(
@@ -456,10 +460,14 @@ class RefreshPipeline:
                     failures = throttle.record_failure(
                         before.failures, detail, now, not_before=not_before, jitter=self._jitter()
                     )
-                resource = replace(before, failures=failures, new_shape=new_shape)
+                resource = replace(before, failures=failures, pending_format_change=new_shape)
                 return RefreshResult(resource, response, False, fwd_status, verdict, detail, reason, outcome.error)
             case PassThroughOnly(reason, fault, new_shape):
-                resource = replace(before, new_shape=new_shape) if new_shape != before.new_shape else before
+                resource = (
+                    replace(before, pending_format_change=new_shape)
+                    if new_shape != before.pending_format_change
+                    else before
+                )
                 if outcome.status in (401, 410, 451):
                     # Access has changed, or the resource is gone: no stored response is used until the origin sends
                     # a new one.
@@ -483,7 +491,7 @@ class RefreshPipeline:
                 is_reported = before.channel is not None or outcome.error is not None or outcome.status == 429
                 detail_or_none = fault if is_reported else None
             case Replace(reason):
-                resource = replace(before, failures=Failures(), new_shape=None)
+                resource = replace(before, failures=Failures(), pending_format_change=None)
                 detail_or_none = None
         if response is None:
             return RefreshResult(resource, None, False, fwd_status, None, detail_or_none, reason, outcome.error)
@@ -519,13 +527,15 @@ class RefreshPipeline:
             if changed and old is not None:
                 facts["changes"] = (*resource.changes, now)[-CHANGES_MAX:]
             promised = push.promise_after(resource, now, changed=changed)
-            if promised != resource.promised:
-                facts["promised"] = promised
+            if promised != resource.push_lease_expires:
+                facts["push_lease_expires"] = promised
         if stores:
             content = with_last_modified(resource, response.content, self._clock.now())
             response = replace(response, content=content) if content is not response.content else response
             if changed and outcome.channel is not None:
-                facts["editions"] = with_version_record(resource, response, outcome.channel.items, self._clock.now())
+                facts["version_records"] = with_version_record(
+                    resource, response, outcome.channel.items, self._clock.now()
+                )
             resource = with_variant(resource, response, job, **facts)
         elif detail is None and response.status < 500:
             # The origin replaced the stored response by one that may not be stored: the old one is dropped. A server

@@ -21,7 +21,7 @@ from feedproxy.refresh.policy.push import Push
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.settings import Settings
 from feedproxy.store.previous_contents import NO_CONTENTS, PreviousContents
-from feedproxy.store.resource import Edition, Ending, Resource, Sighting, Version
+from feedproxy.store.resource import DeltaBase, Relocation, RelocationKind, Resource, VersionRecord
 from feedproxy.upstream.client import Fetched
 
 VARIANTS_MAX = 8
@@ -108,26 +108,26 @@ def requested_codings(job: RefreshJob) -> RequestedCodings:
 
 def update_relocation(
     before: Resource, chain: redirects.RedirectChain, outcome: FetchOutcome, now: Instant, settings: Settings
-) -> Sighting | None:
+) -> Relocation | None:
     """Return the relocation that is known after this response."""
     ending, location = None, ""
     if outcome.status == 410:
-        ending = Ending.GONE
+        ending = RelocationKind.GONE
     elif chain.moved_to and outcome.channel is not None:
-        ending, location = Ending.MOVED, chain.moved_to
+        ending, location = RelocationKind.MOVED, chain.moved_to
     if ending is None:
         # Only a good response of the address itself clears a relocation; a failure does not.
         by_itself = outcome.status in (200, 304) and chain.hops == 0
-        sighting = before.sighting
-        if sighting and sighting.ending is Ending.GONE and not sighting.confirmed and _is_redirect(chain):
+        sighting = before.relocation
+        if sighting and sighting.kind is RelocationKind.GONE and not sighting.confirmed and _is_redirect(chain):
             return None  # a target that redirects has not ended
         return (
-            relocation.clear_relocation(before.sighting, now, feed=outcome.channel is not None)
+            relocation.clear_relocation(before.relocation, now, feed=outcome.channel is not None)
             if by_itself
-            else before.sighting
+            else before.relocation
         )
     return relocation.record_sighting(
-        before.sighting,
+        before.relocation,
         ending,
         location,
         now,
@@ -186,7 +186,7 @@ def superseded(resource: Resource) -> tuple[StoredResponse, ...]:
 
     Content may return with another date: clients may have either.
     """
-    known = {(each.tag, each.last_modified) for each in resource.versions}
+    known = {(each.tag, each.last_modified) for each in resource.delta_bases}
     return tuple(
         each
         for each in resource.variants
@@ -202,16 +202,16 @@ def stored_document(resource: Resource) -> bytes:
     return next((body for each in resource.variants if (body := each.content.bodies.get("identity"))), b"")
 
 
-def with_versions(resource: Resource, retired_versions: Sequence[Version]) -> Resource:
+def with_versions(resource: Resource, retired_versions: Sequence[DeltaBase]) -> Resource:
     """Return the resource with these among the versions that clients may have."""
     if not retired_versions:
         return resource
     names = {(each.tag, each.last_modified) for each in retired_versions}
-    others = [each for each in resource.versions if (each.tag, each.last_modified) not in names]
+    others = [each for each in resource.delta_bases if (each.tag, each.last_modified) not in names]
     versions = [*others, *retired_versions][-VERSIONS_MAX:]
     while sum(len(each.entries) for each in versions) > VERSIONS_BYTES:
         del versions[0]
-    return replace(resource, versions=tuple(versions))
+    return replace(resource, delta_bases=tuple(versions))
 
 
 def with_previous_contents(
@@ -228,15 +228,15 @@ def with_previous_contents(
     return resource if previous is None or previous == resource.previous else replace(resource, previous=previous)
 
 
-def with_version_record(resource: Resource, new: StoredResponse, items: int, now: Instant) -> Sequence[Edition]:
+def with_version_record(resource: Resource, new: StoredResponse, items: int, now: Instant) -> Sequence[VersionRecord]:
     """Return the version records, with one for the version that is being stored."""
     body = new.content.bodies.get("identity", b"")
-    return (*resource.editions, Edition(now, len(body), items, new.content.tag or ""))[-EDITIONS_MAX:]
+    return (*resource.version_records, VersionRecord(now, len(body), items, new.content.tag or ""))[-EDITIONS_MAX:]
 
 
 def earlier_versions_interval(resource: Resource | None, content: Content) -> tuple[Instant, Instant] | None:
     """Return when the versions before this one were stored, first and last; None where that is not known."""
-    editions = resource.editions if resource is not None and content.feed and content.tag is not None else ()
+    editions = resource.version_records if resource is not None and content.feed and content.tag is not None else ()
     arrived = next((each.at for each in reversed(editions) if each.tag == content.tag), None)
     return None if arrived is None or editions[0].at >= arrived else (editions[0].at, arrived)
 
@@ -256,12 +256,12 @@ def with_history(
     if resource.channel is None:
         return resource
     if before.channel is None:
-        return resource if resource.changes else replace(resource, known=now, undated=True)
-    if not before.undated or published is None:
+        return resource if resource.changes else replace(resource, first_seen=now, backfill_pending=True)
+    if not before.backfill_pending or published is None:
         return resource
     if not published and "last-modified" not in response.fields:
-        published = (before.known,)
-    return replace(resource, changes=(*published, *resource.changes)[-CHANGES_MAX:], undated=False)
+        published = (before.first_seen,)
+    return replace(resource, changes=(*published, *resource.changes)[-CHANGES_MAX:], backfill_pending=False)
 
 
 def learn_from_unstored(job: RefreshJob, stored: Resource | None, learned: Resource, *, is_good: bool) -> Resource:
@@ -282,4 +282,4 @@ def learn_from_unstored(job: RefreshJob, stored: Resource | None, learned: Resou
 def is_worth_storing(resource: Resource) -> bool:
     """Return whether there is anything to remember of the target: clients can name any number of targets."""
     known = resource.responses or resource.channel
-    return bool(known or resource.sighting or resource.oversized or resource.failures.next_try)
+    return bool(known or resource.relocation or resource.oversized or resource.failures.next_try)

@@ -1,7 +1,7 @@
 """What is kept of a feed, as bytes and back: docs/reference/store-format.md.
 
 A value is an envelope (envelope.py), a header in JSON, and the bodies as they are. Nothing is pickled:
-whoever can write to the store's files must not thereby run code here.
+write access to the store's files must not allow running code.
 
 The header follows the dataclasses: a member stands in it under its own name, unless it has its default. How a
 member is read follows from its declared type, so a new member with a default needs neither code here nor a
@@ -25,13 +25,13 @@ from feedproxy.feed.channel import Schedule
 from feedproxy.http.message import Fields
 from feedproxy.store import envelope
 from feedproxy.store.envelope import Damaged
-from feedproxy.store.packing.interning import Sharing
-from feedproxy.store.packing.packed_sequences import Compact
+from feedproxy.store.packing.interning import Interner
+from feedproxy.store.packing.packed_sequences import PackedSequence
 from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import Resource
 
-_SHARED = Sharing()
-_COMMON = frozenset({"detail", "edited_by", "media_type", "namespace", "protocol", "rel", "type", "version"})
+_INTERNER = Interner()
+_INTERNED_MEMBERS = frozenset({"detail", "edited_by", "media_type", "namespace", "protocol", "rel", "type", "version"})
 """Members whose texts many feeds have in common."""
 
 
@@ -49,7 +49,7 @@ def dump_with_header(resource: Resource) -> tuple[bytes, bytes]:
     def bodies_of(content: Content) -> dict[str, object]:
         nonlocal end
         bodies: dict[str, object] = {}
-        for coding, body in _apart(content):
+        for coding, body in _bodies_to_write(content):
             if isinstance(body, Unpacked):
                 bodies[coding] = [body.coding, body.length]
                 continue
@@ -71,7 +71,7 @@ def dump_with_header(resource: Resource) -> tuple[bytes, bytes]:
     header = _header(resource, bodies_of, place_of)
     version = envelope.LATER if resource.previous else envelope.VERSION
     try:
-        return envelope.close(envelope.Kind.RESOURCE, header, *parts, version=version), header
+        return envelope.seal_parts(envelope.Kind.RESOURCE, header, *parts, version=version), header
     except struct.error as error:
         raise StoreError(f"cannot be written: {resource.target}: {error}") from error
 
@@ -88,13 +88,13 @@ def load(data: bytes) -> Resource:
 
 def load_with_header(data: bytes) -> tuple[Resource, bytes]:
     """The same, and its header, for `restore`."""
-    header, area = envelope.open_(envelope.Kind.RESOURCE, data)
-    context = _Stored(area)
+    header, area = envelope.open_parts(envelope.Kind.RESOURCE, data)
+    context = _StoredBodies(area)
     resource = _read(header, context)
     try:
         context.check_complete()
     except ValueError as error:
-        raise _nonsense(error) from error
+        raise _invalid_header(error) from error
     return resource, bytes(header)
 
 
@@ -103,18 +103,18 @@ def restore(header: bytes, bodies: Iterable[Bodies], previous: bytes = b"") -> R
 
     Raises Damaged.
     """
-    return _read(header, _Kept(bodies, previous))
+    return _read(header, _GivenBodies(bodies, previous))
 
 
 def _read(header: bytes | memoryview, context: "_Context") -> Resource:
     try:
         resource: Resource = _read_resource(json.loads(str(header, "utf-8", "surrogatepass")), context)
     except (TypeError, ValueError, LookupError, AttributeError, RecursionError, struct.error) as error:
-        raise _nonsense(error) from error
+        raise _invalid_header(error) from error
     return resource
 
 
-def _nonsense(error: Exception) -> Damaged:
+def _invalid_header(error: Exception) -> Damaged:
     return Damaged(f"a stored value has a header that makes no sense: {error}")
 
 
@@ -126,7 +126,7 @@ def _header(
 ) -> bytes:
     def plain(value: Any) -> object:
         """What JSON has no word for."""
-        if isinstance(value, (Fields, Compact)):
+        if isinstance(value, (Fields, PackedSequence)):
             return list(value)
         if isinstance(value, frozenset):
             return sorted(value)
@@ -135,8 +135,8 @@ def _header(
         if isinstance(value, PreviousContents):
             return place_of(value.data)
         written = {}
-        for name, default in _defaults(type(value)):
-            member = getattr(value, name)
+        for attribute, name, default in _defaults(type(value)):
+            member = getattr(value, attribute)
             if member is not default and member != default:
                 written[name] = member
         if isinstance(value, Content):
@@ -151,7 +151,7 @@ def _header(
         raise StoreError(f"cannot be written: {resource.target}: {error}") from error
 
 
-def _apart(content: Content) -> list[tuple[str, bytes | Unpacked]]:
+def _bodies_to_write(content: Content) -> list[tuple[str, bytes | Unpacked]]:
     """The bodies to be written. What gzip stands for is not: it is four fifths of all that there is to be written.
 
     gzip ends with the checksum and length of its content (RFC 1952, 2.3.1), so it is certain what it stands for.
@@ -166,14 +166,33 @@ def _apart(content: Content) -> list[tuple[str, bytes | Unpacked]]:
     return list(kept.items())
 
 
-_DEFAULTS: dict[type, tuple[tuple[str, Any], ...]] = {}
+_STORED_NAMES: Mapping[str, Mapping[str, str]] = {
+    "Resource": {
+        "relocation": "sighting",
+        "pending_format_change": "new_shape",
+        "last_push": "heard",
+        "push_lease_expires": "promised",
+        "first_seen": "known",
+        "backfill_pending": "undated",
+        "fencing_token": "fence",
+        "version_records": "editions",
+        "delta_bases": "versions",
+    },
+    "Relocation": {"kind": "ending"},
+    "Failures": {"by_origin": "asked"},
+}
+"""Names in the stored form that differ from the attributes', by class. The stored form never changes."""
+
+_DEFAULTS: dict[type, tuple[tuple[str, str, Any], ...]] = {}
 
 
-def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
-    """A dataclass's members and their defaults. Raises TypeError for what is no dataclass."""
+def _defaults(kind: type) -> tuple[tuple[str, str, Any], ...]:
+    """Return a dataclass's members: attribute, stored name and default. Raises TypeError for any other class."""
     known = _DEFAULTS.get(kind)
     if known is None:
-        known = _DEFAULTS[kind] = tuple((member.name, _default(member)) for member in fields(kind))
+        names = _STORED_NAMES.get(kind.__name__, {})
+        members = [(member.name, names.get(member.name, member.name), _default(member)) for member in fields(kind)]
+        known = _DEFAULTS[kind] = tuple(members)
     return known
 
 
@@ -203,7 +222,7 @@ class _Context:
         """The previous contents, of which the header says this."""
 
 
-class _Stored(_Context):
+class _StoredBodies(_Context):
     """Bodies that lie in the value's bytes."""
 
     def __init__(self, area: memoryview) -> None:
@@ -217,9 +236,9 @@ class _Stored(_Context):
             if type(start) is str:
                 if start not in ("gzip",) or type(value[start][0]) is str:
                     raise ValueError("a body is in a coding that is not kept")
-                bodies[_SHARED.text(coding)] = Unpacked("gzip", _read_integer(length, self))
+                bodies[_INTERNER.text(coding)] = Unpacked("gzip", _read_integer(length, self))
                 continue
-            bodies[_SHARED.text(coding)] = self._body(_read_integer(start, self), _read_integer(length, self))
+            bodies[_INTERNER.text(coding)] = self._body(_read_integer(start, self), _read_integer(length, self))
         return bodies
 
     def previous(self, value: Any) -> bytes:
@@ -241,7 +260,7 @@ class _Stored(_Context):
             raise ValueError("bodies are missing or left over")
 
 
-class _Kept(_Context):
+class _GivenBodies(_Context):
     """Bodies that are in memory, in their order; what the header says of where they lay is passed over."""
 
     def __init__(self, bodies: Iterable[Bodies], previous: bytes) -> None:
@@ -281,12 +300,12 @@ def _read_text(value: Any, context: _Context) -> str:
 
 
 def _read_common_text(value: Any, context: _Context) -> str | None:
-    return None if value is None else _SHARED.text(value)
+    return None if value is None else _INTERNER.text(value)
 
 
 def _read_fields(value: Any, context: _Context) -> Fields:
     """Field lines. Raises ValueError for one that would be two: others may write to the store's files and to Redis."""
-    lines = [_SHARED.line(name, line) for name, line in _read_list(value, context)]
+    lines = [_INTERNER.line(name, line) for name, line in _read_list(value, context)]
     # "CR, LF, and NUL" (RFC 9110, section 5.5), and what is no byte, which cannot be encoded here.
     text = "".join([part for line in lines for part in line]).encode("latin-1")
     if b"\n" in text or b"\r" in text or b"\0" in text:
@@ -336,12 +355,19 @@ def _reader(kind: Any) -> _Read:
 def _dataclass_reader(kind: Any) -> _Read:
     hints = get_type_hints(kind)
     readers = {
-        name: _read_common_text if name in _COMMON and hints[name] in (str, str | None) else _reader(hints[name])
-        for name in (member.name for member in fields(kind))
+        name: (
+            attribute,
+            _read_common_text
+            if name in _INTERNED_MEMBERS and hints[attribute] in (str, str | None)
+            else _reader(hints[attribute]),
+        )
+        for attribute, name, _ in _defaults(kind)
     }
     # One object for all that leave it out, where the class itself would make one for each.
     unsaid = {
-        name: default for name, default in _defaults(kind) if is_dataclass(default) or isinstance(default, Fields)
+        attribute: default
+        for attribute, _, default in _defaults(kind)
+        if is_dataclass(default) or isinstance(default, Fields)
     }
 
     def read(plain: Any, context: _Context) -> Any:
@@ -349,10 +375,11 @@ def _dataclass_reader(kind: Any) -> _Read:
         for name, value in plain.items():
             # A member that is not known was added by a later feedproxy, which reads its absence well, too.
             if name in readers:
-                members[name] = readers[name](value, context)
+                attribute, read_member = readers[name]
+                members[attribute] = read_member(value, context)
         made = kind(**members)
         # Thousands of feeds have the same few schedules.
-        return _SHARED.value(made) if kind is Schedule else made
+        return _INTERNER.value(made) if kind is Schedule else made
 
     return read
 

@@ -20,7 +20,7 @@ from feedproxy.store.interface import OnFailure
 from feedproxy.store.resource import Resource
 from feedproxy.store.shard import Shard
 from feedproxy.store.sqlite_rows import FILE_MIN
-from feedproxy.store.write_pacing import Turns
+from feedproxy.store.write_pacing import WritePacer
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ SHARDS = 8
 """Two processes that write wait 11 ms for one another at worst; on a single file it was 432 ms."""
 CULL_SLICE = 10
 """Values removed at a time: under a millisecond."""
-SIZE_MIN = 4 * 1024 * 1024
+SIZE_MAX_FLOOR = 4 * 1024 * 1024
 """Eight empty files and their journals take up most of a megabyte by themselves."""
 
 
@@ -42,8 +42,8 @@ class DiskStore:
 
         What is broken in it is set aside; a part that cannot be opened is told, and fails until it can.
         """
-        if size_max < SIZE_MIN:
-            raise UsageError(f"store_max: {size_max} bytes are too few, {SIZE_MIN} is the least")
+        if size_max < SIZE_MAX_FLOOR:
+            raise UsageError(f"store_max: {size_max} bytes are too few, {SIZE_MAX_FLOOR} is the least")
         folder = self.folder = _usable(folder)
         share = size_max // SHARDS
         # Half of a share, so that one value never empties its shard.
@@ -92,9 +92,9 @@ class DiskStore:
         `learn` is told the header (codec.py) of each.
         """
         together: dict[int, list[tuple[str, bytes]]] = {}
-        turns = Turns()
+        turns = WritePacer()
         for each in resources:
-            turns.take()
+            turns.pause()
             data, header = codec.dump_with_header(each)
             learn(each, header)
             if len(data) < FILE_MIN:
@@ -102,7 +102,7 @@ class DiskStore:
             else:
                 self.write(each)
         for number, values in together.items():
-            turns.take()
+            turns.pause()
             self._shards[number].set_all(values)
             self._shards[number].cull_slice(CULL_SLICE + len(values))
 
@@ -134,7 +134,7 @@ class DiskStore:
 
         _for_each(self._shards, cull)
         if not culled:
-            _for_each(self._shards, Shard.settle)
+            _for_each(self._shards, Shard.checkpoint)
         return culled > 0
 
     def mend(self) -> None:

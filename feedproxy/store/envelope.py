@@ -36,7 +36,7 @@ class UnknownVersion(StoreError):
     """The value was written by another version of feedproxy, in a form that this one does not read."""
 
 
-def close(kind: Kind, header: bytes, *parts: bytes, version: int = VERSION) -> bytes:
+def seal_parts(kind: Kind, header: bytes, *parts: bytes, version: int = VERSION) -> bytes:
     """Header and parts in one envelope."""
     start = _ENVELOPE.pack(MAGIC, version, kind, len(header), 0)[:_CHECKED]
     checksum = zlib.crc32(header, zlib.crc32(start))
@@ -45,7 +45,7 @@ def close(kind: Kind, header: bytes, *parts: bytes, version: int = VERSION) -> b
     return b"".join((start, checksum.to_bytes(4), header, *parts))
 
 
-def open_(kind: Kind, data: bytes) -> tuple[memoryview, memoryview]:
+def open_parts(kind: Kind, data: bytes) -> tuple[memoryview, memoryview]:
     """Header and content. Raises Damaged or UnknownVersion.
 
     The version is looked at before the checksum: another version may have another checksum.
@@ -68,9 +68,9 @@ def open_(kind: Kind, data: bytes) -> tuple[memoryview, memoryview]:
 
 def seal(data: bytes) -> bytes:
     """State of other parts, enclosed."""
-    return close(Kind.STATE, b"", data)
+    return seal_parts(Kind.STATE, b"", data)
 
 
 def unseal(data: bytes) -> bytes:
     """What `seal` was given. Raises Damaged or UnknownVersion."""
-    return bytes(open_(Kind.STATE, data)[1])
+    return bytes(open_parts(Kind.STATE, data)[1])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from feedproxy.errors import FeedproxyError
 
-NAME = "in-use"
+LOCK_NAME = "in-use"
 """The file in the store's folder that is locked; it holds the number of the process."""
 
 
@@ -18,14 +18,14 @@ class FolderInUse(FeedproxyError):
     """Another process uses the folder."""
 
 
-def hold(folder: Path) -> int | None:
+def acquire(folder: Path) -> int | None:
     """Lock this folder, which is made where it is not there. Return the file descriptor that holds the lock.
 
     None where nothing can be written there: then the store says so. Raises FolderInUse.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except OSError:
         return None
     try:

@@ -8,11 +8,11 @@ import sys
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from feedproxy.store.coordination import Own
-from feedproxy.store.packing.memory_entry import Entry
+from feedproxy.store.coordination import LocalCoordination
+from feedproxy.store.packing.memory_entry import MemoryEntry
 from feedproxy.store.resource import Resource
 
-AWAKE_MAX = 1024
+UNPACKED_MAX = 1024
 """Resources awake at once, some 2 KB each: those that readers, updates and the schedule are busy with."""
 
 
@@ -25,11 +25,11 @@ class MemoryStore:
     def __init__(self, memory_max: int, entries_max: int | None = None) -> None:
         self._max = memory_max
         self._entries_max = sys.maxsize if entries_max is None else entries_max
-        self._entries: OrderedDict[str, Entry] = OrderedDict()
-        self._awake: OrderedDict[str, Entry] = OrderedDict()
+        self._entries: OrderedDict[str, MemoryEntry] = OrderedDict()
+        self._unpacked: OrderedDict[str, MemoryEntry] = OrderedDict()
         self._state: dict[str, bytes] = {}
         self._size = 0
-        self.common = Own()
+        self.coordination = LocalCoordination()
 
     @property
     def size(self) -> int:
@@ -44,23 +44,23 @@ class MemoryStore:
         if entry is None:
             return None
         self._entries.move_to_end(target)
-        if target in self._awake:
-            self._awake.move_to_end(target)
+        if target in self._unpacked:
+            self._unpacked.move_to_end(target)
             return entry.resource
-        resource = entry.wake()
-        self._keep_awake(target, entry)
+        resource = entry.unpack()
+        self._keep_unpacked(target, entry)
         return resource
 
     def peek(self, target: str) -> Resource | None:
         entry = self._entries.get(target)
         return entry.resource if entry is not None else None
 
-    newest = get
+    get_latest = get
 
     def holds(self, target: str) -> bool:
         return target in self._entries
 
-    def stamp(self, target: str, *, used: bool = False) -> object | None:
+    def version(self, target: str, *, used: bool = False) -> object | None:
         """See Store."""
         entry = self._entries.get(target)
         if used and entry is not None:
@@ -74,27 +74,27 @@ class MemoryStore:
         """
         target = resource.target
         self.drop(target)
-        entry = Entry(resource, size, header)
+        entry = MemoryEntry(resource, size, header)
         if entry.size > self._max:
             return
         self._entries[target] = entry
         self._size += entry.size
-        self._keep_awake(target, entry)
+        self._keep_unpacked(target, entry)
         while self._size > self._max or len(self._entries) > self._entries_max:
             self.drop(next(iter(self._entries)))
 
-    def learn(self, resource: Resource, header: bytes) -> None:
+    def remember_header(self, resource: Resource, header: bytes) -> None:
         """The header (codec.py) of a resource, from who has just made it; in any thread."""
         entry = self._entries.get(resource.target)
         if entry is not None:
-            entry.learn(resource, header)
+            entry.remember_header(resource, header)
 
-    def _keep_awake(self, target: str, entry: Entry) -> None:
-        self._awake[target] = entry
-        if len(self._awake) > AWAKE_MAX:
-            _, tired = self._awake.popitem(last=False)
+    def _keep_unpacked(self, target: str, entry: MemoryEntry) -> None:
+        self._unpacked[target] = entry
+        if len(self._unpacked) > UNPACKED_MAX:
+            _, tired = self._unpacked.popitem(last=False)
             self._size -= tired.size
-            tired.sleep()
+            tired.pack()
             self._size += tired.size
 
     def drop(self, target: str) -> None:
@@ -102,20 +102,20 @@ class MemoryStore:
         entry = self._entries.pop(target, None)
         if entry is not None:
             self._size -= entry.size
-            self._awake.pop(target, None)
+            self._unpacked.pop(target, None)
 
-    async def put(self, resource: Resource, still: object = None) -> None:
+    async def put(self, resource: Resource, precondition: object = None) -> None:
         self.keep(resource)
-        self.common.tell()
+        self.coordination.record_change()
 
     async def delete(self, target: str) -> None:
         self.drop(target)
-        self.common.tell()
+        self.coordination.record_change()
 
     def clear(self) -> None:
         """Forget every resource."""
         self._entries.clear()
-        self._awake.clear()
+        self._unpacked.clear()
         self._size = 0
 
     def targets(self) -> Iterator[str]:
@@ -127,7 +127,7 @@ class MemoryStore:
     async def put_state(self, name: str, data: bytes) -> None:
         self._state[name] = data
 
-    async def written(self, target: str) -> None:
+    async def wait_written(self, target: str) -> None:
         pass
 
     async def flush(self) -> None:

@@ -8,45 +8,45 @@ notifications and updates alike.
 
 from collections.abc import Callable, Iterator
 
-from feedproxy.store.coordination import Common
-from feedproxy.store.interface import Still, Store
+from feedproxy.store.coordination import Coordination
+from feedproxy.store.interface import Precondition, Store
 from feedproxy.store.resource import Resource
 
-type MayLead = Callable[[str, str | None], bool]
+type IsRedirectPermitted = Callable[[str, str | None], bool]
 """Whether what came from the second target may be had under the first. None: it is not known where it came from."""
 
 
 class PermittedStore:
     """The same as the store behind it, without what may not be had."""
 
-    def __init__(self, store: Store, may_lead: MayLead) -> None:
+    def __init__(self, store: Store, may_lead: IsRedirectPermitted) -> None:
         self.behind = store
         self._may_lead = may_lead
 
     @property
-    def common(self) -> Common:
-        return self.behind.common
+    def coordination(self) -> Coordination:
+        return self.behind.coordination
 
     def get(self, target: str) -> Resource | None:
         return self._permitted(self.behind.get(target))
 
-    def newest(self, target: str) -> Resource | None:
-        return self._permitted(self.behind.newest(target))
+    def get_latest(self, target: str) -> Resource | None:
+        return self._permitted(self.behind.get_latest(target))
 
     def peek(self, target: str) -> Resource | None:
         return self._permitted(self.behind.peek(target))
 
-    def stamp(self, target: str, *, used: bool = False) -> object | None:
-        return self.behind.stamp(target, used=used)
+    def version(self, target: str, *, used: bool = False) -> object | None:
+        return self.behind.version(target, used=used)
 
     def holds(self, target: str) -> bool:
         return self.behind.holds(target)
 
-    async def put(self, resource: Resource, still: Still | None = None) -> None:
-        await self.behind.put(resource, still)
+    async def put(self, resource: Resource, precondition: Precondition | None = None) -> None:
+        await self.behind.put(resource, precondition)
 
-    async def written(self, target: str) -> None:
-        await self.behind.written(target)
+    async def wait_written(self, target: str) -> None:
+        await self.behind.wait_written(target)
 
     async def delete(self, target: str) -> None:
         await self.behind.delete(target)

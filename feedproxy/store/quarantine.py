@@ -22,7 +22,7 @@ def set_aside(path: Path, reason: str) -> Path:
     """Rename `path` to `NAME.corrupt`, in place of an earlier one, and log it. Raises OSError."""
     for number in range(KEPT_MAX):
         aside = path.with_name(f"{path.name}{SUFFIX}{f'.{number}' if number else ''}")
-        if _removed(aside):
+        if _remove(aside):
             break
     path.rename(aside)
     logger.warning("store: %s was set aside as %s: %s", path, aside.name, reason)
@@ -71,7 +71,7 @@ def _fault(path: Path, is_expected: Callable[[int], bool], otherwise: str, acces
     return ""
 
 
-def _removed(path: Path) -> bool:
+def _remove(path: Path) -> bool:
     """Whether nothing is there under this name (any more)."""
     try:
         if path.is_dir() and not path.is_symlink():

@@ -9,15 +9,15 @@ from enum import StrEnum
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, is_set_back
 from feedproxy.feed.channel import Channel
-from feedproxy.store.packing.packed_sequences import Compact, Instants
+from feedproxy.store.packing.packed_sequences import PackedInstants, PackedSequence
 from feedproxy.store.previous_contents import NO_CONTENTS, PreviousContents
 
 NEVER = math.nan
-_VERSION = struct.Struct("<HId")
-_EDITION = struct.Struct("<dQIH")
+_BASE = struct.Struct("<HId")
+_RECORD = struct.Struct("<dQIH")
 
 
-class Ending(StrEnum):
+class RelocationKind(StrEnum):
     """What an origin says of an address for good."""
 
     MOVED = "moved"
@@ -25,10 +25,10 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class Relocation:
     """A permanent move or end that an origin has told, and how often (DESIGN: Moves)."""
 
-    ending: Ending
+    kind: RelocationKind
     location: str
     """The new address; empty for an end."""
     first: Instant
@@ -48,12 +48,12 @@ class Failures:
     detail: str = ""
     next_try: Instant = 0.0
     """Back-off: not to be asked again before."""
-    asked: bool = False
+    by_origin: bool = False
     """`next_try` is the origin's own word, and later than our back-off."""
 
 
 @dataclass(frozen=True, slots=True)
-class NewShape:
+class PendingFormatChange:
     """A shape the feed may have taken (ill-formed now, or of another kind), not yet believed."""
 
     shape: str
@@ -62,7 +62,7 @@ class NewShape:
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class DeltaBase:
     """A version of a feed that readers have had: what it goes by, and what its entries were."""
 
     tag: str
@@ -73,32 +73,32 @@ class Version:
     """Identity and digest of each, sixteen bytes (feed/delta/entries.py)."""
 
 
-class Versions(Compact[Version]):
+class PackedDeltaBases(PackedSequence[DeltaBase]):
     """Versions: for each its tag's length (two bytes), its entries' length (four), its date, its tag and entries."""
 
     __slots__ = ()
 
-    def __init__(self, versions: Iterable[Version]) -> None:
+    def __init__(self, versions: Iterable[DeltaBase]) -> None:
         parts: list[bytes] = []
         for each in versions:
             tag = each.tag.encode("utf-8", "surrogatepass")
             date = NEVER if each.last_modified is None else each.last_modified
-            parts += (_VERSION.pack(len(tag), len(each.entries), date), tag, each.entries)
+            parts += (_BASE.pack(len(tag), len(each.entries), date), tag, each.entries)
         self._data = b"".join(parts)
 
-    def _values(self) -> tuple[Version, ...]:
+    def _values(self) -> tuple[DeltaBase, ...]:
         found, at, data = [], 0, self._data
         while at < len(data):
-            length, size, date = _VERSION.unpack_from(data, at)
-            start = at + _VERSION.size
+            length, size, date = _BASE.unpack_from(data, at)
+            start = at + _BASE.size
             at = start + length + size
             tag = data[start : start + length].decode("utf-8", "surrogatepass")
-            found.append(Version(tag, None if math.isnan(date) else date, data[start + length : at]))
+            found.append(DeltaBase(tag, None if math.isnan(date) else date, data[start + length : at]))
         return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
-class Edition:
+class VersionRecord:
     """A version of a feed for the operator to look at: when it was first seen, and how large it was.
 
     `tag` is the stem of its entity tags, by which `versions` know its entries; empty where it had none.
@@ -111,25 +111,25 @@ class Edition:
     tag: str = ""
 
 
-class Editions(Compact[Edition]):
+class PackedVersionRecords(PackedSequence[VersionRecord]):
     """Editions: for each its instant, size and number of items, its tag's length (two bytes), and its tag."""
 
     __slots__ = ()
 
-    def __init__(self, editions: Iterable[Edition]) -> None:
+    def __init__(self, editions: Iterable[VersionRecord]) -> None:
         parts: list[bytes] = []
         for each in editions:
             tag = each.tag.encode("utf-8", "surrogatepass")
-            parts += (_EDITION.pack(each.at, each.size, each.items, len(tag)), tag)
+            parts += (_RECORD.pack(each.at, each.size, each.items, len(tag)), tag)
         self._data = b"".join(parts)
 
-    def _values(self) -> tuple[Edition, ...]:
+    def _values(self) -> tuple[VersionRecord, ...]:
         found, at, data = [], 0, self._data
         while at < len(data):
-            instant, size, items, length = _EDITION.unpack_from(data, at)
-            start = at + _EDITION.size
+            instant, size, items, length = _RECORD.unpack_from(data, at)
+            start = at + _RECORD.size
             at = start + length
-            found.append(Edition(instant, size, items, data[start:at].decode("utf-8", "surrogatepass")))
+            found.append(VersionRecord(instant, size, items, data[start:at].decode("utf-8", "surrogatepass")))
         return tuple(found)
 
 
@@ -152,23 +152,23 @@ class Resource:
     changes: Sequence[Instant] = ()
     fetched: Instant = 0.0
     """The last time the origin was asked."""
-    sighting: Sighting | None = None
+    relocation: Relocation | None = None
     failures: Failures = Failures()
-    new_shape: NewShape | None = None
+    pending_format_change: PendingFormatChange | None = None
     oversized: bool = False
-    versions: Sequence[Version] = ()
+    delta_bases: Sequence[DeltaBase] = ()
     parts: tuple[StoredResponse, ...] = ()
-    heard: Instant = 0.0
+    last_push: Instant = 0.0
     """When somebody last told us that it changed, who had promised to."""
-    promised: Instant = 0.0
+    push_lease_expires: Instant = 0.0
     """Until when he will, as far as is known (refresh/policy/push.py)."""
-    known: Instant = 0.0
+    first_seen: Instant = 0.0
     """When it was first seen to be a feed."""
-    editions: Sequence[Edition] = ()
-    undated: bool = False
+    version_records: Sequence[VersionRecord] = ()
+    backfill_pending: bool = False
     """Nobody has looked yet when it was published to before: it waits for the second update, of which many never come.
     """
-    fence: int = 0
+    fencing_token: int = 0
     """The later of two has the higher number, on whichever machine it was made (fleet/); 0 where there is no fleet."""
 
     keyed: tuple[StoredResponse, ...] = ()
@@ -178,12 +178,14 @@ class Resource:
 
     def __post_init__(self) -> None:
         # By type: what descends from an abstract class is looked at for a microsecond.
-        if type(self.changes) is not Instants and self.changes != ():
-            object.__setattr__(self, "changes", Instants(self.changes) if self.changes else ())
-        if type(self.versions) is not Versions and self.versions != ():
-            object.__setattr__(self, "versions", Versions(self.versions) if self.versions else ())
-        if type(self.editions) is not Editions and self.editions != ():
-            object.__setattr__(self, "editions", Editions(self.editions) if self.editions else ())
+        if type(self.changes) is not PackedInstants and self.changes != ():
+            object.__setattr__(self, "changes", PackedInstants(self.changes) if self.changes else ())
+        if type(self.delta_bases) is not PackedDeltaBases and self.delta_bases != ():
+            object.__setattr__(self, "delta_bases", PackedDeltaBases(self.delta_bases) if self.delta_bases else ())
+        if type(self.version_records) is not PackedVersionRecords and self.version_records != ():
+            object.__setattr__(
+                self, "version_records", PackedVersionRecords(self.version_records) if self.version_records else ()
+            )
 
     def size(self) -> int:
         """Bytes of content held."""
@@ -195,40 +197,40 @@ class Resource:
         return (*self.variants, *self.parts, *self.keyed)
 
 
-def set_right(resource: Resource, now: Instant) -> Resource:
+def correct_future_instants(resource: Resource, now: Instant) -> Resource:
     """The resource with its instants in the past: those of a clock that was ahead, and has been set back, are now.
 
     What they begin (a lifetime, a pause, a promise) lasts as long as it would have. The same object where nothing is
     ahead. The result is to be stored: else its instants would be `now` at every look, and a copy never grow old.
     """
-    noted = [resource.fetched, resource.heard, resource.failures.last, resource.known]
+    noted = [resource.fetched, resource.last_push, resource.failures.last, resource.first_seen]
     noted += [variant.response_time for variant in resource.responses]
-    if resource.sighting is not None:
-        noted.append(resource.sighting.last)
-    if resource.new_shape is not None:
-        noted.append(resource.new_shape.first)
+    if resource.relocation is not None:
+        noted.append(resource.relocation.last)
+    if resource.pending_format_change is not None:
+        noted.append(resource.pending_format_change.first)
     if not is_set_back(max(noted), now):
         return resource
-    failures, sighting, shape = resource.failures, resource.sighting, resource.new_shape
+    failures, sighting, shape = resource.failures, resource.relocation, resource.pending_format_change
     pause = failures.next_try - max(0.0, failures.last - now) if failures.next_try else 0.0
-    promised = resource.promised - max(0.0, resource.heard - now) if resource.promised else 0.0
+    promised = resource.push_lease_expires - max(0.0, resource.last_push - now) if resource.push_lease_expires else 0.0
     past = [at for at in resource.changes if at <= now]
     return replace(
         resource,
         fetched=min(resource.fetched, now),
-        heard=min(resource.heard, now),
-        promised=promised,
-        known=min(resource.known, now),
+        last_push=min(resource.last_push, now),
+        push_lease_expires=promised,
+        first_seen=min(resource.first_seen, now),
         variants=tuple(_received_by(each, now) for each in resource.variants),
         parts=tuple(_received_by(each, now) for each in resource.parts),
         keyed=tuple(_received_by(each, now) for each in resource.keyed),
         failures=replace(
             failures, since=min(failures.since, now), last=min(failures.last, now), next_try=max(0.0, pause)
         ),
-        sighting=sighting and replace(sighting, first=min(sighting.first, now), last=min(sighting.last, now)),
-        new_shape=shape and replace(shape, first=min(shape.first, now)),
+        relocation=sighting and replace(sighting, first=min(sighting.first, now), last=min(sighting.last, now)),
+        pending_format_change=shape and replace(shape, first=min(shape.first, now)),
         changes=(*past, now) if len(past) < len(resource.changes) else resource.changes,
-        editions=[replace(each, at=min(each.at, now)) for each in resource.editions],
+        version_records=[replace(each, at=min(each.at, now)) for each in resource.version_records],
     )
 
 

@@ -31,9 +31,9 @@ from feedproxy.store.sqlite_rows import Rows
 LOCK_TRIES = 40
 """Times BUSY_TIMEOUT: another process may hold the write lock for 10 s before a write is given up. Until a write has
 succeeded again, later ones try once."""
-OPENING_MAX: Seconds = 5
+OPEN_TIMEOUT: Seconds = 5
 """Time to wait for another process that opens, renames or makes files. A process that is stopped holds its lock on."""
-RETRY: Seconds = 1
+RETRY_INTERVAL: Seconds = 1
 """Time between two tries to open a shard that could not be opened."""
 
 _LOG = logging.getLogger(__name__)
@@ -119,10 +119,10 @@ class Shard:
             culled: int = self._rows.cull_slice(limit)
             return culled
 
-    def settle(self) -> None:
+    def checkpoint(self) -> None:
         """See Rows.settle. Raises StoreError."""
         with self._translated():
-            self._rows.settle()
+            self._rows.checkpoint()
 
     def sweep(self, before: Instant) -> None:
         """See Rows.sweep. Raises StoreError."""
@@ -206,7 +206,7 @@ class Shard:
                     self._corrupt = False
         except StoreError as error:
             self._failure = str(error)
-            self._retry_at = time.monotonic() + RETRY
+            self._retry_at = time.monotonic() + RETRY_INTERVAL
             raise
 
     def _open(self) -> Rows:
@@ -238,10 +238,10 @@ class Shard:
         clear_file(path)
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            deadline = time.monotonic() + OPENING_MAX
+            deadline = time.monotonic() + OPEN_TIMEOUT
             while not _flocked(lock):
                 if time.monotonic() >= deadline:
-                    _LOG.warning("store: %s is locked by another process for %g s: opened without", path, OPENING_MAX)
+                    _LOG.warning("store: %s is locked by another process for %g s: opened without", path, OPEN_TIMEOUT)
                     break
                 time.sleep(0.01)
             yield

@@ -34,16 +34,16 @@ from pathlib import Path
 from feedproxy.clock import Instant, Seconds, is_set_back
 from feedproxy.errors import StoreError
 from feedproxy.store.quarantine import clear_file
-from feedproxy.store.shared_overflow import TABLE_SIZE, Overflow
+from feedproxy.store.shared_overflow import TABLE_SIZE, SharedOverflow
 
 MAGIC = b"FPXYcmn3"
-RING = 1 << 20
+RING_SIZE = 1 << 20
 """Bytes of the ring: names of about ten thousand changes."""
 NAME_MAX = 8192
 """Bytes of a name; a change of a target with a longer one counts as a change of everything."""
 SLOTS = 4096
 BUCKET = 8
-FAR: Seconds = 172_800
+FUTURE_MAX: Seconds = 172_800
 """A turn further ahead was booked by a clock that was wrong."""
 
 _WRITING = 1 << 62
@@ -53,37 +53,37 @@ _LENGTH = struct.Struct("<I")
 _SITE = struct.Struct("<Qddd")
 _HEAD = 4096
 _EPOCHS = _HEAD
-_LANDINGS = _EPOCHS + 8 * SLOTS
-_SITES = _LANDINGS + 8 * SLOTS
+_COMPLETIONS = _EPOCHS + 8 * SLOTS
+_SITES = _COMPLETIONS + 8 * SLOTS
 _OVERFLOW = _SITES + _SITE.size * SLOTS
 _RING = _OVERFLOW + TABLE_SIZE
-_SIZE = _RING + RING
+_SIZE = _RING + RING_SIZE
 
 
-class Shared:
+class SharedMemoryCoordination:
     """What the processes on one store have in common. One for a file and process."""
 
     def __init__(self, file: Path) -> None:
         """Open it, made where it is missing. Raises StoreError."""
         self._thread_lock = threading.Lock()
         try:
-            self._leases, self._guard, self._map = self._prepared(file)
+            self._leases, self._guard, self._map = self._open(file)
         except OSError as error:
             raise StoreError(f"the store's {file} cannot be shared: {error}") from error
         view = memoryview(self._map)
-        self._words = view[8:32].cast("Q")  # position in the ring, epoch of everything
-        self._epochs = view[_EPOCHS:_LANDINGS].cast("Q")
-        self._landings = view[_LANDINGS:_SITES].cast("Q")
-        self.sites = SharedSites(self._map, self._mutex)
-        self.overflow = Overflow(self._map, _OVERFLOW, self._leases, _SIZE, self._mutex)
+        self._counters = view[8:32].cast("Q")  # position in the ring, epoch of everything
+        self._epochs = view[_EPOCHS:_COMPLETIONS].cast("Q")
+        self._completion_counts = view[_COMPLETIONS:_SITES].cast("Q")
+        self.sites = SharedSiteThrottle(self._map, self._mutex)
+        self.overflow = SharedOverflow(self._map, _OVERFLOW, self._leases, _SIZE, self._mutex)
 
-    def _prepared(self, file: Path) -> tuple[int, int, mmap.mmap]:
+    def _open(self, file: Path) -> tuple[int, int, mmap.mmap]:
         clear_file(file)
         for _ in range(3):
-            leases = _opened(file)
+            leases = _open_file(file)
             # Not a lock on a byte: while one thread waits for that and another holds one, a process can seem to be in
             # a deadlock with another that is in none. Not the same handle: flock belongs to that, and a fork shares it.
-            self._guard = guard = _opened(file)
+            self._guard = guard = _open_file(file)
             with self._mutex():
                 if os.fstat(leases).st_size == 0:
                     # All of it is had now: a page that a full disk cannot give later would end the process.
@@ -102,58 +102,58 @@ class Shared:
     @property
     def generation(self) -> int:
         """The position in the ring: another number after every change."""
-        return self._words[0]
+        return self._counters[0]
 
-    def tell(self, target: str) -> int:
+    def publish_change(self, target: str) -> int:
         """Name a target that has changed; the generation of just this change. From any thread."""
         name = target.encode("utf-8", "surrogatepass")
         record = _LENGTH.pack(len(name)) + name if len(name) <= NAME_MAX else _LENGTH.pack(_EVERYTHING)
         with self._mutex():
-            start = self._words[0]
+            start = self._counters[0]
             # The position moves last: a process killed in between has said nothing.
-            at = start % RING
-            first = record[: RING - at]
+            at = start % RING_SIZE
+            first = record[: RING_SIZE - at]
             self._map[_RING + at : _RING + at + len(first)] = first
             self._map[_RING : _RING + len(record) - len(first)] = record[len(first) :]
-            self._words[0] = start + len(record)
+            self._counters[0] = start + len(record)
         return start + len(record)
 
-    def since(self, generation: int) -> tuple[int, frozenset[str] | None]:
+    def changes_since(self, generation: int) -> tuple[int, frozenset[str] | None]:
         """The generation now, and the targets that have changed since that one; None: any may have."""
-        now = self._words[0]
-        if not 0 <= now - generation <= RING - NAME_MAX:
+        now = self._counters[0]
+        if not 0 <= now - generation <= RING_SIZE - NAME_MAX:
             return now, None
-        start, end = generation % RING, now % RING
+        start, end = generation % RING_SIZE, now % RING_SIZE
         if start <= end:
             said = self._map[_RING + start : _RING + end]
         else:
-            said = self._map[_RING + start : _RING + RING] + self._map[_RING : _RING + end]
+            said = self._map[_RING + start : _RING + RING_SIZE] + self._map[_RING : _RING + end]
         # What was read is right only where no writer has come round to it, nor is about to.
-        if self._words[0] - generation > RING - 2 * NAME_MAX:
+        if self._counters[0] - generation > RING_SIZE - 2 * NAME_MAX:
             return now, None
         return now, _names(said)
 
     # -- flights that are outdated, or have landed
 
-    def epoch(self, target: str) -> int:
+    def invalidation_epoch(self, target: str) -> int:
         """Another number once the target was outdated."""
-        return self._words[1] + self._epochs[_slot(target)]
+        return self._counters[1] + self._epochs[_slot(target)]
 
-    def outdate(self, target: str | None) -> None:
+    def invalidate(self, target: str | None) -> None:
         """A target was purged or invalidated; None: any may have been."""
         with self._mutex():
             if target is None:
-                self._words[1] += 1
+                self._counters[1] += 1
             else:
                 self._epochs[_slot(target)] += 1
 
-    def landings(self, target: str) -> int:
+    def completion_count(self, target: str) -> int:
         """Another number after each landing."""
-        return self._landings[_slot(target)]
+        return self._completion_counts[_slot(target)]
 
     # -- leases
 
-    async def take(self, target: str, *, here: bool = False) -> bool:
+    async def acquire_lease(self, target: str, *, local: bool = False) -> bool:
         """Become the one who fetches this target; False while another process is."""
         try:
             fcntl.lockf(self._leases, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte(target))
@@ -163,19 +163,19 @@ class Shared:
             return True  # no locks to be had here: two fetches are better than none
         return True
 
-    def release(self, target: str, *, here: bool = False) -> None:
+    def release_lease(self, target: str, *, local: bool = False) -> None:
         """The fetch is over, and what came of it is stored."""
         with self._mutex():
-            self._landings[_slot(target)] += 1
-        self.let_go(target)
+            self._completion_counts[_slot(target)] += 1
+        self.abandon_lease(target)
 
-    def let_go(self, target: str) -> None:
+    def abandon_lease(self, target: str) -> None:
         """What was taken is not done."""
         with contextlib.suppress(OSError):
             fcntl.lockf(self._leases, fcntl.LOCK_UN, 1, _byte(target))
 
     @contextlib.contextmanager
-    def writing(self, target: str) -> Iterator[None]:
+    def write_lock(self, target: str) -> Iterator[None]:
         """One process at a time changes what the disk has of this target. In the thread that writes alone."""
         byte = _byte(target) + _WRITING
         with contextlib.suppress(OSError):
@@ -192,7 +192,7 @@ class Shared:
             return
         self.sites.close()
         self.overflow.close()
-        for view in (self._words, self._epochs, self._landings):
+        for view in (self._counters, self._epochs, self._completion_counts):
             view.release()
         with contextlib.suppress(BufferError):
             self._map.close()
@@ -213,14 +213,14 @@ class Shared:
                     fcntl.flock(self._guard, fcntl.LOCK_UN)
 
 
-class SharedSites:
+class SharedSiteThrottle:
     """The sites' turns, in the mapped file."""
 
     def __init__(self, mapped: mmap.mmap, mutex: Callable[[], AbstractContextManager[None]]) -> None:
         self._map = mapped
         self._mutex = mutex
 
-    def free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
+    def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
         """When the site may be asked again; 0.0 for one that never was, or was by a clock that is ahead of `now`."""
         with self._mutex():
             _, last, held, noted = self._find(_byte(site))
@@ -228,7 +228,7 @@ class SharedSites:
             return 0.0
         return max(last + interval if last else 0.0, held)
 
-    def book(self, site: str, now: Instant, interval: Seconds) -> Instant:
+    def reserve(self, site: str, now: Instant, interval: Seconds) -> Instant:
         """Take the site's next turn; the result is when it comes. Nobody else gets the same, in no process."""
         key = _byte(site)
         with self._mutex():
@@ -236,11 +236,11 @@ class SharedSites:
             if is_set_back(noted, now):
                 last = held = 0.0
             free = max(last + interval if last else 0.0, held)
-            turn = max(now, free) if free < now + FAR else now
-            _SITE.pack_into(self._map, place, key, turn, held if held < now + FAR else 0.0, now)
+            turn = max(now, free) if free < now + FUTURE_MAX else now
+            _SITE.pack_into(self._map, place, key, turn, held if held < now + FUTURE_MAX else 0.0, now)
         return turn
 
-    def hold(self, site: str, until: Instant) -> None:
+    def pause(self, site: str, until: Instant) -> None:
         """Leave the whole site in peace until then."""
         key = _byte(site)
         with self._mutex():
@@ -263,7 +263,7 @@ class SharedSites:
         return oldest[1], 0.0, 0.0, 0.0
 
 
-def _opened(path: Path) -> int:
+def _open_file(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 

@@ -34,11 +34,11 @@ _WORDS = 16
 TABLE_SIZE = _WORDS + _SLOT.size * SLOTS
 """Bytes of mapped memory: how many entries there are, where the ring ends, and the table."""
 
-LOST = b""
+DELETED = b""
 """Instead of a value: it was deleted, or the ring has it no more. The disk has an older one, which must not be used."""
 
 
-class Overflow:
+class SharedOverflow:
     """The ring and its table. `mutex` lets one thread of one process at a time write to them."""
 
     def __init__(
@@ -73,13 +73,13 @@ class Overflow:
             found = self._read(position)
             if found is not None and found[0] == name:
                 return found[1]
-        return LOST
+        return DELETED
 
     def put(self, name: str, value: bytes, wanted: Callable[[], bool]) -> int:
         """Append a value, or LOST; its position. 0 where it is not `wanted` at the last moment."""
         key, text = _hash(name), name.encode("utf-8", "surrogatepass")
         if len(value) > VALUE_MAX:
-            value = LOST
+            value = DELETED
         checksum = zlib.crc32(value, zlib.crc32(text))
         size = _RECORD.size + len(text) + len(value)
         with self._mutex():
@@ -124,7 +124,7 @@ class Overflow:
         for _, position in _SLOT.iter_unpack(table):
             found = self._read(position) if position else None
             if found is not None:
-                yield found[0], found[1] != LOST
+                yield found[0], found[1] != DELETED
 
     def close(self) -> None:
         """Used no more."""

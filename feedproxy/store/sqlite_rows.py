@@ -31,12 +31,12 @@ is no slower without, for pages come from the memory map."""
 JOURNAL_MAX = 4 * 1024 * 1024
 """A journal may come to this beside the bound; SQLite works it off at that size by itself."""
 MAP_MAX = 2 * 1024 * 1024 * 1024
-PAGE = 256
+PAGE_ROWS = 256
 """Keys read at one go, of all: half a millisecond."""
 BUSY_TIMEOUT = 0.25
 """Seconds. With a WAL readers wait for nobody, recovery apart; the writer tries again (shard.py)."""
 
-OPEN_PATIENCE = 0.5
+OPEN_TIMEOUT = 0.5
 """Seconds that opening a file waits for another process's lock. diskcache waits for 60."""
 
 _OLDEST = "SELECT filename FROM Cache ORDER BY store_time LIMIT ?"
@@ -131,7 +131,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
             # SQLite gives its journals the permissions of this file.
             os.close(os.open(folder / DBNAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         self.size_max = size_max
-        self._until = time.monotonic() + OPEN_PATIENCE
+        self._until = time.monotonic() + OPEN_TIMEOUT
         self._has_settings = False
         self._is_open = False
         super().__init__(
@@ -192,7 +192,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
                 cleanup(name)
         return len(names)
 
-    def settle(self) -> None:
+    def checkpoint(self) -> None:
         """Give space back to the system: what was removed lies in the journal until that is worked off."""
         if self.size_max is None:
             return
@@ -205,7 +205,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
         """Every key of ours, by pages read from the index alone."""
         last = ""
         page = "SELECT key FROM Cache WHERE key > ? AND raw = 1 AND typeof(key) = 'text' ORDER BY key LIMIT ?"
-        while keys := [key for (key,) in self._sql(page, (last, PAGE)).fetchall()]:
+        while keys := [key for (key,) in self._sql(page, (last, PAGE_ROWS)).fetchall()]:
             yield from keys
             last = keys[-1]
 

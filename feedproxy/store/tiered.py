@@ -15,15 +15,15 @@ from platformdirs import user_cache_path
 from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError, UsageError
 from feedproxy.store import codec, envelope
-from feedproxy.store.coordination import Common
+from feedproxy.store.coordination import Coordination
 from feedproxy.store.disk import DiskStore
 from feedproxy.store.envelope import Kind
-from feedproxy.store.interface import OnFailure, Still, Store
+from feedproxy.store.interface import OnFailure, Precondition, Store
 from feedproxy.store.memory import MemoryStore
 from feedproxy.store.packing.memory_entry import weight
 from feedproxy.store.resource import Resource
-from feedproxy.store.shared_memory import Shared
-from feedproxy.store.shared_overflow import LOST
+from feedproxy.store.shared_memory import SharedMemoryCoordination
+from feedproxy.store.shared_overflow import DELETED
 from feedproxy.store.write_behind import WriteQueue
 
 type Key = tuple[Kind, str]
@@ -32,16 +32,16 @@ MEMORY = "memory:"
 HOT_MAX = 65_536
 """Resources in memory at most, however small: the garbage collector looks at each, and readers wait meanwhile. Those
 beyond are read from the disk, that is, from the system's cache of it."""
-GATHER = 0.25
+BATCH_WINDOW = 0.25
 """Seconds that a value waits for others, to be written with them in one transaction for each shard."""
-TIDY_BYTES = 4 * 1024 * 1024
+CULL_AFTER_BYTES = 4 * 1024 * 1024
 """Bytes written before all is looked through anew: each write keeps its own part within its bound."""
 ABSENT_MAX = 1024
 """Targets remembered as kept nowhere: one miss asks for its target five times before there is something to keep."""
-SOON: Seconds = 0.1
+SHARED_WRITE_TIMEOUT: Seconds = 0.1
 """Time that a shared `put` waits for the disk. Then other workers are given the value in memory (shared_overflow.py),
 and as long as writes are late, at once."""
-WAITING_MAX = 64 * 1024 * 1024
+UNWRITTEN_MAX = 64 * 1024 * 1024
 """Bytes that wait to be written while the disk is late; beyond, values stay in memory alone."""
 ORPHAN_AGE = 3600
 """Seconds after which a file that no row names is taken for left over: no write takes so long."""
@@ -69,11 +69,14 @@ def open_store(
         return MemoryStore(memory_max)
     if "://" in location:
         raise UsageError(f"store: {location}: neither a folder nor `{MEMORY}`")
-    tell = on_failure or _log
+    tell = on_failure or _log_failure
     disk = DiskStore(store_folder(location), size_max=disk_max, on_failure=tell)
     common = disk.folder / "common" if shared is True else shared
     return TieredStore(
-        MemoryStore(memory_max, HOT_MAX), disk, on_failure=tell, shared=Shared(common) if common else None
+        MemoryStore(memory_max, HOT_MAX),
+        disk,
+        on_failure=tell,
+        shared=SharedMemoryCoordination(common) if common else None,
     )
 
 
@@ -84,7 +87,7 @@ def store_folder(location: str) -> Path:
     return user_cache_path("feedproxy", appauthor=False)
 
 
-def _log(error: StoreError) -> None:
+def _log_failure(error: StoreError) -> None:
     _LOG.warning("%s", error)
 
 
@@ -100,37 +103,42 @@ class TieredStore:
     """
 
     def __init__(
-        self, memory: MemoryStore, disk: DiskStore, *, on_failure: OnFailure, shared: Shared | None = None
+        self,
+        memory: MemoryStore,
+        disk: DiskStore,
+        *,
+        on_failure: OnFailure,
+        shared: SharedMemoryCoordination | None = None,
     ) -> None:
         self._memory = memory
         self._disk = disk
         self._on_failure = on_failure
         self._shared = shared
-        self._seen = shared.generation if shared else 0
-        self._told: dict[str, int] = {}
-        self._still: dict[str, Still] = {}
+        self._generation = shared.generation if shared else 0
+        self._published_at: dict[str, int] = {}
+        self._preconditions: dict[str, Precondition] = {}
         self._published: dict[Key, tuple[Resource | bytes | None, int]] = {}
         self._publishing = threading.Lock()
         self._late = False
-        self._swept = False
-        self._untidy = True
-        self._written = 0
+        self._orphans_removed = False
+        self._needs_cull = True
+        self._bytes_written = 0
         self._absent: set[str] = set()
         self._queue = WriteQueue[Key, Resource | bytes](
             self._write,
             holds=self._holds,
-            idle=self._tidy,
+            idle=self._run_housekeeping,
             on_failure=on_failure,
             # Shared, who puts waits for it to be written, and each under its own lock.
             write_all=self._write_all if shared is None else None,
-            gather=GATHER if shared is None else 0.0,
+            batch_window=BATCH_WINDOW if shared is None else 0.0,
         )
         # The bound may be lower than it was when the folder was last open.
         self._queue.wake()
 
     @property
-    def common(self) -> Common:
-        return self._shared or self._memory.common
+    def coordination(self) -> Coordination:
+        return self._shared or self._memory.coordination
 
     @property
     def hot(self) -> int:
@@ -138,69 +146,69 @@ class TieredStore:
         return len(self._memory)
 
     def get(self, target: str) -> Resource | None:
-        if self._shared is not None and self._shared.generation != self._seen:
+        if self._shared is not None and self._shared.generation != self._generation:
             self._catch_up(self._shared)
         hot = self._memory.get(target)
         if hot is not None:
             return hot
-        found = self._below(target)
+        found = self._read_below_memory(target)
         if found is not None:
             self._memory.keep(*found)
         return found[0] if found is not None else None
 
-    def stamp(self, target: str, *, used: bool = False) -> object | None:
-        if self._shared is not None and self._shared.generation != self._seen:
+    def version(self, target: str, *, used: bool = False) -> object | None:
+        if self._shared is not None and self._shared.generation != self._generation:
             self._catch_up(self._shared)
-        return self._memory.stamp(target, used=used)
+        return self._memory.version(target, used=used)
 
-    def newest(self, target: str) -> Resource | None:
-        entry = self._queue.waiting((Kind.RESOURCE, target))
+    def get_latest(self, target: str) -> Resource | None:
+        entry = self._queue.pending((Kind.RESOURCE, target))
         if entry is not None:
             return entry.value if isinstance(entry.value, Resource) else None
         return self.get(target)
 
     def peek(self, target: str) -> Resource | None:
-        if self._shared is not None and self._shared.generation != self._seen:
+        if self._shared is not None and self._shared.generation != self._generation:
             self._catch_up(self._shared)
         hot = self._memory.peek(target)
         if hot is not None:
             return hot
-        found = self._below(target)
+        found = self._read_below_memory(target)
         return found[0] if found is not None else None
 
     def holds(self, target: str) -> bool:
         if self._memory.holds(target):
             return True
         key = (Kind.RESOURCE, target)
-        entry = self._queue.waiting(key) if self._shared is None else None
+        entry = self._queue.pending(key) if self._shared is None else None
         if entry is not None:
             return entry.value is not None
         if self._shared is not None:
             unwritten = self._shared.overflow.get(_name(key))
             if unwritten is not None:
-                return unwritten != LOST
-        elif key in self._queue.unwritten:
+                return unwritten != DELETED
+        elif key in self._queue.failed_keys:
             return False
         if target in self._absent:
             return False
         try:
             return self._disk.holds(target)
         except StoreError as error:
-            self._failed(error)
+            self._on_read_failure(error)
             return False
 
-    def _below(self, target: str) -> tuple[Resource, int | None, bytes] | None:
+    def _read_below_memory(self, target: str) -> tuple[Resource, int | None, bytes] | None:
         """What waits to be written, or is on the disk: as memory keeps it."""
         key = (Kind.RESOURCE, target)
-        entry = self._queue.waiting(key) if self._shared is None else None
+        entry = self._queue.pending(key) if self._shared is None else None
         if entry is not None:
             return (entry.value, None, b"") if isinstance(entry.value, Resource) else None
-        if self._shared is None and key in self._queue.unwritten:
+        if self._shared is None and key in self._queue.failed_keys:
             return None
         try:
             unwritten = self._shared.overflow.get(_name(key)) if self._shared is not None else None
             if unwritten is not None:
-                if unwritten == LOST:
+                if unwritten == DELETED:
                     return None
                 resource, header = codec.load_with_header(unwritten)
                 return resource, None, header
@@ -208,7 +216,7 @@ class TieredStore:
                 return None
             found = self._disk.read_with_header(target)
         except StoreError as error:
-            self._failed(error)
+            self._on_read_failure(error)
             return None
         if found is None:
             if len(self._absent) >= ABSENT_MAX:
@@ -218,54 +226,58 @@ class TieredStore:
         resource, header = found
         return resource, None, header
 
-    async def put(self, resource: Resource, still: Still | None = None) -> None:
+    async def put(self, resource: Resource, precondition: Precondition | None = None) -> None:
         self._absent.discard(resource.target)
         if self._shared is not None:
-            self._still[resource.target] = still or _always
-            await self._for_all(self._shared, resource.target, resource, still)
+            self._preconditions[resource.target] = precondition or _always
+            await self._write_for_all(self._shared, resource.target, resource, precondition)
             return
         size = weight(resource)
         self._memory.keep(resource, size)
-        self._memory.common.tell()
+        self._memory.coordination.record_change()
         await self._queue.add((Kind.RESOURCE, resource.target), resource, size)
 
-    async def written(self, target: str) -> None:
-        await self._queue.written((Kind.RESOURCE, target))
+    async def wait_written(self, target: str) -> None:
+        await self._queue.wait_written((Kind.RESOURCE, target))
 
     async def delete(self, target: str) -> None:
         self._memory.drop(target)
         if self._shared is not None:
-            await self._for_all(self._shared, target, None)
+            await self._write_for_all(self._shared, target, None)
             return
-        self._memory.common.tell()
+        self._memory.coordination.record_change()
         await self._queue.add((Kind.RESOURCE, target), None, len(target))
 
-    async def _for_all(
-        self, shared: Shared, target: str, resource: Resource | None, still: Still | None = None
+    async def _write_for_all(
+        self,
+        shared: SharedMemoryCoordination,
+        target: str,
+        resource: Resource | None,
+        precondition: Precondition | None = None,
     ) -> None:
         """Write, and return when every process answers with it."""
         key = (Kind.RESOURCE, target)
         size = weight(resource) if resource is not None else len(target)
-        if not await self._queue.write(key, resource, size, patience=0.0 if self._late else SOON):
+        if not await self._queue.write(key, resource, size, timeout=0.0 if self._late else SHARED_WRITE_TIMEOUT):
             self._late = True
             try:
-                await asyncio.to_thread(self._publish, key, resource, still or _always)
+                await asyncio.to_thread(self._publish, key, resource, precondition or _always)
             except StoreError as error:
                 self._on_failure(error)
-            if self._queue.size > WAITING_MAX:
+            if self._queue.size > UNWRITTEN_MAX:
                 self._queue.give_up(key, resource)
                 self._published.pop(key, None)
-        told = self._told.pop(target, None)
+        told = self._published_at.pop(target, None)
         self._absent.discard(target)
         self._catch_up(shared)
-        waiting = self._queue.waiting((Kind.RESOURCE, target))
+        waiting = self._queue.pending((Kind.RESOURCE, target))
         if resource is None or (waiting is not None and waiting.value is not resource):
             return
-        later = shared.since(told)[1] if told is not None else None
+        later = shared.changes_since(told)[1] if told is not None else None
         if later is not None and target not in later:  # else another process has changed it once more
             self._memory.keep(resource)
 
-    def _publish(self, key: Key, value: Resource | bytes | None, still: Still) -> None:
+    def _publish(self, key: Key, value: Resource | bytes | None, precondition: Precondition) -> None:
         """Give the others in memory what the disk does not have. Raises StoreError."""
         shared = self._shared
         if shared is None:
@@ -273,14 +285,14 @@ class TieredStore:
         with self._publishing:
             if key in self._published and self._published[key][0] is value:
                 return
-            position = shared.overflow.put(_name(key), _dumped(value), _always if value is None else still)
+            position = shared.overflow.put(_name(key), _serialize(value), _always if value is None else precondition)
             self._published[key] = (value, position)
             if key[0] is Kind.RESOURCE:
-                self._told[key[1]] = shared.tell(key[1])
+                self._published_at[key[1]] = shared.publish_change(key[1])
 
-    def _catch_up(self, shared: Shared) -> None:
+    def _catch_up(self, shared: SharedMemoryCoordination) -> None:
         """Forget what has changed since the last look."""
-        self._seen, changed = shared.since(self._seen)
+        self._generation, changed = shared.changes_since(self._generation)
         self._absent.clear()
         if changed is None:
             self._memory.clear()
@@ -304,25 +316,25 @@ class TieredStore:
                 if target not in above and waiting.get(target, True) and not self._is_unwritten(target):
                     yield target
         except StoreError as error:
-            self._failed(error)
+            self._on_read_failure(error)
 
     def _is_unwritten(self, target: str) -> bool:
-        return self._shared is None and (Kind.RESOURCE, target) in self._queue.unwritten
+        return self._shared is None and (Kind.RESOURCE, target) in self._queue.failed_keys
 
     def get_state(self, name: str) -> bytes | None:
         key = (Kind.STATE, name)
-        entry = self._queue.waiting(key)
+        entry = self._queue.pending(key)
         if entry is not None:
             return entry.value if isinstance(entry.value, bytes) else None
-        if self._shared is None and key in self._queue.unwritten:
+        if self._shared is None and key in self._queue.failed_keys:
             return None
         try:
             unwritten = self._shared.overflow.get(_name(key)) if self._shared is not None else None
             if unwritten is not None:
-                return envelope.unseal(unwritten) if unwritten != LOST else None
+                return envelope.unseal(unwritten) if unwritten != DELETED else None
             return self._disk.read_state(name)
         except StoreError as error:
-            self._failed(error)
+            self._on_read_failure(error)
             return None
 
     async def put_state(self, name: str, data: bytes) -> None:
@@ -337,10 +349,10 @@ class TieredStore:
         if self._shared is not None:
             self._shared.close()
 
-    def _failed(self, error: StoreError) -> None:
+    def _on_read_failure(self, error: StoreError) -> None:
         self._on_failure(error)
         # What was found corrupt is set aside by the writer.
-        self._untidy = True
+        self._needs_cull = True
         self._queue.wake()
 
     # -- in the writer thread
@@ -349,12 +361,12 @@ class TieredStore:
         kind, target = key
         shared, name = self._shared, _name(key)
         if shared is None:
-            self._write_down(key, value)
+            self._write_value(key, value)
             return
         # Whoever purges has outdated it before he gets this lock: what is older comes before his delete, or not at all.
-        with shared.writing(target if kind is Kind.RESOURCE else name):
-            still = self._still.pop(target, _always) if kind is Kind.RESOURCE else _always
-            waiting = self._queue.waiting(key)
+        with shared.write_lock(target if kind is Kind.RESOURCE else name):
+            still = self._preconditions.pop(target, _always) if kind is Kind.RESOURCE else _always
+            waiting = self._queue.pending(key)
             if waiting is not None and waiting.value is not value:
                 return  # a later value has taken its place while this one waited for the lock
             before = shared.overflow.position(name)
@@ -365,7 +377,7 @@ class TieredStore:
             if value is not None and not still():
                 return
             try:
-                self._write_down(key, value)
+                self._write_value(key, value)
             except Exception:
                 self._publish(key, value, still)
                 raise
@@ -380,21 +392,21 @@ class TieredStore:
                         published = None
                 if kind is Kind.RESOURCE:
                     # Told also where it failed: what the others hold in memory is old in any case.
-                    self._told[target] = shared.tell(target)
+                    self._published_at[target] = shared.publish_change(target)
             if published is not None:
                 shared.overflow.clear(name, published[1])
 
     def _write_all(self, entries: Sequence[tuple[Key, Resource | bytes | None]]) -> None:
         resources = [value for _, value in entries if isinstance(value, Resource)]
-        self._written += sum([each.size() for each in resources])
-        self._disk.write_all(resources, self._memory.learn)
+        self._bytes_written += sum([each.size() for each in resources])
+        self._disk.write_all(resources, self._memory.remember_header)
         for key, value in entries:
             if not isinstance(value, Resource):
-                self._write_down(key, value)
+                self._write_value(key, value)
 
-    def _write_down(self, key: Key, value: Resource | bytes | None) -> None:
+    def _write_value(self, key: Key, value: Resource | bytes | None) -> None:
         if isinstance(value, Resource):
-            self._written += weight(value)
+            self._bytes_written += weight(value)
             self._disk.write(value)
         elif value is None:
             self._disk.delete(key[1])
@@ -405,16 +417,16 @@ class TieredStore:
         kind, name = key
         return self._disk.holds(name) if kind is Kind.RESOURCE else self._disk.read_state(name) is not None
 
-    def _tidy(self) -> bool:
-        if not self._untidy and self._written < TIDY_BYTES:
+    def _run_housekeeping(self) -> bool:
+        if not self._needs_cull and self._bytes_written < CULL_AFTER_BYTES:
             return False
-        self._untidy, self._written = False, 0
+        self._needs_cull, self._bytes_written = False, 0
         self._disk.mend()
-        if not self._swept:
-            self._swept = True
+        if not self._orphans_removed:
+            self._orphans_removed = True
             self._disk.sweep(time.time() - ORPHAN_AGE)
-        self._untidy = self._disk.cull_slice() or self._untidy
-        return self._untidy
+        self._needs_cull = self._disk.cull_slice() or self._needs_cull
+        return self._needs_cull
 
 
 def _name(key: Key) -> str:
@@ -422,7 +434,7 @@ def _name(key: Key) -> str:
     return f"{key[0].name}:{key[1]}"
 
 
-def _dumped(value: Resource | bytes | None) -> bytes:
+def _serialize(value: Resource | bytes | None) -> bytes:
     if value is None:
-        return LOST
+        return DELETED
     return codec.dump(value) if isinstance(value, Resource) else envelope.seal(value)

@@ -20,26 +20,26 @@ from typing import Any
 from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError
 from feedproxy.store.interface import OnFailure
-from feedproxy.store.write_pacing import Turns
+from feedproxy.store.write_pacing import WritePacer
 
 QUEUE_MAX = 64 * 1024 * 1024
 """Bytes that wait: about half a second of a usual disk."""
 BATCH_MAX = 64
 """Values written together."""
-PATIENCE = 1.0
+WAIT_TIMEOUT = 1.0
 """Seconds that a `put` waits for room. A disk that hangs for longer must not hold up readers; later ones do not wait
 until it has taken something again."""
-CLOSING_MAX = 5.0
+CLOSE_TIMEOUT = 5.0
 """Seconds that are left to the disk at the end, for all that still waits."""
 
 
 @dataclass(slots=True, eq=False)
-class Waiting[Value]:
+class PendingWrite[Value]:
     """A value on its way; None is a delete. Compared by identity."""
 
     value: Value | None
     size: int
-    over: list[Future[None]] = field(default_factory=list)
+    completions: list[Future[None]] = field(default_factory=list)
     """Who wants to know when it is written, or has failed; a later value takes them over."""
 
 
@@ -54,9 +54,9 @@ class WriteQueue[Key, Value]:
         idle: Callable[[], bool],
         on_failure: OnFailure,
         write_all: Callable[[Sequence[tuple[Key, Value | None]]], None] | None = None,
-        gather: Seconds = 0.0,
+        batch_window: Seconds = 0.0,
         queue_max: int = QUEUE_MAX,
-        patience: Seconds = PATIENCE,
+        timeout: Seconds = WAIT_TIMEOUT,
     ) -> None:
         """`write` and `holds` (is there an older value?) may raise StoreError.
 
@@ -64,108 +64,108 @@ class WriteQueue[Key, Value]:
         added waits `gather` seconds. `idle` does a slice of other work when nothing waits, and says whether there is
         more.
         """
-        self._write_all, self._gather = write_all, gather
-        self._gathering: asyncio.TimerHandle | None = None
+        self._write_all, self._batch_window = write_all, batch_window
+        self._batch_timer: asyncio.TimerHandle | None = None
         self._write, self._holds, self._idle, self._on_failure = write, holds, idle, on_failure
-        self._max, self._patience = queue_max, patience
-        self._waiting: dict[Key, Waiting[Value]] = {}
+        self._max, self._timeout = queue_max, timeout
+        self._pending: dict[Key, PendingWrite[Value]] = {}
         self._size = 0
         self._lock = threading.Lock()
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="feedproxy-store")
         self._run: Future[None] | None = None
         self._woken = False
         self._stuck = False
-        self.unwritten: set[Key] = set()
+        self.failed_keys: set[Key] = set()
 
-    def waiting(self, key: Key) -> Waiting[Value] | None:
+    def pending(self, key: Key) -> PendingWrite[Value] | None:
         """What waits to be written under this key."""
-        return self._waiting.get(key)
+        return self._pending.get(key)
 
     def names(self) -> list[tuple[Key, bool]]:
         """What waits, and whether it is a value (not a delete)."""
         with self._lock:
-            return [(key, entry.value is not None) for key, entry in self._waiting.items()]
+            return [(key, entry.value is not None) for key, entry in self._pending.items()]
 
     async def add(self, key: Key, value: Value | None, size: int) -> None:
         """Queue it. It counts from the beginning of this call, which waits only where too much is queued."""
-        entry = self._put(key, Waiting(value, size))
-        if not self._gather or self._size > self._max // 8:
+        entry = self._put(key, PendingWrite(value, size))
+        if not self._batch_window or self._size > self._max // 8:
             self.wake()
-        elif self._gathering is None:
-            self._gathering = asyncio.get_running_loop().call_later(self._gather, self.wake)
-        while self._size > self._max and self._waiting.get(key) is entry:
-            if not await self._writer_done(0.0 if self._stuck else self._patience):
+        elif self._batch_timer is None:
+            self._batch_timer = asyncio.get_running_loop().call_later(self._batch_window, self.wake)
+        while self._size > self._max and self._pending.get(key) is entry:
+            if not await self._writer_done(0.0 if self._stuck else self._timeout):
                 self._stuck = True
                 # Not asked whether the disk has an older one: it does not answer.
                 if self._remove(key, entry, stale=True):
-                    self._tell(StoreError("the store's disk is too slow: a value was not written"))
+                    self._report_failure(StoreError("the store's disk is too slow: a value was not written"))
                 return
 
-    async def write(self, key: Key, value: Value | None, size: int, patience: Seconds | None = None) -> bool:
+    async def write(self, key: Key, value: Value | None, size: int, timeout: Seconds | None = None) -> bool:
         """Queue it, and return when it, or what was put in its place meanwhile, is written or has failed.
 
         False where that takes longer than `patience` seconds; then it waits on.
         """
         over: Future[None] = Future()
-        self._put(key, Waiting(value, size, [over]))
+        self._put(key, PendingWrite(value, size, [over]))
         self.wake()
         # `wait` takes it for nobody's when the one who waits is cancelled: others may wait for the same.
-        waited = self._patience if patience is None else patience
+        waited = self._timeout if timeout is None else timeout
         done, _ = await asyncio.wait([asyncio.wrap_future(over)], timeout=waited)
         return bool(done)
 
     def give_up(self, key: Key, value: Value | None) -> None:
         """Do not write this value, where it still waits."""
-        entry = self._waiting.get(key)
+        entry = self._pending.get(key)
         if entry is not None and entry.value is value and self._remove(key, entry, stale=True):
-            self._tell(StoreError("the store's disk is too slow: a value was not written"))
+            self._report_failure(StoreError("the store's disk is too slow: a value was not written"))
 
     @property
     def size(self) -> int:
         """Bytes that wait."""
         return self._size
 
-    async def written(self, key: Key) -> None:
+    async def wait_written(self, key: Key) -> None:
         """Return when what waits under this key, or what takes its place meanwhile, is written or has failed."""
         over: Future[None] = Future()
         with self._lock:
-            entry = self._waiting.get(key)
+            entry = self._pending.get(key)
             if entry is None:
                 return
-            entry.over.append(over)
+            entry.completions.append(over)
         self.wake()
-        await asyncio.wait([asyncio.wrap_future(over)], timeout=self._patience)
+        await asyncio.wait([asyncio.wrap_future(over)], timeout=self._timeout)
 
-    def _put(self, key: Key, entry: Waiting[Value]) -> Waiting[Value]:
+    def _put(self, key: Key, entry: PendingWrite[Value]) -> PendingWrite[Value]:
         with self._lock:
-            old = self._waiting.get(key)
-            self._waiting[key] = entry
+            old = self._pending.get(key)
+            self._pending[key] = entry
             self._size += entry.size
             if old is not None:
                 self._size -= old.size
-                entry.over += old.over
+                entry.completions += old.completions
         return entry
 
     def wake(self) -> None:
         """Let the writer see to what waits and to its other work."""
-        if self._gathering is not None:
-            self._gathering.cancel()
-            self._gathering = None
+        if self._batch_timer is not None:
+            self._batch_timer.cancel()
+            self._batch_timer = None
         with self._lock:
             self._woken = True
             if self._run is None or self._run.done():
                 try:
                     self._run = self._writer.submit(self._work)
                 except RuntimeError:  # no new work after the end
-                    lost = list(self._waiting.values())
-                    self._waiting.clear()
+                    lost = list(self._pending.values())
+                    self._pending.clear()
                     self._size = 0
-                    _settle(lost)
-                    self._tell(StoreError("the store is closed: a value was not written"))
+                    _complete(lost)
+                    self._report_failure(StoreError("the store is closed: a value was not written"))
 
     async def flush(self) -> None:
         """Return when nothing waits any more."""
-        while self._waiting:
+        while self._pending:
             self.wake()
             await self._writer_done(None)
         await self._writer_done(None)
@@ -176,37 +176,39 @@ class WriteQueue[Key, Value]:
         What is not written in time is given up; `hurry` is called then, to end a write that waits.
         """
         try:
-            await asyncio.wait_for(self.flush(), CLOSING_MAX)
+            await asyncio.wait_for(self.flush(), CLOSE_TIMEOUT)
         except TimeoutError:
             hurry()
             with self._lock:
-                lost = list(self._waiting.values())
-                self._waiting.clear()
+                lost = list(self._pending.values())
+                self._pending.clear()
                 self._size = 0
-            _settle(lost)
-            self._tell(StoreError(f"the store's disk is too slow: {len(lost)} values were not written at the end"))
+            _complete(lost)
+            self._report_failure(
+                StoreError(f"the store's disk is too slow: {len(lost)} values were not written at the end")
+            )
         try:
             await asyncio.wrap_future(self._writer.submit(last))
         except RuntimeError:
             return
         self._writer.shutdown()
 
-    async def _writer_done(self, patience: Seconds | None) -> bool:
+    async def _writer_done(self, timeout: Seconds | None) -> bool:
         run = self._run
         if run is None or run.done():
             return True
         # `wait` leaves it running when the one who waits is cancelled: everybody's writes depend on it.
-        done, _ = await asyncio.wait([asyncio.wrap_future(run)], timeout=patience)
+        done, _ = await asyncio.wait([asyncio.wrap_future(run)], timeout=timeout)
         return bool(done)
 
     # -- in the writer thread
 
     def _work(self) -> None:
-        turns = Turns()
+        turns = WritePacer()
         while True:
-            turns.take()
+            turns.pause()
             with self._lock:
-                entries = list(islice(self._waiting.items(), BATCH_MAX if self._write_all else 1))
+                entries = list(islice(self._pending.items(), BATCH_MAX if self._write_all else 1))
                 self._woken = False
             if entries:
                 self._write_some(entries)
@@ -215,14 +217,14 @@ class WriteQueue[Key, Value]:
             try:
                 more = self._idle()
             except Exception as error:  # the writer outlives whatever happens to it
-                self._tell(error)
+                self._report_failure(error)
             with self._lock:
                 # Woken meanwhile: what that was about may have come after `idle` had looked.
-                if not self._waiting and not more and not self._woken:
+                if not self._pending and not more and not self._woken:
                     self._run = None
                     return
 
-    def _write_some(self, entries: list[tuple[Key, Waiting[Value]]]) -> None:
+    def _write_some(self, entries: list[tuple[Key, PendingWrite[Value]]]) -> None:
         if self._write_all is not None and len(entries) > 1:
             with contextlib.suppress(Exception):  # whatever it is: each by itself tells whose it is
                 self._write_all([(key, entry.value) for key, entry in entries])
@@ -230,42 +232,42 @@ class WriteQueue[Key, Value]:
                     self._is_written(key, entry)
                 return
         for key, entry in entries:
-            if self._waiting.get(key) is entry:  # else a later value has taken its place while others were written
+            if self._pending.get(key) is entry:  # else a later value has taken its place while others were written
                 self._write_one(key, entry)
 
-    def _write_one(self, key: Key, entry: Waiting[Value]) -> None:
+    def _write_one(self, key: Key, entry: PendingWrite[Value]) -> None:
         try:
             self._write(key, entry.value)
         except Exception as error:
-            self._tell(error)  # before those who wait for it go on
+            self._report_failure(error)  # before those who wait for it go on
             self._remove(key, entry, stale=self._may_hold(key))
         else:
             self._is_written(key, entry)
 
     # -- in both
 
-    def _remove(self, key: Key, entry: Waiting[Value], *, stale: bool) -> bool:
+    def _remove(self, key: Key, entry: PendingWrite[Value], *, stale: bool) -> bool:
         """Take out exactly this entry; False where a newer one has taken its place.
 
         `stale`: the disk has, or may have, an older value.
         """
         with self._lock:
-            if self._waiting.get(key) is not entry:
+            if self._pending.get(key) is not entry:
                 # Behind those that have waited longer.
-                if key in self._waiting:
-                    self._waiting[key] = self._waiting.pop(key)
+                if key in self._pending:
+                    self._pending[key] = self._pending.pop(key)
                 return False
             # The mark is set before the entry goes: in between a reader would see the older value.
             if stale:
-                self.unwritten.add(key)
+                self.failed_keys.add(key)
             else:
-                self.unwritten.discard(key)
-            del self._waiting[key]
+                self.failed_keys.discard(key)
+            del self._pending[key]
             self._size -= entry.size
-        _settle([entry])
+        _complete([entry])
         return True
 
-    def _is_written(self, key: Key, entry: Waiting[Value]) -> None:
+    def _is_written(self, key: Key, entry: PendingWrite[Value]) -> None:
         self._stuck = False
         self._remove(key, entry, stale=False)
 
@@ -275,7 +277,7 @@ class WriteQueue[Key, Value]:
         except Exception:
             return True
 
-    def _tell(self, error: Exception) -> None:
+    def _report_failure(self, error: Exception) -> None:
         failure = error if isinstance(error, StoreError) else StoreError(f"the store's writer failed: {error!r}")
         try:
             self._on_failure(failure)
@@ -284,8 +286,8 @@ class WriteQueue[Key, Value]:
             return
 
 
-def _settle(entries: Iterable[Waiting[Any]]) -> None:
+def _complete(entries: Iterable[PendingWrite[Any]]) -> None:
     for entry in entries:
-        for over in entry.over:
+        for over in entry.completions:
             if not over.done():
                 over.set_result(None)

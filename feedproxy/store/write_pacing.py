@@ -8,17 +8,17 @@ import time
 
 from feedproxy.clock import Seconds
 
-TURN: Seconds = 0.0005
+PAUSE_MIN: Seconds = 0.0005
 
 
-class Turns:
+class WritePacer:
     """Work in turns of half a millisecond, with as long a rest in between. For the thread that works."""
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
 
-    def take(self) -> None:
+    def pause(self) -> None:
         """Rest, where the turn is over. To be called between two pieces of work that cannot be parted."""
-        if time.perf_counter() - self._began >= TURN:
-            time.sleep(TURN)
+        if time.perf_counter() - self._began >= PAUSE_MIN:
+            time.sleep(PAUSE_MIN)
             self._began = time.perf_counter()

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, LoopDetected, Overload, Unreachable, UsageError
 from feedproxy.http import uri
 from feedproxy.upstream import local_failure
-from feedproxy.upstream.own_listeners import Listeners
-from feedproxy.upstream.resolver import PATIENCE, Lookup, system_lookup
-from feedproxy.upstream.special_networks import Address, Network, special, translated
+from feedproxy.upstream.own_listeners import OwnListeners
+from feedproxy.upstream.resolver import LOOKUP_TIMEOUT, Lookup, system_lookup
+from feedproxy.upstream.special_networks import Address, Network, embedded_ipv4, special_network_of
 
 logger = logging.getLogger(__name__)
 
@@ -43,13 +43,13 @@ class AddressPolicy:
         ports: Sequence[str] = DEFAULT_PORTS,
         *,
         lookup: Lookup = system_lookup,
-        listeners: Listeners | None = None,
+        listeners: OwnListeners | None = None,
     ) -> None:
         self._allow_private = allow_private
         self._networks = tuple(_network(each) for each in networks)
         self._ports = tuple(_port_range(each) for each in ports)
         self._lookup = lookup
-        self._listeners = listeners or Listeners()
+        self._listeners = listeners or OwnListeners()
 
     def check_port(self, port: int) -> None:
         """Raises Forbidden for a port that no target may have."""
@@ -69,12 +69,16 @@ class AddressPolicy:
 
     def _check(self, address: Address, subject: str) -> None:
         listed = any(address.version == each.version and address in each for each in self._networks)
-        if (inner := translated(address)) is not None:
+        if (inner := embedded_ipv4(address)) is not None:
             words, target = inner
             if not (listed or self._allow_private):
                 raise Forbidden(f"{subject} is an {words} form of {target}")
             self._check(target, f"{subject} ({target})")
-        elif not listed and (row := special(address)) is not None and not (row.private and self._allow_private):
+        elif (
+            not listed
+            and (row := special_network_of(address)) is not None
+            and not (row.private and self._allow_private)
+        ):
             raise Forbidden(f"{subject} is not a public address: {row.words}")
 
     def literal(self, host: str, port: int) -> str | None:
@@ -83,7 +87,7 @@ class AddressPolicy:
         Raises Forbidden for addresses that may not be reached, for listeners of our own, and for odd spellings of IPv4
         (0x7f.1, 2130706433, 127.1, 010.0.0.1), which resolvers read in different ways; BadTarget for what is no host.
         """
-        host = _plain(host)
+        host = _normalise_host(host)
         if host.startswith("[") or ":" in host:
             ip = host.removeprefix("[").removesuffix("]")
         elif _NUMERIC_END.search(host):
@@ -98,7 +102,7 @@ class AddressPolicy:
 
     def check_localhost(self, host: str) -> None:
         """Raises Forbidden for a name that means this machine, where loopback addresses may not be reached."""
-        if _is_localhost(_plain(host)):
+        if _is_localhost(_normalise_host(host)):
             self.check_address("127.0.0.1")
 
     def _check_listeners(self, host: str, ip: str, port: int) -> None:
@@ -115,7 +119,7 @@ class AddressPolicy:
         self.check_port(port)
         if (ip := self.literal(host, port)) is not None:
             return [ip]
-        return await self._permitted(host, port)
+        return await self._resolve_permitted(host, port)
 
     async def resolve_configured(self, host: str, port: int) -> list[str]:
         """The addresses of a name that the operator configured, whatever the port.
@@ -123,14 +127,14 @@ class AddressPolicy:
         `localhost` says where it leads, as an address that is written out does: that is the operator's word. Any other
         name is somebody else's to answer for, and leads where a target's may. Raises as `resolve` does.
         """
-        if _is_localhost(_plain(host)):
+        if _is_localhost(_normalise_host(host)):
             found = await self.addresses(host, port)
             if not (here := [each for each in found if ipaddress.ip_address(each).is_loopback]):
                 raise Forbidden(f"{host} does not lead to this machine")
             return here
-        return await self._permitted(host, port)
+        return await self._resolve_permitted(host, port)
 
-    async def _permitted(self, host: str, port: int) -> list[str]:
+    async def _resolve_permitted(self, host: str, port: int) -> list[str]:
         permitted, refusal = [], None
         for found in await self.addresses(host, port):
             try:
@@ -142,7 +146,7 @@ class AddressPolicy:
                 permitted.append(found)
         if refusal is not None and not permitted:
             logger.info("%s: %s", host, refusal)
-            if _is_localhost(_plain(host)):
+            if _is_localhost(_normalise_host(host)):
                 raise refusal
             raise _unresolved(host)
         for found in permitted:
@@ -165,9 +169,9 @@ class AddressPolicy:
         elif _is_literal(host):
             return [host.strip("[]")]
         try:
-            found = await self._looked_up(host, port)
-        except _Unknown as unknown:
-            if may_be_unknown and uri.is_below_public_suffix(_plain(host)):
+            found = await self._resolve_name(host, port)
+        except _UnknownSite as unknown:
+            if may_be_unknown and uri.is_below_public_suffix(_normalise_host(host)):
                 return []
             raise unknown.error from unknown.__cause__
         for each in found:
@@ -193,33 +197,33 @@ class AddressPolicy:
     async def addresses(self, host: str, port: int) -> list[str]:
         """All addresses of a host, unchecked: for what the operator named. Raises Unreachable, BadTarget, Overload."""
         try:
-            return await self._looked_up(host, port)
-        except _Unknown as unknown:
+            return await self._resolve_name(host, port)
+        except _UnknownSite as unknown:
             raise unknown.error from unknown.__cause__
 
-    async def _looked_up(self, host: str, port: int) -> list[str]:
+    async def _resolve_name(self, host: str, port: int) -> list[str]:
         """All addresses of a host. Raises _Unknown where none is found, BadTarget, and Overload for want of means."""
-        name = _plain(host)
+        name = _normalise_host(host)
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(LOOKUP_TIMEOUT):
                 found = list(await self._lookup(name, port))
         except TimeoutError as error:
-            raise _Unknown(Unreachable(f"{host} cannot be resolved: no answer in time")) from error
+            raise _UnknownSite(Unreachable(f"{host} cannot be resolved: no answer in time")) from error
         except (OSError, UnicodeError, MemoryError) as error:
             why = getattr(error, "strerror", None) or error
             if local_failure.is_exhaustion(error):
-                local_failure.complaints.say(f"{host} cannot be looked up: {error}")
+                local_failure.complaints.warn(f"{host} cannot be looked up: {error}")
                 raise Overload(f"{host} cannot be looked up now: {why}") from error
             if local_failure.is_local(error):
-                raise _Unknown(Overload(f"{host} cannot be looked up now: {why}")) from error
+                raise _UnknownSite(Overload(f"{host} cannot be looked up now: {why}")) from error
             logger.info("%s: %s", host, why)
-            raise _Unknown(_unresolved(host)) from error
+            raise _UnknownSite(_unresolved(host)) from error
         if not found:
-            raise _Unknown(_unresolved(host))
+            raise _UnknownSite(_unresolved(host))
         return found
 
 
-class _Unknown(Exception):
+class _UnknownSite(Exception):
     """No address of a name is known here; `error` is what that means for a direct connection."""
 
     def __init__(self, error: FeedproxyError) -> None:
@@ -240,7 +244,7 @@ def _is_localhost(name: str) -> bool:
     return name == "localhost" or name.endswith(".localhost")
 
 
-def _plain(host: str) -> str:
+def _normalise_host(host: str) -> str:
     """A host in lower case, in A-labels, without the root's dot. Raises BadTarget."""
     if not host.isascii():
         try:

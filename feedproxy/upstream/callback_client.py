@@ -21,31 +21,31 @@ from feedproxy.http.message_syntax import is_field
 from feedproxy.upstream import local_failure
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.connection_pool import CheckedResolver, ParentConnector
-from feedproxy.upstream.fair_limits import Asker, asking
+from feedproxy.upstream.fair_limits import Requester, requesting
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import Resolve, unauthorized
 
-ANSWER_MAX = 65_536
+RESPONSE_MAX = 65_536
 """Bytes of an answer that are read: an XML-RPC struct, a challenge. The rest is cut off."""
 
 
-CALLS = Asker("calls", is_known=False)
+CALLS = Requester("calls", is_known=False)
 """Names of callbacks are looked up as for one client: anybody may have named them."""
 
 
-class Named(Enum):
+class AddressTrust(Enum):
     """Who named an address, and what is checked of it for that."""
 
-    BY_ANYBODY = "anybody"
+    UNTRUSTED = "anybody"
     """Port and address: a callback."""
-    BY_CONFIGURATION = "configuration"
+    CONFIGURED_NAME = "configuration"
     """Where a name leads, for who answers for it may be somebody else: a service that the operator uses. Any port will
     do, and an address that he wrote out."""
-    AS_OWN = "own"
+    OPERATOR_HOST = "own"
     """Nothing, as for the upstream: a machine of the operator's own, by whatever name."""
 
 
-class Caller:
+class CallbackClient:
     """A client that follows no redirect, keeps no cookie, and reads little.
 
     How many calls there are at once is for its users to bound (notify/delivery_worker.py has places for 64): a call
@@ -68,39 +68,45 @@ class Caller:
         self._total = total
         self._connections = connections
         self._ssl_context = ssl_context
-        self._sessions: dict[tuple[Named, Parent | None], aiohttp.ClientSession] = {}
+        self._sessions: dict[tuple[AddressTrust, Parent | None], aiohttp.ClientSession] = {}
         self._closed = False
 
     async def call(
-        self, method: str, url: str, fields: Fields | None = None, body: bytes = b"", *, named: Named = Named.BY_ANYBODY
+        self,
+        method: str,
+        url: str,
+        fields: Fields | None = None,
+        body: bytes = b"",
+        *,
+        trust: AddressTrust = AddressTrust.UNTRUSTED,
     ) -> Response:
         """Send this; the answer, its body cut off at ANSWER_MAX.
 
         Raises Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, MalformedResponse, ParentFailed.
         """
         where = _url(url)
-        parent = self._parent_of(_normal(str(where)))
+        parent = self._parent_of(_normalise(str(where)))
         for name, value in fields or ():
             if not is_field(name, value):  # aiohttp looks for ends of lines only
                 raise BadTarget(f"the field {name!r} cannot be sent")
-        if named is Named.BY_ANYBODY:
+        if trust is AddressTrust.UNTRUSTED:
             self.check(url)
         lines, proxy = list(fields or ()), None
         try:
-            with asking(CALLS):
+            with requesting(CALLS):
                 # What is begun here goes on inside it: aiohttp looks names up in the same task.
                 if parent is not None and parent.is_http and where.scheme == "http":
                     async with asyncio.timeout(self._timeout.connect):
-                        await self._check(named, parent)(where.raw_host or "", where.port or 0)
+                        await self._check(trust, parent)(where.raw_host or "", where.port or 0)
                     proxy = URL(str(parent))  # it makes aiohttp write the target in absolute-form
                     lines += [("Proxy-Authorization", each) for each in (parent.authorization,) if each]
-                answer = await self._session(named, parent).request(
+                answer = await self._session(trust, parent).request(
                     method, where, headers=lines, data=body or None, allow_redirects=False, proxy=proxy
                 )
             async with answer:
                 if answer.status == 407 and parent is not None:
                     raise unauthorized(parent, where.authority)
-                content = await _beginning(answer.content)
+                content = await _read_limited(answer.content)
                 lines = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.raw_headers]
                 return Response(answer.status, Fields(lines).end_to_end(), content, answer.reason or "")
         except FeedproxyError:
@@ -109,7 +115,7 @@ class Caller:
             raise FetchTimeout(f"{where.authority} did not answer in {self._total:g} s") from error
         except aiohttp.ClientConnectorError as error:
             if local_failure.is_local(error.os_error):
-                local_failure.complaints.say(f"{where.authority} cannot be called: {error.os_error}")
+                local_failure.complaints.warn(f"{where.authority} cannot be called: {error.os_error}")
                 raise Overload(f"{where.authority} cannot be called now") from error
             raise Unreachable(f"{where.authority} cannot be reached") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -123,10 +129,10 @@ class Caller:
         if self._policy.literal(host, port) is None:
             self._policy.check_localhost(host)
 
-    async def addresses(self, url: str) -> list[str]:
+    async def resolve(self, url: str) -> list[str]:
         """The addresses that a call to this URL could go to. Raises Forbidden, BadTarget, Unreachable."""
         where = _url(url)
-        with asking(CALLS):
+        with requesting(CALLS):
             return await self._policy.resolve(where.raw_host or "", where.port or 0)
 
     async def close(self) -> None:
@@ -136,7 +142,7 @@ class Caller:
         for session in sessions.values():
             await session.close()
 
-    def _session(self, named: Named, parent: Parent | None) -> aiohttp.ClientSession:
+    def _session(self, named: AddressTrust, parent: Parent | None) -> aiohttp.ClientSession:
         """A pool for what each has named, and for each parent: a connection never changes sides."""
         if self._closed:
             raise Unreachable("the client is closed")
@@ -151,7 +157,7 @@ class Caller:
             )
         return self._sessions[named, parent]
 
-    def _connector(self, named: Named, parent: Parent | None) -> aiohttp.BaseConnector:
+    def _connector(self, named: AddressTrust, parent: Parent | None) -> aiohttp.BaseConnector:
         check = self._check(named, parent)
         if parent is None:
             return aiohttp.TCPConnector(
@@ -168,28 +174,28 @@ class Caller:
             limit=self._connections,
         )
 
-    def _check(self, named: Named, parent: Parent | None) -> Resolve:
+    def _check(self, named: AddressTrust, parent: Parent | None) -> Resolve:
         """What is checked of a host and port, for who has named it."""
         policy = self._policy
-        if named is Named.AS_OWN:
+        if named is AddressTrust.OPERATOR_HOST:
             return policy.addresses if parent is None or not parent.resolves else policy.unresolved
-        configured = named is Named.BY_CONFIGURATION
+        configured = named is AddressTrust.CONFIGURED_NAME
         if parent is not None:
             return functools.partial(policy.resolve_for_parent, may_be_unknown=parent.resolves, configured=configured)
         return policy.resolve_configured if configured else policy.resolve
 
 
-async def _beginning(content: aiohttp.StreamReader) -> bytes:
+async def _read_limited(content: aiohttp.StreamReader) -> bytes:
     body = bytearray()
     async for chunk in content.iter_any():
         body += chunk
-        if len(body) >= ANSWER_MAX:
+        if len(body) >= RESPONSE_MAX:
             break
         await asyncio.sleep(0)
-    return bytes(body[:ANSWER_MAX])
+    return bytes(body[:RESPONSE_MAX])
 
 
-def _normal(url: str) -> str:
+def _normalise(url: str) -> str:
     """The address as rules compare it."""
     try:
         return uri.normalise(url)

@@ -12,7 +12,7 @@ _LINE_MAX = 8192
 """Bytes of a chunk's first line: its size and extensions that nobody uses."""
 
 
-class Chunks:
+class ChunkedParser:
     """Takes what comes on the connection, piece by piece. Raises MalformedResponse for what is no chunk."""
 
     def __init__(self, trailers_max: int, *, of_request: bool = False) -> None:

@@ -29,25 +29,25 @@ from feedproxy.upstream.connection_pool import (
     ExactConnector,
     ExactProtocol,
     ParentConnector,
-    Silence,
+    ReadTimeout,
     StaleConnection,
 )
-from feedproxy.upstream.fair_limits import Place, Share, Shares
+from feedproxy.upstream.fair_limits import FairLimits, Limit, Slot
 from feedproxy.upstream.parent_proxy import Parent
-from feedproxy.upstream.parent_proxy_tunnel import named, unauthorized
-from feedproxy.upstream.response_parser import Reading, ReadLimits
+from feedproxy.upstream.parent_proxy_tunnel import parent_name, unauthorized
+from feedproxy.upstream.response_parser import ReadLimits, ResponseParser
 
 _UNSENDABLE = re.compile(r"[^\t -~\x80-\xff]")
 _TARGET = re.compile(r"(https?://[!\"$-.0->@-~]+)([!\"$-~]*)(?:#.*)?")
 """Scheme and authority, path and query."""
 
-HOSTS_MAX = 1024
+CACHED_HOSTS_MAX = 1024
 """Hosts and ports remembered with the form in which the pool wants to be asked for them."""
 
-CONNECTIONS = Share(200, reserve=40)
-PER_SITE = Share(16, reserve=4)
-PER_HOST = Share(8, reserve=2)
-OWN_HOST = Share(64)
+CONNECTIONS = Limit(200, reserve=40)
+PER_SITE = Limit(16, reserve=4)
+PER_HOST = Limit(8, reserve=2)
+OWN_HOST = Limit(64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +63,15 @@ class FetchLimits:
     """Bytes of the head, 1xx responses included."""
     buffer_max: int = 10_000_000
     """Bytes of the body on the wire."""
-    connections: Share = CONNECTIONS
+    connections: Limit = CONNECTIONS
     """Exchanges with origins at once, and how many of these only known feeds may have."""
-    per_site: Share = PER_SITE
+    per_site: Limit = PER_SITE
     """Exchanges with one site at once, and how many of these only known feeds may have."""
-    per_host: Share = PER_HOST
+    per_host: Limit = PER_HOST
     """Exchanges with one host and port at once: what browsers allow themselves, and two more for known feeds."""
     per_client: int = 80
     """Exchanges for one client at once: half of what all unknown targets together may have."""
-    own_host: Share = OWN_HOST
+    own_host: Limit = OWN_HOST
     """Exchanges with the operator's own upstream at once."""
     own_client: int = 16
     """Of these for one client."""
@@ -166,8 +166,8 @@ class Fetcher:
         self._pools: dict[tuple[bool, Parent | None], ExactConnector | ParentConnector] = {}
         bounds = self._limits
         self._shares = {
-            False: Shares(bounds.connections, site=bounds.per_site, host=bounds.per_host, client=bounds.per_client),
-            True: Shares(bounds.connections, host=bounds.own_host, client=bounds.own_client),
+            False: FairLimits(bounds.connections, site=bounds.per_site, host=bounds.per_host, client=bounds.per_client),
+            True: FairLimits(bounds.connections, host=bounds.own_host, client=bounds.own_client),
         }
         self._hosts: dict[str, _Host] = {}
         self._open: set[object] = set()
@@ -204,7 +204,7 @@ class Fetcher:
             raise BadTarget(f"{request.method} is not fetched")
         host, path = self._host(request.target)
         if local_failure.is_nearly_exhausted():
-            local_failure.complaints.say("descriptors or memory are nearly used up")
+            local_failure.complaints.warn("descriptors or memory are nearly used up")
             raise Overload("descriptors or memory are nearly used up")
         if not exempt:
             self._policy.check_port(host.port)
@@ -221,28 +221,28 @@ class Fetcher:
         self._exchanges += 1
         shares = self._shares[exempt]
         try:
-            async with shares.place(timeout=self._limits.connect, site=host.site, host=host.authority) as place:
-                return await self._in_place(place, request.method, host, message, parent, exempt=exempt)
+            async with shares.slot(timeout=self._limits.connect, site=host.site, host=host.authority) as place:
+                return await self._fetch_in_slot(place, request.method, host, message, parent, exempt=exempt)
         except FeedproxyError:
             raise
-        except Silence as error:
+        except ReadTimeout as error:
             raise FetchTimeout(f"{host.authority} was silent for {self._limits.first_byte:g} s") from error
         except TimeoutError as error:
             raise FetchTimeout(f"{host.authority} took longer than {self._limits.total:g} s") from error
         except MemoryError as error:
-            local_failure.complaints.say("no memory is left for an exchange")
+            local_failure.complaints.warn("no memory is left for an exchange")
             raise Overload("no memory is left for an exchange") from error
         except (aiohttp.ClientConnectorError, aiohttp.ClientConnectorCertificateError) as error:
             _raise_if_local(getattr(error, "os_error", None), host.authority)
-            raise Unreachable(f"{host.authority} cannot be reached: {_cause(error)}") from error
+            raise Unreachable(f"{host.authority} cannot be reached: {_connection_error_reason(error)}") from error
         except (aiohttp.ClientError, OSError) as error:
             _raise_if_local(error, host.authority)
             raise MalformedResponse(f"{host.authority}: {error}") from error
         finally:
             self._exchanges -= 1
 
-    async def _in_place(
-        self, place: Place, method: str, host: _Host, message: bytes, parent: Parent | None, *, exempt: bool
+    async def _fetch_in_slot(
+        self, place: Slot, method: str, host: _Host, message: bytes, parent: Parent | None, *, exempt: bool
     ) -> Fetched | Oversized:
         """One exchange, twice where a pooled connection was closed. It may be ended for others (fair_limits.py)."""
         loop = asyncio.get_running_loop()
@@ -263,7 +263,7 @@ class Fetcher:
 
     async def _exchange(
         self,
-        place: Place,
+        place: Slot,
         method: str,
         host: _Host,
         message: bytes,
@@ -273,14 +273,14 @@ class Fetcher:
         exempt: bool,
     ) -> Fetched | Oversized:
         request_time = self._clock.now()
-        connection = await self._connected(host, parent, exempt)
+        connection = await self._connect(host, parent, exempt)
         protocol = connection.protocol
         assert isinstance(protocol, ExactProtocol)
-        local_failure.network.works()
-        place.silent_since = lambda: protocol.heard
-        reading = Reading(has_content=method != "HEAD", limits=self._read_limits, now=self._clock.now)
+        local_failure.network.record_success()
+        place.silent_since = lambda: protocol.last_received
+        reading = ResponseParser(has_content=method != "HEAD", limits=self._read_limits, now=self._clock.now)
         try:
-            await protocol.ask(
+            await protocol.send_request(
                 message,
                 reading,
                 patience=self._limits.first_byte,
@@ -303,7 +303,7 @@ class Fetcher:
         response = Response(head.status, fields, reading.content, head.reason.decode("latin-1"))
         return Fetched(response, request_time, reading.at, interim, head.minor, head.lines, head.doubt)
 
-    async def _connected(self, host: _Host, parent: Parent | None, exempt: bool) -> Connection:
+    async def _connect(self, host: _Host, parent: Parent | None, exempt: bool) -> Connection:
         """A connection for this host and port, of the pool or new."""
         request = host.request
         try:
@@ -315,7 +315,7 @@ class Fetcher:
                 request = self._host(str(parent))[0].request
             return await self._pool(exempt, parent).connect(request, [], self._timeout)
         except TimeoutError as error:
-            through = f" through {named(parent)}" if parent is not None else ""
+            through = f" through {parent_name(parent)}" if parent is not None else ""
             words = f"no connection to {host.authority}{through} in {self._timeout.connect:g} s"
             raise FetchTimeout(words) from error
 
@@ -354,13 +354,13 @@ class Fetcher:
         root, path = match[1], match[2]
         host = self._hosts.get(root)
         if host is None:
-            if len(self._hosts) >= HOSTS_MAX:
+            if len(self._hosts) >= CACHED_HOSTS_MAX:
                 self._hosts.clear()
             host = self._hosts[root] = _host_of(root)
         return host, (path if path.startswith("/") else f"/{path}").encode("ascii")
 
 
-def _cause(error: aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertificateError) -> str:
+def _connection_error_reason(error: aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertificateError) -> str:
     """Why there is no connection, in the system's words; aiohttp's own name addresses that are nobody's business."""
     cause = error.certificate_error if isinstance(error, aiohttp.ClientConnectorCertificateError) else error.os_error
     if isinstance(cause, ssl.SSLCertVerificationError):
@@ -402,7 +402,7 @@ def _site(root: str) -> str:
 def _raise_if_local(error: BaseException | None, authority: str) -> None:
     """Raises Overload where an exchange failed through no fault of the origin."""
     if local_failure.is_exhaustion(error):
-        local_failure.complaints.say(f"no exchange with {authority}: {error}")
+        local_failure.complaints.warn(f"no exchange with {authority}: {error}")
     if local_failure.is_local(error):
         raise Overload(f"{authority} cannot be asked now: {getattr(error, 'strerror', None) or error}") from error
 

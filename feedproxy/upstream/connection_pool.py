@@ -30,14 +30,14 @@ from aiohttp.client_proto import ResponseHandler
 from feedproxy.clock import Seconds
 from feedproxy.errors import FetchError, MalformedResponse, Overload
 from feedproxy.upstream.parent_proxy import Parent
-from feedproxy.upstream.parent_proxy_tunnel import Resolve, open_tunnel, reach
-from feedproxy.upstream.response_parser import Reading
+from feedproxy.upstream.parent_proxy_tunnel import Resolve, connect_to_parent, open_tunnel
+from feedproxy.upstream.response_parser import ResponseParser
 
-UNWANTED_MAX = 262_144
+UNREAD_MAX = 262_144
 """Bytes that are read of an answer whose readers have all gone, as by Squid's `quick_abort_min`: a feed is seldom
 larger, and is there for the next reader."""
 
-SLOWEST = 1000
+RATE_MIN = 1000
 """Bytes a second below which an answer counts as silence where others wait for its place (fair_limits.py)."""
 
 
@@ -48,7 +48,7 @@ class StaleConnection(FetchError):
     detail = "broken-message"
 
 
-class Silence(TimeoutError):
+class ReadTimeout(TimeoutError):
     """For longer than is waited for nothing came."""
 
 
@@ -59,7 +59,7 @@ class ExactProtocol(ResponseHandler):
         super().__init__(loop)
         self._open = open_connections
         self._exchanges = 0
-        self._reading: Reading | None = None
+        self._reading: ResponseParser | None = None
         self._complete: asyncio.Future[None] | None = None
         self._heard = self._asked = self._deadline = self._patience = 0.0
         self._received = 0
@@ -71,13 +71,19 @@ class ExactProtocol(ResponseHandler):
         super().connection_made(transport)
 
     @property
-    def heard(self) -> Seconds:
+    def last_received(self) -> Seconds:
         """When the origin was last heard of (the loop's time). One that sends hardly anything was not heard of."""
-        slow = self._received < SLOWEST * (self._loop.time() - self._asked)
+        slow = self._received < RATE_MIN * (self._loop.time() - self._asked)
         return self._asked if slow else self._heard
 
-    async def ask(
-        self, request: bytes, reading: Reading, *, patience: Seconds, deadline: float, is_wanted: Callable[[], bool]
+    async def send_request(
+        self,
+        request: bytes,
+        reading: ResponseParser,
+        *,
+        patience: Seconds,
+        deadline: float,
+        is_wanted: Callable[[], bool],
     ) -> None:
         """Send a request, and return when its answer is read: nothing may be asked meanwhile.
 
@@ -92,7 +98,7 @@ class ExactProtocol(ResponseHandler):
         self._received, self._patience, self._deadline = 0, patience, deadline
         self._is_wanted = is_wanted
         if self._watch is None:
-            self._watch_again()
+            self._schedule_timeout_check()
         assert self.transport is not None
         self.transport.write(request)
         try:
@@ -115,7 +121,7 @@ class ExactProtocol(ResponseHandler):
         else:
             if complete:
                 self._finish(reading)
-            elif self._received > UNWANTED_MAX and not self._is_wanted():
+            elif self._received > UNREAD_MAX and not self._is_wanted():
                 self._fail(Overload("every reader that waited for it has gone"))
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -135,7 +141,7 @@ class ExactProtocol(ResponseHandler):
                     self._finish(reading)
         super().connection_lost(exc)
 
-    def _finish(self, reading: Reading) -> None:
+    def _finish(self, reading: ResponseParser) -> None:
         self._reading = None
         if not reading.reusable:
             self.force_close()
@@ -155,19 +161,19 @@ class ExactProtocol(ResponseHandler):
 
     # One timer looks after a connection, whatever is asked on it: it is not set anew for what comes in time.
 
-    def _watch_again(self) -> None:
-        self._watch = self._loop.call_at(min(self._heard + self._patience, self._deadline), self._look)
+    def _schedule_timeout_check(self) -> None:
+        self._watch = self._loop.call_at(min(self._heard + self._patience, self._deadline), self._check_timeout)
 
-    def _look(self) -> None:
+    def _check_timeout(self) -> None:
         self._watch, now = None, self._loop.time()
         if self._reading is None:
             return
         if now >= self._deadline:
             self._fail(TimeoutError())
         elif now >= self._heard + self._patience:
-            self._fail(Silence())
+            self._fail(ReadTimeout())
         else:
-            self._watch_again()
+            self._schedule_timeout_check()
 
 
 def _always() -> bool:
@@ -252,7 +258,7 @@ class ParentConnector(BaseConnector):
     async def _create_connection(self, req: ClientRequest, traces: Any, timeout: Any) -> ResponseHandler:
         host, port = req.url.raw_host or "", req.url.port or 0
         if self._parent.is_http and not req.is_ssl():
-            sock = await reach(self._parent, self._resolve_parent)
+            sock = await connect_to_parent(self._parent, self._resolve_parent)
         else:
             permitted = await self._check(host, port)
             through = host if self._parent.resolves or not permitted else permitted[0]

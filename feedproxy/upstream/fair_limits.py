@@ -22,17 +22,17 @@ from ipaddress import IPv6Address, ip_address
 from feedproxy.clock import Seconds
 from feedproxy.errors import Overload
 
-STUCK: Seconds = 0.7
+EVICTABLE_AFTER: Seconds = 0.7
 """How long a request waits for a place before the silent are looked for: an origin's usual answer takes less."""
-SILENT: Seconds = 1.0
+SILENT_AFTER: Seconds = 1.0
 """How long an exchange has to have been silent to be ended for another."""
-LOOK_AGAIN: Seconds = 0.2
+EVICTION_CHECK_INTERVAL: Seconds = 0.2
 WAITING_MAX = 2048
 """Requests that wait for a place at once; further ones are refused."""
 
 
 @dataclass(eq=False, slots=True)
-class Asker:
+class Requester:
     """On whose behalf the network is used: a reader's network, and whether it is for a feed that is stored.
 
     An empty client is feedproxy itself: the background refresh.
@@ -57,25 +57,25 @@ class Asker:
                 listener()
 
 
-ITSELF = Asker()
+PROXY = Requester()
 """feedproxy itself, for a known feed."""
 
-_ASKER: ContextVar[Asker] = ContextVar("asker", default=ITSELF)
+_REQUESTER: ContextVar[Requester] = ContextVar("asker", default=PROXY)
 
 
 @contextmanager
-def asking(asker: Asker) -> Iterator[None]:
+def requesting(asker: Requester) -> Iterator[None]:
     """What is fetched and looked up inside, tasks begun there included, is for this asker."""
-    token = _ASKER.set(asker)
+    token = _REQUESTER.set(asker)
     try:
         yield
     finally:
-        _ASKER.reset(token)
+        _REQUESTER.reset(token)
 
 
-def asker() -> Asker:
+def current_requester() -> Requester:
     """On whose behalf this task works."""
-    return _ASKER.get()
+    return _REQUESTER.get()
 
 
 def client_of(address: str) -> str:
@@ -92,7 +92,7 @@ def client_of(address: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Limit:
     """Places in one share: for all, and how many of these only known feeds may take."""
 
     places: int
@@ -105,10 +105,10 @@ class Share:
 
 
 @dataclass(eq=False, slots=True)
-class Place:
+class Slot:
     """One taken place, or a request for one."""
 
-    asker: Asker
+    asker: Requester
     keys: tuple[tuple[str, str], ...]
     since: Seconds
     silent_since: Callable[[], Seconds] | None = None
@@ -126,32 +126,32 @@ class Place:
 
 
 @dataclass(slots=True)
-class _Taken:
+class _Usage:
     """Who has places in one share."""
 
-    places: set[Place] = field(default_factory=set)
+    places: set[Slot] = field(default_factory=set)
     unknown: int = 0
 
 
-class Shares:
+class FairLimits:
     """A bounded number of places, shared among sites, hosts and clients. For one event loop."""
 
     def __init__(
-        self, whole: Share, *, site: Share | None = None, host: Share | None = None, client: int | None = None
+        self, whole: Limit, *, site: Limit | None = None, host: Limit | None = None, client: int | None = None
     ) -> None:
         """`client` bounds the places of one client, for known feeds or not; feedproxy itself is no client."""
-        self._limits: dict[str, Share] = {"whole": whole}
+        self._limits: dict[str, Limit] = {"whole": whole}
         if site is not None:
             self._limits["site"] = site
         if host is not None:
             self._limits["host"] = host
         if client is not None:
-            self._limits["client"] = Share(client)
-        self._taken: dict[tuple[str, str], _Taken] = {}
-        self._waiting: dict[Place, None] = {}
+            self._limits["client"] = Limit(client)
+        self._taken: dict[tuple[str, str], _Usage] = {}
+        self._waiting: dict[Slot, None] = {}
 
     def __len__(self) -> int:
-        return len(self._taken[_WHOLE].places) if _WHOLE in self._taken else 0
+        return len(self._taken[_TOTAL].places) if _TOTAL in self._taken else 0
 
     @property
     def waiting(self) -> int:
@@ -159,27 +159,27 @@ class Shares:
         return len(self._waiting)
 
     @asynccontextmanager
-    async def place(self, *, timeout: Seconds, site: str = "", host: str = "") -> AsyncIterator[Place]:
+    async def slot(self, *, timeout: Seconds, site: str = "", host: str = "") -> AsyncIterator[Slot]:
         """Hold a place for the current asker. Raises Overload where none is free within `timeout` seconds."""
-        place = await self.take(timeout=timeout, site=site, host=host)
+        place = await self.acquire(timeout=timeout, site=site, host=host)
         try:
             yield place
         finally:
-            self.leave(place)
+            self.release(place)
 
-    async def take(self, *, timeout: Seconds, site: str = "", host: str = "") -> Place:
+    async def acquire(self, *, timeout: Seconds, site: str = "", host: str = "") -> Slot:
         """A place for the current asker, to be given back with `leave`. Raises Overload."""
-        who = asker()
+        who = current_requester()
         loop = asyncio.get_running_loop()
-        place = Place(who, self._keys(who, site, host), loop.time())
-        if self._fits(place):
+        place = Slot(who, self._keys(who, site, host), loop.time())
+        if self._is_within_limits(place):
             self._grant(place)
             return place
         if len(self._waiting) >= WAITING_MAX:
             raise Overload("too many requests wait for the network")
         place.granted = loop.create_future()
         self._waiting[place] = None
-        timer = loop.call_later(STUCK, self._make_room, place)
+        timer = loop.call_later(EVICTABLE_AFTER, self._evict_stuck, place)
 
         def charged() -> None:
             if place not in self._waiting:
@@ -192,11 +192,11 @@ class Shares:
             async with asyncio.timeout(timeout):
                 await place.granted
         except TimeoutError:
-            if not _has_come(place.granted):
-                raise Overload(_said(self._full(place))) from None
+            if not _is_granted(place.granted):
+                raise Overload(_limit_name(self._exceeded_limit(place))) from None
         except BaseException:
-            if _has_come(place.granted):
-                self.leave(place)
+            if _is_granted(place.granted):
+                self.release(place)
             raise
         finally:
             timer.cancel()
@@ -204,7 +204,7 @@ class Shares:
             self._waiting.pop(place, None)
         return place
 
-    def leave(self, place: Place) -> None:
+    def release(self, place: Slot) -> None:
         """The place is free again: of those that wait the first that fits takes it."""
         for key in place.keys:
             taken = self._taken[key]
@@ -214,30 +214,30 @@ class Shares:
                 del self._taken[key]
         self._admit()
 
-    def _keys(self, who: Asker, site: str, host: str) -> tuple[tuple[str, str], ...]:
+    def _keys(self, who: Requester, site: str, host: str) -> tuple[tuple[str, str], ...]:
         named = {"whole": "*", "site": site, "host": host, "client": who.client}
         return tuple((kind, named[kind]) for kind in self._limits if named[kind])
 
     def _admit(self) -> None:
         """Of those that wait, all that fit take their places, in their order."""
         for waiting in list(self._waiting):
-            if waiting.granted is not None and not waiting.granted.done() and self._fits(waiting):
+            if waiting.granted is not None and not waiting.granted.done() and self._is_within_limits(waiting):
                 del self._waiting[waiting]
                 waiting.since = waiting.granted.get_loop().time()
                 self._grant(waiting)
                 waiting.granted.set_result(None)
 
-    def _grant(self, place: Place) -> None:
+    def _grant(self, place: Slot) -> None:
         place.client = place.asker.client
         for key in place.keys:
-            taken = self._taken.setdefault(key, _Taken())
+            taken = self._taken.setdefault(key, _Usage())
             taken.places.add(place)
             taken.unknown += not place.asker.is_known
 
-    def _fits(self, place: Place) -> bool:
-        return self._full(place) is None
+    def _is_within_limits(self, place: Slot) -> bool:
+        return self._exceeded_limit(place) is None
 
-    def _full(self, place: Place) -> tuple[str, str] | None:
+    def _exceeded_limit(self, place: Slot) -> tuple[str, str] | None:
         """The first share in which there is no room for this request."""
         for key in place.keys:
             taken, limit = self._taken.get(key), self._limits[key[0]]
@@ -249,21 +249,21 @@ class Shares:
                 return key
         return None
 
-    def _make_room(self, place: Place) -> None:
+    def _evict_stuck(self, place: Slot) -> None:
         """A request has waited for long: end the exchange that has been silent for longest, if one may be ended."""
         if place not in self._waiting:
             return
         loop = asyncio.get_running_loop()
-        key = self._full(place)
-        if key is not None and (victim := self._victim(place, key, loop.time() - SILENT)) is not None:
+        key = self._exceeded_limit(place)
+        if key is not None and (victim := self._find_evictable(place, key, loop.time() - SILENT_AFTER)) is not None:
             victim.is_ended = True
             assert victim.end is not None
             victim.end()
-        timer = loop.call_later(LOOK_AGAIN, self._make_room, place)
+        timer = loop.call_later(EVICTION_CHECK_INTERVAL, self._evict_stuck, place)
         assert place.granted is not None
         place.granted.add_done_callback(lambda _: timer.cancel())
 
-    def _victim(self, place: Place, key: tuple[str, str], before: Seconds) -> Place | None:
+    def _find_evictable(self, place: Slot, key: tuple[str, str], before: Seconds) -> Slot | None:
         """The silent place to be ended for this request, in the share that is full."""
         held = self._taken[key].places
         of_client = Counter(each.client for each in held)
@@ -283,14 +283,14 @@ class Shares:
         return max(candidates, key=lambda each: (of_client[each.client], before - each.quiet_since()), default=None)
 
 
-_WHOLE = ("whole", "*")
+_TOTAL = ("whole", "*")
 
 
-def _has_come(granted: asyncio.Future[None]) -> bool:
+def _is_granted(granted: asyncio.Future[None]) -> bool:
     return granted.done() and not granted.cancelled()
 
 
-def _said(key: tuple[str, str] | None) -> str:
+def _limit_name(key: tuple[str, str] | None) -> str:
     if key is None or key[0] == "whole":
         return "every connection that may be used is taken"
     return {

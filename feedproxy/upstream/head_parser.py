@@ -25,7 +25,7 @@ _NO_CONTENT = frozenset({204, 304})
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ResponseHead:
     """A response's head, checked. Lines are in the order and case in which they came."""
 
     minor: int
@@ -65,7 +65,7 @@ def could_be_http(data: bytes | bytearray) -> bool:
     return b"HTTP/1."[: len(data)] == bytes(data[:7])
 
 
-def parse_head(data: bytes) -> Head:
+def parse_head(data: bytes) -> ResponseHead:
     """Read one head. Raises MalformedResponse for what RFC 9112 does not let a proxy guess at."""
     end = data.find(b"\n") + 1
     match = _STATUS.fullmatch(data[:end].removesuffix(b"\n").removesuffix(b"\r").rstrip(b" \t"))
@@ -82,7 +82,7 @@ def parse_head(data: bytes) -> Head:
     names = {name.lower() for name, _ in lines}
     doubt, reusable, chunked, length = "", True, False, None
     if b"transfer-encoding" in names or b"content-length" in names:
-        doubt = _doubt(lines)
+        doubt = _framing_error(lines)
         lines, reusable, chunked, length = _frame(lines, minor)
     if minor == 0 or b"connection" in names:
         options = _members(lines, b"connection")
@@ -91,7 +91,7 @@ def parse_head(data: bytes) -> Head:
     if status in _NO_CONTENT and (chunked or length):
         # An origin that announces content may send it, late perhaps, where the next answer is expected.
         reusable = False
-    return Head(minor, status, clean(match[3] or b""), lines, reusable, chunked, length, doubt)
+    return ResponseHead(minor, status, clean(match[3] or b""), lines, reusable, chunked, length, doubt)
 
 
 def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool, bool, int | None]:
@@ -128,7 +128,7 @@ def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool,
     return lines, True, False, int(lengths[0])
 
 
-def _doubt(lines: tuple[Line, ...]) -> str:
+def _framing_error(lines: tuple[Line, ...]) -> str:
     """What two who read this may understand in two ways: where the message ends."""
     codings, lengths = _members(lines, b"transfer-encoding"), _members(lines, b"content-length")
     if codings and lengths:

@@ -17,50 +17,50 @@ logger = logging.getLogger(__name__)
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, errno.EAGAIN})
 """Descriptors of the process or the system, socket buffers, memory, ports to connect from."""
 
-CUT_OFF = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.ENONET})
+NO_NETWORK = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.ENONET})
 """No way into the network. One origin can cause it, too: it has an IPv6 address only, and there is no IPv6 here."""
 
-UNRESOLVED = frozenset({socket.EAI_AGAIN, socket.EAI_FAIL, socket.EAI_SYSTEM})
+RESOLVER_FAILURES = frozenset({socket.EAI_AGAIN, socket.EAI_FAIL, socket.EAI_SYSTEM})
 """No answer from a name server: the origin's own, or the one that this machine asks."""
 
-LATELY: Seconds = 60
+RECENT_SUCCESS: Seconds = 60
 """If nothing at all succeeded within so many seconds, the network is down, not the origin."""
 
-LOG_EVERY: Seconds = 60
+LOG_INTERVAL: Seconds = 60
 
-DESCRIPTORS_KEPT = 32
+DESCRIPTORS_RESERVED = 32
 """Descriptors that exchanges leave to the store, the listeners and the processes beside."""
-SPACE_KEPT = 96 * 1024 * 1024
+ADDRESS_SPACE_RESERVED = 96 * 1024 * 1024
 """Bytes of address space that exchanges leave where the operator has limited it: the largest answer, decoded."""
 
 
-class Network:
+class NetworkState:
     """When the network last worked: the evidence for whose failure it is when a name or a network is not reached."""
 
     def __init__(self) -> None:
-        self._worked = -LATELY
+        self._worked = -RECENT_SUCCESS
 
-    def works(self) -> None:
+    def record_success(self) -> None:
         """A look-up or a connection succeeded."""
         self._worked = time.monotonic()
 
     @property
     def is_down(self) -> bool:
         """Nothing has succeeded lately."""
-        return time.monotonic() - self._worked >= LATELY
+        return time.monotonic() - self._worked >= RECENT_SUCCESS
 
 
-class Complaints:
+class RateLimitedLog:
     """At most one log line in LOG_EVERY seconds, with the number of those that were left out."""
 
     def __init__(self) -> None:
-        self._said = -LOG_EVERY
+        self._said = -LOG_INTERVAL
         self._left_out = 0
 
-    def say(self, words: str) -> None:
+    def warn(self, words: str) -> None:
         """Log that this machine ran out of something."""
         now = time.monotonic()
-        if now - self._said < LOG_EVERY:
+        if now - self._said < LOG_INTERVAL:
             self._left_out += 1
             return
         more = f" ({self._left_out} more in the last minutes)" if self._left_out else ""
@@ -68,8 +68,8 @@ class Complaints:
         logger.error("this machine is out of resources: %s%s", words, more)
 
 
-network = Network()
-complaints = Complaints()
+network = NetworkState()
+complaints = RateLimitedLog()
 
 
 def is_exhaustion(error: BaseException | None) -> bool:
@@ -88,8 +88,8 @@ def is_local(error: BaseException | None) -> bool:
     if is_exhaustion(error):
         return True
     if isinstance(error, socket.gaierror):
-        return error.errno in UNRESOLVED and network.is_down
-    return isinstance(error, OSError) and error.errno in CUT_OFF and network.is_down
+        return error.errno in RESOLVER_FAILURES and network.is_down
+    return isinstance(error, OSError) and error.errno in NO_NETWORK and network.is_down
 
 
 def is_nearly_exhausted() -> bool:
@@ -101,10 +101,10 @@ def is_nearly_exhausted() -> bool:
     os.close(lowest)
     # "the lowest-numbered file descriptor not currently open for the process" -- open(2)
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most != resource.RLIM_INFINITY and lowest >= most - DESCRIPTORS_KEPT:
+    if most != resource.RLIM_INFINITY and lowest >= most - DESCRIPTORS_RESERVED:
         return True
     space, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return space != resource.RLIM_INFINITY and space - _address_space() < SPACE_KEPT
+    return space != resource.RLIM_INFINITY and space - _address_space() < ADDRESS_SPACE_RESERVED
 
 
 def _address_space() -> int:

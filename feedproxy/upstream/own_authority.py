@@ -7,19 +7,19 @@ from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http import uri
 from feedproxy.settings import Settings
 from feedproxy.upstream.address_policy import AddressPolicy
-from feedproxy.upstream.own_listeners import Listeners
+from feedproxy.upstream.own_listeners import OwnListeners
 
 
-def may_be_own(url: str, settings: Settings, listeners: Listeners) -> bool:
+def may_be_own(url: str, settings: Settings, listeners: OwnListeners) -> bool:
     """Whether a URL may name this proxy itself: by its public address, or by a port that listens here."""
     try:
         target = uri.normalise(url)
-        return _is_public(target, settings) or listeners.are_for_readers(uri.host_port(target)[1])
+        return _is_public(target, settings) or listeners.serves_clients(uri.host_port(target)[1])
     except BadTarget:
         return False
 
 
-async def is_own(url: str, settings: Settings, policy: AddressPolicy, listeners: Listeners) -> bool:
+async def is_own(url: str, settings: Settings, policy: AddressPolicy, listeners: OwnListeners) -> bool:
     """Whether a URL names this proxy itself. A name is looked up, where its port listens here."""
     if not may_be_own(url, settings, listeners):
         return False

@@ -9,13 +9,13 @@ import errno
 import ipaddress
 import socket
 
-from feedproxy.upstream.special_networks import Address, translated
+from feedproxy.upstream.special_networks import Address, embedded_ipv4
 
-_NOT_HERE = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
+_NOT_LOCAL = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 """What bind() says of another machine's address, and of a family that this machine does not have."""
 
 
-class Listeners:
+class OwnListeners:
     """The ports that listen: for readers, and for the operator."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Listeners:
         """Whether a connection to this address and port would end at a listener of this proxy."""
         return port in self._all and _ends_here(address)
 
-    def are_for_readers(self, port: int) -> bool:
+    def serves_clients(self, port: int) -> bool:
         """Whether a listener for readers has this port."""
         return port in self._readers
 
@@ -40,7 +40,7 @@ class Listeners:
 def _ends_here(text: str) -> bool:
     bare, zone, _ = text.partition("%")
     address = ipaddress.ip_address(bare)
-    inner = translated(address)
+    inner = embedded_ipv4(address)
     return is_of_this_machine(address, zone=bool(zone)) or (inner is not None and is_of_this_machine(inner[1]))
 
 
@@ -55,5 +55,5 @@ def is_of_this_machine(address: Address, *, zone: bool = False) -> bool:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.bind((str(address), 0))
     except OSError as error:
-        return error.errno not in _NOT_HERE
+        return error.errno not in _NOT_LOCAL
     return True

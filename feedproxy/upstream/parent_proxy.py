@@ -37,7 +37,7 @@ CREDENTIAL_MAX = 255
 
 _EXPECTED = "expected http://[USER:PASSWORD@]HOST:PORT, socks5://…, socks5h://…, environment, or direct"
 _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
-_UNUSUAL = re.compile(r"[^!-~]")
+_UNPRINTABLE = re.compile(r"[^!-~]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def _parse(text: str, option: str, default_port: int | None) -> Parent:
         host, port = split.hostname or "", split.port or default_port
     except ValueError:
         raise UsageError(f"{option}: not a proxy's address: {_EXPECTED}") from None
-    if split.scheme not in SCHEMES or not host or _HOST.fullmatch(host) is None or _UNUSUAL.search(text):
+    if split.scheme not in SCHEMES or not host or _HOST.fullmatch(host) is None or _UNPRINTABLE.search(text):
         raise UsageError(f"{option}: not a proxy's address: {_EXPECTED}")
     if port is None:
         raise UsageError(f"{option}: the proxy's port is missing: {_EXPECTED}")
@@ -94,7 +94,7 @@ def _parse(text: str, option: str, default_port: int | None) -> Parent:
         raise UsageError(f"{option}: more than a proxy's address (is an @ or / of the password percent-encoded?)")
     user = password = None
     if split.username is not None:
-        user, password = _decoded(split.username, option), _decoded(split.password or "", option)
+        user, password = _decode(split.username, option), _decode(split.password or "", option)
         if split.scheme == "http" and ":" in user:
             raise UsageError(f"{option}: a user name for HTTP has no colon (RFC 7617, section 2)")
         if split.scheme != "http" and not (user and password):
@@ -102,7 +102,7 @@ def _parse(text: str, option: str, default_port: int | None) -> Parent:
     return Parent(split.scheme, host, port, user, password or "")
 
 
-def _decoded(text: str, option: str) -> str:
+def _decode(text: str, option: str) -> str:
     """A part of the userinfo. Raises UsageError."""
     try:
         decoded = unquote_to_bytes(text).decode("utf-8")
@@ -113,7 +113,7 @@ def _decoded(text: str, option: str) -> str:
     return decoded
 
 
-def check(value: str, environ: Mapping[str, str] | None = None) -> None:
+def validate(value: str, environ: Mapping[str, str] | None = None) -> None:
     """Check a value of the option, and with `environment` what the variables say. Raises UsageError."""
     if value != ENVIRONMENT:
         parse(value)
@@ -124,7 +124,7 @@ def check(value: str, environ: Mapping[str, str] | None = None) -> None:
             _of_variable(variable, given)
 
 
-def shown(value: str) -> str:
+def without_password(value: str) -> str:
     """A right value of the option as people may see it: without user name and password; empty for no parent."""
     return value if value == ENVIRONMENT else str(parse(value) or "")
 

@@ -21,7 +21,7 @@ from feedproxy.upstream.parent_proxy import Parent
 
 type Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
-REACH: Seconds = 5
+CONNECT_TIMEOUT: Seconds = 5
 """Seconds in which a parent accepts a connection and greets: it is mostly in the same network. What an origin takes to
 be reached through it comes on top, and has `connect_timeout`."""
 
@@ -41,23 +41,25 @@ _REFUSALS = {
 """Reply codes of RFC 1928, section 6."""
 
 
-def named(parent: Parent) -> str:
+def parent_name(parent: Parent) -> str:
     """The parent, as errors name it."""
     return f"the parent proxy {parent} (upstream_proxy)"
 
 
 def unauthorized(parent: Parent, authority: str) -> ParentFailed:
     """The error for a parent that answers 407."""
-    return ParentFailed(f"{authority} cannot be reached: {named(parent)} refuses its user name and password (407)")
+    return ParentFailed(
+        f"{authority} cannot be reached: {parent_name(parent)} refuses its user name and password (407)"
+    )
 
 
-async def reach(parent: Parent, resolve: Resolve) -> socket.socket:
+async def connect_to_parent(parent: Parent, resolve: Resolve) -> socket.socket:
     """Connect to the parent itself, in REACH seconds. Raises ParentFailed, Loop, Overload."""
 
     async def opened(ip: str) -> socket.socket:
-        return await _connected(ip, parent.port)
+        return await _connect_address(ip, parent.port)
 
-    return await _first(parent, resolve, opened)
+    return await _connect_first(parent, resolve, opened)
 
 
 async def open_tunnel(parent: Parent, resolve: Resolve, host: str, port: int, *, authority: str = "") -> socket.socket:
@@ -67,18 +69,18 @@ async def open_tunnel(parent: Parent, resolve: Resolve, host: str, port: int, *,
     """
     authority = authority or uri.hostport(host, port)
     if parent.is_http:
-        sock = await reach(parent, resolve)
+        sock = await connect_to_parent(parent, resolve)
         try:
-            await _connect(sock, parent, uri.hostport(host, port))
+            await _send_connect(sock, parent, uri.hostport(host, port))
         except BaseException:
             sock.close()
             raise
         return sock
 
     async def opened(ip: str) -> socket.socket:
-        return await _socks(ip, parent, host, port, authority)
+        return await _open_socks(ip, parent, host, port, authority)
 
-    return await _first(parent, resolve, opened)
+    return await _connect_first(parent, resolve, opened)
 
 
 async def checked_tunnel(parent: Parent, policy: AddressPolicy, host: str, port: int) -> socket.socket:
@@ -91,7 +93,9 @@ async def checked_tunnel(parent: Parent, policy: AddressPolicy, host: str, port:
     return await open_tunnel(parent, policy.resolve_parent, through, port, authority=uri.hostport(host, port))
 
 
-async def _first(parent: Parent, resolve: Resolve, opened: Callable[[str], Awaitable[socket.socket]]) -> socket.socket:
+async def _connect_first(
+    parent: Parent, resolve: Resolve, opened: Callable[[str], Awaitable[socket.socket]]
+) -> socket.socket:
     """What the first of the parent's addresses gives that accepts a connection."""
     why: object = "it has no address"
     try:
@@ -107,34 +111,34 @@ async def _first(parent: Parent, resolve: Resolve, opened: Callable[[str], Await
         if isinstance(error, ParentRefused):
             raise
         why = error
-    raise ParentFailed(f"{named(parent)} cannot be reached: {why}")
+    raise ParentFailed(f"{parent_name(parent)} cannot be reached: {why}")
 
 
-async def _connected(ip: str, port: int) -> socket.socket:
+async def _connect_address(ip: str, port: int) -> socket.socket:
     """A connection to this address. Raises OSError."""
     sock = socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            async with asyncio.timeout(REACH):
+            async with asyncio.timeout(CONNECT_TIMEOUT):
                 await asyncio.get_running_loop().sock_connect(sock, (ip, port))
         except TimeoutError:
-            raise OSError(f"it does not answer in {REACH:g} s") from None
+            raise OSError(f"it does not answer in {CONNECT_TIMEOUT:g} s") from None
     except BaseException:
         sock.close()
         raise
     return sock
 
 
-class _Reached:
+class _ConnectedSocket:
     """What python-socks reaches the proxy through: a connection in REACH seconds."""
 
     async def connect(self, dest_host: str, dest_port: int, timeout: Seconds | None) -> socket.socket:
-        return await _connected(dest_host, dest_port)
+        return await _connect_address(dest_host, dest_port)
 
 
-async def _connect(sock: socket.socket, parent: Parent, authority: str) -> None:
+async def _send_connect(sock: socket.socket, parent: Parent, authority: str) -> None:
     """CONNECT (RFC 9110, section 9.3.6)."""
     loop = asyncio.get_running_loop()
     lines = [f"CONNECT {authority} HTTP/1.1", f"Host: {authority}"]
@@ -142,19 +146,19 @@ async def _connect(sock: socket.socket, parent: Parent, authority: str) -> None:
         lines.append(f"Proxy-Authorization: {parent.authorization}")
     try:
         await loop.sock_sendall(sock, "\r\n".join([*lines, "", ""]).encode("ascii"))
-        head = parse_head(await _head(sock))
+        head = parse_head(await _read_head(sock))
         while head.is_interim:
-            head = parse_head(await _head(sock))
+            head = parse_head(await _read_head(sock))
     except (OSError, MalformedResponse) as error:
-        words = f"{authority} cannot be reached: {named(parent)} sends no answer to CONNECT: {error}"
+        words = f"{authority} cannot be reached: {parent_name(parent)} sends no answer to CONNECT: {error}"
         raise ParentFailed(words) from error
     if head.status == 407:
         raise unauthorized(parent, authority)
     if not 200 <= head.status < 300:
-        raise ParentRefused(f"{authority} cannot be reached: {named(parent)} answered {head.status} to CONNECT")
+        raise ParentRefused(f"{authority} cannot be reached: {parent_name(parent)} answered {head.status} to CONNECT")
 
 
-async def _head(sock: socket.socket) -> bytes:
+async def _read_head(sock: socket.socket) -> bytes:
     """One head and not a byte more: what follows is the origin's. Raises OSError, MalformedResponse."""
     loop, head = asyncio.get_running_loop(), bytearray()
     while not find_end(head):
@@ -167,25 +171,25 @@ async def _head(sock: socket.socket) -> bytes:
     return bytes(head)
 
 
-async def _socks(ip: str, parent: Parent, host: str, port: int, authority: str) -> socket.socket:
+async def _open_socks(ip: str, parent: Parent, host: str, port: int, authority: str) -> socket.socket:
     """A connection through a SOCKS5 proxy at this address. Raises OSError, ParentFailed, ParentRefused."""
     from python_socks import ProxyError, ProxyType  # noqa: PLC0415 -- only SOCKS pays for it
     from python_socks.async_.asyncio import Proxy  # noqa: PLC0415
 
-    reached: Any = _Reached()
+    reached: Any = _ConnectedSocket()
     proxy = Proxy(ProxyType.SOCKS5, ip, parent.port, parent.user, parent.password or None, rdns=True, forward=reached)
     try:
         return await proxy.connect(host, port, timeout=3600)  # the caller's own time-outs are shorter
     except ProxyError as error:
         if error.error_code in _REFUSALS:
-            words = f"{authority} cannot be reached: {named(parent)} says: {_REFUSALS[error.error_code]}"
+            words = f"{authority} cannot be reached: {parent_name(parent)} says: {_REFUSALS[error.error_code]}"
             raise ParentRefused(words) from error
-        raise ParentFailed(f"{authority} cannot be reached: {named(parent)} fails: {error}") from error
+        raise ParentFailed(f"{authority} cannot be reached: {parent_name(parent)} fails: {error}") from error
     except AssertionError as error:  # it asks for a user name where none was given
-        raise ParentFailed(f"{authority} cannot be reached: {named(parent)} wants a user name") from error
+        raise ParentFailed(f"{authority} cannot be reached: {parent_name(parent)} wants a user name") from error
 
 
 def _raise_if_local(error: OSError, parent: Parent) -> None:
     if local_failure.is_exhaustion(error):
-        local_failure.complaints.say(f"no connection to {named(parent)}: {error}")
-        raise Overload(f"{named(parent)} cannot be asked now: {error.strerror or error}") from error
+        local_failure.complaints.warn(f"no connection to {parent_name(parent)}: {error}")
+        raise Overload(f"{parent_name(parent)} cannot be asked now: {error.strerror or error}") from error

@@ -18,25 +18,25 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import Overload
 from feedproxy.http import uri
 from feedproxy.upstream import local_failure
-from feedproxy.upstream.fair_limits import Place, Share, Shares, asker
+from feedproxy.upstream.fair_limits import FairLimits, Limit, Slot, current_requester
 
 type Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
 """Turns a name and a port into addresses as text. Raises OSError where there is none."""
 
-PATIENCE = 15.0
+LOOKUP_TIMEOUT = 15.0
 """Seconds a name may take to be looked up: three tries of five seconds, as resolvers have it."""
 
-THREADS = Share(256, reserve=64)
+THREADS = Limit(256, reserve=64)
 """Look-ups at once, and how many of these only known feeds may have."""
-PER_SITE = Share(12, reserve=4)
+PER_SITE = Limit(12, reserve=4)
 """Look-ups of names of one registrable domain at once: eight, and four more for known feeds."""
 PER_CLIENT = 96
 """Look-ups at once for one client: half of what is for all."""
-WAIT: Seconds = 5
+THREAD_WAIT_MAX: Seconds = 5
 """Seconds that a look-up waits for its share."""
 
 
-def _system(host: str) -> list[str]:
+def _system_addresses(host: str) -> list[str]:
     """The addresses of a host, as this machine can use them, in the order of RFC 6724. Raises OSError."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
@@ -47,12 +47,12 @@ def _system(host: str) -> list[str]:
     return list(dict.fromkeys(str(sockaddr[0]) for _, _, _, _, sockaddr in found))
 
 
-class Lookups:
+class Resolver:
     """The look-ups under way in one event loop, each in a thread of its own."""
 
-    def __init__(self, resolve: Callable[[str], list[str]] = _system) -> None:
+    def __init__(self, resolve: Callable[[str], list[str]] = _system_addresses) -> None:
         self._resolve = resolve
-        self._shares = Shares(THREADS, site=PER_SITE, client=PER_CLIENT)
+        self._shares = FairLimits(THREADS, site=PER_SITE, client=PER_CLIENT)
         self._under_way: dict[tuple[str, bool], asyncio.Task[list[str]]] = {}
         self._waiters: dict[asyncio.Task[list[str]], int] = {}
         self._in_thread: set[asyncio.Task[list[str]]] = set()
@@ -61,16 +61,16 @@ class Lookups:
         """Threads in use."""
         return len(self._shares)
 
-    async def addresses(self, host: str) -> list[str]:
+    async def resolve(self, host: str) -> list[str]:
         """The addresses of a host. Raises OSError, Overload.
 
         A look-up for a known feed joins none of the others: these may wait for a share that is not the feed's.
         """
-        key = (host, asker().is_known)
+        key = (host, current_requester().is_known)
         task = self._under_way.get(key)
         if task is None:
             task = self._under_way[key] = asyncio.ensure_future(self._look_up(host))
-            task.add_done_callback(functools.partial(self._over, key))
+            task.add_done_callback(functools.partial(self._on_done, key))
         self._waiters[task] = self._waiters.get(task, 0) + 1
         try:
             return await asyncio.shield(task)
@@ -80,10 +80,10 @@ class Lookups:
                 del self._waiters[task]
                 # What runs in its thread keeps its share until it is over, and who asks again joins it.
                 if task not in self._in_thread:
-                    self._over(key, task)
+                    self._on_done(key, task)
                     task.cancel()
 
-    def _over(self, key: tuple[str, bool], task: asyncio.Task[list[str]]) -> None:
+    def _on_done(self, key: tuple[str, bool], task: asyncio.Task[list[str]]) -> None:
         self._in_thread.discard(task)
         if self._under_way.get(key) is task:
             del self._under_way[key]
@@ -91,22 +91,22 @@ class Lookups:
             task.exception()  # seen, though everybody who waited may have gone
 
     async def _look_up(self, host: str) -> list[str]:
-        place = await self._shares.take(timeout=WAIT, site=uri.site_of_host(host))
+        place = await self._shares.acquire(timeout=THREAD_WAIT_MAX, site=uri.site_of_host(host))
         loop = asyncio.get_running_loop()
         result: asyncio.Future[list[str]] = loop.create_future()
         try:
             threading.Thread(target=self._run, args=(host, place, loop, result), name="lookup", daemon=True).start()
         except BaseException as error:
-            self._shares.leave(place)
+            self._shares.release(place)
             if local_failure.is_exhaustion(error):
-                local_failure.complaints.say(f"no thread for a look-up: {error}")
+                local_failure.complaints.warn(f"no thread for a look-up: {error}")
                 raise Overload("no thread is left to look up a name") from error
             raise
         if (task := asyncio.current_task()) is not None:
             self._in_thread.add(task)
         return await result
 
-    def _run(self, host: str, place: Place, loop: asyncio.AbstractEventLoop, result: asyncio.Future[list[str]]) -> None:
+    def _run(self, host: str, place: Slot, loop: asyncio.AbstractEventLoop, result: asyncio.Future[list[str]]) -> None:
         """In the thread."""
         found: list[str] | BaseException
         try:
@@ -114,27 +114,27 @@ class Lookups:
         except BaseException as error:
             found = error
         try:
-            loop.call_soon_threadsafe(self._came, place, result, found)
+            loop.call_soon_threadsafe(self._set_result, place, result, found)
         except RuntimeError:
             return  # the loop is closed: nobody waits any more
 
-    def _came(self, place: Place, result: asyncio.Future[list[str]], found: list[str] | BaseException) -> None:
-        self._shares.leave(place)
+    def _set_result(self, place: Slot, result: asyncio.Future[list[str]], found: list[str] | BaseException) -> None:
+        self._shares.release(place)
         if result.done():
             return
         if isinstance(found, BaseException):
             result.set_exception(found)
         else:
-            local_failure.network.works()
+            local_failure.network.record_success()
             result.set_result(found)
 
 
-_OF_LOOP: WeakKeyDictionary[asyncio.AbstractEventLoop, Lookups] = WeakKeyDictionary()
+_RESOLVERS: WeakKeyDictionary[asyncio.AbstractEventLoop, Resolver] = WeakKeyDictionary()
 
 
 async def system_lookup(host: str, port: int) -> list[str]:
     """The addresses of a host, as this machine can use them. Raises OSError, Overload."""
     loop = asyncio.get_running_loop()
-    if (lookups := _OF_LOOP.get(loop)) is None:
-        lookups = _OF_LOOP[loop] = Lookups()
-    return await lookups.addresses(host)
+    if (lookups := _RESOLVERS.get(loop)) is None:
+        lookups = _RESOLVERS[loop] = Resolver()
+    return await lookups.resolve(host)

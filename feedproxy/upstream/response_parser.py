@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from feedproxy.clock import Instant
 from feedproxy.errors import MalformedResponse
 from feedproxy.http.message import Fields, Response
-from feedproxy.upstream.chunked import Chunks
-from feedproxy.upstream.head_parser import Head, could_be_http, find_end, parse_head
+from feedproxy.upstream.chunked import ChunkedParser
+from feedproxy.upstream.head_parser import ResponseHead, could_be_http, find_end, parse_head
 
 HEADS_MAX = 20
 """Heads before the response counts as none: curl, too, tires of endless 1xx."""
@@ -21,7 +21,7 @@ class ReadLimits:
     content: int
 
 
-class Reading:
+class ResponseParser:
     """What has come of one answer. `feed` raises MalformedResponse for what is none; nothing more can be read then."""
 
     def __init__(self, *, has_content: bool, limits: ReadLimits, now: Callable[[], Instant]) -> None:
@@ -32,9 +32,9 @@ class Reading:
         self._held = b""
         self._heads = self._head_bytes = 0
         self._left: int | None = None
-        self._chunks: Chunks | None = None
+        self._chunks: ChunkedParser | None = None
         self._content: bytes | bytearray = b""
-        self.head: Head | None = None
+        self.head: ResponseHead | None = None
         self.at: Instant = 0.0
         """When the head was there."""
         self.interim: list[Response] = []
@@ -73,7 +73,7 @@ class Reading:
             # A reset is no end: a body without a length is then as incomplete as any other.
             raise MalformedResponse("the connection broke within the body")
 
-    def _read_head(self, data: bytes) -> tuple[Head | None, bytes | None]:
+    def _read_head(self, data: bytes) -> tuple[ResponseHead | None, bytes | None]:
         """Take one head off the beginning: the answer's own, and what follows; None where it has not come."""
         data = data.lstrip(b"\r\n") if data[:1] in b"\r\n" else data
         if not could_be_http(data):
@@ -95,7 +95,7 @@ class Reading:
             self.interim.append(Response(head.status, Fields(head.fields()).end_to_end()))
         return None, rest
 
-    def _begin(self, head: Head) -> None:
+    def _begin(self, head: ResponseHead) -> None:
         """The head of the answer itself: how its content is framed."""
         self.head, self.at, self.reusable = head, self._now(), head.reusable
         self._has_content = self._has_content and head.has_content("GET")
@@ -105,7 +105,7 @@ class Reading:
             # "any response with a ... 304 ... is always terminated by the first empty line" -- RFC 9112, 6.3
             self._left = 0
         elif head.chunked:
-            self._chunks = Chunks(self._limits.head)
+            self._chunks = ChunkedParser(self._limits.head)
         elif head.length is not None:
             self._left = head.length
             self.oversized = head.length > self._limits.content

@@ -14,7 +14,7 @@ type Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True, slots=True)
-class Special:
+class SpecialNetwork:
     """A network that a stranger must not reach through us."""
 
     network: Network
@@ -23,12 +23,12 @@ class Special:
     """Lifted by `--allow-private`."""
 
 
-def _table(*rows: tuple[str, str, bool]) -> tuple[Special, ...]:
-    return tuple(Special(ipaddress.ip_network(network), words, private) for network, words, private in rows)
+def _table(*rows: tuple[str, str, bool]) -> tuple[SpecialNetwork, ...]:
+    return tuple(SpecialNetwork(ipaddress.ip_network(network), words, private) for network, words, private in rows)
 
 
 # The first match counts, so the metadata services stand before the networks that hold them.
-SPECIAL = _table(
+SPECIAL_NETWORKS = _table(
     ("169.254.169.254/32", "a cloud's metadata service", False),
     ("169.254.170.2/32", "a cloud's metadata service", False),
     ("100.100.100.200/32", "a cloud's metadata service", False),
@@ -72,7 +72,7 @@ SPECIAL = _table(
 )
 
 # Prefixes behind which a relay or the kernel finds an IPv4 address, and the bit at which that begins.
-TRANSLATED = (
+TRANSLATION_PREFIXES = (
     (ipaddress.IPv6Network("::ffff:0:0/96"), "IPv4-mapped", 96),
     (ipaddress.IPv6Network("::ffff:0:0:0/96"), "IPv4-translated", 96),
     (ipaddress.IPv6Network("64:ff9b::/96"), "NAT64", 96),
@@ -83,21 +83,21 @@ TRANSLATED = (
 )
 
 
-def special(address: Address) -> Special | None:
+def special_network_of(address: Address) -> SpecialNetwork | None:
     """The row that speaks of this address, or one made for what IANA reserves otherwise. None: public."""
-    for row in SPECIAL:
+    for row in SPECIAL_NETWORKS:
         if address.version == row.network.version and address in row.network:
             return row
     if not address.is_global:
-        return Special(ipaddress.ip_network(address), "reserved")
+        return SpecialNetwork(ipaddress.ip_network(address), "reserved")
     return None
 
 
-def translated(address: Address) -> tuple[str, ipaddress.IPv4Address] | None:
+def embedded_ipv4(address: Address) -> tuple[str, ipaddress.IPv4Address] | None:
     """The translation an IPv6 address is for, and the IPv4 address it ends at; None for any other."""
     if isinstance(address, ipaddress.IPv4Address) or int(address) <= 1:  # :: and ::1 are no translations
         return None
-    for network, words, begin in TRANSLATED:
+    for network, words, begin in TRANSLATION_PREFIXES:
         if address in network:
             inner = int(address) >> (96 - begin) & 0xFFFF_FFFF if begin < 96 else int(address) & 0xFFFF_FFFF
             # A Teredo client's address stands there with every bit inverted (RFC 4380, section 4).

@@ -13,7 +13,7 @@ from feedproxy.upstream.parent_proxy_tunnel import checked_tunnel
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ProbedCertificate:
     """Until when the certificate holds, the protocol that was agreed on (`h2`), and the version (`TLSv1.3`)."""
 
     not_after: Instant
@@ -21,7 +21,7 @@ class Shown:
     version: str
 
 
-async def look(
+async def probe_certificate(
     host: str,
     port: int,
     policy: AddressPolicy,
@@ -29,7 +29,7 @@ async def look(
     timeout: Seconds,
     context: Callable[[], ssl.SSLContext] = ssl.create_default_context,
     parent: Parent | None = None,
-) -> Shown:
+) -> ProbedCertificate:
     """Shake hands with this host, its name checked; `context` makes the settings to do it by.
 
     Raises Forbidden, BadTarget, Unreachable, FetchTimeout, ParentFailed."""
@@ -52,6 +52,6 @@ async def look(
         shown = writer.get_extra_info("ssl_object")
         certificate = shown.getpeercert() or {}
         until = ssl.cert_time_to_seconds(certificate["notAfter"]) if "notAfter" in certificate else 0.0
-        return Shown(float(until), shown.selected_alpn_protocol() or "", shown.version() or "")
+        return ProbedCertificate(float(until), shown.selected_alpn_protocol() or "", shown.version() or "")
     finally:
         writer.transport.abort()

@@ -16,7 +16,7 @@ _HEAD = struct.Struct("<QII")
 """Number, length, CRC-32 of number and data."""
 
 
-class Snapshot:
+class MetricsSnapshot:
     """The memory of one seat, by its descriptor."""
 
     def __init__(self, handle: int) -> None:

@@ -27,43 +27,43 @@ from prometheus_client.core import Metric
 
 from feedproxy.aio import yielding
 from feedproxy.clock import Clock, Seconds
-from feedproxy.cluster.leases import FleetCommon
+from feedproxy.cluster.leases import ClusterCoordination
 from feedproxy.errors import StoreError
 from feedproxy.proxy.service import Service
 from feedproxy.scoring import serialization
 from feedproxy.scoring.aggregate import ReaderAccount
 from feedproxy.scoring.live_scores import LiveScores
-from feedproxy.store.shared_memory import Shared
+from feedproxy.store.shared_memory import SharedMemoryCoordination
 from feedproxy.subscribers.replication import Heard, ReadEvents, read_events
 from feedproxy.telemetry import aggregation, history
 from feedproxy.telemetry.aggregation import Plain
 from feedproxy.telemetry.history import History, HistoryRecorder
 from feedproxy.telemetry.metrics import Metrics
 from feedproxy.telemetry.recent_activity import FetchActivity, RecentActivity
-from feedproxy.workers.metrics_snapshot import Snapshot
-from feedproxy.workers.worker import Seat
+from feedproxy.workers.metrics_snapshot import MetricsSnapshot
+from feedproxy.workers.worker import WorkerContext
 
-ROUND: Seconds = 1.0
+SYNC_INTERVAL: Seconds = 1.0
 """News of readers and of changed feeds go round this often: a count and the schedule need no more."""
-PATIENCE: Seconds = 2.0
+PEER_TIMEOUT: Seconds = 2.0
 """A worker that does not answer by then is passed over."""
-KEPT: Seconds = 5.0
+SNAPSHOT_INTERVAL: Seconds = 5.0
 """What a worker has counted is kept this often, beside every look: a worker that is killed loses what came since."""
-NEWS_MAX = 64 * 1024 * 1024
+MESSAGE_MAX = 64 * 1024 * 1024
 """Bytes of a message from another worker: more than the most that can wait."""
 
-AT_ONCE = 10
+ACCOUNTS_PER_ITERATION = 10
 """Accounts of readers told or read before whoever waits for an answer is served."""
 
 logger = logging.getLogger("feedproxy.supervisor")
 
 
-class Crew:
+class WorkerPeers:
     """The other workers, as one of them sees them."""
 
     def __init__(
         self,
-        seat: Seat,
+        seat: WorkerContext,
         service: Service,
         metrics: Metrics,
         clock: Clock,
@@ -72,7 +72,7 @@ class Crew:
         panel: Callable[[], LiveScores],
         journal: RecentActivity,
     ) -> None:
-        self._seat = seat
+        self._worker = seat
         self._service = service
         self._metrics = metrics
         self._clock = clock
@@ -82,23 +82,25 @@ class Crew:
         self._journal = journal
         self._journals: dict[int, dict[str, Any]] = {}
         self._indices = [index for index in range(seat.size) if index != seat.index]
-        self._doors = [seat.door(index) for index in self._indices]
+        self._sockets = [seat.socket_path(index) for index in self._indices]
         self._sessions: list[aiohttp.ClientSession] = []
         self._runner: web.AppRunner | None = None
-        self._rounds: asyncio.Task[None] | None = None
+        self._sync_task: asyncio.Task[None] | None = None
         self._catching_up: asyncio.Task[None] | None = None
-        self._snapshots = [Snapshot(handle) for handle in seat.snapshots]
-        self._before = _kept(self._snapshots[seat.index])  # by those who had this seat before
-        self._kept_at: Seconds = 0.0
-        metrics.keep = self._keep
-        self._heard: list[Heard] | None = None  # while it is learnt what was counted: it would make that forgotten
+        self._snapshots = [MetricsSnapshot(handle) for handle in seat.snapshots]
+        self._former_counts = _read_snapshot(self._snapshots[seat.index])  # by those who had this seat before
+        self._last_snapshot: Seconds = 0.0
+        metrics.keep = self._write_snapshot
+        self._reads_during_start: list[Heard] | None = (
+            None  # while it is learnt what was counted: it would make that forgotten
+        )
         self._books: dict[int, History] = {}
         self.silent = 0
         """Workers that did not answer when they were last asked."""
-        common = service.store.common
-        if isinstance(common, FleetCommon):
-            common = common.here  # what other machines do is here when this machine's store has it
-        self._shared = common if isinstance(common, Shared) else None
+        common = service.store.coordination
+        if isinstance(common, ClusterCoordination):
+            common = common.local  # what other machines do is here when this machine's store has it
+        self._shared = common if isinstance(common, SharedMemoryCoordination) else None
         self._generation = common.generation
         service.counts.news = ReadEvents()
 
@@ -108,47 +110,47 @@ class Crew:
             aiohttp.ClientSession(
                 "http://worker",
                 connector=aiohttp.UnixConnector(str(door)),
-                timeout=aiohttp.ClientTimeout(total=PATIENCE),
+                timeout=aiohttp.ClientTimeout(total=PEER_TIMEOUT),
             )
-            for door in self._doors
+            for door in self._sockets
         ]
-        application = web.Application(client_max_size=NEWS_MAX)
-        application.router.add_get("/families", self._tell_families)
-        application.router.add_get("/readers", self._tell_readers)
-        application.router.add_get("/counts", self._tell_counts)
-        application.router.add_get("/fetches", self._tell_fetches)
-        application.router.add_post("/news", self._hear)
-        self._heard = []
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=PATIENCE)
+        application = web.Application(client_max_size=MESSAGE_MAX)
+        application.router.add_get("/families", self._send_families)
+        application.router.add_get("/readers", self._send_readers)
+        application.router.add_get("/counts", self._send_counts)
+        application.router.add_get("/fetches", self._send_fetches)
+        application.router.add_post("/news", self._receive_reads)
+        self._reads_during_start = []
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=PEER_TIMEOUT)
         await self._runner.setup()
-        door = self._seat.door(self._seat.index)
+        door = self._worker.socket_path(self._worker.index)
         door.unlink(missing_ok=True)
         await web.UnixSite(self._runner, str(door)).start()
-        for counts in await asyncio.gather(*(self._ask(each, "counts") for each in self._sessions)):
+        for counts in await asyncio.gather(*(self._request(each, "counts") for each in self._sessions)):
             if counts:
                 with contextlib.suppress(StoreError):
                     self._service.counts.load(counts, self._clock.now())
                 break
-        heard, self._heard = self._heard, None
+        heard, self._reads_during_start = self._reads_during_start, None
         self._service.counts.apply_peer_reads(heard)
-        self._rounds = asyncio.ensure_future(self._go_round())
+        self._sync_task = asyncio.ensure_future(self._sync_loop())
 
     async def families(self) -> Sequence[Plain]:
         """What the others have counted, those that are no more included; what they know of readers is known then.
 
         Those who had this worker's own seat before are among them.
         """
-        self._look_around()
-        answers = await asyncio.gather(*(self._ask(each, "families") for each in self._sessions))
+        self._process_changes()
+        answers = await asyncio.gather(*(self._request(each, "families") for each in self._sessions))
         self.silent = sum(answer is None for answer in answers)
-        told = [self._before]
+        told = [self._former_counts]
         for index, answer in zip(self._indices, answers, strict=True):
-            said = self._heard_from(index, answer) if answer is not None else None
+            said = self._parse_families(index, answer) if answer is not None else None
             # Of one that is being started again, or does not answer, what it counted last.
-            told.append(said if said is not None else _kept(self._snapshots[index]))
+            told.append(said if said is not None else _read_snapshot(self._snapshots[index]))
         return told
 
-    def _heard_from(self, index: int, answer: bytes) -> Plain | None:
+    def _parse_families(self, index: int, answer: bytes) -> Plain | None:
         try:
             said = json.loads(answer)
             families = list(said["families"])
@@ -162,11 +164,11 @@ class Crew:
     async def readers(self) -> Sequence[ReaderAccount]:
         """What the others know of the readers that they follow now; of what one has seen that died, nothing."""
         found = []
-        for answer in await asyncio.gather(*(self._ask(each, "readers") for each in self._sessions)):
+        for answer in await asyncio.gather(*(self._request(each, "readers") for each in self._sessions)):
             try:
                 for number, line in enumerate((answer or b"").splitlines()):
                     found.append(serialization.load_account(line))
-                    if number % AT_ONCE == AT_ONCE - 1:
+                    if number % ACCOUNTS_PER_ITERATION == ACCOUNTS_PER_ITERATION - 1:
                         await asyncio.sleep(0)
             except (ValueError, LookupError, TypeError, AttributeError) as error:
                 logger.warning("answer of a worker not understood (readers): %s", error)
@@ -175,7 +177,7 @@ class Crew:
     async def fetches(self, target: str) -> Sequence[FetchActivity]:
         """The last fetches of a target that the others have made."""
         path, found = f"fetches?{urlencode({'target': target})}", list[FetchActivity]()
-        for answer in await asyncio.gather(*(self._ask(each, path) for each in self._sessions)):
+        for answer in await asyncio.gather(*(self._request(each, path) for each in self._sessions)):
             try:
                 found += [FetchActivity(*each) for each in json.loads(answer or b"[]")]
             except (ValueError, TypeError) as error:
@@ -192,16 +194,16 @@ class Crew:
         """The history of each of the others, as it told last. Whoever is started again goes on with his own."""
         return list(self._books.values())
 
-    async def tell_news(self) -> None:
+    async def send_reads(self) -> None:
         """Tell the others who reads; returns when they know."""
         news = self._service.counts.news.take() if self._service.counts.news is not None else []
         if news:
             message = json.dumps(news).encode()
-            await asyncio.gather(*(self._ask(each, "news", message) for each in self._sessions))
+            await asyncio.gather(*(self._request(each, "news", message) for each in self._sessions))
 
     async def close(self) -> None:
         """Be there no more."""
-        for task in (self._rounds, self._catching_up):
+        for task in (self._sync_task, self._catching_up):
             if task is not None:
                 task.cancel()
         for session in self._sessions:
@@ -212,46 +214,46 @@ class Crew:
 
     # -- inside
 
-    async def _go_round(self) -> None:
+    async def _sync_loop(self) -> None:
         while True:
-            await asyncio.sleep(ROUND)
+            await asyncio.sleep(SYNC_INTERVAL)
             try:
-                await self.tell_news()
-                self._look_around()
-                if (now := time.monotonic()) - self._kept_at >= KEPT:
-                    self._kept_at = now
+                await self.send_reads()
+                self._process_changes()
+                if (now := time.monotonic()) - self._last_snapshot >= SNAPSHOT_INTERVAL:
+                    self._last_snapshot = now
                     self._metrics.families()
             except Exception:
                 logger.exception("the round among workers failed")
 
-    def _keep(self, families: Sequence[Metric]) -> None:
+    def _write_snapshot(self, families: Sequence[Metric]) -> None:
         """Let what has been counted outlive this process."""
         counted = aggregation.merge_families(
-            [], [aggregation.counters(aggregation.plain_families(families)), self._before]
+            [], [aggregation.counters(aggregation.plain_families(families)), self._former_counts]
         )
         with contextlib.suppress(OSError):
-            self._snapshots[self._seat.index].write(json.dumps(aggregation.plain_families(counted)).encode())
+            self._snapshots[self._worker.index].write(json.dumps(aggregation.plain_families(counted)).encode())
 
-    def _look_around(self) -> None:
+    def _process_changes(self) -> None:
         """What others have updated is shown anew; what is ours to look after gets its next instant."""
         if self._shared is None or self._shared.generation == self._generation:
             return
-        self._generation, changed = self._shared.since(self._generation)
+        self._generation, changed = self._shared.changes_since(self._generation)
         if changed is None:
-            self._catching_up = asyncio.ensure_future(self._note_all())
+            self._catching_up = asyncio.ensure_future(self._process_all())
             return
         for target in changed:
-            self._note(target)
+            self._process_change(target)
 
-    async def _note_all(self) -> None:
+    async def _process_all(self) -> None:
         async for target in yielding(self._service.store.targets()):
-            self._note(target)
+            self._process_change(target)
 
-    def _note(self, target: str) -> None:
+    def _process_change(self, target: str) -> None:
         self._metrics.touched(target)
         self._service.admin.reschedule(target)
 
-    async def _ask(self, session: aiohttp.ClientSession, what: str, message: bytes | None = None) -> bytes | None:
+    async def _request(self, session: aiohttp.ClientSession, what: str, message: bytes | None = None) -> bytes | None:
         """What another worker says; None where it does not."""
         method = "GET" if message is None else "POST"
         try:
@@ -261,44 +263,44 @@ class Crew:
         except (aiohttp.ClientError, OSError, TimeoutError):
             return None  # it is not there yet, or no more
 
-    async def _tell_families(self, _: web.Request) -> web.Response:
-        await self.tell_news()
+    async def _send_families(self, _: web.Request) -> web.Response:
+        await self.send_reads()
         self._metrics.observe_process(under_way=self._service.admin.active_refreshes, connections=self._connections())
         said = {
             "families": aggregation.plain_families(
-                aggregation.merge_families(self._metrics.families(), [self._before])
+                aggregation.merge_families(self._metrics.families(), [self._former_counts])
             ),
             "history": self._diary.note(self._clock.now()).plain(),
             "journal": self._journal.plain(),
         }
         return web.json_response(said)
 
-    async def _tell_readers(self, _: web.Request) -> web.Response:
+    async def _send_readers(self, _: web.Request) -> web.Response:
         lines = []
         for number, account in enumerate(self._panel().accounts()):
             lines.append(serialization.dump_account(account))
-            if number % AT_ONCE == AT_ONCE - 1:
+            if number % ACCOUNTS_PER_ITERATION == ACCOUNTS_PER_ITERATION - 1:
                 await asyncio.sleep(0)
         return web.Response(body=b"".join(lines))
 
-    async def _tell_fetches(self, request: web.Request) -> web.Response:
+    async def _send_fetches(self, request: web.Request) -> web.Response:
         return web.json_response([astuple(each) for each in self._journal.fetches(request.query.get("target", ""))])
 
-    async def _tell_counts(self, _: web.Request) -> web.Response:
+    async def _send_counts(self, _: web.Request) -> web.Response:
         return web.Response(body=await self._service.counts.dump_yielding())
 
-    async def _hear(self, request: web.Request) -> web.Response:
+    async def _receive_reads(self, request: web.Request) -> web.Response:
         try:
             told = read_events(json.loads(await request.read()))
         except (ValueError, TypeError) as error:
             return web.Response(status=400, text=str(error))
         self._service.counts.apply_peer_reads(told)
-        if self._heard is not None:
-            self._heard += told
+        if self._reads_during_start is not None:
+            self._reads_during_start += told
         return web.Response()
 
 
-def _kept(snapshot: Snapshot) -> Plain:
+def _read_snapshot(snapshot: MetricsSnapshot) -> Plain:
     """What was counted in this seat, as it was kept last."""
     try:
         families = json.loads(snapshot.read() or b"[]")

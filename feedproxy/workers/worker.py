@@ -9,12 +9,12 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-BEAT = struct.Struct("<d")
+HEARTBEAT = struct.Struct("<d")
 """When a worker was last alive, on the monotonic clock, which all processes share; 0.0 before it was ready."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class WorkerContext:
     """One of `size` workers, numbered from 0. A worker that is started again takes the same seat.
 
     `sockets` are bound to the address where readers connect, one for each address family, with SO_REUSEPORT: the
@@ -33,38 +33,34 @@ class Seat:
     admin: tuple[socket.socket, ...]
     lifeline: socket.socket
     key: bytes
-    common: int
+    coordination_memory: int
     snapshots: tuple[int, ...]
-    beats: mmap.mmap
+    heartbeats: mmap.mmap
     admin_ports: tuple[int, ...] = ()
 
     @property
-    def common_file(self) -> Path:
+    def coordination_file(self) -> Path:
         """That memory as a file: opened anew, so that its locks are this worker's own."""
-        return Path(f"/proc/self/fd/{self.common}")
+        return Path(f"/proc/self/fd/{self.coordination_memory}")
 
     @property
     def is_first(self) -> bool:
         """Whether this worker speaks to the operator for all."""
         return self.index == 0
 
-    def door(self, index: int) -> Path:
+    def socket_path(self, index: int) -> Path:
         """Where the worker with this number is asked."""
         return self.folder / f"worker-{index}"
 
-    def is_mine(self, number: int) -> bool:
-        """Whether what has this number (a hash, say) is this worker's to do, where one has to."""
-        return number % self.size == self.index
-
     def owns(self, target: str) -> bool:
         """Return whether this worker refreshes `target` ahead of requests."""
-        return self.is_mine(zlib.crc32(target.encode("utf-8", "surrogatepass")))
+        return zlib.crc32(target.encode("utf-8", "surrogatepass")) % self.size == self.index
 
-    def beat(self) -> None:
+    def record_heartbeat(self) -> None:
         """Tell the supervisor that this worker does not hang."""
-        BEAT.pack_into(self.beats, BEAT.size * self.index, time.monotonic())
+        HEARTBEAT.pack_into(self.heartbeats, HEARTBEAT.size * self.index, time.monotonic())
 
-    def tell_ready(self) -> None:
+    def notify_ready(self) -> None:
         """Tell the supervisor that readers are let in."""
         with contextlib.suppress(OSError):
             self.lifeline.send(b".")

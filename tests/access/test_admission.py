@@ -8,11 +8,11 @@ import bcrypt
 import pytest
 
 from feedproxy.access import wsse
-from feedproxy.access.authorization import Admission, Admitted, Challenged, Refused
+from feedproxy.access.authorization import Authorized, Authorizer, Challenge, Denied
 from feedproxy.access.basic import parse
-from feedproxy.access.guess_limit import TRIES
-from feedproxy.access.passwords import Users, matches, parse_secrets, parse_users
-from feedproxy.access.reloading_file import Watched
+from feedproxy.access.guess_limit import GUESSES_MAX
+from feedproxy.access.passwords import PasswordFile, parse_secrets, parse_users, verify_hash
+from feedproxy.access.reloading_file import ReloadingFile
 from feedproxy.clock import ManualClock
 from feedproxy.errors import UsageError
 from feedproxy.http.message import Fields
@@ -44,25 +44,25 @@ def passwords(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def admission(passwords: Path, tmp_path: Path, clock: ManualClock) -> Admission:
+def admission(passwords: Path, tmp_path: Path, clock: ManualClock) -> Authorizer:
     secrets = tmp_path / "secrets"
     secrets.write_text("carol:feed me\n")
-    return Admission(
-        users=Users(str(passwords), clock),
-        wsse_secrets=Watched(str(secrets), parse_secrets, clock),
+    return Authorizer(
+        users=PasswordFile(str(passwords), clock),
+        wsse_secrets=ReloadingFile(str(secrets), parse_secrets, clock),
         realm="feeds",
         clock=clock,
     )
 
 
-async def test_a_feed_without_readers_is_for_everybody(admission: Admission) -> None:
-    assert await admission.decide((), Fields(), "192.0.2.1") == Admitted("")
+async def test_a_feed_without_readers_is_for_everybody(admission: Authorizer) -> None:
+    assert await admission.decide((), Fields(), "192.0.2.1") == Authorized("")
 
 
-async def test_whoever_says_nothing_is_asked_by_every_way_there_is(admission: Admission) -> None:
+async def test_whoever_says_nothing_is_asked_by_every_way_there_is(admission: Authorizer) -> None:
     asked = await admission.decide(("*",), Fields(), "192.0.2.1")
 
-    assert isinstance(asked, Challenged)
+    assert isinstance(asked, Challenge)
     assert asked.status == 401
     assert asked.challenges == (
         ("WWW-Authenticate", 'Basic realm="feeds", charset="UTF-8"'),
@@ -70,67 +70,67 @@ async def test_whoever_says_nothing_is_asked_by_every_way_there_is(admission: Ad
     )
 
 
-async def test_in_the_explicit_proxy_it_is_407_and_the_fields_for_proxies(admission: Admission) -> None:
+async def test_in_the_explicit_proxy_it_is_407_and_the_fields_for_proxies(admission: Authorizer) -> None:
     asked = await admission.decide(("*",), basic("bob", "open sesame"), "192.0.2.1", proxy=True)
     told = basic("bob", "open sesame", "Proxy-Authorization")
 
-    assert isinstance(asked, Challenged)
+    assert isinstance(asked, Challenge)
     assert (asked.status, asked.challenges[0][0]) == (407, "Proxy-Authenticate")
-    assert await admission.decide(("*",), told, "192.0.2.1", proxy=True) == Admitted("bob")
+    assert await admission.decide(("*",), told, "192.0.2.1", proxy=True) == Authorized("bob")
 
 
-async def test_the_right_password_lets_in_and_the_wrong_one_asks_again(admission: Admission) -> None:
-    assert await admission.decide(("bob",), basic("bob", "open sesame"), "192.0.2.1") == Admitted("bob")
-    assert isinstance(await admission.decide(("bob",), basic("bob", "sesame"), "192.0.2.1"), Challenged)
-    assert isinstance(await admission.decide(("bob",), basic("eve", "open sesame"), "192.0.2.1"), Challenged)
+async def test_the_right_password_lets_in_and_the_wrong_one_asks_again(admission: Authorizer) -> None:
+    assert await admission.decide(("bob",), basic("bob", "open sesame"), "192.0.2.1") == Authorized("bob")
+    assert isinstance(await admission.decide(("bob",), basic("bob", "sesame"), "192.0.2.1"), Challenge)
+    assert isinstance(await admission.decide(("bob",), basic("eve", "open sesame"), "192.0.2.1"), Challenge)
 
 
-async def test_a_password_that_is_remembered_for_one_user_opens_nothing_for_another(admission: Admission) -> None:
+async def test_a_password_that_is_remembered_for_one_user_opens_nothing_for_another(admission: Authorizer) -> None:
     await admission.decide(("*",), basic("bob", "open sesame"), "192.0.2.1")
 
-    assert isinstance(await admission.decide(("*",), basic("bo", "b:open sesame"), "192.0.2.1"), Challenged)
+    assert isinstance(await admission.decide(("*",), basic("bo", "b:open sesame"), "192.0.2.1"), Challenge)
 
 
-async def test_who_is_known_and_not_among_the_readers_is_refused_and_not_asked_again(admission: Admission) -> None:
+async def test_who_is_known_and_not_among_the_readers_is_refused_and_not_asked_again(admission: Authorizer) -> None:
     refused = await admission.decide(("carol",), basic("bob", "open sesame"), "192.0.2.1")
 
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, Denied)
     assert refused.status == 403
 
 
-async def test_a_wsse_token_lets_in_once(admission: Admission) -> None:
+async def test_a_wsse_token_lets_in_once(admission: Authorizer) -> None:
     fields = Fields(wsse.compose("carol", "feed me", NOW))
 
-    assert await admission.decide(("carol",), fields, "192.0.2.1") == Admitted("carol")
-    assert isinstance(await admission.decide(("carol",), fields, "192.0.2.1"), Challenged)
+    assert await admission.decide(("carol",), fields, "192.0.2.1") == Authorized("carol")
+    assert isinstance(await admission.decide(("carol",), fields, "192.0.2.1"), Challenge)
 
 
 async def test_who_guesses_is_not_listened_to_for_a_while_and_others_are(
-    admission: Admission, clock: ManualClock
+    admission: Authorizer, clock: ManualClock
 ) -> None:
-    for number in range(TRIES):
+    for number in range(GUESSES_MAX):
         await admission.decide(("*",), basic("bob", str(number)), "192.0.2.1")
 
     refused = await admission.decide(("*",), basic("bob", "open sesame"), "192.0.2.1")
 
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, Denied)
     assert (refused.status, refused.retry_after) == (429, 300)
-    assert await admission.decide(("*",), basic("bob", "open sesame"), "192.0.2.2") == Admitted("bob")
+    assert await admission.decide(("*",), basic("bob", "open sesame"), "192.0.2.2") == Authorized("bob")
     clock.advance(301)
-    assert await admission.decide(("*",), basic("bob", "open sesame"), "192.0.2.1") == Admitted("bob")
+    assert await admission.decide(("*",), basic("bob", "open sesame"), "192.0.2.1") == Authorized("bob")
 
 
-async def test_to_be_asked_is_no_guess(admission: Admission) -> None:
-    for _ in range(2 * TRIES):
+async def test_to_be_asked_is_no_guess(admission: Authorizer) -> None:
+    for _ in range(2 * GUESSES_MAX):
         await admission.decide(("*",), Fields(), "192.0.2.1")
 
-    assert await admission.decide(("*",), basic("bob", "open sesame"), "192.0.2.1") == Admitted("bob")
+    assert await admission.decide(("*",), basic("bob", "open sesame"), "192.0.2.1") == Authorized("bob")
 
 
 async def test_a_user_taken_out_of_the_file_is_out_at_once_though_his_password_was_remembered(
     passwords: Path, clock: ManualClock
 ) -> None:
-    users = Users(str(passwords), clock)
+    users = PasswordFile(str(passwords), clock)
     given = parse(basic("bob", "open sesame").get("authorization") or "")
     assert given is not None
     assert await users.verify(given)
@@ -144,7 +144,7 @@ async def test_a_user_taken_out_of_the_file_is_out_at_once_though_his_password_w
 async def test_a_file_that_is_broken_while_we_run_leaves_the_readers_as_they_were(
     passwords: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    users = Users(str(passwords), clock)
+    users = PasswordFile(str(passwords), clock)
     given = parse(basic("bob", "open sesame").get("authorization") or "")
     assert given is not None
 
@@ -159,15 +159,15 @@ async def test_a_file_that_is_broken_while_we_run_leaves_the_readers_as_they_wer
 def test_argon2_is_read_as_well_as_bcrypt() -> None:
     hashed = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("open sesame")
 
-    assert matches(hashed, "open sesame")
-    assert not matches(hashed, "close sesame")
+    assert verify_hash(hashed, "open sesame")
+    assert not verify_hash(hashed, "close sesame")
 
 
 def test_a_password_that_bcrypt_would_cut_is_none() -> None:
     hashed = bcrypt.hashpw(b"x" * 72, bcrypt.gensalt(4)).decode()
 
-    assert matches(hashed, "x" * 72)
-    assert not matches(hashed, "x" * 73)
+    assert verify_hash(hashed, "x" * 72)
+    assert not verify_hash(hashed, "x" * 73)
 
 
 @pytest.mark.parametrize("line", ["bob", ":x", "bob:{SHA}abc", "bob:$apr1$abc", f"bob:{HASHED}\nbob:{HASHED}"])

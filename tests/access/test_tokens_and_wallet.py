@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.access.origin_credentials import Wallet, apart, key, parse_wallet
-from feedproxy.access.secret_tokens import Tokens, issue, listed, revoke
+from feedproxy.access.origin_credentials import OriginCredentials, cache_key, parse_wallet, split_key
+from feedproxy.access.secret_tokens import TokenFile, issue, list_tokens, revoke
 from feedproxy.clock import ManualClock
 from feedproxy.errors import FetchError, UsageError
 from feedproxy.http.message import Fields, Request
@@ -32,7 +32,7 @@ def test_a_token_is_its_users_for_what_its_pattern_matches_and_the_file_does_not
     path, clock = tmp_path / "tokens", ManualClock(NOW)
 
     _, secret = issue(path, "bob", "https://example.com/*")
-    tokens = Tokens(str(path), clock)
+    tokens = TokenFile(str(path), clock)
 
     assert tokens.user_of(secret, "https://example.com/feed") == "bob"
     assert tokens.user_of(secret, "https://example.org/feed") is None
@@ -45,7 +45,7 @@ def test_a_token_taken_back_opens_nothing_within_a_second(tmp_path: Path) -> Non
     path, clock = tmp_path / "tokens", ManualClock(NOW)
     token, secret = issue(path, "bob", "example.com")
     _, other = issue(path, "bob", "example.com")
-    tokens = Tokens(str(path), clock)
+    tokens = TokenFile(str(path), clock)
 
     assert [each.id for each in revoke(path, [token.id])] == [token.id]
     clock.advance(1)
@@ -53,7 +53,7 @@ def test_a_token_taken_back_opens_nothing_within_a_second(tmp_path: Path) -> Non
     assert tokens.user_of(secret, "https://example.com/feed") is None
     assert tokens.user_of(other, "https://example.com/feed") == "bob"
     assert revoke(path, ["nobody"]) == []
-    assert len(listed(path)) == 1
+    assert len(list_tokens(path)) == 1
 
 
 def test_no_log_and_no_page_shows_a_token(tmp_path: Path) -> None:
@@ -69,23 +69,23 @@ def test_no_log_and_no_page_shows_a_token(tmp_path: Path) -> None:
 def test_a_token_for_nobody_or_nothing_is_refused(tmp_path: Path, user: str, pattern: str) -> None:
     with pytest.raises(UsageError):
         issue(tmp_path / "tokens", user, pattern)
-    assert listed(tmp_path / "tokens") == []
+    assert list_tokens(tmp_path / "tokens") == []
 
 
 @pytest.fixture
-def wallet(tmp_path: Path) -> Wallet:
+def wallet(tmp_path: Path) -> OriginCredentials:
     path = tmp_path / "wallet.yaml"
     path.write_text(WALLET)
-    return Wallet(str(path), ManualClock(NOW), SEED)
+    return OriginCredentials(str(path), ManualClock(NOW), SEED)
 
 
-def sent(wallet: Wallet, target: str, user: str) -> Request | None:
+def sent(wallet: OriginCredentials, target: str, user: str) -> Request | None:
     """What the origin sees of this reader's request."""
     found = wallet.credential_for(target, user)
-    return found.applied(Request("GET", target, Fields([("Authorization", "mine")])), NOW) if found else None
+    return found.apply_to(Request("GET", target, Fields([("Authorization", "mine")])), NOW) if found else None
 
 
-def test_a_readers_own_credential_comes_before_the_one_for_all(wallet: Wallet) -> None:
+def test_a_readers_own_credential_comes_before_the_one_for_all(wallet: OriginCredentials) -> None:
     own, common = sent(wallet, FEED, "bob"), sent(wallet, FEED, "carol")
 
     assert own is not None
@@ -94,7 +94,7 @@ def test_a_readers_own_credential_comes_before_the_one_for_all(wallet: Wallet) -
     assert (common.target, common.fields.get("authorization")) == (FEED, "Basic dXM6ZXZlcnk6b25l")
 
 
-def test_who_has_not_signed_in_gets_no_credential_but_those_for_anybody(wallet: Wallet) -> None:
+def test_who_has_not_signed_in_gets_no_credential_but_those_for_anybody(wallet: OriginCredentials) -> None:
     assert sent(wallet, FEED, "") is None
     given = sent(wallet, "https://open.example/feed", "")
     assert given is not None
@@ -102,7 +102,7 @@ def test_who_has_not_signed_in_gets_no_credential_but_those_for_anybody(wallet: 
 
 
 def test_what_is_fetched_with_different_credentials_has_different_keys_and_a_new_password_a_new_one(
-    wallet: Wallet,
+    wallet: OriginCredentials,
 ) -> None:
     own, common = wallet.credential_for(FEED, "bob"), wallet.credential_for(FEED, "carol")
     assert own is not None
@@ -110,14 +110,14 @@ def test_what_is_fetched_with_different_credentials_has_different_keys_and_a_new
     changed = parse_wallet(WALLET.replace("every:one", "two"), "wallet", seed=SEED)[0].credential
     elsewhere = parse_wallet(WALLET, "wallet", seed=bytes([1]) * 32)[0].credential
 
-    keys = {key(FEED, each) for each in (own, common, changed, elsewhere)} | {FEED}
+    keys = {cache_key(FEED, each) for each in (own, common, changed, elsewhere)} | {FEED}
 
     assert len(keys) == 5
-    assert {apart(each).target for each in keys} == {FEED}
-    assert wallet.named(common.name, FEED) is common
+    assert {split_key(each).target for each in keys} == {FEED}
+    assert wallet.find_by_name(common.name, FEED) is common
     with pytest.raises(FetchError):
-        wallet.named(changed.name, FEED)
-    assert wallet.named(common.name, "https://elsewhere.example/") is None
+        wallet.find_by_name(changed.name, FEED)
+    assert wallet.find_by_name(common.name, "https://elsewhere.example/") is None
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from feedproxy.access.nonces import NonceFolder
-from feedproxy.access.wsse import Gate, UsernameToken, Verdict, challenge, compose, parse
+from feedproxy.access.wsse import TokenVerdict, UsernameToken, WsseVerifier, challenge, compose, parse
 
 CREATED = "2003-12-15T14:43:07Z"
 NOW = 1_071_499_387.0
@@ -31,14 +31,14 @@ def token(*, hexadecimal: bool = False, decoded: bool = False, nonce: bytes = b"
     return f'UsernameToken Username="bob", PasswordDigest="{digest}", Nonce="{sent.decode()}", Created="{created}"'
 
 
-def proved(value: str, gate: Gate | None = None, now: float = NOW) -> Verdict:
+def proved(value: str, gate: WsseVerifier | None = None, now: float = NOW) -> TokenVerdict:
     read = parse(value)
     assert read is not None
-    return (gate or Gate()).prove(read, PASSWORDS, now)
+    return (gate or WsseVerifier()).verify(read, PASSWORDS, now)
 
 
 def test_the_published_example_is_proved_by_its_password() -> None:
-    assert proved(SENT) is Verdict.PROVED
+    assert proved(SENT) is TokenVerdict.PROVED
 
 
 @pytest.mark.parametrize("hexadecimal", [False, True])
@@ -46,43 +46,44 @@ def test_the_published_example_is_proved_by_its_password() -> None:
 def test_raw_and_hexadecimal_sums_over_the_nonce_as_sent_and_decoded_are_all_taken(
     hexadecimal: bool, decoded: bool
 ) -> None:
-    assert proved(token(hexadecimal=hexadecimal, decoded=decoded)) is Verdict.PROVED
+    assert proved(token(hexadecimal=hexadecimal, decoded=decoded)) is TokenVerdict.PROVED
 
 
 def test_another_password_proves_nothing() -> None:
     read = parse(SENT)
     assert read is not None
 
-    assert Gate().prove(read, {"bob": "another"}, NOW) is Verdict.UNKNOWN
-    assert Gate().prove(read, {"alice": "taadtaadpstcsm"}, NOW) is Verdict.UNKNOWN
+    assert WsseVerifier().verify(read, {"bob": "another"}, NOW) is TokenVerdict.UNKNOWN
+    assert WsseVerifier().verify(read, {"alice": "taadtaadpstcsm"}, NOW) is TokenVerdict.UNKNOWN
 
 
 @pytest.mark.parametrize(
-    ("off", "verdict"), [(-300, Verdict.PROVED), (300, Verdict.PROVED), (-301, Verdict.OLD), (301, Verdict.OLD)]
+    ("off", "verdict"),
+    [(-300, TokenVerdict.PROVED), (300, TokenVerdict.PROVED), (-301, TokenVerdict.OLD), (301, TokenVerdict.OLD)],
 )
-def test_the_moment_may_lie_five_minutes_away_both_ways(off: float, verdict: Verdict) -> None:
+def test_the_moment_may_lie_five_minutes_away_both_ways(off: float, verdict: TokenVerdict) -> None:
     assert proved(SENT, now=NOW + off) is verdict
 
 
 @pytest.mark.parametrize("created", ["", "yesterday", "2003-13-40T00:00:00Z", "1071499387"])
 def test_a_moment_that_cannot_be_read_is_never_near(created: str) -> None:
-    assert proved(token(created=created)) is Verdict.OLD
+    assert proved(token(created=created)) is TokenVerdict.OLD
 
 
 def test_a_token_proves_once_for_as_long_as_it_is_near() -> None:
-    gate = Gate()
+    gate = WsseVerifier()
 
-    assert proved(SENT, gate, NOW - 300) is Verdict.PROVED
-    assert proved(SENT, gate, NOW - 300) is Verdict.REPLAYED
-    assert proved(SENT, gate, NOW + 300) is Verdict.REPLAYED
+    assert proved(SENT, gate, NOW - 300) is TokenVerdict.PROVED
+    assert proved(SENT, gate, NOW - 300) is TokenVerdict.REPLAYED
+    assert proved(SENT, gate, NOW + 300) is TokenVerdict.REPLAYED
 
 
 def test_what_proved_at_one_worker_proves_at_no_other_nor_after_a_restart(tmp_path: Path) -> None:
-    first, second = (Gate(shared=NonceFolder(tmp_path / "nonces")) for _ in range(2))
+    first, second = (WsseVerifier(shared=NonceFolder(tmp_path / "nonces")) for _ in range(2))
 
-    assert proved(SENT, first, NOW - 300) is Verdict.PROVED
-    assert proved(SENT, second, NOW + 300) is Verdict.REPLAYED
-    assert proved(token(nonce=b"another"), second, NOW) is Verdict.PROVED
+    assert proved(SENT, first, NOW - 300) is TokenVerdict.PROVED
+    assert proved(SENT, second, NOW + 300) is TokenVerdict.REPLAYED
+    assert proved(token(nonce=b"another"), second, NOW) is TokenVerdict.PROVED
 
 
 def test_of_many_who_try_at_once_one_is_let_in(tmp_path: Path) -> None:
@@ -107,25 +108,25 @@ def test_the_folder_forgets_what_can_prove_nothing_any_more_and_names_nobody(tmp
 def test_a_folder_that_fails_keeps_nobody_out(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
-    assert proved(SENT, Gate(shared=NonceFolder(tmp_path / "file" / "nonces")), NOW) is Verdict.PROVED
+    assert proved(SENT, WsseVerifier(shared=NonceFolder(tmp_path / "file" / "nonces")), NOW) is TokenVerdict.PROVED
 
 
 def test_a_wrong_digest_uses_up_no_nonce() -> None:
-    gate = Gate()
+    gate = WsseVerifier()
     wrong = UsernameToken("bob", "wrong", "d36e316282959a9ed4c89851497a717f", CREATED)
 
-    assert gate.prove(wrong, PASSWORDS, NOW) is Verdict.UNKNOWN
-    assert proved(SENT, gate) is Verdict.PROVED
+    assert gate.verify(wrong, PASSWORDS, NOW) is TokenVerdict.UNKNOWN
+    assert proved(SENT, gate) is TokenVerdict.PROVED
 
 
 def test_nonces_are_forgotten_once_they_can_prove_nothing_and_never_before() -> None:
-    gate = Gate(proofs_max=2)
+    gate = WsseVerifier(proofs_max=2)
 
-    assert proved(token(nonce=b"1"), gate) is Verdict.PROVED
-    assert proved(token(nonce=b"2"), gate) is Verdict.PROVED
-    assert proved(token(nonce=b"3"), gate) is Verdict.BUSY
+    assert proved(token(nonce=b"1"), gate) is TokenVerdict.PROVED
+    assert proved(token(nonce=b"2"), gate) is TokenVerdict.PROVED
+    assert proved(token(nonce=b"3"), gate) is TokenVerdict.BUSY
     later = "2003-12-15T14:53:08Z"
-    assert proved(token(nonce=b"3", created=later), gate, NOW + 601) is Verdict.PROVED
+    assert proved(token(nonce=b"3", created=later), gate, NOW + 601) is TokenVerdict.PROVED
 
 
 @pytest.mark.parametrize("value", ["", "Basic abc", "UsernameToken", 'UsernameToken Username="bob"', "x" * 10_000])
@@ -137,7 +138,7 @@ def test_what_we_send_proves_our_password_to_an_origin() -> None:
     fields = dict(compose("bob", PASSWORDS["bob"], NOW))
 
     assert fields["Authorization"] == 'WSSE profile="UsernameToken"'
-    assert proved(fields["X-WSSE"]) is Verdict.PROVED
+    assert proved(fields["X-WSSE"]) is TokenVerdict.PROVED
 
 
 def test_the_challenge_names_realm_and_profile() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from feedproxy.cli import main
-from feedproxy.store.resource import Ending, Sighting
+from feedproxy.store.resource import Relocation, RelocationKind
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 
 
@@ -65,8 +65,8 @@ async def test_a_refresh_in_vain_is_exit_code_1(proxy: Proxy, capsys: pytest.Cap
 
 
 async def test_undo_is_exit_code_1_where_nothing_was_remembered(proxy: Proxy) -> None:
-    moved = Sighting(Ending.MOVED, "https://example.org/", NOW, NOW, 2, confirmed=True)
-    await proxy.keep(replace(a_resource(), sighting=moved))
+    moved = Relocation(RelocationKind.MOVED, "https://example.org/", NOW, NOW, 2, confirmed=True)
+    await proxy.keep(replace(a_resource(), relocation=moved))
 
     assert await _run(proxy, "undo", TARGET) == 0
     assert await _run(proxy, "undo", TARGET) == 1

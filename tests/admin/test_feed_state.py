@@ -10,7 +10,7 @@ from feedproxy.feed.channel import Schedule
 from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.refresh.policy.prefetch import Later
 from feedproxy.settings import Settings
-from feedproxy.store.resource import Ending, Failures, Resource, Sighting
+from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resource
 from feedproxy.telemetry.redacted import redact_text
 from tests.stages.admin import NOW, a_resource
 
@@ -64,11 +64,11 @@ def test_a_failing_feed_says_what_fails_and_waits_for_its_back_off() -> None:
 
 
 def test_a_move_is_told_once_it_is_believed() -> None:
-    once = Sighting(Ending.MOVED, "https://example.org/", NOW - 60, NOW - 60, 1)
+    once = Relocation(RelocationKind.MOVED, "https://example.org/", NOW - 60, NOW - 60, 1)
     twice = replace(once, count=2, confirmed=True)
 
-    assert _of(replace(a_resource(), sighting=once)).state is State.FRESH
-    told = _of(replace(a_resource(), sighting=twice))
+    assert _of(replace(a_resource(), relocation=once)).state is State.FRESH
+    told = _of(replace(a_resource(), relocation=twice))
     assert told.state is State.MOVED
     assert told.words == "readers are sent to https://example.org/: seen 2 times, confirmed"
     assert told.next_at == NOW - 60 + Settings().gone_recheck
@@ -103,12 +103,12 @@ def test_addresses_in_sentences_lose_their_secrets_and_keep_their_full_stop() ->
 
 
 def test_end_that_is_not_confirmed_is_a_failure_and_not_yet_an_end() -> None:
-    sighting = Sighting(Ending.GONE, "", NOW - 60, NOW - 60, 1)
-    resource = replace(a_resource(), sighting=sighting, failures=Failures(1, NOW - 60, NOW - 60, "gone", NOW + 60))
+    sighting = Relocation(RelocationKind.GONE, "", NOW - 60, NOW - 60, 1)
+    resource = replace(a_resource(), relocation=sighting, failures=Failures(1, NOW - 60, NOW - 60, "gone", NOW + 60))
     told = _of(resource)
 
     assert told.state is State.FAILING
     assert told.words.endswith("seen once, waiting for confirmation")
     assert advice(resource, told.state, Settings()).startswith("The origin has reported an end. No action needed")
-    confirmed = _of(replace(resource, sighting=replace(sighting, count=2, confirmed=True)))
+    confirmed = _of(replace(resource, relocation=replace(sighting, count=2, confirmed=True)))
     assert confirmed.state is State.GONE

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from feedproxy.request.upstream_request import feed_id
-from feedproxy.store.resource import Ending, Failures, Resource, Sighting
+from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resource
 from feedproxy.telemetry.history import DAY, TrafficCounts
 from feedproxy.web import templates
 from tests.stages import lively
@@ -114,9 +114,9 @@ async def test_the_versions_of_a_feed_are_told_with_what_was_new_in_each(proxy: 
 
 
 async def test_moves_are_listed_with_who_still_asks_and_what_to_do(proxy: Proxy) -> None:
-    moved = Sighting(Ending.MOVED, "https://example.org/new.xml", NOW - DAY, NOW - 60, 3, confirmed=True)
-    told = Sighting(Ending.MOVED, "https://example.org/2.xml", NOW - 60, NOW - 60, 1)
-    await proxy.keep(replace(a_resource(), sighting=moved), replace(a_resource(TARGET + "2"), sighting=told))
+    moved = Relocation(RelocationKind.MOVED, "https://example.org/new.xml", NOW - DAY, NOW - 60, 3, confirmed=True)
+    told = Relocation(RelocationKind.MOVED, "https://example.org/2.xml", NOW - 60, NOW - 60, 1)
+    await proxy.keep(replace(a_resource(), relocation=moved), replace(a_resource(TARGET + "2"), relocation=told))
     proxy.read(TARGET, "curl/8", 3)
 
     view, seen = await proxy.json("/moves"), text_of((await proxy.get("/moves"))[1])
@@ -164,10 +164,10 @@ async def test_no_secret_is_on_any_page(make_proxy: object, path: str) -> None:
     secret = f"https://reader:pass{TOKEN}@example.com/private.xml?token={TOKEN}"
     proxy: Proxy = await make_proxy(admin_token=f"admin{TOKEN}", ping_sinks=(f"https://sink.example/?key={TOKEN}",))  # type: ignore[operator]
     target = f"https://example.com/private.xml?token={TOKEN}"
-    moved = Sighting(Ending.MOVED, secret, NOW - 60, NOW - 60, 2, confirmed=True)
+    moved = Relocation(RelocationKind.MOVED, secret, NOW - 60, NOW - 60, 2, confirmed=True)
     failed = Failures(1, NOW - 60, NOW - 60, "unreachable", NOW + 60)
     await proxy.keep(
-        replace(a_resource(target, title="", link=secret, hubs=(secret,)), sighting=moved),
+        replace(a_resource(target, title="", link=secret, hubs=(secret,)), relocation=moved),
         replace(a_resource(target + "2"), failures=failed),
     )
     proxy.read(target, "curl/8")

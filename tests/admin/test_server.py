@@ -14,7 +14,7 @@ from feedproxy.cache.cache_status import CacheStatus, Fwd
 from feedproxy.clock import ManualClock
 from feedproxy.errors import UsageError
 from feedproxy.request.upstream_request import feed_id
-from feedproxy.store.resource import Ending, Failures, Sighting
+from feedproxy.store.resource import Failures, Relocation, RelocationKind
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 
 EVIL = "<script>alert(1)</script>"
@@ -51,8 +51,8 @@ async def test_the_status_page_tells_totals_and_feeds(proxy: Proxy) -> None:
 async def test_nothing_a_publisher_or_a_reader_says_gets_into_a_page_unescaped(proxy: Proxy, path: str) -> None:
     resource = a_resource(title=EVIL, version=EVIL, link=f"https://example.com/{EVIL}")
     failures = Failures(1, NOW - 60, NOW - 60, EVIL, NOW + 60)
-    sighting = Sighting(Ending.MOVED, f"https://example.org/{EVIL}", NOW, NOW, 1)
-    await proxy.keep(replace(resource, failures=failures, sighting=sighting))
+    sighting = Relocation(RelocationKind.MOVED, f"https://example.org/{EVIL}", NOW, NOW, 1)
+    await proxy.keep(replace(resource, failures=failures, relocation=sighting))
     proxy.read(TARGET, f"Reader{EVIL}/1.0 ({EVIL} 5 subscribers; feed-id={EVIL})")
     proxy.read(TARGET, EVIL)
 
@@ -73,8 +73,8 @@ async def test_pages_may_run_nothing_be_framed_nowhere_and_be_stored_by_nobody(p
 
 @pytest.mark.parametrize("path", ["/", "/feeds", "/feeds/ID", "/api/feeds", "/api/feeds/ID", "/metrics"])
 async def test_secrets_in_addresses_are_never_shown(proxy: Proxy, path: str) -> None:
-    moved = Sighting(Ending.MOVED, SECRET + "2", NOW, NOW, 2, confirmed=True)
-    await proxy.keep(replace(a_resource(SECRET, title=""), sighting=moved))
+    moved = Relocation(RelocationKind.MOVED, SECRET + "2", NOW, NOW, 2, confirmed=True)
+    await proxy.keep(replace(a_resource(SECRET, title=""), relocation=moved))
     proxy.read(SECRET, "curl/8")
 
     status, text = await proxy.get(path.replace("ID", feed_id(SECRET)))
@@ -179,8 +179,8 @@ async def test_purge_forgets_all_that_match_a_pattern(proxy: Proxy) -> None:
 
 
 async def test_undo_forgets_a_move(proxy: Proxy) -> None:
-    moved = Sighting(Ending.MOVED, "https://example.org/", NOW, NOW, 2, confirmed=True)
-    await proxy.keep(replace(a_resource(), sighting=moved))
+    moved = Relocation(RelocationKind.MOVED, "https://example.org/", NOW, NOW, 2, confirmed=True)
+    await proxy.keep(replace(a_resource(), relocation=moved))
     assert (await proxy.json(f"/feeds/{feed_id(TARGET)}"))["state"] == "moved"
 
     assert (await proxy.post(f"/undo?url={TARGET}"))[1]["undone"] is True
@@ -357,8 +357,8 @@ async def test_after_a_deed_by_the_public_address_one_is_led_back_to_the_feed(pu
 
 
 async def test_a_move_is_told_as_readers_are_told_it(publisher: Proxy) -> None:
-    moved = Sighting(Ending.MOVED, UPSTREAM + "/new.xml", NOW, NOW, 2, confirmed=True)
-    await publisher.keep(replace(a_resource(UPSTREAM + "/old.xml"), sighting=moved))
+    moved = Relocation(RelocationKind.MOVED, UPSTREAM + "/new.xml", NOW, NOW, 2, confirmed=True)
+    await publisher.keep(replace(a_resource(UPSTREAM + "/old.xml"), relocation=moved))
 
     view = await publisher.json(f"/feeds/{feed_id(UPSTREAM + '/old.xml')}")
 

@@ -17,7 +17,7 @@ from feedproxy.findings import Level, Note
 from feedproxy.http.message import Fields, Request
 from feedproxy.refresh.policy.bot_challenge import identify_vendor
 from feedproxy.settings import Settings
-from feedproxy.upstream.tls_probe import Shown
+from feedproxy.upstream.tls_probe import ProbedCertificate
 from tests.check.publisher import HOUR, Answer, Asked, Publisher, Wrong, feed, items, publishing
 from tests.upstream.test_tls_probe import Authority
 
@@ -360,7 +360,7 @@ async def test_what_loopback_cannot_show_gets_its_note(name: str) -> None:
         case "https-unused":
             known = dataclasses.replace(known, secure=Exchange(secure, 200))
         case "tls-old":
-            known = dataclasses.replace(known, handshake=Shown(9e9, "", "TLSv1.1"))
+            known = dataclasses.replace(known, handshake=ProbedCertificate(9e9, "", "TLSv1.1"))
         case "slow-to-answer":
             known = dataclasses.replace(seen, hops=(dataclasses.replace(seen.last, seconds=9.0),))
             assert name in judged(known)

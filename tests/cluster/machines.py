@@ -8,7 +8,7 @@ from typing import Any
 
 from feedproxy.app import App
 from feedproxy.clock import SystemClock
-from feedproxy.cluster.node import Fleet
+from feedproxy.cluster.node import ClusterNode
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
 from feedproxy.proxy.service import Service
@@ -49,7 +49,7 @@ class Machine:
         return self.runtime.service
 
     @property
-    def fleet(self) -> Fleet:
+    def fleet(self) -> ClusterNode:
         assert self.runtime.fleet is not None
         return self.runtime.fleet
 
@@ -63,7 +63,7 @@ class Machine:
 
     async def told(self) -> None:
         """Return when Redis knows what this machine knows."""
-        outbox, sums = self.fleet.store.outbox, self.fleet.sums
+        outbox, sums = self.fleet.store.replicator, self.fleet.sums
         assert sums is not None
         await until(lambda: not outbox and not outbox.busy and not sums.waiting)
 

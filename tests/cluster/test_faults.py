@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.cluster.keys import Names
-from feedproxy.cluster.redis_connection import Away, Link, Refused, place_of
-from feedproxy.cluster.redis_store import Shelf
+from feedproxy.cluster.keys import RedisKeys
+from feedproxy.cluster.redis_connection import RedisConnection, RedisRefused, RedisUnavailable, host_and_port
+from feedproxy.cluster.redis_store import RedisStore
 from feedproxy.errors import UsageError
 from tests.cluster.conftest import Start
 from tests.cluster.machines import until
@@ -36,15 +36,15 @@ async def test_a_killed_redis_is_no_readers_concern_and_is_filled_again(
     assert "; hit" in (await one.get("/held")).cache
     assert (await other.get("/held")).status == 200
     assert origin.requests == 4  # each machine for itself
-    assert not one.fleet.link.up
-    assert "degraded" in one.fleet.words()
+    assert not one.fleet.connection.up
+    assert "degraded" in one.fleet.status_line()
 
     own_redis.start()
-    await until(lambda: one.fleet.link.up and other.fleet.link.up)
-    assert one.fleet.words() == "fleet: ok"
+    await until(lambda: one.fleet.connection.up and other.fleet.connection.up)
+    assert one.fleet.status_line() == "fleet: ok"
     third = await start(url=own_redis.url)
     for path in ("/held", "/later"):
-        await until(lambda path=path: own_redis.ask("EXISTS", third.fleet.names.copy(origin.url(path))))  # type: ignore[misc]
+        await until(lambda path=path: own_redis.ask("EXISTS", third.fleet.keys.copy(origin.url(path))))  # type: ignore[misc]
         assert "; hit" in (await third.get(path)).cache
     assert origin.requests == 4
 
@@ -53,7 +53,7 @@ async def test_a_stopped_redis_delays_the_first_request_by_the_timeout_and_no_ot
     start: Start, origin: Origin, own_redis: RedisServer
 ) -> None:
     one = await start(url=own_redis.url, fleet_timeout=SHORT)
-    asked = counted(one.fleet.link)
+    asked = counted(one.fleet.connection)
     for number in range(6):
         origin.publish(f"/{number}", a_feed("x"), cache_control=LASTING)
     await one.get("/0")
@@ -62,17 +62,17 @@ async def test_a_stopped_redis_delays_the_first_request_by_the_timeout_and_no_ot
         assert "; hit" in (await one.get("/0")).cache  # it does not notice
         seen = await asyncio.gather(*(one.get(f"/{number}") for number in range(1, 4)))
         assert {each.status for each in seen} == {200}
-        assert not one.fleet.link.up
+        assert not one.fleet.connection.up
         before = len(asked)
         assert (await one.get("/4")).status == 200
         assert asked[before:] == []  # nobody waits for it any more
     finally:
         own_redis.go_on()
-    await until(lambda: one.fleet.link.up)
-    await until(lambda: own_redis.ask("EXISTS", one.fleet.names.copy(origin.url("/4"))))
+    await until(lambda: one.fleet.connection.up)
+    await until(lambda: own_redis.ask("EXISTS", one.fleet.keys.copy(origin.url("/4"))))
 
 
-def counted(link: Link) -> list[object]:
+def counted(link: RedisConnection) -> list[object]:
     """Everything that Redis is asked from now on, but whether it is there."""
     asked: list[object] = []
     evaluate = link._evaluate
@@ -100,7 +100,7 @@ async def test_a_machine_that_is_cut_off_goes_on_alone_and_catches_up(
 
         getattr(wire, cut)()
         assert (await other.get("/alone")).status == 200
-        assert not other.fleet.link.up
+        assert not other.fleet.connection.up
         for path in ("/purged", "/kept"):
             assert "; hit" in (await other.get(path)).cache
         origin.publish("/kept", a_feed("/kept", "new"), cache_control=LASTING)
@@ -109,11 +109,15 @@ async def test_a_machine_that_is_cut_off_goes_on_alone_and_catches_up(
         assert "; hit" in (await other.get("/purged")).cache  # as long as it is cut off
 
         wire.mend()
-        await until(lambda: other.fleet.link.up)
+        await until(lambda: other.fleet.connection.up)
         await until(lambda: other.service.store.get(origin.url("/purged")) is None)
-        await until(lambda: other.fleet.store.known(origin.url("/kept")) == one.fleet.store.known(origin.url("/kept")))
+        await until(
+            lambda: (
+                other.fleet.store.stored_token(origin.url("/kept")) == one.fleet.store.stored_token(origin.url("/kept"))
+            )
+        )
         assert b"new" in (await other.get("/kept")).body
-        await until(lambda: own_redis.ask("EXISTS", one.fleet.names.copy(origin.url("/alone"))))
+        await until(lambda: own_redis.ask("EXISTS", one.fleet.keys.copy(origin.url("/alone"))))
         asked = origin.requests
         assert "; hit" in (await one.get("/alone")).cache
         assert origin.requests == asked
@@ -130,7 +134,7 @@ async def test_a_purge_made_while_cut_off_is_done_elsewhere_when_it_is_over(
             await one.told()
             await other.get(path)
         wire.drop()
-        await until(lambda: not other.fleet.link.up)
+        await until(lambda: not other.fleet.connection.up)
         for path in ("/purged", "/newer"):
             assert await other.service.admin.purge(origin.url(path)) == [origin.url(path)]
         await asyncio.sleep(1.2)  # a purge of a second ago is one of then
@@ -141,7 +145,7 @@ async def test_a_purge_made_while_cut_off_is_done_elsewhere_when_it_is_over(
 
         await until(lambda: one.service.store.get(origin.url("/purged")) is None)
         assert "; hit" in (await one.get("/newer")).cache
-        await until(lambda: not other.fleet.store.outbox)
+        await until(lambda: not other.fleet.store.replicator)
         assert "; hit" in (await other.get("/newer")).cache
 
 
@@ -155,8 +159,8 @@ async def test_of_two_that_fetched_alone_the_later_counts(start: Start, origin: 
     await other.get("/feed")
     own_redis.start()
 
-    await until(lambda: one.fleet.link.up and other.fleet.link.up)
-    await until(lambda: one.fleet.store.known(target) == other.fleet.store.known(target))
+    await until(lambda: one.fleet.connection.up and other.fleet.connection.up)
+    await until(lambda: one.fleet.store.stored_token(target) == other.fleet.store.stored_token(target))
     for machine in (one, other):
         assert b"later" in (await machine.get("/feed")).body
 
@@ -176,8 +180,8 @@ async def test_a_machine_that_starts_without_redis_starts_alone_as_who_it_was(
     assert "; hit" in seen.cache
     assert seen.fields.get("via") == name
     own_redis.start()
-    await until(lambda: again.fleet.link.up)
-    await until(lambda: own_redis.ask("EXISTS", again.fleet.names.copy(origin.url("/feed"))))
+    await until(lambda: again.fleet.connection.up)
+    await until(lambda: own_redis.ask("EXISTS", again.fleet.keys.copy(origin.url("/feed"))))
 
 
 async def test_each_change_of_state_is_told_once(
@@ -190,7 +194,7 @@ async def test_each_change_of_state_is_told_once(
         origin.publish(f"/{number}", a_feed("x"), cache_control=LASTING)
         await one.get(f"/{number}")
     own_redis.start()
-    await until(lambda: one.fleet.link.up)
+    await until(lambda: one.fleet.connection.up)
 
     told = [each.getMessage() for each in caplog.records]
     assert [each for each in told if "unreachable" in each] == [
@@ -207,10 +211,10 @@ async def test_a_redis_that_is_full_is_told_once_and_harms_nobody(
     for number in range(3):
         origin.publish(f"/{number}", a_feed("x"), cache_control=LASTING)
         assert (await one.get(f"/{number}")).status == 200
-    await until(lambda: one.fleet.link.refusals)
+    await until(lambda: one.fleet.connection.refusal_count)
 
     assert "; hit" in (await one.get("/0")).cache
-    assert one.fleet.link.up
+    assert one.fleet.connection.up
     assert len([each for each in caplog.records if "refuses" in each.getMessage()]) == 1
 
 
@@ -221,14 +225,14 @@ async def test_read_only_replica_is_away_once_until_it_may_be_written_to(
     own_redis.ask("REPLICAOF", "127.0.0.1", "1")
     origin.publish("/feed", a_feed("x"), cache_control=LASTING)
     assert (await one.get("/feed")).status == 200
-    link = one.fleet.link
+    link = one.fleet.connection
     await until(lambda: not link.up)
 
     for _ in range(5):
         assert not await link.probe()
 
-    assert link.changes == 1
-    assert "read-only" in link.why
+    assert link.outage_count == 1
+    assert "read-only" in link.reason
     assert len([each for each in caplog.records if "unreachable" in each.getMessage()]) == 1
     own_redis.ask("REPLICAOF", "NO", "ONE")
     await until(lambda: link.up)
@@ -237,13 +241,13 @@ async def test_read_only_replica_is_away_once_until_it_may_be_written_to(
 async def test_redis_that_comes_and_goes_is_told_once_a_minute(
     own_redis: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    link = Link(own_redis.url, timeout=5)
+    link = RedisConnection(own_redis.url, timeout=5)
     for _ in range(4):
         assert await link.probe()
-        link._gone("a test")
+        link._mark_unavailable("a test")
 
     assert len([each for each in caplog.records if "unreachable" in each.getMessage()]) == 1
-    link._logged -= 60
+    link._last_log -= 60
     own_redis.kill()
     assert not await link.probe()
     assert len([each for each in caplog.records if "unreachable" in each.getMessage()]) == 2
@@ -252,10 +256,10 @@ async def test_redis_that_comes_and_goes_is_told_once_a_minute(
 
 async def test_wrong_password_is_told_as_such(own_redis: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
     own_redis.ask("CONFIG", "SET", "requirepass", "right")
-    link = Link(f"unix://:wrong@{own_redis.socket}", timeout=5)
+    link = RedisConnection(f"unix://:wrong@{own_redis.socket}", timeout=5)
 
     assert not await link.probe()
-    link.absent_from_the_start()
+    link.log_unavailable_at_start()
 
     assert "password" in caplog.text
     await link.close()
@@ -263,28 +267,28 @@ async def test_wrong_password_is_told_as_such(own_redis: RedisServer, caplog: py
 
 async def test_foreign_value_in_the_place_of_a_number_is_a_refusal(start: Start, own_redis: RedisServer) -> None:
     one = await start(url=own_redis.url)
-    link, names = one.fleet.link, Names("a-test:")
-    shelf = Shelf(link, names, "machine", lease=1, expiry=1)
+    link, names = one.fleet.connection, RedisKeys("a-test:")
+    shelf = RedisStore(link, names, "machine", lease=1, expiry=1)
     own_redis.ask("SET", names.sequence, "no number")
 
-    with pytest.raises(Refused):
-        await shelf.number()
-    with pytest.raises(Refused):
-        await shelf.since(1)
+    with pytest.raises(RedisRefused):
+        await shelf.last_event_number()
+    with pytest.raises(RedisRefused):
+        await shelf.events_since(1)
 
 
 async def test_while_it_is_away_nothing_is_asked() -> None:
-    link = Link("redis://127.0.0.1:1/", timeout=1)
+    link = RedisConnection("redis://127.0.0.1:1/", timeout=1)
 
     assert not await link.probe()
-    link.absent_from_the_start()
-    with pytest.raises(Away):
+    link.log_unavailable_at_start()
+    with pytest.raises(RedisUnavailable):
         await link.run_all([])
 
 
 def test_an_address_is_told_without_its_password() -> None:
-    assert place_of("rediss://me:secret@redis.example:6380/1") == "redis.example:6380"
-    assert place_of("redis://:secret@[::1]/1") == "[::1]:6379"
+    assert host_and_port("rediss://me:secret@redis.example:6380/1") == "redis.example:6380"
+    assert host_and_port("redis://:secret@[::1]/1") == "[::1]:6379"
     with pytest.raises(UsageError) as error:
-        Link("redis://me:secret@redis.example:port/", timeout=1)
+        RedisConnection("redis://me:secret@redis.example:port/", timeout=1)
     assert "secret" not in str(error.value)

@@ -185,14 +185,14 @@ async def test_a_message_that_was_lost_is_read_in_the_log(
     await one.get("/feed")
     await one.told()
     await other.get("/feed")
-    deaf = other.fleet.ear._task  # as when its connection hangs
+    deaf = other.fleet.event_listener._task  # as when its connection hangs
     assert deaf is not None
     deaf.cancel()
 
     await one.service.admin.purge(target)
 
     await until(lambda: other.service.store.get(target) is None)
-    assert other.fleet.ear.gaps
+    assert other.fleet.event_listener.gaps
 
 
 async def test_who_has_missed_more_than_the_log_holds_compares_everything(start: Start, origin: Origin) -> None:
@@ -206,15 +206,15 @@ async def test_who_has_missed_more_than_the_log_holds_compares_everything(start:
         await one.told()
         for path in paths:
             await other.get(path)
-        await until(lambda: other.fleet.compared and other.fleet._comparing is not None)
-        before = other.fleet.compared
-        other.fleet.link.up = False  # it is away from here on: its round finds Redis again
-        other.fleet.link._next = float("inf")
+        await until(lambda: other.fleet.comparison_count and other.fleet._comparing is not None)
+        before = other.fleet.comparison_count
+        other.fleet.connection.up = False  # it is away from here on: its round finds Redis again
+        other.fleet.connection._next = float("inf")
         for path in paths[:6]:
             await one.service.admin.purge(origin.url(path))
-        other.fleet.link._next = 0.0
+        other.fleet.connection._next = 0.0
 
-        await until(lambda: other.fleet.compared > before)
+        await until(lambda: other.fleet.comparison_count > before)
         await until(lambda: not any(other.service.store.get(origin.url(path)) for path in paths[:6]))
         assert ["; hit" in (await other.get(path)).cache for path in paths[6:]] == [True, True]
     finally:

@@ -17,7 +17,7 @@ from feedproxy.endpoints.landing_page import Preview, preview_page
 from feedproxy.http.message import Fields
 from feedproxy.refresh.result import RefreshFinished
 from feedproxy.request.upstream_request import feed_id
-from feedproxy.store.resource import Ending, Failures, Sighting
+from feedproxy.store.resource import Failures, Relocation, RelocationKind
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.telemetry.recent_activity import RequestActivity
 from feedproxy.web.templates import page as page_of
@@ -248,7 +248,7 @@ async def test_pages_fit_a_phone_whatever_readers_and_publishers_say(office: Off
         replace(
             a_resource(target, title=long, version=long, link=f"https://example.com/{long}"),
             failures=Failures(3, now - 60, now - 60, "unreachable", now + 60),
-            sighting=Sighting(Ending.MOVED, f"https://example.org/{long}", now, now, 1),
+            relocation=Relocation(RelocationKind.MOVED, f"https://example.org/{long}", now, now, 1),
         )
     )
     for agent in (f"{long}/1.0 ({long})", f"{long} 5 subscribers; feed-id={long}"):

@@ -14,7 +14,7 @@ from feedproxy.notify.cnws.publisher import Publisher
 from feedproxy.notify.websub import messages
 from feedproxy.settings import Settings
 from feedproxy.upstream.address_policy import AddressPolicy
-from feedproxy.upstream.callback_client import Caller, Named
+from feedproxy.upstream.callback_client import AddressTrust, CallbackClient
 from tests.stages.clouds import call, clouds_on
 from tests.stages.notify import TARGET, Stand
 from tests.stages.origin import a_feed
@@ -83,11 +83,11 @@ async def test_cnws_tells_nobody_at_our_own_address(stand: Stand) -> None:
 # -- what the operator names
 
 
-def caller(found: Sequence[str]) -> Caller:
+def caller(found: Sequence[str]) -> CallbackClient:
     async def lookup(host: str, port: int) -> Sequence[str]:
         return found
 
-    return Caller(AddressPolicy(lookup=lookup))
+    return CallbackClient(AddressPolicy(lookup=lookup))
 
 
 @pytest.mark.parametrize("found", ["127.0.0.1", "10.0.0.5", "169.254.169.254", "::ffff:10.0.0.5"])
@@ -95,7 +95,7 @@ async def test_a_name_that_the_operator_wrote_leads_to_no_private_address(found:
     calling = caller([found])
     try:
         with pytest.raises(Unreachable):  # in the words of a name that does not exist
-            await calling.call("GET", "http://sink.example:10080/", named=Named.BY_CONFIGURATION)
+            await calling.call("GET", "http://sink.example:10080/", trust=AddressTrust.CONFIGURED_NAME)
     finally:
         await calling.close()
 
@@ -105,7 +105,7 @@ async def test_an_address_that_the_operator_wrote_out_is_called_at_any_port(host
     calling = caller(["127.0.0.1"])
     try:
         with pytest.raises(Unreachable):  # nobody is there; but it was tried
-            await calling.call("GET", f"http://{host}:{unused_tcp_port}/", named=Named.BY_CONFIGURATION)
+            await calling.call("GET", f"http://{host}:{unused_tcp_port}/", trust=AddressTrust.CONFIGURED_NAME)
         with pytest.raises(Forbidden):
             await calling.call("GET", f"http://{host}:{unused_tcp_port}/")
     finally:

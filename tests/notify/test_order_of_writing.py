@@ -21,7 +21,7 @@ class SlowDisk:
     def __init__(self, stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
         self.gate = asyncio.Event()
         self.waited = asyncio.Event()
-        monkeypatch.setattr(stand.runtime.service.store, "written", self._written)
+        monkeypatch.setattr(stand.runtime.service.store, "wait_written", self._written)
 
     async def _written(self, target: str) -> None:
         self.waited.set()

@@ -89,7 +89,7 @@ async def test_a_promise_ends_with_its_lease(stand_at: Callable[..., Any]) -> No
     await push(made, "four", *OLD)
     resource = made.stand.runtime.service.store.get(TARGET)
     assert resource is not None
-    assert resource.promised == pytest.approx(made.stand.clock.now() + 10 * DAY, abs=60)
+    assert resource.push_lease_expires == pytest.approx(made.stand.clock.now() + 10 * DAY, abs=60)
 
     await made.verify(mode="denied", challenge=None)
 

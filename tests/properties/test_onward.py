@@ -59,8 +59,8 @@ def repeats(draw: st.DrawFn) -> ReusableHit:
         (stored,),
         channel,
         changes=[NOON - each for each in draw(st.lists(st.integers(1, 500_000), max_size=4))],
-        heard=NOON - 10 if pushed else 0.0,
-        promised=NOON + draw(st.integers(0, 90_000)) if pushed else 0.0,
+        last_push=NOON - 10 if pushed else 0.0,
+        push_lease_expires=NOON + draw(st.integers(0, 90_000)) if pushed else 0.0,
     )
     settings = replace(Settings(), feed_hints=draw(st.sampled_from(["enforce", "heuristic", "off"])))
     asked = draw(st.sampled_from(["", "max-age=100", "min-fresh=30", "max-stale=1000", "no-cache"]))

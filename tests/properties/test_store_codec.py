@@ -20,7 +20,7 @@ from feedproxy.http.message import Fields
 from feedproxy.store import envelope
 from feedproxy.store.codec import dump, load
 from feedproxy.store.previous_contents import NO_CONTENTS, PreviousContents
-from feedproxy.store.resource import Edition, Failures, Resource
+from feedproxy.store.resource import Failures, Resource, VersionRecord
 
 TEXTS = st.text(st.characters(), max_size=12)  # lone surrogates among them
 NUMBERS = st.floats(allow_nan=False)
@@ -57,7 +57,7 @@ SIMPLE = {
     Fields: FIELDS,
     Mapping[str, bytes]: BODIES,
     # Sizes and numbers of items are counted: never below zero.
-    Edition: st.builds(Edition, NUMBERS, st.integers(0, 2**63), st.integers(0, 2**31), TEXTS),
+    VersionRecord: st.builds(VersionRecord, NUMBERS, st.integers(0, 2**63), st.integers(0, 2**31), TEXTS),
 }
 RESOURCES: st.SearchStrategy[Resource] = of(Resource)
 
@@ -128,7 +128,7 @@ JSON = st.recursive(
 @settings(max_examples=120)
 def test_a_header_that_lies_is_a_store_error_or_a_resource(resource: Resource, data: st.DataObject) -> None:
     """The checksum is right here: somebody made it up, or a program of ours went wrong."""
-    header, bodies = envelope.open_(envelope.Kind.RESOURCE, dump(resource))
+    header, bodies = envelope.open_parts(envelope.Kind.RESOURCE, dump(resource))
     plain = json.loads(bytes(header).decode("utf-8", "surrogatepass"))
     holder: Any = plain
     while True:
@@ -138,7 +138,9 @@ def test_a_header_that_lies_is_a_store_error_or_a_resource(resource: Resource, d
             break
         holder = inner
     holder[name] = data.draw(JSON)
-    forged = envelope.close(envelope.Kind.RESOURCE, json.dumps(plain).encode("utf-8", "surrogatepass"), bytes(bodies))
+    forged = envelope.seal_parts(
+        envelope.Kind.RESOURCE, json.dumps(plain).encode("utf-8", "surrogatepass"), bytes(bodies)
+    )
 
     try:
         loaded = load(forged)
@@ -148,13 +150,13 @@ def test_a_header_that_lies_is_a_store_error_or_a_resource(resource: Resource, d
 
 
 def test_a_number_that_nobody_can_count_to_is_a_store_error() -> None:
-    resource = dataclasses.replace(a_resource(), editions=(Edition(1.0, 5, 7),))
-    header, bodies = envelope.open_(envelope.Kind.RESOURCE, dump(resource))
+    resource = dataclasses.replace(a_resource(), version_records=(VersionRecord(1.0, 5, 7),))
+    header, bodies = envelope.open_parts(envelope.Kind.RESOURCE, dump(resource))
     plain = json.loads(bytes(header))
     plain["editions"][0]["items"] = -7
 
     with pytest.raises(StoreError, match="makes no sense"):
-        load(envelope.close(envelope.Kind.RESOURCE, json.dumps(plain).encode(), bytes(bodies)))
+        load(envelope.seal_parts(envelope.Kind.RESOURCE, json.dumps(plain).encode(), bytes(bodies)))
 
 
 @given(st.binary(max_size=300))
@@ -206,12 +208,12 @@ def test_feeds_of_one_server_share_their_field_lines_and_a_feed_its_target() -> 
 
 
 def test_a_member_that_a_later_feedproxy_added_is_passed_over() -> None:
-    header, bodies = envelope.open_(envelope.Kind.RESOURCE, dump(a_resource()))
+    header, bodies = envelope.open_parts(envelope.Kind.RESOURCE, dump(a_resource()))
     plain = json.loads(bytes(header))
     plain["mood"] = {"good": True}
     plain["variants"][0]["colour"] = "blue"
 
-    later = envelope.close(envelope.Kind.RESOURCE, json.dumps(plain).encode(), bytes(bodies))
+    later = envelope.seal_parts(envelope.Kind.RESOURCE, json.dumps(plain).encode(), bytes(bodies))
 
     assert load(later) == a_resource()
 

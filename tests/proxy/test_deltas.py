@@ -16,7 +16,7 @@ from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings, i
 from feedproxy.refresh.ingest.worker_pool import WorkerPool
 from feedproxy.refresh.resource_update import VERSIONS_BYTES, VERSIONS_MAX, with_versions
 from feedproxy.settings import Settings
-from feedproxy.store.resource import Resource, Version
+from feedproxy.store.resource import DeltaBase, Resource
 
 NOW = 1_800_000_000.0
 TARGET = "http://example.com/feed"
@@ -35,7 +35,7 @@ def version(first: int) -> IngestedContent:
     return prepared
 
 
-def left(prepared: IngestedContent) -> Version:
+def left(prepared: IngestedContent) -> DeltaBase:
     found = make_delta_base(StoredResponse(TARGET, 200, TYPE, prepared.content, NOW, NOW))
     assert found is not None
     return found
@@ -66,7 +66,7 @@ class Desk:
         for each in self.bodies:
             self.resource = with_versions(self.resource, [left(each)])
         self.stored = StoredResponse(TARGET, 200, TYPE, self.bodies[-1].content, NOW, NOW)
-        self.resource = Resource(TARGET, (self.stored,), versions=self.resource.versions)
+        self.resource = Resource(TARGET, (self.stored,), delta_bases=self.resource.delta_bases)
 
     async def ask(self, number: int, coding: str = "identity") -> Response:
         tag = own_tag(self.bodies[number].content.tag or "", "identity")
@@ -131,8 +131,8 @@ async def test_a_delta_larger_than_the_bound_is_not_kept(pool: Counting) -> None
 
 async def test_a_fault_of_ours_gives_the_whole(pool: Counting) -> None:
     desk = Desk(pool, 1, 0)
-    damaged = Version(desk.resource.versions[0].tag, None, b"no whole number of entries")
-    desk.resource = Resource(TARGET, desk.resource.variants, versions=(damaged,))
+    damaged = DeltaBase(desk.resource.delta_bases[0].tag, None, b"no whole number of entries")
+    desk.resource = Resource(TARGET, desk.resource.variants, delta_bases=(damaged,))
 
     assert (await desk.ask(0)).status == 200
 
@@ -150,16 +150,16 @@ async def test_a_reader_that_goes_away_takes_nothing_from_the_others(pool: Count
 def test_the_versions_kept_are_bounded_in_number_and_bytes() -> None:
     resource = Resource(TARGET)
     for number in range(3 * VERSIONS_MAX):
-        resource = with_versions(resource, [Version(f"tag-{number}", NOW + number, bytes(16))])
-    assert [each.tag for each in resource.versions] == [f"tag-{VERSIONS_MAX * 2 + at}" for at in range(VERSIONS_MAX)]
+        resource = with_versions(resource, [DeltaBase(f"tag-{number}", NOW + number, bytes(16))])
+    assert [each.tag for each in resource.delta_bases] == [f"tag-{VERSIONS_MAX * 2 + at}" for at in range(VERSIONS_MAX)]
 
-    resource = with_versions(resource, [Version("large", NOW, bytes(VERSIONS_BYTES - 16))])
-    assert len(resource.versions) == 2
-    assert with_versions(resource, [Version("larger", NOW, bytes(VERSIONS_BYTES + 16))]).versions == ()
+    resource = with_versions(resource, [DeltaBase("large", NOW, bytes(VERSIONS_BYTES - 16))])
+    assert len(resource.delta_bases) == 2
+    assert with_versions(resource, [DeltaBase("larger", NOW, bytes(VERSIONS_BYTES + 16))]).delta_bases == ()
 
 
 def test_a_version_is_kept_once_for_each_of_its_dates() -> None:
     one = left(version(0))
     resource = with_versions(with_versions(Resource(TARGET), [one]), [one])
 
-    assert len(resource.versions) == 1
+    assert len(resource.delta_bases) == 1

@@ -9,9 +9,16 @@ from feedproxy.clock import ManualClock
 from feedproxy.notify.refresh_requests import RateLimiter
 from feedproxy.refresh.policy.prefetch import Later, Plan, Refresh
 from feedproxy.refresh.prefetch_scheduler import Agenda
-from feedproxy.store.coordination import Sites, SiteTimes
-from feedproxy.store.resource import Ending, Failures, NewShape, Resource, Sighting, set_right
-from feedproxy.store.shared_memory import Shared
+from feedproxy.store.coordination import LocalSiteThrottle, SiteThrottle
+from feedproxy.store.resource import (
+    Failures,
+    PendingFormatChange,
+    Relocation,
+    RelocationKind,
+    Resource,
+    correct_future_instants,
+)
+from feedproxy.store.shared_memory import SharedMemoryCoordination
 from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from tests.stages.admin import a_resource
@@ -24,23 +31,23 @@ STEPS = [3_600.0, 30 * 86_400.0, 365 * 86_400.0]
 @pytest.fixture(params=["own", "shared"])
 def sites(request: pytest.FixtureRequest, tmp_path: Path):
     if request.param == "own":
-        yield SiteTimes()
+        yield LocalSiteThrottle()
         return
-    shared = Shared(tmp_path)
+    shared = SharedMemoryCoordination(tmp_path)
     yield shared.sites
     shared.close()
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_turn_of_a_site_booked_ahead_keeps_nobody_waiting(sites: Sites, step: float) -> None:
+def test_turn_of_a_site_booked_ahead_keeps_nobody_waiting(sites: SiteThrottle, step: float) -> None:
     for _ in range(5):
-        sites.book("example.com", NOW + step, 2)
-    sites.hold("example.com", NOW + step + 60)
+        sites.reserve("example.com", NOW + step, 2)
+    sites.pause("example.com", NOW + step + 60)
 
-    assert sites.free("example.com", 2, NOW) <= NOW
-    assert sites.book("example.com", NOW, 2) == NOW
-    assert sites.book("example.com", NOW, 2) == NOW + 2
-    assert sites.free("example.com", 2, NOW + 1) == NOW + 4
+    assert sites.next_free("example.com", 2, NOW) <= NOW
+    assert sites.reserve("example.com", NOW, 2) == NOW
+    assert sites.reserve("example.com", NOW, 2) == NOW + 2
+    assert sites.next_free("example.com", 2, NOW + 1) == NOW + 4
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -69,30 +76,30 @@ def test_instants_of_a_resource_ahead_count_as_now_and_last_as_long(step: float)
     resource = Resource(
         "http://example.com/feed",
         fetched=ahead,
-        heard=ahead,
-        promised=ahead + 600,
-        known=ahead - 10,
+        last_push=ahead,
+        push_lease_expires=ahead + 600,
+        first_seen=ahead - 10,
         failures=Failures(3, ahead - 500, ahead, "timeout", ahead + 240),
-        sighting=Sighting(Ending.MOVED, "http://example.org/", NOW - 5, ahead, 2),
-        new_shape=NewShape("atom", ahead, 1),
+        relocation=Relocation(RelocationKind.MOVED, "http://example.org/", NOW - 5, ahead, 2),
+        pending_format_change=PendingFormatChange("atom", ahead, 1),
         changes=(NOW - 50, ahead - 20, ahead),
     )
 
-    right = set_right(resource, NOW)
+    right = correct_future_instants(resource, NOW)
 
-    assert (right.fetched, right.heard, right.promised, right.known) == (NOW, NOW, NOW + 600, NOW)
+    assert (right.fetched, right.last_push, right.push_lease_expires, right.first_seen) == (NOW, NOW, NOW + 600, NOW)
     assert right.failures == Failures(3, NOW, NOW, "timeout", NOW + 240)
-    assert right.sighting == Sighting(Ending.MOVED, "http://example.org/", NOW - 5, NOW, 2)
-    assert right.new_shape == NewShape("atom", NOW, 1)
+    assert right.relocation == Relocation(RelocationKind.MOVED, "http://example.org/", NOW - 5, NOW, 2)
+    assert right.pending_format_change == PendingFormatChange("atom", NOW, 1)
     assert tuple(right.changes) == (NOW - 50, NOW)
-    assert set_right(right, NOW) is right
-    assert set_right(resource, ahead) is resource
+    assert correct_future_instants(right, NOW) is right
+    assert correct_future_instants(resource, ahead) is resource
 
 
 def test_stored_response_ahead_was_received_now_and_took_as_long() -> None:
     resource = a_resource()
     variant = resource.variants[0]
-    right = set_right(resource, variant.response_time - 10_000).variants[0]
+    right = correct_future_instants(resource, variant.response_time - 10_000).variants[0]
     assert right.response_time == variant.response_time - 10_000
     assert right.response_time - right.request_time == variant.response_time - variant.request_time
 

@@ -3,12 +3,12 @@
 import asyncio
 
 from feedproxy.refresh.fetch_lease import FetchLease
-from feedproxy.store.coordination import Own
+from feedproxy.store.coordination import LocalCoordination
 
 TARGET = "https://example.com/feed"
 
 
-class Peers(Own):
+class Peers(LocalCoordination):
     """The coordination of a process whose peers hold leases."""
 
     def __init__(self) -> None:
@@ -16,17 +16,17 @@ class Peers(Own):
         self.holder = ""
         self.completions = 0
 
-    async def take(self, target: str, *, here: bool = False) -> bool:
+    async def acquire_lease(self, target: str, *, local: bool = False) -> bool:
         if self.holder:
             return False
         self.holder = "this process"
         return True
 
-    def release(self, target: str, *, here: bool = False) -> None:
+    def release_lease(self, target: str, *, local: bool = False) -> None:
         self.holder = ""
         self.completions += 1
 
-    def landings(self, target: str) -> int:
+    def completion_count(self, target: str) -> int:
         return self.completions
 
 
@@ -43,7 +43,7 @@ async def test_lease_is_held_in_the_block_and_released_after_it() -> None:
 async def test_lease_reports_a_refresh_that_a_peer_completed_meanwhile() -> None:
     peers = Peers()
     peers.holder = "peer"
-    asyncio.get_running_loop().call_soon(peers.release, TARGET)
+    asyncio.get_running_loop().call_soon(peers.release_lease, TARGET)
 
     async with FetchLease(peers, TARGET, timeout=1) as lease:
         assert lease.completed_by_peer

@@ -21,7 +21,7 @@ from feedproxy.refresh.ingest.worker_pool import WorkerPool
 from feedproxy.serve import Master
 from feedproxy.store.resource import Failures
 from feedproxy.upstream import local_failure
-from feedproxy.upstream.local_failure import Complaints, Network, is_exhaustion, is_local
+from feedproxy.upstream.local_failure import NetworkState, RateLimitedLog, is_exhaustion, is_local
 from tests.stages.origin import a_feed
 from tests.stages.play import OnService, Proxy
 from tests.upstream.raw import a_fetcher, a_get, a_policy
@@ -29,11 +29,11 @@ from tests.waiting import PATIENCE
 
 
 @pytest.fixture
-def network(monkeypatch: pytest.MonkeyPatch) -> Network:
+def network(monkeypatch: pytest.MonkeyPatch) -> NetworkState:
     """A network that has not worked yet."""
-    made = Network()
+    made = NetworkState()
     monkeypatch.setattr(local_failure, "network", made)
-    monkeypatch.setattr(local_failure, "complaints", Complaints())
+    monkeypatch.setattr(local_failure, "complaints", RateLimitedLog())
     return made
 
 
@@ -69,7 +69,7 @@ async def test_failure_of_the_parent_proxy_is_never_a_move_or_an_end_of_the_feed
         (await proxy.get("/feed.rss")).expect(200, cache="detail=parent-proxy")
         held = stage.service.store.get(feed.url("/feed.rss"))
         assert held is not None
-        assert held.sighting is None
+        assert held.relocation is None
         assert not any(each.invalid for each in held.variants)
         assert held.failures.count == failed
     await stage.close()
@@ -88,14 +88,14 @@ def test_memory_and_threads_are_never_the_origins() -> None:
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ECONNREFUSED, "x"), socket.gaierror(socket.EAI_NONAME, "x"), None])
-def test_what_the_origin_or_its_names_say_is_its_own(network: Network, error: OSError | None) -> None:
+def test_what_the_origin_or_its_names_say_is_its_own(network: NetworkState, error: OSError | None) -> None:
     assert not is_local(error)
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENETUNREACH, "x"), socket.gaierror(socket.EAI_AGAIN, "x")])
-def test_network_is_to_blame_only_where_nothing_works(network: Network, error: OSError) -> None:
+def test_network_is_to_blame_only_where_nothing_works(network: NetworkState, error: OSError) -> None:
     assert is_local(error)
-    network.works()
+    network.record_success()
     assert not is_local(error)
 
 
@@ -103,7 +103,9 @@ def test_network_is_to_blame_only_where_nothing_works(network: Network, error: O
     ("error", "raised"),
     [(errno.EMFILE, Overload), (errno.ENETUNREACH, Overload), (errno.ENOENT, Unreachable)],
 )
-async def test_lookup_that_fails_here_is_overload(network: Network, error: int, raised: type[FeedproxyError]) -> None:
+async def test_lookup_that_fails_here_is_overload(
+    network: NetworkState, error: int, raised: type[FeedproxyError]
+) -> None:
     async def fails(host: str, port: int) -> list[str]:
         raise OSError(error, os.strerror(error))
 
@@ -124,7 +126,7 @@ def few_descriptors(spare: int = 2) -> Iterator[None]:
 
 
 async def test_process_that_cannot_be_started_for_want_of_descriptors_is_overload(
-    network: Network, caplog: pytest.LogCaptureFixture
+    network: NetworkState, caplog: pytest.LogCaptureFixture
 ) -> None:
     with ThreadPoolExecutor(1) as threads, caplog.at_level(logging.WARNING):
         workshop = WorkerPool(threads)
@@ -150,7 +152,7 @@ async def test_process_that_cannot_be_started_for_want_of_descriptors_is_overloa
 
 
 async def test_exchange_without_descriptors_is_refused_before_it_begins(
-    network: Network, caplog: pytest.LogCaptureFixture
+    network: NetworkState, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
         async with a_fetcher() as fetcher:
@@ -163,7 +165,7 @@ async def test_exchange_without_descriptors_is_refused_before_it_begins(
 
 
 def test_connections_refused_for_want_of_descriptors_are_one_line_without_a_traceback(
-    network: Network, caplog: pytest.LogCaptureFixture
+    network: NetworkState, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = Master.__new__(Master)
     loop = asyncio.new_event_loop()

@@ -11,7 +11,7 @@ from feedproxy.errors import ParentFailed, UsageError
 from feedproxy.refresh.fetch_once import fetch_document
 from feedproxy.settings import Settings
 from feedproxy.upstream import resolver
-from feedproxy.upstream.resolver import Lookups
+from feedproxy.upstream.resolver import Resolver
 from tests.stages.origin import a_feed
 from tests.upstream.parents import a_parent
 from tests.upstream.raw import origin
@@ -24,7 +24,7 @@ HOST = "feeds.example.com"
 @pytest.fixture
 async def _names() -> None:
     """Every name leads to loopback."""
-    resolver._OF_LOOP[asyncio.get_running_loop()] = Lookups(lambda host: ["127.0.0.1"])
+    resolver._RESOLVERS[asyncio.get_running_loop()] = Resolver(lambda host: ["127.0.0.1"])
 
 
 @pytest.mark.usefixtures("_names")

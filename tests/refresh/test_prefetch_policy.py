@@ -16,7 +16,7 @@ from feedproxy.refresh.policy import throttle
 from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.refresh.policy.prefetch import GAP_MIN, SPREAD, Later, Plan, Refresh, Rest, own_jitter, plan
 from feedproxy.settings import Settings
-from feedproxy.store.resource import Ending, Failures, Resource, Sighting
+from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resource
 
 NOON: float = calendar.timegm((2026, 11, 20, 12, 0, 0))
 """A Friday."""
@@ -131,9 +131,9 @@ def test_what_no_copy_may_answer_is_not_refreshed(control: str) -> None:
 
 
 def test_what_has_moved_is_not_refreshed() -> None:
-    gone = Sighting(Ending.GONE, "", NOON, NOON, 2, confirmed=True)
+    gone = Relocation(RelocationKind.GONE, "", NOON, NOON, 2, confirmed=True)
 
-    assert isinstance(planned(replace(a_feed(), sighting=gone), NOON + HOUR), Rest)
+    assert isinstance(planned(replace(a_feed(), relocation=gone), NOON + HOUR), Rest)
 
 
 def test_it_can_be_switched_off() -> None:

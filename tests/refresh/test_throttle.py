@@ -17,7 +17,7 @@ from feedproxy.refresh.policy.throttle import (
     record_failure,
 )
 from feedproxy.settings import Settings
-from feedproxy.store.coordination import SiteTimes
+from feedproxy.store.coordination import LocalSiteThrottle
 from feedproxy.store.resource import Failures, Resource
 
 NOW = 1_800_000_000.0
@@ -107,39 +107,39 @@ def test_a_clock_that_was_put_right_never_locks_a_feed_for_longer_than_two_days(
 
 
 def test_turns_at_a_site_are_given_one_after_the_other() -> None:
-    sites = SiteTimes()
+    sites = LocalSiteThrottle()
 
-    assert [sites.book("example.com", NOW, 2) for _ in range(3)] == [NOW, NOW + 2, NOW + 4]
-    assert sites.book("example.org", NOW, 2) == NOW
-    assert sites.free("example.com", 2) == NOW + 6
+    assert [sites.reserve("example.com", NOW, 2) for _ in range(3)] == [NOW, NOW + 2, NOW + 4]
+    assert sites.reserve("example.org", NOW, 2) == NOW
+    assert sites.next_free("example.com", 2) == NOW + 6
 
 
 def test_a_site_that_was_quiet_for_long_is_free_at_once() -> None:
-    sites = SiteTimes()
-    sites.book("example.com", NOW, 1)
+    sites = LocalSiteThrottle()
+    sites.reserve("example.com", NOW, 1)
 
-    assert sites.book("example.com", NOW + 500, 1) == NOW + 500
+    assert sites.reserve("example.com", NOW + 500, 1) == NOW + 500
 
 
 def test_the_sites_remembered_are_bounded() -> None:
-    sites = SiteTimes(capacity=10)
+    sites = LocalSiteThrottle(capacity=10)
 
     for number in range(100):
-        sites.book(f"site{number}.example", NOW + number, 1)
+        sites.reserve(f"site{number}.example", NOW + number, 1)
 
     assert len(sites) == 10
-    assert sites.free("site99.example", 1) == NOW + 100
-    assert sites.free("site0.example", 1) == 0.0
+    assert sites.next_free("site99.example", 1) == NOW + 100
+    assert sites.next_free("site0.example", 1) == 0.0
 
 
 @pytest.mark.parametrize("until", [NOW + 60, NOW - 60])
 def test_holding_a_site_never_shortens_its_spacing(until: float) -> None:
-    sites = SiteTimes()
-    sites.book("example.com", NOW, 10)
+    sites = LocalSiteThrottle()
+    sites.reserve("example.com", NOW, 10)
 
-    sites.hold("example.com", until)
+    sites.pause("example.com", until)
 
-    assert sites.free("example.com", 10) == max(NOW + 10, until)
+    assert sites.next_free("example.com", 10) == max(NOW + 10, until)
 
 
 def test_a_pause_shorter_than_our_back_off_is_not_put_on_the_origin() -> None:

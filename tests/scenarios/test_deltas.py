@@ -278,7 +278,7 @@ async def test_versions_are_remembered_up_to_a_number_and_older_ones_get_the_who
 
     assert len(titles(seen)) == VERSIONS_MAX
     target = next(iter(proxy.service.store.targets()))
-    assert len(proxy.service.store.get(target).versions) == VERSIONS_MAX
+    assert len(proxy.service.store.get(target).delta_bases) == VERSIONS_MAX
 
 
 async def test_after_a_purge_nothing_is_known(stage):

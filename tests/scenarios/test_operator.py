@@ -398,9 +398,9 @@ async def test_every_version_is_remembered_with_when_it_was_seen_its_size_and_it
 
     held = proxy.service.store.get(origin.url("/feed.rss"))
 
-    assert [each.items for each in held.editions] == [1, 2, 3]
-    assert [each.at - began for each in held.editions] == [at for at, _ in seen]
-    assert held.editions[-1].size == len(held.variants[-1].content.bodies["identity"])
+    assert [each.items for each in held.version_records] == [1, 2, 3]
+    assert [each.at - began for each in held.version_records] == [at for at, _ in seen]
+    assert held.version_records[-1].size == len(held.variants[-1].content.bodies["identity"])
     told = versions.version_list(load(dump(held)))
     assert [each["new"] for each in told] == [1, 1, None]
     assert [each["changed"] for each in told] == [0, 0, None]
@@ -415,7 +415,7 @@ async def test_of_versions_the_last_ones_are_remembered(stage):
 
     held = proxy.service.store.get(origin.url("/feed.rss"))
 
-    assert len(held.editions) == EDITIONS_MAX
+    assert len(held.version_records) == EDITIONS_MAX
     assert versions.version_list(held)[-1]["new"] is None
     assert versions.version_list(held)[0] == {
         **versions.version_list(held)[0],

@@ -3,7 +3,7 @@
 import aiohttp
 import pytest
 
-from feedproxy.access.guess_limit import NETWORKS_MAX, TRIES, TRIES_WITHIN, Guesses
+from feedproxy.access.guess_limit import GUESS_WINDOW, GUESSES_MAX, NETWORKS_MAX, GuessLimit
 from feedproxy.admin.auth import AdminAuth
 from feedproxy.admin.server import AdminServer
 from feedproxy.app import App
@@ -43,49 +43,49 @@ def test_guessing_the_token_is_slowed_down_and_only_where_it_comes_from() -> Non
         refusal = door.refuse("GET", "/", {**OURS, "Authorization": f"Bearer {token}"}, peer)
         return refusal.status if refusal is not None else None
 
-    assert [status(f"guess {number}") for number in range(TRIES)] == [401] * TRIES
+    assert [status(f"guess {number}") for number in range(GUESSES_MAX)] == [401] * GUESSES_MAX
     assert status("right") == 429, "even the right one tells nothing now"
     assert status("right", "192.0.2.2") is None
     refusal = door.refuse("GET", "/", OURS, "192.0.2.1")
     assert refusal is not None
-    assert 0 < refusal.retry_after <= TRIES_WITHIN + 1
-    clock.advance(TRIES_WITHIN)
+    assert 0 < refusal.retry_after <= GUESS_WINDOW + 1
+    clock.advance(GUESS_WINDOW)
     assert status("right") is None
 
 
 def test_a_request_without_a_token_is_no_guess() -> None:
     door = AdminAuth("127.0.0.1", "right", clock=ManualClock(0))
 
-    for _ in range(2 * TRIES):
+    for _ in range(2 * GUESSES_MAX):
         refusal = door.refuse("GET", "/", OURS, "192.0.2.1")
         assert refusal is not None
         assert refusal.status == 401
 
 
 def test_a_host_with_many_ipv6_addresses_is_one_client() -> None:
-    guesses = Guesses(ManualClock(0))
-    for number in range(TRIES):
-        guesses.count(f"2001:db8::{number:x}")
+    guesses = GuessLimit(ManualClock(0))
+    for number in range(GUESSES_MAX):
+        guesses.record_wrong(f"2001:db8::{number:x}")
 
-    assert guesses.wait("2001:db8::ffff") > 0
-    assert guesses.wait("2001:db8:0:1::1") <= 0
-    assert Guesses(ManualClock(0)).wait("") <= 0
+    assert guesses.retry_after("2001:db8::ffff") > 0
+    assert guesses.retry_after("2001:db8:0:1::1") <= 0
+    assert GuessLimit(ManualClock(0)).retry_after("") <= 0
 
 
 def test_a_clock_that_is_set_back_makes_nobody_wait_longer() -> None:
     clock = ManualClock(1_000_000)
-    guesses = Guesses(clock)
-    for _ in range(TRIES):
-        guesses.count("192.0.2.1")
+    guesses = GuessLimit(clock)
+    for _ in range(GUESSES_MAX):
+        guesses.record_wrong("192.0.2.1")
     clock.advance(-500_000)
 
-    assert guesses.wait("192.0.2.1") <= TRIES_WITHIN
+    assert guesses.retry_after("192.0.2.1") <= GUESS_WINDOW
 
 
 def test_networks_are_remembered_within_bounds() -> None:
-    guesses = Guesses(ManualClock(0))
+    guesses = GuessLimit(ManualClock(0))
     for number in range(NETWORKS_MAX + 10):
-        guesses.count(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
+        guesses.record_wrong(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
 
     assert len(guesses._wrong) == NETWORKS_MAX
 
@@ -97,7 +97,7 @@ async def test_the_listener_itself_says_when_to_come_back() -> None:
     await admin.start()
     served = admin.url + "/"
     async with aiohttp.ClientSession() as session:
-        for _ in range(TRIES):
+        for _ in range(GUESSES_MAX):
             async with session.get(served, headers={"Authorization": "Bearer guessed"}) as answer:
                 assert answer.status == 401
         async with session.get(served, headers={"Authorization": "Bearer the token"}) as answer:

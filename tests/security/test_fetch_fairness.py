@@ -10,8 +10,8 @@ import pytest
 
 from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.upstream.client import Fetched, Fetcher, FetchLimits
-from feedproxy.upstream.fair_limits import ITSELF, Asker, Share, Shares, asking, client_of
-from feedproxy.upstream.resolver import Lookups
+from feedproxy.upstream.fair_limits import PROXY, FairLimits, Limit, Requester, client_of, requesting
+from feedproxy.upstream.resolver import Resolver
 from tests.upstream.raw import OK, a_fetcher, a_get, a_policy, origin, play, until
 
 SOON = 2.0
@@ -25,10 +25,12 @@ async def _loopback(host: str, port: int) -> list[str]:
 
 
 @asynccontextmanager
-async def hanging(fetcher: Fetcher, asker: Asker, targets: Iterable[str]) -> AsyncIterator[list[asyncio.Task[object]]]:
+async def hanging(
+    fetcher: Fetcher, asker: Requester, targets: Iterable[str]
+) -> AsyncIterator[list[asyncio.Task[object]]]:
     """These fetches, each under way for as long as the block is."""
     tasks: list[asyncio.Task[object]] = []
-    with asking(asker):
+    with requesting(asker):
         tasks += [asyncio.ensure_future(fetcher.fetch(a_get(target))) for target in targets]
     try:
         yield tasks
@@ -38,10 +40,10 @@ async def hanging(fetcher: Fetcher, asker: Asker, targets: Iterable[str]) -> Asy
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _asked(fetcher: Fetcher, asker: Asker, target: str) -> float:
+async def _asked(fetcher: Fetcher, asker: Requester, target: str) -> float:
     """Seconds until the answer is there."""
     began = time.monotonic()
-    with asking(asker):
+    with requesting(asker):
         assert isinstance(await fetcher.fetch(a_get(target)), Fetched)
     return time.monotonic() - began
 
@@ -65,15 +67,15 @@ def a_site_each(port: int) -> list[str]:
 SILENT = [one_origin, hosts_of_one_site, thirty_six_sites, a_site_each]
 
 
-@pytest.mark.parametrize("reader", [Asker("192.0.2.2", is_known=False), ITSELF], ids=["other client", "known feed"])
+@pytest.mark.parametrize("reader", [Requester("192.0.2.2", is_known=False), PROXY], ids=["other client", "known feed"])
 @pytest.mark.parametrize("targets", SILENT)
-async def test_silent_origins_leave_room_for_others(targets: Callable[[int], list[str]], reader: Asker) -> None:
+async def test_silent_origins_leave_room_for_others(targets: Callable[[int], list[str]], reader: Requester) -> None:
     policy = a_policy(lookup=_loopback)
     async with (
         origin(play(then="hold")) as silent,
         origin(OK) as good,
         a_fetcher(LIMITS, policy=policy) as fetcher,
-        hanging(fetcher, Asker("192.0.2.1", is_known=False), targets(silent.port)),
+        hanging(fetcher, Requester("192.0.2.1", is_known=False), targets(silent.port)),
     ):
         await until(lambda: bool(silent.heads))
         assert await _asked(fetcher, reader, good.url(host="good.example")) < SOON
@@ -96,12 +98,14 @@ async def test_silent_origins_of_many_clients_are_ended_for_one_that_waits(piece
     policy = a_policy(lookup=_loopback)
     async with origin(OK) as good, a_fetcher(LIMITS, policy=policy) as fetcher:
         async with (
-            hanging(fetcher, Asker("192.0.2.1", is_known=False), [f"http://a{n}.org:{port}/" for n in range(80)]),
-            hanging(fetcher, Asker("192.0.2.3", is_known=False), [f"http://b{n}.org:{port}/" for n in range(80)]) as bs,
+            hanging(fetcher, Requester("192.0.2.1", is_known=False), [f"http://a{n}.org:{port}/" for n in range(80)]),
+            hanging(
+                fetcher, Requester("192.0.2.3", is_known=False), [f"http://b{n}.org:{port}/" for n in range(80)]
+            ) as bs,
         ):
             await until(lambda: fetcher.stats.connections >= 160)
             await asyncio.sleep(0.5)
-            for reader in (Asker("192.0.2.2", is_known=False), Asker("192.0.2.1", is_known=False)):
+            for reader in (Requester("192.0.2.2", is_known=False), Requester("192.0.2.1", is_known=False)):
                 assert await _asked(fetcher, reader, good.url(host="good.example")) < SOON
             ended = [task.exception() for task in bs if task.done()]
         stop.set()
@@ -113,20 +117,20 @@ async def test_silent_site_keeps_places_for_its_known_feeds() -> None:
     async with (
         origin(*[play(then="hold")] * 6, OK) as site,
         a_fetcher(LIMITS) as fetcher,
-        hanging(fetcher, Asker("192.0.2.1", is_known=False), [site.url(f"/{number}") for number in range(20)]),
+        hanging(fetcher, Requester("192.0.2.1", is_known=False), [site.url(f"/{number}") for number in range(20)]),
     ):
         await until(lambda: len(site.heads) == 6)
-        assert await _asked(fetcher, ITSELF, site.url("/feed")) < SOON
+        assert await _asked(fetcher, PROXY, site.url("/feed")) < SOON
 
 
 async def test_joined_update_counts_as_the_share_of_the_client_that_joins() -> None:
-    shares = Shares(Share(10), client=2)
-    greedy, shared = Asker("greedy", is_known=False), Asker("greedy", is_known=False)
-    with asking(greedy):
+    shares = FairLimits(Limit(10), client=2)
+    greedy, shared = Requester("greedy", is_known=False), Requester("greedy", is_known=False)
+    with requesting(greedy):
         for _ in range(2):
-            await shares.take(timeout=1)
-    with asking(shared):
-        waiting = asyncio.ensure_future(shares.take(timeout=60))
+            await shares.acquire(timeout=1)
+    with requesting(shared):
+        waiting = asyncio.ensure_future(shares.acquire(timeout=60))
     await asyncio.sleep(0)
     assert not waiting.done()
 
@@ -136,27 +140,27 @@ async def test_joined_update_counts_as_the_share_of_the_client_that_joins() -> N
 
 
 async def test_request_that_gives_up_waiting_takes_no_place() -> None:
-    shares = Shares(Share(1))
-    place = await shares.take(timeout=1)
+    shares = FairLimits(Limit(1))
+    place = await shares.acquire(timeout=1)
     with pytest.raises(Overload):
-        await shares.take(timeout=0.01)
-    waiting = asyncio.ensure_future(shares.take(timeout=60))
+        await shares.acquire(timeout=0.01)
+    waiting = asyncio.ensure_future(shares.acquire(timeout=60))
     await asyncio.sleep(0)
-    shares.leave(place)
+    shares.release(place)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     assert (len(shares), shares.waiting) == (0, 0)
 
 
 async def test_known_feeds_have_a_reserve_of_places() -> None:
-    shares = Shares(Share(10, reserve=4))
+    shares = FairLimits(Limit(10, reserve=4))
     for number in range(6):
-        with asking(Asker(str(number), is_known=False)):
-            await shares.take(timeout=1)
-    with asking(Asker("7", is_known=False)), pytest.raises(Overload):
-        await shares.take(timeout=0.01)
+        with requesting(Requester(str(number), is_known=False)):
+            await shares.acquire(timeout=1)
+    with requesting(Requester("7", is_known=False)), pytest.raises(Overload):
+        await shares.acquire(timeout=0.01)
     for _ in range(4):
-        await shares.take(timeout=1)
+        await shares.acquire(timeout=1)
 
 
 # -- names
@@ -170,7 +174,7 @@ class Names:
         self.at_once = self.most = 0
         self._lock = threading.Lock()
         self._gate = threading.Event()
-        self.lookups = Lookups(self._resolve)
+        self.lookups = Resolver(self._resolve)
 
     def _resolve(self, host: str) -> list[str]:
         with self._lock:
@@ -196,9 +200,9 @@ async def names() -> AsyncIterator[Names]:
 
 
 @asynccontextmanager
-async def looking_up(names: Names, asker: Asker, hosts: Iterable[str]) -> AsyncIterator[None]:
-    with asking(asker):
-        tasks = [asyncio.ensure_future(names.lookups.addresses(host)) for host in hosts]
+async def looking_up(names: Names, asker: Requester, hosts: Iterable[str]) -> AsyncIterator[None]:
+    with requesting(asker):
+        tasks = [asyncio.ensure_future(names.lookups.resolve(host)) for host in hosts]
     await asyncio.sleep(0.05)
     yield
     for task in tasks:
@@ -206,7 +210,7 @@ async def looking_up(names: Names, asker: Asker, hosts: Iterable[str]) -> AsyncI
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-ATTACKER = Asker("192.0.2.1", is_known=False)
+ATTACKER = Requester("192.0.2.1", is_known=False)
 
 
 @pytest.mark.parametrize(
@@ -218,12 +222,12 @@ ATTACKER = Asker("192.0.2.1", is_known=False)
     ],
     ids=["one domain", "domains", "more domains"],
 )
-@pytest.mark.parametrize("reader", [Asker("192.0.2.2", is_known=False), ITSELF], ids=["other client", "known feed"])
-async def test_slow_names_leave_room_for_others(names: Names, hosts: list[str], most: int, reader: Asker) -> None:
+@pytest.mark.parametrize("reader", [Requester("192.0.2.2", is_known=False), PROXY], ids=["other client", "known feed"])
+async def test_slow_names_leave_room_for_others(names: Names, hosts: list[str], most: int, reader: Requester) -> None:
     async with looking_up(names, ATTACKER, hosts):
         began = time.monotonic()
-        with asking(reader):
-            assert await names.lookups.addresses("good.example.org") == ["192.0.2.80"]
+        with requesting(reader):
+            assert await names.lookups.resolve("good.example.org") == ["192.0.2.80"]
         assert time.monotonic() - began < SOON
     assert most <= names.most <= most + 1
 
@@ -245,7 +249,7 @@ async def test_abandoned_lookup_that_waits_is_never_made(names: Names) -> None:
 
 async def test_slow_names_of_a_site_leave_room_for_its_known_feeds(names: Names) -> None:
     async with looking_up(names, ATTACKER, [f"h{number}.slow.example" for number in range(20)]):
-        assert await asyncio.wait_for(names.lookups.addresses("feeds.slow.example".replace("slow.", "")), SOON)
+        assert await asyncio.wait_for(names.lookups.resolve("feeds.slow.example".replace("slow.", "")), SOON)
 
 
 # -- readers that go away
@@ -268,9 +272,9 @@ async def test_large_answer_that_no_reader_waits_for_is_ended() -> None:
 
     server = await asyncio.start_server(endless, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    reader = Asker("192.0.2.1", is_known=False)
+    reader = Requester("192.0.2.1", is_known=False)
     async with a_fetcher(LIMITS) as fetcher:
-        with asking(reader):
+        with requesting(reader):
             fetching = asyncio.ensure_future(fetcher.fetch(a_get(f"http://127.0.0.1:{port}/")))
         await until(lambda: sent > 0)
         reader.abandon()

@@ -7,7 +7,7 @@ import pytest
 
 from feedproxy.errors import Forbidden, Unreachable
 from feedproxy.upstream.address_policy import AddressPolicy
-from feedproxy.upstream.own_listeners import Listeners, is_of_this_machine
+from feedproxy.upstream.own_listeners import OwnListeners, is_of_this_machine
 from feedproxy.upstream.special_networks import Address
 from tests.live.conftest import (  # noqa: F401 -- fixtures
     authority,
@@ -27,7 +27,7 @@ PORT = 8081
 
 def a_policy(**options: object) -> AddressPolicy:
     """A policy that allows everything, at whose port something of our own listens."""
-    listeners = Listeners()
+    listeners = OwnListeners()
     listeners.add(PORT, for_readers=False)
     return AddressPolicy(True, EVERYTHING, ["1-65535"], listeners=listeners, **options)  # type: ignore[arg-type]
 
@@ -69,7 +69,7 @@ async def test_the_same_port_of_another_machine_is_a_target() -> None:
 
 
 async def test_where_private_addresses_are_refused_an_own_listener_is_told_from_no_name_by_nothing() -> None:
-    listeners = Listeners()
+    listeners = OwnListeners()
     listeners.add(PORT, for_readers=True)
     policy = AddressPolicy(ports=["1-65535"], lookup=answering("127.0.0.1"), listeners=listeners)
 

@@ -10,10 +10,10 @@ import bcrypt
 import pytest
 
 from feedproxy.access import passwords as users_module
-from feedproxy.access.authorization import Admission, Admitted, Challenged, Refused
-from feedproxy.access.basic import Password
-from feedproxy.access.guess_limit import TRIES
-from feedproxy.access.passwords import Users
+from feedproxy.access.authorization import Authorized, Authorizer, Challenge, Denied
+from feedproxy.access.basic import BasicCredentials
+from feedproxy.access.guess_limit import GUESSES_MAX
+from feedproxy.access.passwords import PasswordFile
 from feedproxy.clock import ManualClock
 from feedproxy.http.message import Fields
 from feedproxy.notify.refresh_requests import RateLimiter
@@ -39,8 +39,8 @@ def file_of(folder: Path, *hashes: str) -> str:
     return str(path)
 
 
-def admission(path: str, clock: ManualClock) -> Admission:
-    return Admission(users=Users(path, clock), wsse_secrets=None, realm="feeds", clock=clock)
+def admission(path: str, clock: ManualClock) -> Authorizer:
+    return Authorizer(users=PasswordFile(path, clock), wsse_secrets=None, realm="feeds", clock=clock)
 
 
 def kind_of(hashed: str) -> str:
@@ -55,10 +55,10 @@ async def test_unknown_user_is_checked_at_the_costs_of_the_file(
     hashes: tuple[str, ...], clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked: list[str] = []
-    monkeypatch.setattr(users_module, "matches", lambda hashed, password: checked.append(hashed) or True)
-    users = Users(file_of(tmp_path, *hashes), clock)
+    monkeypatch.setattr(users_module, "verify_hash", lambda hashed, password: checked.append(hashed) or True)
+    users = PasswordFile(file_of(tmp_path, *hashes), clock)
 
-    answers = [await users.verify(Password(f"nobody{number}", "open sesame")) for number in range(200)]
+    answers = [await users.verify(BasicCredentials(f"nobody{number}", "open sesame")) for number in range(200)]
 
     assert not any(answers)
     # As unknown names are spread over the hashes like known ones, one answer's time tells nothing of a name.
@@ -72,11 +72,11 @@ async def test_unknown_user_is_checked_against_the_same_hash_each_time(
     clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked: list[str] = []
-    monkeypatch.setattr(users_module, "matches", lambda hashed, password: bool(checked.append(hashed)))
-    users = Users(file_of(tmp_path, CHEAP, DEARER, ARGON), clock)
+    monkeypatch.setattr(users_module, "verify_hash", lambda hashed, password: bool(checked.append(hashed)))
+    users = PasswordFile(file_of(tmp_path, CHEAP, DEARER, ARGON), clock)
 
     for number in range(20):
-        await users.verify(Password("nobody", f"guess {number}"))
+        await users.verify(BasicCredentials("nobody", f"guess {number}"))
 
     assert len(set(checked)) == 1
 
@@ -84,56 +84,59 @@ async def test_unknown_user_is_checked_against_the_same_hash_each_time(
 async def test_unknown_user_with_the_right_password_of_another_is_let_in_neither_at_once_nor_later(
     clock: ManualClock, tmp_path: Path
 ) -> None:
-    users = Users(file_of(tmp_path, CHEAP), clock)
+    users = PasswordFile(file_of(tmp_path, CHEAP), clock)
 
-    assert [await users.verify(Password("nobody", "open sesame")) for _ in range(2)] == [False, False]
-    assert await Users(file_of(tmp_path), clock).verify(Password("nobody", "open sesame")) is False
+    assert [await users.verify(BasicCredentials("nobody", "open sesame")) for _ in range(2)] == [False, False]
+    assert await PasswordFile(file_of(tmp_path), clock).verify(BasicCredentials("nobody", "open sesame")) is False
 
 
 async def test_guesses_from_one_ipv6_network_count_as_one_client(clock: ManualClock, tmp_path: Path) -> None:
     asked = admission(file_of(tmp_path, CHEAP), clock)
-    for number in range(TRIES):
+    for number in range(GUESSES_MAX):
         guess = await asked.decide(("*",), basic("user0", str(number)), f"2001:db8:0:1::{number:x}")
-        assert isinstance(guess, Challenged)
+        assert isinstance(guess, Challenge)
 
     refused = await asked.decide(("*",), basic("user0", "open sesame"), "2001:db8:0:1:ffff:ffff:ffff:ffff")
 
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, Denied)
     assert refused.status == 429
-    assert await asked.decide(("*",), basic("user0", "open sesame"), "2001:db8:0:2::1") == Admitted("user0")
+    assert await asked.decide(("*",), basic("user0", "open sesame"), "2001:db8:0:2::1") == Authorized("user0")
 
 
 async def test_ipv4_address_and_its_ipv6_form_count_as_one_client(clock: ManualClock, tmp_path: Path) -> None:
     asked = admission(file_of(tmp_path, CHEAP), clock)
-    for number in range(TRIES):
+    for number in range(GUESSES_MAX):
         address = ("192.0.2.1", "::ffff:192.0.2.1", "::ffff:c000:201")[number % 3]
         await asked.decide(("*",), basic("user0", str(number)), address)
 
-    assert isinstance(await asked.decide(("*",), basic("user0", "open sesame"), "192.0.2.1"), Refused)
-    assert await asked.decide(("*",), basic("user0", "open sesame"), "192.0.2.2") == Admitted("user0")
+    assert isinstance(await asked.decide(("*",), basic("user0", "open sesame"), "192.0.2.1"), Denied)
+    assert await asked.decide(("*",), basic("user0", "open sesame"), "192.0.2.2") == Authorized("user0")
 
 
 async def test_guesses_sent_side_by_side_are_answered_no_further_than_the_limit(
     clock: ManualClock, tmp_path: Path
 ) -> None:
     asked = admission(file_of(tmp_path, CHEAP), clock)
-    passwords = [*(str(number) for number in range(TRIES + 10)), "open sesame"]
+    passwords = [*(str(number) for number in range(GUESSES_MAX + 10)), "open sesame"]
 
     answers = await asyncio.gather(
-        *(asked.decide(("*",), basic("user0", each), "192.0.2.1") for each in passwords[: users_module.WAITING_MAX])
+        *(
+            asked.decide(("*",), basic("user0", each), "192.0.2.1")
+            for each in passwords[: users_module.CHECKS_WAITING_MAX]
+        )
     )
 
-    assert not any(isinstance(each, Admitted) for each in answers)
+    assert not any(isinstance(each, Authorized) for each in answers)
 
 
 async def test_guesses_counted_by_a_clock_that_ran_ahead_keep_no_reader_out(clock: ManualClock, tmp_path: Path) -> None:
     asked = admission(file_of(tmp_path, CHEAP), clock)
     clock.advance(365 * 86_400)
-    for number in range(TRIES):
+    for number in range(GUESSES_MAX):
         await asked.decide(("*",), basic("user0", str(number)), "192.0.2.1")
     clock.advance(-365 * 86_400)
 
-    assert await asked.decide(("*",), basic("user0", "open sesame"), "192.0.2.1") == Admitted("user0")
+    assert await asked.decide(("*",), basic("user0", "open sesame"), "192.0.2.1") == Authorized("user0")
 
 
 def test_pings_from_one_ipv6_network_count_as_one_source() -> None:

@@ -287,7 +287,7 @@ async def test_answer_that_one_client_provoked_is_no_answer_for_others(
             resource = stand.stage.service.store.get(stand.origin.url(path))
             assert resource is not None
             assert resource.failures.count == 0
-            assert resource.sighting is None
+            assert resource.relocation is None
 
 
 async def test_challenge_for_those_without_credentials_keeps_nobody_from_the_feed() -> None:

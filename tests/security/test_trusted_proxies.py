@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from conformance.process import free_port
-from feedproxy.access.guess_limit import TRIES
+from feedproxy.access.guess_limit import GUESSES_MAX
 from tests.live.conftest import needs
 from tests.live.origin import Origin, a_feed, opened, until
 from tests.live.product import ROOT, Feedproxy, Process, Seen, read_answer
@@ -211,12 +211,12 @@ def test_location_leads_to_the_host_and_scheme_that_were_asked(stand: Stand, for
 def test_guesses_of_a_password_are_counted_by_the_clients_address(stand: Stand) -> None:
     guess = "Basic " + base64.b64encode(b"bob:wrong").decode()
     path, statuses = f"/{stand.origin.url('/secret.rss')}", []
-    for number in range(TRIES + 6):
+    for number in range(GUESSES_MAX + 6):
         forge = list(FORGED.values())[number % len(FORGED)]
         fields = [("Authorization", guess), *forge(f"198.51.100.{number}")]
         statuses.append(stand.ask(path, fields).status)
 
-    assert statuses == [401] * TRIES + [429] * 6
+    assert statuses == [401] * GUESSES_MAX + [429] * 6
     # Another client's guesses are its own.
     assert stand.ask(path, [("Authorization", guess)], client=stand.neighbour).status == 401
 

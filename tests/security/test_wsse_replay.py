@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from feedproxy.access.nonces import NonceFolder
-from feedproxy.access.wsse import Gate, UsernameToken, Verdict
+from feedproxy.access.wsse import TokenVerdict, UsernameToken, WsseVerifier
 
 CREATED = "2027-01-15T08:00:00Z"
 NOW = 1_800_000_000.0
@@ -89,10 +89,10 @@ def spellings(token: UsernameToken) -> list[UsernameToken]:
     [b"0123456789abcdef", b"0123456789abcde", b"0123456789abcd", b"nonce with blank ", b"1", bytes(range(200, 216))],
 )
 def test_overheard_proof_proves_in_no_other_spelling(nonce: bytes, decoded: bool, hexadecimal: bool) -> None:
-    overheard, gate = made(nonce, decoded=decoded, hexadecimal=hexadecimal), Gate()
-    assert gate.prove(overheard, PASSWORDS, NOW) is Verdict.PROVED
+    overheard, gate = made(nonce, decoded=decoded, hexadecimal=hexadecimal), WsseVerifier()
+    assert gate.verify(overheard, PASSWORDS, NOW) is TokenVerdict.PROVED
 
-    again = [each for each in spellings(overheard) if gate.prove(each, PASSWORDS, NOW + 1) is Verdict.PROVED]
+    again = [each for each in spellings(overheard) if gate.verify(each, PASSWORDS, NOW + 1) is TokenVerdict.PROVED]
 
     assert again == []
 
@@ -103,23 +103,23 @@ def test_overheard_proof_proves_in_no_other_spelling(nonce: bytes, decoded: bool
 def test_overheard_proof_proves_at_no_other_worker_and_after_no_restart(
     respell: Callable[[UsernameToken], UsernameToken], tmp_path: Path
 ) -> None:
-    first, second = (Gate(shared=NonceFolder(tmp_path / "nonces")) for _ in range(2))
+    first, second = (WsseVerifier(shared=NonceFolder(tmp_path / "nonces")) for _ in range(2))
     overheard = made(b"0123456789abcdef", decoded=False, hexadecimal=False)
-    assert first.prove(overheard, PASSWORDS, NOW) is Verdict.PROVED
+    assert first.verify(overheard, PASSWORDS, NOW) is TokenVerdict.PROVED
 
-    assert second.prove(respell(overheard), PASSWORDS, NOW + 1) is Verdict.REPLAYED
-    assert second.prove(replace(respell(overheard), user="carol"), PASSWORDS, NOW + 1) is Verdict.REPLAYED
+    assert second.verify(respell(overheard), PASSWORDS, NOW + 1) is TokenVerdict.REPLAYED
+    assert second.verify(replace(respell(overheard), user="carol"), PASSWORDS, NOW + 1) is TokenVerdict.REPLAYED
 
 
 def test_proof_stays_used_while_a_clock_runs_ahead_and_is_set_back() -> None:
-    gate = Gate()
+    gate = WsseVerifier()
     overheard = made(b"0123456789abcdef", decoded=True, hexadecimal=False)
-    assert gate.prove(overheard, PASSWORDS, NOW) is Verdict.PROVED
+    assert gate.verify(overheard, PASSWORDS, NOW) is TokenVerdict.PROVED
 
     ahead = made(b"another", decoded=True, hexadecimal=False, created="2027-02-15T08:00:00Z")
-    assert gate.prove(ahead, PASSWORDS, NOW + 31 * 86_400) is Verdict.PROVED
+    assert gate.verify(ahead, PASSWORDS, NOW + 31 * 86_400) is TokenVerdict.PROVED
 
-    assert gate.prove(overheard, PASSWORDS, NOW + 1) is Verdict.REPLAYED
+    assert gate.verify(overheard, PASSWORDS, NOW + 1) is TokenVerdict.REPLAYED
 
 
 @pytest.mark.parametrize("number", range(1, 16))
@@ -130,4 +130,4 @@ def test_nonce_in_noncanonical_base64_is_not_decoded(number: int) -> None:
 
     sent = replace(made(nonce, decoded=True, hexadecimal=False), nonce=other)
 
-    assert Gate().prove(sent, PASSWORDS, NOW) is Verdict.UNKNOWN
+    assert WsseVerifier().verify(sent, PASSWORDS, NOW) is TokenVerdict.UNKNOWN

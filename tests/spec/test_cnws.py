@@ -292,7 +292,7 @@ async def test_an_address_that_may_not_be_called_is_refused(service: Service, mo
     async def addresses(url: str) -> list[str]:
         raise Forbidden("127.0.0.1 is not a public address")
 
-    monkeypatch.setattr(service.stand.others, "addresses", addresses)
+    monkeypatch.setattr(service.stand.others, "resolve", addresses)
 
     assert status(await service.subscribe(url="http://127.0.0.1/")) == "false"
     assert status(await service.subscribe(url="http://user:pass@host.example/")) == "false"

@@ -26,7 +26,7 @@ from feedproxy.refresh.policy.content_guard import (
     stale_limit_after_failure,
 )
 from feedproxy.settings import Settings
-from feedproxy.store.resource import Edition, Failures, NewShape, Resource
+from feedproxy.store.resource import Failures, PendingFormatChange, Resource, VersionRecord
 
 TARGET = "https://example.com/feed"
 NOW = 1_800_000_000.0
@@ -171,7 +171,7 @@ def test_a_new_shape_is_accepted_when_seen_three_times_over_six_hours(shape: Cha
     for hours in (0, 3):
         kept = decide_replacement(resource, update, NOW + hours * HOUR, SETTINGS)
         assert isinstance(kept, KeepStored)
-        resource = replace(resource, new_shape=kept.new_shape)
+        resource = replace(resource, pending_format_change=kept.new_shape)
 
     early = decide_replacement(resource, update, NOW + 5.9 * HOUR, SETTINGS)
     ripe = decide_replacement(resource, update, NOW + 6 * HOUR, SETTINGS)
@@ -194,24 +194,24 @@ def test_while_the_origin_is_left_in_peace_a_copy_stands_in_as_long_as_when_it_f
 
 
 def test_two_sightings_are_not_enough_however_far_apart() -> None:
-    resource = a_copy(new_shape=NewShape("atom", NOW - 3 * DAY, 1))
+    resource = a_copy(pending_format_change=PendingFormatChange("atom", NOW - 3 * DAY, 1))
 
     assert isinstance(decide_replacement(resource, FetchOutcome(200, channel=ATOM), NOW, SETTINGS), KeepStored)
 
 
 def test_another_shape_starts_anew() -> None:
-    resource = a_copy(new_shape=NewShape("ill-formed rss", NOW - DAY, 9))
+    resource = a_copy(pending_format_change=PendingFormatChange("ill-formed rss", NOW - DAY, 9))
 
     verdict = decide_replacement(resource, FetchOutcome(200, channel=ATOM), NOW, SETTINGS)
 
     assert isinstance(verdict, KeepStored)
-    assert verdict.new_shape == NewShape("atom", NOW, 1)
+    assert verdict.new_shape == PendingFormatChange("atom", NOW, 1)
 
 
 def test_a_failure_in_between_does_not_forget_the_new_shape() -> None:
-    seen = NewShape("atom", NOW - HOUR, 2)
+    seen = PendingFormatChange("atom", NOW - HOUR, 2)
 
-    verdict = decide_replacement(a_copy(new_shape=seen), FetchOutcome(503), NOW, SETTINGS)
+    verdict = decide_replacement(a_copy(pending_format_change=seen), FetchOutcome(503), NOW, SETTINGS)
 
     assert isinstance(verdict, KeepStored)
     assert verdict.new_shape == seen
@@ -219,7 +219,7 @@ def test_a_failure_in_between_does_not_forget_the_new_shape() -> None:
 
 @pytest.mark.parametrize("update", [FetchOutcome(200, html=True), FetchOutcome(200, empty=True), FetchOutcome(200)])
 def test_what_is_no_feed_never_becomes_one_by_repetition(update: FetchOutcome) -> None:
-    resource = a_copy(new_shape=NewShape("ill-formed rss", NOW - DAY, 9))
+    resource = a_copy(pending_format_change=PendingFormatChange("ill-formed rss", NOW - DAY, 9))
 
     assert isinstance(decide_replacement(resource, update, NOW, SETTINGS), KeepStored)
 
@@ -330,11 +330,13 @@ def test_loss_is_believed_when_it_was_seen_three_times_over_six_hours() -> None:
         verdict = decide_replacement(copy, FetchOutcome(200, channel=with_items(RSS, items)), NOW + at * HOUR, SETTINGS)
         assert isinstance(verdict, Replace if takes else KeepStored)
         if isinstance(verdict, KeepStored):
-            copy = replace(copy, new_shape=verdict.new_shape)
+            copy = replace(copy, pending_format_change=verdict.new_shape)
 
 
 def test_feed_that_has_been_as_short_before_is_taken_at_once() -> None:
-    copy = a_copy(with_items(RSS, 20), editions=(Edition(NOW - DAY, 100, 2), Edition(NOW - HOUR, 900, 20)))
+    copy = a_copy(
+        with_items(RSS, 20), version_records=(VersionRecord(NOW - DAY, 100, 2), VersionRecord(NOW - HOUR, 900, 20))
+    )
 
     assert isinstance(decide_replacement(copy, FetchOutcome(200, channel=with_items(RSS, 2)), NOW, SETTINGS), Replace)
     assert isinstance(

@@ -17,7 +17,7 @@ from feedproxy.refresh.policy.relocation import (
     record_sighting,
 )
 from feedproxy.settings import Settings
-from feedproxy.store.resource import Ending, Sighting
+from feedproxy.store.resource import Relocation, RelocationKind
 
 NOW = 1_800_000_000.0
 HOUR, WEEK = 3600.0, 604_800.0
@@ -26,17 +26,17 @@ SETTINGS = Settings()
 
 
 def sight(
-    before: Sighting | None,
+    before: Relocation | None,
     now: float,
     *,
-    ending: Ending = Ending.MOVED,
+    ending: RelocationKind = RelocationKind.MOVED,
     to: str = NEW,
     at_once: bool = False,
-) -> Sighting:
+) -> Relocation:
     return record_sighting(
         before,
         ending,
-        "" if ending is Ending.GONE else to,
+        "" if ending is RelocationKind.GONE else to,
         now,
         confirmations=SETTINGS.relocation_confirmations,
         spacing=SETTINGS.relocation_spacing,
@@ -71,7 +71,7 @@ def test_another_location_starts_anew() -> None:
 
 def test_an_ordinary_answer_forgets_what_was_not_believed() -> None:
     assert clear_relocation(sight(None, NOW), NOW + HOUR, feed=True) is None
-    assert clear_relocation(sight(None, NOW, ending=Ending.GONE), NOW + HOUR, feed=False) is None
+    assert clear_relocation(sight(None, NOW, ending=RelocationKind.GONE), NOW + HOUR, feed=False) is None
 
 
 def test_a_feed_under_the_old_address_takes_back_what_was_believed() -> None:
@@ -92,7 +92,7 @@ def test_an_xml_redirect_acts_at_once() -> None:
 
 
 def test_an_xml_gone_acts_at_once_and_leaves_the_origin_in_peace() -> None:
-    assert active_relocation(sight(None, NOW, ending=Ending.GONE, at_once=True), NOW, SETTINGS) == RespondGone(
+    assert active_relocation(sight(None, NOW, ending=RelocationKind.GONE, at_once=True), NOW, SETTINGS) == RespondGone(
         recheck=False
     )
 
@@ -102,20 +102,22 @@ def test_an_xml_redirect_confirms_a_301_seen_before() -> None:
 
 
 def test_a_single_410_is_told_but_the_origin_is_asked_again() -> None:
-    assert active_relocation(sight(None, NOW, ending=Ending.GONE), NOW + 60, SETTINGS) == RespondGone(recheck=True)
+    assert active_relocation(sight(None, NOW, ending=RelocationKind.GONE), NOW + 60, SETTINGS) == RespondGone(
+        recheck=True
+    )
 
 
 def test_a_confirmed_410_is_remembered_and_asked_for_again_weekly() -> None:
-    gone = sight(sight(None, NOW, ending=Ending.GONE), NOW + HOUR, ending=Ending.GONE)
+    gone = sight(sight(None, NOW, ending=RelocationKind.GONE), NOW + HOUR, ending=RelocationKind.GONE)
 
     assert active_relocation(gone, NOW + HOUR + WEEK - 1, SETTINGS) == RespondGone(recheck=False)
     assert active_relocation(gone, NOW + HOUR + WEEK, SETTINGS) == RespondGone(recheck=True)
 
 
 def test_a_410_at_the_weekly_question_gives_another_week_of_peace() -> None:
-    gone = sight(None, NOW, ending=Ending.GONE, at_once=True)
+    gone = sight(None, NOW, ending=RelocationKind.GONE, at_once=True)
 
-    again = sight(gone, NOW + WEEK, ending=Ending.GONE)
+    again = sight(gone, NOW + WEEK, ending=RelocationKind.GONE)
 
     assert active_relocation(again, NOW + WEEK + 1, SETTINGS) == RespondGone(recheck=False)
 

@@ -15,7 +15,7 @@ from feedproxy.refresh.policy.throttle import (
     retry_after,
 )
 from feedproxy.settings import Settings
-from feedproxy.store.coordination import SiteTimes
+from feedproxy.store.coordination import LocalSiteThrottle
 from feedproxy.store.resource import Failures, Resource
 
 NOW = 1_795_176_000.0  # Fri, 20 Nov 2026 12:00:00 GMT
@@ -103,10 +103,10 @@ def test_retry_after_binds_what_is_not_known_as_a_feed_too() -> None:
 
 
 def test_a_site_whose_limit_is_used_up_is_left_in_peace_as_a_whole() -> None:
-    sites = SiteTimes()
-    sites.book("example.com", NOW, 1)
+    sites = LocalSiteThrottle()
+    sites.reserve("example.com", NOW, 1)
 
-    sites.hold("example.com", NOW + 60)
+    sites.pause("example.com", NOW + 60)
 
-    assert sites.free("example.com", 1) == NOW + 60
-    assert sites.free("example.org", 1) == 0.0
+    assert sites.next_free("example.com", 1) == NOW + 60
+    assert sites.next_free("example.org", 1) == 0.0

@@ -13,7 +13,7 @@ from feedproxy.feed.parse.parser import read
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
 from feedproxy.refresh.ingest.ingest import make_delta_base
-from feedproxy.store.resource import Edition, Ending, Failures, Resource, Sighting
+from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resource, VersionRecord
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.telemetry.history import DAY, HOUR, TrafficCounts
 from tests.stages.admin import NOW
@@ -39,7 +39,7 @@ FEEDS = (
     ("city.example.net/council/agenda.rss", "City council: agendas", 170, 2),
     ("library.example.org/new-books.rdf", "Library: new books", 25, 2),
     ("status.example.com/history.atom", "Cloud status", 1, 3),
-    ("café.example.net/speisekarte.rss", "Kaffeehaus Süd – Tageskarte", 30, 1),
+    ("caf.example.net/speisekarte.rss", "Kaffeehaus Sd – Tageskarte", 30, 1),
 )
 
 
@@ -74,7 +74,7 @@ def a_feed(target: str, title: str, minutes: float, ttl: int = 60) -> Resource:
         assert channel is not None
         tag = f"{number:04x}"
         at = got - (6 - number) * 0.8 * DAY
-        editions.append(Edition(at, len(body), channel.items, tag))
+        editions.append(VersionRecord(at, len(body), channel.items, tag))
         if number < 6 and (version := make_delta_base(a_copy(target, body, at, tag))):
             versions.append(version)
     stored = a_copy(target, body, got, "0006")
@@ -84,9 +84,9 @@ def a_feed(target: str, title: str, minutes: float, ttl: int = 60) -> Resource:
         read(body, "application/rss+xml"),
         changes=[each.at for each in editions],
         fetched=got,
-        versions=versions,
-        editions=editions,
-        known=got - 6 * DAY,
+        delta_bases=versions,
+        version_records=editions,
+        first_seen=got - 6 * DAY,
     )
 
 
@@ -100,14 +100,14 @@ def feeds() -> list[Resource]:
     failures = Failures(3, NOW - 3 * HOUR, NOW - 20 * 60, "challenge", NOW + 3 * HOUR)
     found.append(replace(page, failures=failures))
     old = a_feed("http://old.example.com/rss", "Tide tables", 200)
-    moved = Sighting(
-        Ending.MOVED, "https://tides.example.com/feed.xml", NOW - 9 * DAY, NOW - 2 * HOUR, 5, confirmed=True
+    moved = Relocation(
+        RelocationKind.MOVED, "https://tides.example.com/feed.xml", NOW - 9 * DAY, NOW - 2 * HOUR, 5, confirmed=True
     )
-    found.append(replace(old, sighting=moved))
-    ended = Sighting(Ending.GONE, "", NOW - 3 * DAY, NOW - DAY, 2, confirmed=True)
-    found.append(Resource("https://summer.example.org/festival.rss", sighting=ended, fetched=NOW - DAY))
-    told = Sighting(Ending.MOVED, "https://journal.example.net/atom", NOW - 1800, NOW - 1800, 1)
-    found.append(replace(a_feed("https://journal.example.net/rss", "A journal", 30), sighting=told))
+    found.append(replace(old, relocation=moved))
+    ended = Relocation(RelocationKind.GONE, "", NOW - 3 * DAY, NOW - DAY, 2, confirmed=True)
+    found.append(Resource("https://summer.example.org/festival.rss", relocation=ended, fetched=NOW - DAY))
+    told = Relocation(RelocationKind.MOVED, "https://journal.example.net/atom", NOW - 1800, NOW - 1800, 1)
+    found.append(replace(a_feed("https://journal.example.net/rss", "A journal", 30), relocation=told))
     return found
 
 

@@ -19,7 +19,7 @@ from feedproxy.notify.protocol import DAY, Delivered, Delivery, Message, Refused
 from feedproxy.notify.subscriptions import Role, State, Subscription
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.upstream.address_policy import AddressPolicy
-from feedproxy.upstream.callback_client import Caller, Named
+from feedproxy.upstream.callback_client import AddressTrust, CallbackClient
 from tests.stages.origin import Origin, OriginFetcher
 
 NOON = 1_780_056_000.0
@@ -42,7 +42,13 @@ class Others:
     most_at_once: int = 0
 
     async def call(
-        self, method: str, url: str, fields: Fields | None = None, body: bytes = b"", *, named: Named = Named.BY_ANYBODY
+        self,
+        method: str,
+        url: str,
+        fields: Fields | None = None,
+        body: bytes = b"",
+        *,
+        trust: AddressTrust = AddressTrust.UNTRUSTED,
     ) -> Response:
         self.calls.append((method, url, body))
         self.heads.append(fields or Fields())
@@ -60,9 +66,9 @@ class Others:
         return answer
 
     def check(self, url: str) -> None:
-        Caller(self.policy).check(url)
+        CallbackClient(self.policy).check(url)
 
-    async def addresses(self, url: str) -> list[str]:
+    async def resolve(self, url: str) -> list[str]:
         return self.at.get(urlsplit(url).hostname or "", [urlsplit(url).hostname or ""])
 
     async def close(self) -> None: ...

@@ -10,7 +10,7 @@ from feedproxy.store import memory
 from feedproxy.store.codec import dump, dump_with_header, header_of, load, load_with_header
 from feedproxy.store.memory import MemoryStore
 from feedproxy.store.packing import memory_entry
-from feedproxy.store.packing.header_compression import grow, shrink
+from feedproxy.store.packing.header_compression import compress_header, decompress_header
 from feedproxy.store.packing.memory_entry import weight
 from feedproxy.store.resource import Resource
 
@@ -92,9 +92,9 @@ async def test_state_is_kept_by_name(a_feed: MakeFeed) -> None:
 async def test_what_is_not_asked_for_is_packed_and_the_same_when_it_is(
     a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "AWAKE_MAX", 2)
+    monkeypatch.setattr(memory, "UNPACKED_MAX", 2)
     store = MemoryStore(10**9)
-    feeds = [replace(a_feed(f"https://{number}.example/", says=f"feed {number}"), heard=1.5) for number in range(5)]
+    feeds = [replace(a_feed(f"https://{number}.example/", says=f"feed {number}"), last_push=1.5) for number in range(5)]
     bodies = [feed.variants[0].content.bodies["identity"] for feed in feeds]
     expected = [dump(feed) for feed in feeds]
     awake = 0
@@ -104,13 +104,13 @@ async def test_what_is_not_asked_for_is_packed_and_the_same_when_it_is(
         del feeds[0]
 
     for number, body in enumerate(bodies):
-        stamp = store.stamp(f"https://{number}.example/")
+        stamp = store.version(f"https://{number}.example/")
         seen, found = store.peek(f"https://{number}.example/"), store.get(f"https://{number}.example/")
         assert seen is not None
         assert found is not None
         assert (dump(seen), dump(found)) == (expected[number], expected[number])
         assert found.variants[0].content.bodies["identity"] is body
-        assert store.stamp(f"https://{number}.example/") is stamp
+        assert store.version(f"https://{number}.example/") is stamp
         assert store.get(f"https://{number}.example/") is found
     for number in range(5):
         store.drop(f"https://{number}.example/")
@@ -120,7 +120,7 @@ async def test_what_is_not_asked_for_is_packed_and_the_same_when_it_is(
 async def test_who_was_told_the_header_does_not_make_it_again(
     a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "AWAKE_MAX", 1)
+    monkeypatch.setattr(memory, "UNPACKED_MAX", 1)
     made: list[Resource] = []
 
     def noted(resource: Resource) -> bytes:
@@ -132,7 +132,7 @@ async def test_who_was_told_the_header_does_not_make_it_again(
     feeds = {target: a_feed(target) for target in ("https://told.example/", "https://new.example/")}
     for target, feed in feeds.items():
         await store.put(feed)
-        store.learn(a_feed(target) if "new" in target else feed, dump_with_header(feed)[1])
+        store.remember_header(a_feed(target) if "new" in target else feed, dump_with_header(feed)[1])
     await store.put(a_feed("https://last.example/"))
 
     assert [each.target for each in made] == ["https://new.example/"], "what was told was told of another version"
@@ -140,7 +140,7 @@ async def test_who_was_told_the_header_does_not_make_it_again(
 
 
 async def test_who_holds_a_resource_gets_the_same_again(a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "AWAKE_MAX", 1)
+    monkeypatch.setattr(memory, "UNPACKED_MAX", 1)
     store = MemoryStore(10**9)
     await store.put(a_feed("https://held.example/"))
     held = store.get("https://held.example/")
@@ -154,20 +154,20 @@ async def test_who_holds_a_resource_gets_the_same_again(a_feed: MakeFeed, monkey
 async def test_a_stamp_is_another_once_the_resource_was_replaced_and_none_once_it_is_gone(a_feed: MakeFeed) -> None:
     store = MemoryStore(10**9)
     await store.put(a_feed())
-    stamp = store.stamp("https://example.com/feed")
+    stamp = store.version("https://example.com/feed")
     assert stamp is not None
-    assert store.stamp("https://example.com/feed") is stamp
+    assert store.version("https://example.com/feed") is stamp
 
     await store.put(a_feed())
-    assert store.stamp("https://example.com/feed") is not stamp
+    assert store.version("https://example.com/feed") is not stamp
     await store.delete("https://example.com/feed")
-    assert store.stamp("https://example.com/feed") is None
+    assert store.version("https://example.com/feed") is None
 
 
 async def test_a_feed_that_is_packed_takes_less_than_it_counts_for(
     a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "AWAKE_MAX", 1)
+    monkeypatch.setattr(memory, "UNPACKED_MAX", 1)
     store = MemoryStore(10**9)
     written = [dump(a_feed(f"https://{number}.example/feed", says=f"feed {number}")) for number in range(500)]
     tracemalloc.start()
@@ -188,10 +188,10 @@ async def test_packed_headers_take_no_more_room_than_they_have_bytes(a_feed: Mak
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        shrunk = [shrink(header) for _ in range(100)]
+        shrunk = [compress_header(header) for _ in range(100)]
         taken = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
 
-    assert grow(shrunk[0]) == header
+    assert decompress_header(shrunk[0]) == header
     assert taken < 100 * (len(shrunk[0]) + 64)

@@ -4,22 +4,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedproxy.store.memory import MemoryStore
-from feedproxy.store.packing.packed_sequences import Instants
-from feedproxy.store.resource import Resource, Version, Versions
+from feedproxy.store.packing.packed_sequences import PackedInstants
+from feedproxy.store.resource import DeltaBase, PackedDeltaBases, Resource
 from tests.store.conftest import MakeFeed
 
 instants = st.floats(min_value=0, max_value=1e12, allow_nan=False)
-versions = st.builds(Version, st.text(max_size=30), st.none() | instants, st.binary(max_size=64))
+versions = st.builds(DeltaBase, st.text(max_size=30), st.none() | instants, st.binary(max_size=64))
 
 
 @given(st.lists(versions, max_size=6), st.lists(instants, max_size=8))
-def test_history_is_the_same_packed(held: list[Version], changes: list[float]) -> None:
-    resource = Resource("https://example.com/", versions=tuple(held), changes=tuple(changes))
+def test_history_is_the_same_packed(held: list[DeltaBase], changes: list[float]) -> None:
+    resource = Resource("https://example.com/", delta_bases=tuple(held), changes=tuple(changes))
 
-    assert list(resource.versions) == held
+    assert list(resource.delta_bases) == held
     assert list(resource.changes) == changes
-    assert resource == Resource("https://example.com/", versions=Versions(held), changes=Instants(changes))
-    assert hash(resource) == hash(Resource("https://example.com/", versions=tuple(held), changes=tuple(changes)))
+    assert resource == Resource(
+        "https://example.com/", delta_bases=PackedDeltaBases(held), changes=PackedInstants(changes)
+    )
+    assert hash(resource) == hash(Resource("https://example.com/", delta_bases=tuple(held), changes=tuple(changes)))
 
 
 def test_the_hot_set_is_bounded_in_number_as_well(a_feed: MakeFeed) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedproxy.store.packing.memory_entry import Entry
+from feedproxy.store.packing.memory_entry import MemoryEntry
 from feedproxy.store.previous_contents import CONTENTS_MAX, NO_CONTENTS, PreviousContents
 from feedproxy.store.resource import Resource
 
@@ -114,9 +114,9 @@ def test_more_than_eight_are_refused(count: int) -> None:
 
 def test_previous_contents_survive_while_their_feed_lies_in_memory_packed() -> None:
     held = history([0, 1, 2])
-    entry = Entry(Resource("https://example.com/", fetched=1.0, previous=held))
+    entry = MemoryEntry(Resource("https://example.com/", fetched=1.0, previous=held))
 
-    entry.sleep()
+    entry.pack()
 
     assert entry.size > len(held.data)
     assert entry.resource.previous == held

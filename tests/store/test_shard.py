@@ -277,7 +277,7 @@ def test_locked_shard_is_opened_at_once_and_read(open_shard: OpenShard, folder: 
 def test_shard_is_opened_while_a_stopped_process_holds_the_lock_of_opening(
     open_shard: OpenShard, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "OPENING_MAX", 0.05)
+    monkeypatch.setattr(module, "OPEN_TIMEOUT", 0.05)
     filled(open_shard(), folder)
     with (folder.parent / "lock").open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -14,11 +14,11 @@ import pytest
 from feedproxy.errors import StoreError, UsageError
 from feedproxy.store import shared_memory as shared_module
 from feedproxy.store import write_behind as queue_module
-from feedproxy.store.coordination import SiteTimes
+from feedproxy.store.coordination import LocalSiteThrottle
 from feedproxy.store.interface import Store
 from feedproxy.store.shard import Shard
-from feedproxy.store.shared_memory import RING, Shared
-from feedproxy.store.shared_overflow import LOST, Overflow
+from feedproxy.store.shared_memory import RING_SIZE, SharedMemoryCoordination
+from feedproxy.store.shared_overflow import DELETED, SharedOverflow
 from feedproxy.store.tiered import open_store
 from tests.store.conftest import MakeFeed
 
@@ -65,13 +65,13 @@ async def main():
             await store.put_state(target, says.encode())
             await store.flush()
         elif verb == "take":
-            answer = str(await store.common.take(target))
+            answer = str(await store.coordination.acquire_lease(target))
         elif verb == "release":
-            store.common.release(target)
+            store.coordination.release_lease(target)
         elif verb == "book":
-            answer = str(store.common.sites.book(target, float(says), 10.0))
+            answer = str(store.coordination.sites.reserve(target, float(says), 10.0))
         elif verb == "outdate":
-            store.common.outdate(target or None)
+            store.coordination.invalidate(target or None)
         else:
             break
         print(answer, flush=True)
@@ -160,7 +160,7 @@ async def test_what_is_on_its_way_to_the_disk_is_shown_to_nobody_but_who_changes
     putting = opened.put(a_feed(says="new"))
     putting.send(None)  # as far as it goes without the disk
 
-    newest = opened.newest(FEED)
+    newest = opened.get_latest(FEED)
 
     assert newest is not None
     assert newest.variants[0].content.tag == "new"
@@ -175,59 +175,62 @@ async def test_more_changes_than_the_ring_holds_make_everything_new(tmp_path: Pa
         there.ask("put", FEED, "old")
         assert says(opened) == "old"
         there.ask("put", FEED, "new")
-        common = opened.common
-        assert isinstance(common, Shared)
-        for number in range(RING // 100 + 10):
-            common.tell(f"https://example.com/{number:076}")
+        common = opened.coordination
+        assert isinstance(common, SharedMemoryCoordination)
+        for number in range(RING_SIZE // 100 + 10):
+            common.publish_change(f"https://example.com/{number:076}")
 
         assert says(opened) == "new"
     await opened.close()
 
 
 async def test_a_very_long_name_is_told_as_a_change_of_everything(opened: Store) -> None:
-    common = opened.common
-    assert isinstance(common, Shared)
+    common = opened.coordination
+    assert isinstance(common, SharedMemoryCoordination)
     before = common.generation
-    common.tell("https://example.com/" + "x" * 10_000)
-    assert common.since(before) == (common.generation, None)
+    common.publish_change("https://example.com/" + "x" * 10_000)
+    assert common.changes_since(before) == (common.generation, None)
     await opened.close()
 
 
 async def test_a_lease_is_one_process_s_and_ends_when_it_is_killed(tmp_path: Path, opened: Store) -> None:
     with other(tmp_path) as there:
         assert there.ask("take", FEED) == "True"
-        landings = opened.common.landings(FEED)
-        assert not await opened.common.take(FEED)
-        assert await opened.common.take("https://example.com/another")
+        landings = opened.coordination.completion_count(FEED)
+        assert not await opened.coordination.acquire_lease(FEED)
+        assert await opened.coordination.acquire_lease("https://example.com/another")
 
         there.process.kill()
         there.process.wait()
 
-        assert await opened.common.take(FEED)
-        assert opened.common.landings(FEED) == landings
+        assert await opened.coordination.acquire_lease(FEED)
+        assert opened.coordination.completion_count(FEED) == landings
     await opened.close()
 
 
 async def test_who_waits_is_told_that_a_flight_has_landed(tmp_path: Path, opened: Store) -> None:
     with other(tmp_path) as there:
         there.ask("take", FEED)
-        landings = opened.common.landings(FEED)
+        landings = opened.coordination.completion_count(FEED)
         there.ask("release", FEED)
 
-        assert await opened.common.take(FEED)
-        assert opened.common.landings(FEED) != landings
+        assert await opened.coordination.acquire_lease(FEED)
+        assert opened.coordination.completion_count(FEED) != landings
     await opened.close()
 
 
 async def test_a_flight_that_began_before_a_purge_elsewhere_is_outdated(tmp_path: Path, opened: Store) -> None:
     with other(tmp_path) as there:
-        before, of_another = opened.common.epoch(FEED), opened.common.epoch("https://example.org/")
+        before, of_another = (
+            opened.coordination.invalidation_epoch(FEED),
+            opened.coordination.invalidation_epoch("https://example.org/"),
+        )
         there.ask("outdate", FEED)
-        assert opened.common.epoch(FEED) != before
-        assert opened.common.epoch("https://example.org/") == of_another
+        assert opened.coordination.invalidation_epoch(FEED) != before
+        assert opened.coordination.invalidation_epoch("https://example.org/") == of_another
 
         there.ask("outdate")
-        assert opened.common.epoch("https://example.org/") != of_another
+        assert opened.coordination.invalidation_epoch("https://example.org/") != of_another
     await opened.close()
 
 
@@ -235,26 +238,26 @@ async def test_no_two_processes_get_the_same_turn_at_a_site(tmp_path: Path, open
     with other(tmp_path) as there:
         turns = []
         for _ in range(5):
-            turns.append(opened.common.sites.book("example.com", 1000.0, 10.0))
+            turns.append(opened.coordination.sites.reserve("example.com", 1000.0, 10.0))
             turns.append(float(there.ask("book", "example.com", 1000.0)))
         assert turns == [1000.0 + 10 * each for each in range(10)]
-        assert opened.common.sites.free("example.com", 10.0) == 1100.0
-        assert opened.common.sites.free("example.org", 10.0) == 0.0
+        assert opened.coordination.sites.next_free("example.com", 10.0) == 1100.0
+        assert opened.coordination.sites.next_free("example.org", 10.0) == 0.0
     await opened.close()
 
 
 async def test_shared_turns_are_those_of_one_process(opened: Store) -> None:
     """The table and the dictionary give the same, as long as neither has to forget."""
-    choose, alone, shared = random.Random(2), SiteTimes(), opened.common.sites
+    choose, alone, shared = random.Random(2), LocalSiteThrottle(), opened.coordination.sites
     now = 1000.0
     for _ in range(500):
         now += choose.random() * 5
         site = f"{choose.randrange(20)}.example"
         if choose.random() < 0.1:
-            alone.hold(site, now + 50)
-            shared.hold(site, now + 50)
-        assert shared.free(site, 3.0) == alone.free(site, 3.0)
-        assert shared.book(site, now, 3.0) == alone.book(site, now, 3.0)
+            alone.pause(site, now + 50)
+            shared.pause(site, now + 50)
+        assert shared.next_free(site, 3.0) == alone.next_free(site, 3.0)
+        assert shared.reserve(site, now, 3.0) == alone.reserve(site, now, 3.0)
     await opened.close()
 
 
@@ -310,7 +313,7 @@ async def test_processes_stay_coherent_while_the_disk_is_full(
         for each in targets:
             there.ask("put", each, "after")
             assert says(opened, each) == "after"
-        assert opened.common.overflow.position(f"RESOURCE:{targets[0]}") == 0  # type: ignore[attr-defined]
+        assert opened.coordination.overflow.position(f"RESOURCE:{targets[0]}") == 0  # type: ignore[attr-defined]
     await opened.close()
 
 
@@ -355,7 +358,7 @@ async def test_locked_database_delays_no_put_and_loses_none(tmp_path: Path, open
 async def test_store_closes_in_time_while_its_database_is_locked(
     tmp_path: Path, opened: Store, a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_module, "CLOSING_MAX", 0.2)
+    monkeypatch.setattr(queue_module, "CLOSE_TIMEOUT", 0.2)
     await opened.put(a_feed())
     locks = [sqlite3.connect(path, isolation_level=None) for path in (tmp_path / "feeds").glob("*/cache.db")]
     for lock in locks:
@@ -373,8 +376,10 @@ async def test_store_closes_in_time_while_its_database_is_locked(
 
 def test_overflow_that_has_come_round_counts_as_lost_and_never_as_another_value(tmp_path: Path) -> None:
     file = tmp_path / "common"
-    shared = Shared(file)
-    small = Overflow(shared._map, shared_module._OVERFLOW, shared._leases, shared_module._SIZE, shared._mutex, 10_000)
+    shared = SharedMemoryCoordination(file)
+    small = SharedOverflow(
+        shared._map, shared_module._OVERFLOW, shared._leases, shared_module._SIZE, shared._mutex, 10_000
+    )
     choose, expected = random.Random(4), {}
     for round_ in range(300):
         name = f"name-{choose.randrange(30)}"
@@ -386,14 +391,14 @@ def test_overflow_that_has_come_round_counts_as_lost_and_never_as_another_value(
             small.put(name, expected[name], lambda: True)
             assert small.get(name) == expected[name]
         for each, value in expected.items():
-            assert small.get(each) in ((None,) if value is None else (value, LOST))
+            assert small.get(each) in ((None,) if value is None else (value, DELETED))
     assert len(small) == sum(value is not None for value in expected.values())
     small.close()
     shared.close()
 
 
 def test_value_that_is_not_wanted_any_more_is_not_shared(tmp_path: Path) -> None:
-    shared = Shared(tmp_path / "common")
+    shared = SharedMemoryCoordination(tmp_path / "common")
 
     assert shared.overflow.put("name", b"value", lambda: False) == 0
 
@@ -408,7 +413,7 @@ def test_common_file_of_another_form_is_made_anew(tmp_path: Path) -> None:
             file.mkdir()
         else:
             file.write_bytes(content)
-        shared = Shared(file)
-        shared.tell(FEED)
-        assert shared.since(0)[1] == {FEED}
+        shared = SharedMemoryCoordination(file)
+        shared.publish_change(FEED)
+        assert shared.changes_since(0)[1] == {FEED}
         shared.close()

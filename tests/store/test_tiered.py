@@ -159,11 +159,11 @@ async def test_a_put_does_not_wait_for_the_disk(open_tiered: Open, a_feed: MakeF
 
 async def test_who_needs_one_feed_to_be_safe_waits_for_that_one_only(open_tiered: Open, a_feed: MakeFeed) -> None:
     store = open_tiered()
-    await store.written(FEED)  # nothing waits
+    await store.wait_written(FEED)  # nothing waits
     gate_of(store).open.clear()
     await store.put(a_feed(FEED, says="first"))
     await reached(gate_of(store).arrived)
-    safe = asyncio.ensure_future(store.written(FEED))
+    safe = asyncio.ensure_future(store.wait_written(FEED))
     await asyncio.sleep(0)
     await store.put(a_feed(FEED, says="second"))
     await asyncio.sleep(0.05)
@@ -182,7 +182,7 @@ async def test_who_waits_for_a_write_that_fails_is_let_go(
     gate_of(store).error = OSError("no space left")
     await store.put(a_feed(FEED))
 
-    await store.written(FEED)
+    await store.wait_written(FEED)
 
     assert failures
 
@@ -358,7 +358,7 @@ async def test_a_disk_that_hangs_does_not_hold_up_readers_for_good(
     open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError]
 ) -> None:
     store = open_tiered()
-    store._queue._max, store._queue._patience = 1, 0.01
+    store._queue._max, store._queue._timeout = 1, 0.01
     gate_of(store).open.clear()
 
     await store.put(a_feed(FEED))
@@ -403,7 +403,7 @@ async def test_a_write_that_fails_is_told_and_the_old_value_does_not_come_back(
     assert [str(failure) for failure in failures] == ["full", "full"]
     assert store.get(FEED) is None
     assert list(store.targets()) == []
-    assert len(store._queue.unwritten) == 1, "only what the disk has an older value of needs a mark"
+    assert len(store._queue.failed_keys) == 1, "only what the disk has an older value of needs a mark"
 
 
 async def test_a_feed_that_can_be_written_again_is_read_again(open_tiered: Open, a_feed: MakeFeed) -> None:

@@ -80,7 +80,7 @@ async def test_what_is_put_within_a_moment_is_written_together(failures: list[St
         idle=lambda: False,
         on_failure=failures.append,
         write_all=write_all,
-        gather=0.01,
+        batch_window=0.01,
     )
 
     for key in ("a", "b", "c"):
@@ -105,7 +105,12 @@ async def test_of_those_written_together_only_the_faulty_one_is_lost(failures: l
             write(key, value)
 
     queue = WriteQueue[str, bytes](
-        write, holds=lambda key: False, idle=lambda: False, on_failure=failures.append, write_all=write_all, gather=60
+        write,
+        holds=lambda key: False,
+        idle=lambda: False,
+        on_failure=failures.append,
+        write_all=write_all,
+        batch_window=60,
     )
     for key in ("a", "bad", "b"):
         await queue.add(key, b"value", 5)

@@ -3,7 +3,7 @@
 import pytest
 
 from feedproxy.store import write_pacing as module
-from feedproxy.store.write_pacing import TURN, Turns
+from feedproxy.store.write_pacing import PAUSE_MIN, WritePacer
 
 
 @pytest.fixture
@@ -28,17 +28,17 @@ def go_on(seconds: float) -> None:
 
 
 def test_nobody_rests_before_the_turn_is_over(rested: list[float]) -> None:
-    turns = Turns()
-    go_on(TURN * 0.9)
-    turns.take()
+    turns = WritePacer()
+    go_on(PAUSE_MIN * 0.9)
+    turns.pause()
 
     assert not rested
 
 
 def test_after_each_turn_there_is_a_rest_as_long(rested: list[float]) -> None:
-    turns = Turns()
+    turns = WritePacer()
     for _ in range(10):
-        go_on(TURN * 0.6)
-        turns.take()
+        go_on(PAUSE_MIN * 0.6)
+        turns.pause()
 
-    assert rested == [TURN] * 5
+    assert rested == [PAUSE_MIN] * 5

@@ -8,7 +8,7 @@ from feedproxy.errors import BadTarget, Forbidden, Unreachable, UsageError
 from feedproxy.upstream import address_policy
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.resolver import Lookup
-from feedproxy.upstream.special_networks import translated
+from feedproxy.upstream.special_networks import embedded_ipv4
 
 
 def answering(*addresses: str) -> Lookup:
@@ -101,7 +101,7 @@ def test_a_public_address_may_be_reached(ip: str) -> None:
 def test_a_translated_form_is_refused_and_with_allow_private_judged_by_where_it_ends(ip: str, form: str) -> None:
     import ipaddress
 
-    assert str(translated(ipaddress.ip_address(ip))) == str((form, ipaddress.ip_address("127.0.0.1")))
+    assert str(embedded_ipv4(ipaddress.ip_address(ip))) == str((form, ipaddress.ip_address("127.0.0.1")))
     with pytest.raises(Forbidden, match=form):
         AddressPolicy().check_address(ip)
     AddressPolicy(allow_private=True).check_address(ip)
@@ -299,6 +299,6 @@ async def test_a_name_server_that_never_answers_is_not_waited_for(monkeypatch: p
         await asyncio.Event().wait()
         return []
 
-    monkeypatch.setattr(address_policy, "PATIENCE", 0.01)
+    monkeypatch.setattr(address_policy, "LOOKUP_TIMEOUT", 0.01)
     with pytest.raises(Unreachable):
         await AddressPolicy(lookup=never).resolve("slow.example", 443)

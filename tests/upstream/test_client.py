@@ -13,7 +13,7 @@ import pytest
 from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, Forbidden, MalformedResponse, Unreachable
 from feedproxy.settings import Settings
 from feedproxy.upstream.client import Fetched, FetchLimits, FetchStats, Oversized
-from feedproxy.upstream.fair_limits import Share
+from feedproxy.upstream.fair_limits import Limit
 from tests.upstream.raw import (
     LIMITS,
     NOON,
@@ -495,7 +495,7 @@ async def test_nobody_listening_is_unreachable() -> None:
 
 
 async def test_one_host_gets_only_so_many_connections_at_once() -> None:
-    limits = FetchLimits(per_host=Share(2))
+    limits = FetchLimits(per_host=Limit(2))
     async with origin(OK) as raw, a_fetcher(limits) as fetcher:
         await asyncio.gather(*(fetcher.fetch(a_get(raw.url())) for _ in range(20)))
         assert raw.connections <= 2

@@ -18,11 +18,11 @@ from feedproxy.errors import (
 )
 from feedproxy.http.message import Fields
 from feedproxy.upstream import parent_proxy_tunnel
-from feedproxy.upstream.callback_client import Caller, Named
+from feedproxy.upstream.callback_client import AddressTrust, CallbackClient
 from feedproxy.upstream.client import Fetched, Fetcher, FetchLimits
-from feedproxy.upstream.own_listeners import Listeners
+from feedproxy.upstream.own_listeners import OwnListeners
 from feedproxy.upstream.parent_proxy import Parent
-from feedproxy.upstream.tls_probe import look
+from feedproxy.upstream.tls_probe import probe_certificate
 from tests.upstream.parents import Played, a_parent
 from tests.upstream.raw import OK, a_fetcher, a_get, a_policy, origin, play
 from tests.upstream.test_tls_probe import Authority
@@ -210,7 +210,7 @@ async def test_name_that_cannot_be_resolved_here_is_not_sent_to_a_socks5_parent(
 
 
 async def test_listener_of_this_proxy_as_a_parent_is_refused_as_a_loop() -> None:
-    listeners = Listeners()
+    listeners = OwnListeners()
     async with a_parent() as played:
         listeners.add(played.port, for_readers=True)
         async with through(played.parent(), policy={"listeners": listeners}) as fetcher:
@@ -256,7 +256,7 @@ async def test_parent_that_is_down_is_named_and_is_no_failure_of_the_origin(sche
 async def test_parent_that_accepts_no_connection_is_the_parents_failure(
     scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parent_proxy_tunnel, "REACH", 0.1)
+    monkeypatch.setattr(parent_proxy_tunnel, "CONNECT_TIMEOUT", 0.1)
     with socket.socket() as full, socket.socket() as first, socket.socket() as second:
         full.bind(("127.0.0.1", 0))
         full.listen(0)  # as many as this wait to be accepted; the next one gets no answer
@@ -314,8 +314,8 @@ async def test_origins_own_error_comes_through_as_it_is() -> None:
 # -- other ways out
 
 
-def a_caller(parent: Parent, **options: object) -> Caller:
-    return Caller(a_policy(lookup=here, **options), parent_of=lambda target: parent)
+def a_caller(parent: Parent, **options: object) -> CallbackClient:
+    return CallbackClient(a_policy(lookup=here, **options), parent_of=lambda target: parent)
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
@@ -333,9 +333,9 @@ async def test_callback_at_a_private_address_is_refused_before_the_parent_hears_
     async with a_parent() as played:
         caller = a_caller(played.parent(), allow_private=False)
         for scheme in ("http", "https"):
-            for named in (Named.BY_ANYBODY, Named.BY_CONFIGURATION):
+            for named in (AddressTrust.UNTRUSTED, AddressTrust.CONFIGURED_NAME):
                 with pytest.raises(Unreachable):
-                    await caller.call("POST", f"{scheme}://{HOST}/callback", body=b"x", named=named)
+                    await caller.call("POST", f"{scheme}://{HOST}/callback", body=b"x", trust=named)
         await caller.close()
         assert played.connections == 0
 
@@ -351,7 +351,7 @@ async def test_calls_name_a_parent_that_refuses_its_credentials() -> None:
 
 async def test_certificate_is_looked_at_through_the_parent(authority: Authority) -> None:
     async with origin(OK, tls=authority.serving(HOST)) as raw, a_parent() as played:
-        shown = await look(
+        shown = await probe_certificate(
             HOST, raw.port, a_policy(lookup=here), timeout=5, context=authority.trusting, parent=played.parent()
         )
         assert shown.version == "TLSv1.3"

@@ -3,7 +3,7 @@
 import pytest
 
 from feedproxy.errors import ParentFailed, UsageError
-from feedproxy.upstream.parent_proxy import Parent, check, parent_of, parse
+from feedproxy.upstream.parent_proxy import Parent, parent_of, parse, validate
 
 PASSWORD = "s3cret"
 FEED, SECURE = "http://feeds.example.com/a", "https://feeds.example.com/a"
@@ -50,7 +50,7 @@ def test_value_names_a_parent(text: str, parent: Parent | None) -> None:
 )
 def test_wrong_value_is_refused_without_being_repeated(text: str) -> None:
     with pytest.raises(UsageError, match=r"^upstream_proxy: ") as caught:
-        check(text)
+        validate(text)
     assert PASSWORD not in str(caught.value)
 
 
@@ -119,7 +119,7 @@ def test_no_proxy_excepts_hosts(name: str, no_proxy: str, target: str, direct: b
 
 def test_variable_that_names_no_proxy_is_refused_and_never_passed_over() -> None:
     environ = {"https_proxy": f"ftp://u:{PASSWORD}@a:1"}
-    for call in (lambda: check("environment", environ), lambda: parent_of("environment", SECURE, environ)):
+    for call in (lambda: validate("environment", environ), lambda: parent_of("environment", SECURE, environ)):
         with pytest.raises((UsageError, ParentFailed), match=r"^upstream_proxy: environment: https_proxy: ") as caught:
             call()
         assert PASSWORD not in str(caught.value)

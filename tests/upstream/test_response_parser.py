@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedproxy.errors import MalformedResponse
-from feedproxy.upstream.chunked import Chunks
-from feedproxy.upstream.response_parser import Reading, ReadLimits
+from feedproxy.upstream.chunked import ChunkedParser
+from feedproxy.upstream.response_parser import ReadLimits, ResponseParser
 
 LIMITS = ReadLimits(head=1000, content=5000)
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-def a_reading(*, has_content: bool = True) -> Reading:
-    return Reading(has_content=has_content, limits=LIMITS, now=lambda: 7.0)
+def a_reading(*, has_content: bool = True) -> ResponseParser:
+    return ResponseParser(has_content=has_content, limits=LIMITS, now=lambda: 7.0)
 
 
 def pieces(data: bytes, sizes: list[int]) -> list[bytes]:
@@ -71,7 +71,7 @@ def test_what_is_no_chunk_is_broken_or_never_complete(coded: bytes) -> None:
 
 @given(st.binary(max_size=200), CUTS)
 def test_any_bytes_are_chunks_or_broken(data: bytes, cuts: list[int]) -> None:
-    chunks = Chunks(100)
+    chunks = ChunkedParser(100)
     try:
         found = b"".join(b"".join(chunks.feed(piece)) for piece in pieces(data, cuts) if not chunks.done)
     except MalformedResponse:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from feedproxy.workers.metrics_snapshot import SIZE_MAX, Snapshot
+from feedproxy.workers.metrics_snapshot import SIZE_MAX, MetricsSnapshot
 
 
 @pytest.fixture
@@ -16,26 +16,26 @@ def handle() -> Iterator[int]:
 
 
 def test_last_snapshot_is_read_by_the_next_process(handle: int) -> None:
-    assert Snapshot(handle).read() == b""
+    assert MetricsSnapshot(handle).read() == b""
     for number in range(5):
-        Snapshot(handle).write(str(number).encode() * (1000 - number))
-        assert Snapshot(handle).read() == str(number).encode() * (1000 - number)
+        MetricsSnapshot(handle).write(str(number).encode() * (1000 - number))
+        assert MetricsSnapshot(handle).read() == str(number).encode() * (1000 - number)
 
 
 @pytest.mark.parametrize("cut", [4, 20, 500])
 def test_snapshot_half_written_leaves_the_one_before(handle: int, cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    snapshot = Snapshot(handle)
+    snapshot = MetricsSnapshot(handle)
     for text in (b"a", b"b", b"c"):
         snapshot.write(text * 900)
     write = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda to, data, at: write(to, data[:cut], at))
     snapshot.write(b"d" * 900)
 
-    assert Snapshot(handle).read() == b"c" * 900
+    assert MetricsSnapshot(handle).read() == b"c" * 900
 
 
 def test_snapshot_too_large_is_not_written(handle: int) -> None:
-    snapshot = Snapshot(handle)
+    snapshot = MetricsSnapshot(handle)
     snapshot.write(b"small")
     snapshot.write(bytes(SIZE_MAX + 1))
 

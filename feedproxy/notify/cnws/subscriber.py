@@ -20,7 +20,7 @@ from feedproxy.notify.responses import XML, generated_response
 from feedproxy.notify.subscriptions import Subscription
 from feedproxy.request.endpoints import Call
 from feedproxy.store.resource import Resource
-from feedproxy.upstream.callback_client import Named
+from feedproxy.upstream.callback_client import AddressTrust
 
 CONFIRM_AFTER: Seconds = 30 * DAY
 SUBSCRIPTION_LIFETIME: Seconds = CONFIRM_AFTER + 2 * DAY
@@ -56,7 +56,7 @@ class Subscriber:
             return None
         fields = Fields([("User-Agent", own_user_agent(settings)), ("Content-Type", XML)])
         body = messages.write_subscribe(subscription.topic, callback_of(settings, NAME, subscription))
-        return Message("POST", subscription.callback, fields, body, address_trust=Named.BY_CONFIGURATION)
+        return Message("POST", subscription.callback, fields, body, address_trust=AddressTrust.CONFIGURED_NAME)
 
     async def interpret(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
         """ "If the response is an error (HTTP, or FALSE) then the subscription is refused by the publisher"."""

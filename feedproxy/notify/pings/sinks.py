@@ -35,7 +35,7 @@ from feedproxy.notify.xmlrpc import read_answer, write_call
 from feedproxy.request.url_mapping import displayed_url, is_upstream_target
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
-from feedproxy.upstream.callback_client import Named
+from feedproxy.upstream.callback_client import AddressTrust
 
 
 class SinkKind(StrEnum):
@@ -89,14 +89,18 @@ def ping_message(sink: PingSink, agent: str, *, name: str, url: str, feed: str =
     lines = [("User-Agent", agent)]
     if sink.kind is SinkKind.GET:
         return Message(
-            "GET", expand_template(sink.url, name, url, feed), Fields(lines), address_trust=Named.BY_CONFIGURATION
+            "GET", expand_template(sink.url, name, url, feed), Fields(lines), address_trust=AddressTrust.CONFIGURED_NAME
         )
     if sink.kind is SinkKind.EXTENDED:
         body = write_call("weblogUpdates.extendedPing", name, url, url, feed or url)
     else:
         body = write_call("weblogUpdates.ping", name, url)
     return Message(
-        "POST", sink.url, Fields([*lines, ("Content-Type", "text/xml")]), body, address_trust=Named.BY_CONFIGURATION
+        "POST",
+        sink.url,
+        Fields([*lines, ("Content-Type", "text/xml")]),
+        body,
+        address_trust=AddressTrust.CONFIGURED_NAME,
     )
 
 

@@ -92,12 +92,12 @@ class CodingVariants:
     async def _store_coding(self, key: _Key, body: bytes) -> None:
         """Store the coding with each response that still has the same content."""
         target, tag, name = key
-        common = self._store.common
-        epoch = common.epoch(target)
-        if not await common.take(target, here=True):
+        common = self._store.coordination
+        epoch = common.invalidation_epoch(target)
+        if not await common.acquire_lease(target, local=True):
             return  # another process is about to replace it
         try:
-            resource = self._store.newest(target)
+            resource = self._store.get_latest(target)
             if resource is None:
                 return
             variants = tuple(
@@ -105,9 +105,11 @@ class CodingVariants:
                 for variant in resource.variants
             )
             if variants != resource.variants:
-                await self._store.put(replace(resource, variants=variants), lambda: common.epoch(target) == epoch)
+                await self._store.put(
+                    replace(resource, variants=variants), lambda: common.invalidation_epoch(target) == epoch
+                )
         finally:
-            common.release(target, here=True)
+            common.release_lease(target, local=True)
 
     async def close(self, timeout: Seconds) -> None:
         """Wait for the codings in progress, `timeout` seconds at most, and end."""

@@ -34,7 +34,7 @@ from feedproxy.refresh.ingest.coding_policy import level_of
 from feedproxy.refresh.ingest.worker_pool import WorkerPool
 from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.settings import Settings
-from feedproxy.store.resource import Resource, Version
+from feedproxy.store.resource import DeltaBase, Resource
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ type _Key = tuple[str, str, tuple[str, ...], str]
 class _Base:
     """The version that the client has, or several with the same date, and the tag that the request names it by."""
 
-    versions: tuple[Version, ...]
+    versions: tuple[DeltaBase, ...]
     tag: EntityTag | None = None
 
 
@@ -66,7 +66,7 @@ class Deltas:
         bases = wanted_since(request) if wants else None
         if bases is None or resource is None or not _allows_deltas(stored, resource):
             return whole
-        base = _find_base(bases, resource.versions)
+        base = _find_base(bases, resource.delta_bases)
         if base is None:
             return whole
         name = whole.fields.get("content-encoding") or "identity"
@@ -124,7 +124,7 @@ def _allows_deltas(stored: StoredResponse, resource: Resource) -> bool:
     )
 
 
-def _find_base(bases: Bases, versions: Sequence[Version]) -> _Base | None:
+def _find_base(bases: Bases, versions: Sequence[DeltaBase]) -> _Base | None:
     """Return the version that the client has, the newest of several; None where none is known."""
     if bases.date is not None:
         dated = [version for version in versions if _whole_second(version) == bases.date]
@@ -136,12 +136,12 @@ def _find_base(bases: Bases, versions: Sequence[Version]) -> _Base | None:
     return None
 
 
-def _whole_second(version: Version) -> float | None:
+def _whole_second(version: DeltaBase) -> float | None:
     return None if version.last_modified is None else math.floor(version.last_modified)
 
 
 def _make_delta(
-    body: bytes, declared: str | None, versions: Sequence[Version], name: str, level: int, size: int
+    body: bytes, declared: str | None, versions: Sequence[DeltaBase], name: str, level: int, size: int
 ) -> bytes | None:
     """The delta in this coding; None where there can be none, or it would be no smaller than the whole's `size`."""
     channel = read(body, declared)

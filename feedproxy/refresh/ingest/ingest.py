@@ -29,7 +29,7 @@ from feedproxy.refresh.ingest.edit_settings import is_outdated, self_link_mode, 
 from feedproxy.refresh.ingest.link_injection import announcement
 from feedproxy.settings import Settings
 from feedproxy.store.previous_contents import PreviousContents
-from feedproxy.store.resource import Version
+from feedproxy.store.resource import DeltaBase
 
 CONTENT_HASH_BYTES = 10
 """Bytes of SHA-256 that identify a content: 80 bits rule out a collision between versions of one feed."""
@@ -67,7 +67,7 @@ class IngestedContent:
     html: bool = False
     page: bytes = b""
     """The first decoded bytes of content that is not a feed: bot challenges are recognised by them."""
-    retired_versions: tuple[Version, ...] = ()
+    retired_versions: tuple[DeltaBase, ...] = ()
     """Of a feed that has changed: its superseded versions, from which deltas are made."""
     previous_contents: PreviousContents | None = None
     """Of a feed that has changed: its previous contents from now on; None where none are to be kept."""
@@ -299,7 +299,7 @@ def ingest_fast_path(
     )
 
 
-def make_delta_base(stored: StoredResponse) -> Version | None:
+def make_delta_base(stored: StoredResponse) -> DeltaBase | None:
     """Return a stored feed as the base of deltas; None where its entries cannot be determined exactly."""
     declared = stored.fields.get("content-type")
     body = stored.content.bodies.get("identity")
@@ -307,7 +307,7 @@ def make_delta_base(stored: StoredResponse) -> Version | None:
     if body is None or channel is None or stored.content.tag is None:
         return None
     found = find_entries(body, channel, charset=charset_of(declared))
-    return None if found is None else Version(stored.content.tag, stored.content.last_modified, pack(found))
+    return None if found is None else DeltaBase(stored.content.tag, stored.content.last_modified, pack(found))
 
 
 def _encode_bodies(

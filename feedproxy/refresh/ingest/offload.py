@@ -29,7 +29,7 @@ async def ingest_in_worker(
 ) -> IngestedContent:
     """Return the ingested content of a response to a GET. `stored` is the resource of the target."""
     response, settings = fetched.response, job.settings
-    first_seen = stored.known if stored is not None and stored.undated else None
+    first_seen = stored.first_seen if stored is not None and stored.backfill_pending else None
     if response.status != 200:
         dates = None
         if response.status == 304 and stored is not None and first_seen is not None:

@@ -459,7 +459,7 @@ def _start_template(descriptor: int, limits: Limits) -> "subprocess.Popen[bytes]
 
 def _overload(error: Exception) -> Overload:
     """What is said where there is no descriptor for a process, or no thread."""
-    local_failure.complaints.say(f"no process for reading feeds can be started: {error}")
+    local_failure.complaints.warn(f"no process for reading feeds can be started: {error}")
     return Overload("no process can be started for it now")
 
 

@@ -34,7 +34,7 @@ from feedproxy.feed.channel import Channel
 from feedproxy.http.message import Fields
 from feedproxy.refresh.policy import bot_challenge
 from feedproxy.settings import Settings
-from feedproxy.store.resource import Failures, NewShape, Resource
+from feedproxy.store.resource import Failures, PendingFormatChange, Resource
 
 NEW_FORMAT_SIGHTINGS = 3
 NEW_FORMAT_SPAN: Seconds = 6 * 3600
@@ -102,7 +102,7 @@ class KeepStored:
     detail: Detail
     until: Instant
     reason: str
-    new_shape: NewShape | None = None
+    new_shape: PendingFormatChange | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class PassThroughOnly:
 
     reason: str
     detail: Detail | None = None
-    new_shape: NewShape | None = None
+    new_shape: PendingFormatChange | None = None
 
 
 type Verdict = Replace | KeepStored | PassThroughOnly
@@ -129,7 +129,7 @@ def decide_replacement(resource: Resource | None, outcome: FetchOutcome, now: In
         # "HTTP's caching rules hold for everything that passes; feed features touch feeds only."
         return Replace("no feed is held")
     fault = classify(outcome)
-    pending = resource.new_shape
+    pending = resource.pending_format_change
     if fault is None:
         if outcome.status == 304 or outcome.channel is None:
             return Replace("not modified")
@@ -253,7 +253,7 @@ def has_lost_items(resource: Resource, update: Channel) -> bool:
     stored = resource.channel
     if stored is None or update.items >= stored.items or update.kind is not stored.kind:
         return False
-    if resource.editions and update.items >= min(edition.items for edition in resource.editions):
+    if resource.version_records and update.items >= min(edition.items for edition in resource.version_records):
         return False
     lost = stored.items - update.items
     if not update.well_formed:
@@ -272,11 +272,11 @@ def _format_detail(channel: Channel) -> Detail:
     return Detail.NEW_SHAPE if channel.well_formed else Detail.ILL_FORMED
 
 
-def _count_sighting(pending: NewShape | None, format_seen: str, now: Instant) -> NewShape:
+def _count_sighting(pending: PendingFormatChange | None, format_seen: str, now: Instant) -> PendingFormatChange:
     """One more sighting; another shape starts anew. Failures in between say nothing of the shape."""
     if pending is None or pending.shape != format_seen or now < pending.first:
-        return NewShape(format_seen, now, 1)
-    return NewShape(format_seen, pending.first, pending.count + 1)
+        return PendingFormatChange(format_seen, now, 1)
+    return PendingFormatChange(format_seen, pending.first, pending.count + 1)
 
 
 def _format_time(instant: Instant) -> str:

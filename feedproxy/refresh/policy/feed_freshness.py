@@ -84,7 +84,7 @@ def _doubt(resource: Resource, stored: StoredResponse, settings: Settings) -> Al
     if channel is None or channel.well_formed or not stored.content.feed:
         return None
     until = stored.response_time + max(
-        stored.response_time - resource.known, SECOND_LOOK, float(settings.feed_min_interval)
+        stored.response_time - resource.first_seen, SECOND_LOOK, float(settings.feed_min_interval)
     )
     if settings.feed_hints != "off":
         until = schedule.next_unskipped(channel.schedule, until)
@@ -93,7 +93,7 @@ def _doubt(resource: Resource, stored: StoredResponse, settings: Settings) -> Al
 
 def learned_lifetime(resource: Resource, stored: StoredResponse, settings: Settings) -> Seconds | None:
     """What the feed's own history has taught of how long a copy is good; None where it has taught nothing."""
-    if stored.response_time <= resource.known:
+    if stored.response_time <= resource.first_seen:
         # A publisher's dates are his word, and nobody has seen yet whether he keeps it: at first sight they count for
         # nothing.
         return None

@@ -119,7 +119,7 @@ def _unusable(resource: Resource, freshness: Freshness, now: Instant, settings: 
         and not rests_until(resource, newest, freshness, settings)
     ):
         return "its copy is never good for long: the next reader's request"
-    if relocation.active_relocation(resource.sighting, now, settings, target=resource.target) is not None:
+    if relocation.active_relocation(resource.relocation, now, settings, target=resource.target) is not None:
         return "it has moved or ended"
     return ""
 

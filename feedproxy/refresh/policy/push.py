@@ -59,15 +59,15 @@ class Push:
 
 def hold(resource: Resource, base: Instant, now: Instant, settings: Settings) -> Allowance | None:
     """Until when the copy may be used since changes are pushed; `base` is where its age counts from."""
-    if not settings.push_interval or not resource.heard or now >= resource.promised:
+    if not settings.push_interval or not resource.last_push or now >= resource.push_lease_expires:
         return None
-    until = min(base + settings.push_interval, resource.promised)
+    until = min(base + settings.push_interval, resource.push_lease_expires)
     return Allowance(until, Detail.PUSH, f"its changes are pushed here, and it is asked every {_often(settings)}")
 
 
 def promise_after(resource: Resource, now: Instant, *, changed: bool) -> Instant:
     """`promised` after an update: a change that nobody told us of breaks it."""
-    return 0.0 if changed and abs(now - resource.heard) > GRACE else resource.promised
+    return 0.0 if changed and abs(now - resource.last_push) > GRACE else resource.push_lease_expires
 
 
 def as_fetched(held: StoredResponse, body: bytes, media_type: str | None, now: Instant) -> Fetched:
@@ -124,8 +124,8 @@ def only_content(updated: Resource, before: Resource) -> Resource:
         updated,
         fetched=before.fetched,
         failures=before.failures,
-        sighting=before.sighting,
-        new_shape=before.new_shape,
+        relocation=before.relocation,
+        pending_format_change=before.pending_format_change,
     )
 
 

@@ -23,7 +23,7 @@ from feedproxy.errors import BadTarget
 from feedproxy.http import uri
 from feedproxy.request.url_mapping import to_upstream
 from feedproxy.settings import Settings
-from feedproxy.store.resource import Ending, Resource, Sighting
+from feedproxy.store.resource import Relocation, RelocationKind, Resource
 
 PERMANENT = frozenset({301, 308})
 """RFC 9110, 15.4.2 and 15.4.9."""
@@ -62,28 +62,28 @@ class StopFollowing:
 
 
 def record_sighting(
-    sighting: Sighting | None,
-    ending: Ending,
+    sighting: Relocation | None,
+    ending: RelocationKind,
     location: str,
     now: Instant,
     *,
     confirmations: int,
     spacing: Seconds,
     at_once: bool,
-) -> Sighting:
+) -> Relocation:
     """Record that the origin reported a move or an end. `location` is normalised; empty for an end.
 
     Another ending, or another location, starts anew. What comes sooner than `spacing` after the last sighting
     that counted does not count: one mistake seen by many readers is still one.
     """
-    if sighting is None or sighting.ending is not ending or sighting.location != location:
-        return Sighting(ending, location, now, now, 1, confirmed=at_once or confirmations <= 1)
+    if sighting is None or sighting.kind is not ending or sighting.location != location:
+        return Relocation(ending, location, now, now, 1, confirmed=at_once or confirmations <= 1)
     if now - sighting.last >= spacing or sighting.confirmed:
         sighting = replace(sighting, last=now, count=sighting.count + 1)
     return replace(sighting, confirmed=sighting.confirmed or at_once or sighting.count >= confirmations)
 
 
-def clear_relocation(sighting: Sighting | None, now: Instant, *, feed: bool) -> Sighting | None:
+def clear_relocation(sighting: Relocation | None, now: Instant, *, feed: bool) -> Relocation | None:
     """Return what remains of the relocation after the address itself answered 200 or 304.
 
     An unconfirmed one is forgotten. A believed one only when the answer is a feed: addresses that were given
@@ -95,7 +95,7 @@ def clear_relocation(sighting: Sighting | None, now: Instant, *, feed: bool) -> 
 
 
 def active_relocation(
-    sighting: Sighting | None, now: Instant, settings: Settings, *, target: str = ""
+    sighting: Relocation | None, now: Instant, settings: Settings, *, target: str = ""
 ) -> RespondMoved | RespondGone | None:
     """Return the 301 or 410 to respond with; None where the feed is served.
 
@@ -110,10 +110,10 @@ def active_relocation(
     if sighting is None:
         return None
     due = now - sighting.last >= settings.gone_recheck
-    match sighting.ending:
-        case Ending.MOVED:
+    match sighting.kind:
+        case RelocationKind.MOVED:
             return RespondMoved(sighting.location, recheck=due) if sighting.confirmed else None
-        case Ending.GONE:
+        case RelocationKind.GONE:
             return RespondGone(recheck=due or not sighting.confirmed)
 
 
@@ -121,28 +121,33 @@ DOUBTFUL_STATUSES = frozenset({301, 308, 404, 410})
 """Statuses of a new address that put the move there in doubt."""
 
 
-def is_in_doubt(sighting: Sighting | None, resource_there: Resource | None, settings: Settings) -> bool:
+def is_in_doubt(sighting: Relocation | None, resource_there: Resource | None, settings: Settings) -> bool:
     """Return whether a confirmed move leads to an address that has itself moved, ended, or answered 404.
 
     `there` is what is stored of that address. A move by a rule is never in doubt.
     """
-    if sighting is None or sighting.ending is not Ending.MOVED or not sighting.confirmed or resource_there is None:
+    if (
+        sighting is None
+        or sighting.kind is not RelocationKind.MOVED
+        or not sighting.confirmed
+        or resource_there is None
+    ):
         return False
     if settings.moved_to or settings.gone:
         return False
-    return resource_there.sighting is not None or resource_there.failures.detail in (
+    return resource_there.relocation is not None or resource_there.failures.detail in (
         Detail.REFUSED,
         Detail.REDIRECT_LOOP,
     )
 
 
-def leads_back(newer: Sighting | None, target: str, older: Sighting | None) -> bool:
+def leads_back(newer: Relocation | None, target: str, older: Relocation | None) -> bool:
     """Whether `target` has told `news` of a move to an address whose `older`, believed move leads back to it."""
     return (
         newer is not None
-        and newer.ending is Ending.MOVED
+        and newer.kind is RelocationKind.MOVED
         and older is not None
-        and older.ending is Ending.MOVED
+        and older.kind is RelocationKind.MOVED
         and older.confirmed
         and older.location == target
         and older.last < newer.first

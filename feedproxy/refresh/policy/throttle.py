@@ -95,7 +95,7 @@ def _describe(which: int, failures: Failures, settings: Settings) -> tuple[Detai
         return Detail.FLOOR, f"fetched less than {float(settings.feed_min_interval):.0f} s ago (feed_min_interval)"
     if which == _SITE:
         return Detail.SITE_INTERVAL, "other feeds of the site are asked first"
-    if failures.asked:
+    if failures.by_origin:
         return Detail.RETRY_AFTER, "the origin asked for a pause"
     count = "1 failure" if failures.count == 1 else f"{failures.count} failures in a row"
     return Detail.BACK_OFF, f"{count} ({failures.detail})"
@@ -125,7 +125,7 @@ def record_failure(
         last=now,
         detail=str(detail),
         next_try=min(next_try, now + DEFER_MAX),
-        asked=asked,
+        by_origin=asked,
     )
 
 

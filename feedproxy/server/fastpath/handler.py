@@ -78,7 +78,7 @@ class FastPathHandler:
         self._recent = self.access_logger.recent_hits
         self._clock = runtime.clock.now
         self._store = runtime.service.store
-        self._coordination = runtime.service.store.common
+        self._coordination = runtime.service.store.coordination
         self._head_max = runtime.settings.header_max
 
     def start_iteration(self) -> None:
@@ -153,7 +153,7 @@ class FastPathHandler:
                 or self.runtime.settings_for(target) is not template.conditions[0]
             ):
                 return False  # under other rules the client may have no access
-            if self._store.stamp(target, used=True) is not template.resource_version:
+            if self._store.version(target, used=True) is not template.resource_version:
                 return False
             template.generation = self._generation
             if self.now <= template.valid_until and self.now >= template.valid_from:
@@ -198,7 +198,7 @@ class FastPathHandler:
         """Flush counters to the metrics and remove invalid templates; called once a second."""
         self.access_logger.flush_counters()
         for cache in tables:
-            cache.evict_stale(lambda template: self._store.stamp(template.target) is template.resource_version)
+            cache.evict_stale(lambda template: self._store.version(template.target) is template.resource_version)
 
     # -- calls to the service
 
@@ -262,7 +262,7 @@ class FastPathHandler:
             self.access_logger.schedule_flush()
             raise
         except MemoryError:
-            local_failure.complaints.say("no memory is left to answer a request")
+            local_failure.complaints.warn("no memory is left to answer a request")
             response, status = refusal_response(request.method, request.fields, Overload("no memory is left for it"))
             answer = ProxyResponse(response, status, "no memory is left for it")
         except Exception:
@@ -330,7 +330,7 @@ class FastPathHandler:
         request, now = routed.request, self._clock()
         settings, resource = self.runtime.settings_for(request.target), self._store.get(request.target)
         hit = reusable_hit(answer, request, routed.visit, resource, settings, now)
-        hit_state, version = recompute_hit(hit, now) if hit is not None else None, self._store.stamp(request.target)
+        hit_state, version = recompute_hit(hit, now) if hit is not None else None, self._store.version(request.target)
         if hit is None or hit_state is None or version is None:
             return
         try:

@@ -27,7 +27,7 @@ from feedproxy.server.fastpath.tls_connection import CERTIFICATE_CHECK_INTERVAL,
 from feedproxy.server.mitm.connection_limits import ConnectionLimiter, client_network
 from feedproxy.server.mitm.http1_patches import error_page
 from feedproxy.server.mitm.request_routing import is_trusted_proxy
-from feedproxy.upstream.local_failure import Complaints
+from feedproxy.upstream.local_failure import RateLimitedLog
 
 logger = logging.getLogger("feedproxy")
 
@@ -74,7 +74,7 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._epoll = select.epoll()
         self._listen_sockets = {connection.fileno(): connection for connection in self.sockets}
-        self._complaints = Complaints()
+        self._complaints = RateLimitedLog()
         self._connections: dict[int, ClientConnection] = {}
         self._deadlines: dict[ClientConnection, tuple[Seconds, bool]] = {}
         """The deadline of a request head, or (True) of writing a response."""
@@ -332,7 +332,7 @@ class Listener:
         return True
 
     def _pause_accepting(self, error: OSError) -> None:
-        self._complaints.say(f"listener: accept paused for {ACCEPT_PAUSE:g} s: {error.strerror}")
+        self._complaints.warn(f"listener: accept paused for {ACCEPT_PAUSE:g} s: {error.strerror}")
         for descriptor in self._listen_sockets:
             self._epoll.unregister(descriptor)
         listen_sockets, self._listen_sockets = self._listen_sockets, {}

@@ -47,10 +47,10 @@ from feedproxy.server.mitm.request_routing import (
     incoming_request,
     route,
 )
-from feedproxy.upstream.fair_limits import Asker, asking, client_of
+from feedproxy.upstream.fair_limits import Requester, client_of, requesting
 from feedproxy.upstream.own_authority import is_own
 from feedproxy.upstream.parent_proxy import Parent
-from feedproxy.upstream.parent_proxy_tunnel import named
+from feedproxy.upstream.parent_proxy_tunnel import parent_name
 
 logger = logging.getLogger(__name__)
 
@@ -116,12 +116,12 @@ class FlowHandler:
         if readers:
             visit = client_context(incoming_request(flow), settings, Entrance.PROXY)
             fields = fields_of(flow.request)
-            user, _ = await self.runtime.doorkeeper.admit(readers, fields, visit.address, proxy=True)
+            user, _ = await self.runtime.doorkeeper.authorize(readers, fields, visit.address, proxy=True)
             self.connect_approvals.users[flow.client_conn.id] = user
         policy = self.runtime.connect_policy
         policy.check_port(port)
         client = client_of(client_context(incoming_request(flow), settings, Entrance.PROXY).address)
-        with asking(Asker(client, is_known=False)):
+        with requesting(Requester(client, is_known=False)):
             parent = self.runtime.parent_of(target)
             address: str | ParentProxyHost
             if parent is not None:
@@ -220,7 +220,10 @@ class FlowHandler:
         ):
             return
         if state.parent is not None and flow.response.status_code == 407:
-            state.status, state.reason = CacheStatus(detail=Detail.PARENT_PROXY), f"{named(state.parent)} answered 407"
+            state.status, state.reason = (
+                CacheStatus(detail=Detail.PARENT_PROXY),
+                f"{parent_name(state.parent)} answered 407",
+            )
             state.streamed = passthrough.refuse_parents_challenge(flow)
             return
         response = Response(flow.response.status_code, fields_of(flow.response))
@@ -285,7 +288,7 @@ class FlowHandler:
         if not readers:
             return routed
         client = flow.client_conn.id
-        user, fields = await self.runtime.doorkeeper.admit(
+        user, fields = await self.runtime.doorkeeper.authorize(
             readers,
             request.fields,
             visit.address,
@@ -405,7 +408,7 @@ class FlowHandler:
         assert state.routed_request is not None
         target = state.routed_request.request.target
         settings, parent = self.runtime.settings_for(target), self.runtime.parent_of(target)
-        with asking(Asker(client_of(state.visit.address), is_known=False)):
+        with requesting(Requester(client_of(state.visit.address), is_known=False)):
             await passthrough.approve(
                 self.connect_approvals, flow.client_conn.id, target, settings, self.runtime.policy, parent
             )

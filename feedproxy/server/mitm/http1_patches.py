@@ -48,8 +48,8 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import BadRequest, MalformedResponse
 from feedproxy.http.message_syntax import Line, is_well_formed, read_request
 from feedproxy.request.problem import problem_response
-from feedproxy.upstream.chunked import Chunks
-from feedproxy.upstream.head_parser import Head, could_be_http, find_end, parse_head
+from feedproxy.upstream.chunked import ChunkedParser
+from feedproxy.upstream.head_parser import ResponseHead, could_be_http, find_end, parse_head
 
 logger = logging.getLogger("feedproxy")
 
@@ -71,7 +71,7 @@ class ChunkReader:
     """Reads chunks where h11's reader stands; trailers are passed over."""
 
     def __init__(self, *, of_request: bool) -> None:
-        self._chunks = Chunks(HEAD_MAX, of_request=of_request)
+        self._chunks = ChunkedParser(HEAD_MAX, of_request=of_request)
 
     def __call__(self, buf: Any) -> Any:
         """The next piece of content, the end, or None for what has not come yet. Raises h11.RemoteProtocolError."""
@@ -267,7 +267,7 @@ class InterimTolerantClient(_http1.Http1Client):
         self.state = self.read_body
         yield from self.state(event)
 
-    def _next_head(self) -> Head | None:
+    def _next_head(self) -> ResponseHead | None:
         """The head of the answer, once it is there, past the interim ones. Raises MalformedResponse."""
         while True:
             data = bytes(self.buf)
@@ -294,7 +294,7 @@ class InterimTolerantClient(_http1.Http1Client):
             self.state = self.done
 
 
-def response_of(head: Head, method: str) -> http.Response:
+def response_of(head: ResponseHead, method: str) -> http.Response:
     """A head as mitmproxy's response, framed as it may be passed on."""
     fields, now = without_framing(head.lines, head.status, method), time.time()
     return http.Response(b"HTTP/1.1", head.status, head.reason, http.Headers(fields), None, None, now, None)

@@ -17,7 +17,7 @@ from feedproxy.errors import FeedproxyError, ParentFailed
 from feedproxy.http import uri
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.parent_proxy import Parent
-from feedproxy.upstream.parent_proxy_tunnel import named, open_tunnel, reach
+from feedproxy.upstream.parent_proxy_tunnel import connect_to_parent, open_tunnel, parent_name
 
 CONNECT_TIMEOUT: Seconds = 10
 """Seconds for the parent and the origin behind it together: the default of `connect_timeout`."""
@@ -66,14 +66,14 @@ class ParentProxyHost(str):
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 if self.is_plain:
-                    return await reach(self.parent, self._policy.resolve_parent)
+                    return await connect_to_parent(self.parent, self._policy.resolve_parent)
                 host, port = self.origin
                 authority = uri.hostport(host, port)
                 return await open_tunnel(
                     self.parent, self._policy.resolve_parent, self.requested_host, port, authority=authority
                 )
         except TimeoutError as error:
-            raise OSError(f"no connection through {named(self.parent)} in {CONNECT_TIMEOUT:g} s") from error
+            raise OSError(f"no connection through {parent_name(self.parent)} in {CONNECT_TIMEOUT:g} s") from error
         except FeedproxyError as error:
             raise OSError(str(error)) from error
 
@@ -101,7 +101,7 @@ async def route_through_parent(
 ) -> ParentProxyHost:
     """The way to host and port through a parent, once the address is checked. Raises Forbidden, Unreachable."""
     if not isinstance(getattr(server, "asyncio", None), _AsyncioWithParents):
-        raise ParentFailed(f"{named(parent)} cannot be used for this with this version of mitmproxy")
+        raise ParentFailed(f"{parent_name(parent)} cannot be used for this with this version of mitmproxy")
     if exempt:
         allowed_addresses = [] if parent.resolves else await policy.addresses(host, port)
     else:

@@ -26,7 +26,7 @@ from feedproxy.server.mitm.request_routing import RoutedRequest, fields_of, head
 from feedproxy.settings import Settings
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.parent_proxy import OPTION, Parent
-from feedproxy.upstream.parent_proxy_tunnel import named
+from feedproxy.upstream.parent_proxy_tunnel import parent_name
 
 FRAMING = ("transfer-encoding", "content-length")
 
@@ -275,7 +275,7 @@ async def enforce_address_policy(
             return
         parent_host = await route_through_parent(parent, host, port, policy, tls=tls)
         if parent_host.is_plain:
-            raise ParentFailed(f"{named(parent)} cannot be used for this request without addons/entrance.py")
+            raise ParentFailed(f"{parent_name(parent)} cannot be used for this request without addons/entrance.py")
         data.server.address = (parent_host, parent.port)
     except Exception as error:  # whatever it is: without a decision there is no connection
         data.server.error = str(error) or "refused"

@@ -62,4 +62,4 @@ async def _authorize(app: App, call: Call, token: str, target: str) -> tuple[str
     if user is None:
         raise NotFound("There is no such address, or not any more.")
     readers = app.settings_for(target).readers
-    return await app.doorkeeper.admit(readers, call.request.fields, call.client.address, proxy=False, user=user)
+    return await app.doorkeeper.authorize(readers, call.request.fields, call.client.address, proxy=False, user=user)

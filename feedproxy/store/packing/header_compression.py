@@ -12,7 +12,7 @@ from feedproxy.errors import StoreError
 
 LEVEL = 3
 
-_USUAL = """\
+_DICTIONARY_TEXT = """\
 "oversized":true,"undated":true,"sighting":{"ending":"moved","location":"https://www.","first":1,"last":1,"count":1,\
 "confirmed":true},"failures":{"count":1,"since":1,"last":1,"detail":"","next_try":1,"asked":true},\
 "new_shape":{"shape":"","first":1,"count":1},"parts":[],"heard":1,"promised":1,"fence":1,\
@@ -54,18 +54,18 @@ Nov Dec 2025 2026 00:00:00 GMT"],["Content-Type","application/rss+xml; charset=U
 "last_modified":1790000000.0,"entries":""}],"known":1790000000.0,"editions":[{"at":1790000000.0,"size":10000,\
 "items":10,"tag":""}],"undated":true}"""
 
-_dictionary = zstandard.ZstdCompressionDict(_USUAL.encode(), dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+_dictionary = zstandard.ZstdCompressionDict(_DICTIONARY_TEXT.encode(), dict_type=zstandard.DICT_TYPE_RAWCONTENT)
 _shrinking = zstandard.ZstdCompressor(LEVEL, dict_data=_dictionary, write_checksum=False, write_dict_id=False)
 _growing = zstandard.ZstdDecompressor(dict_data=_dictionary)
 
 
-def shrink(header: bytes) -> bytes:
+def compress_header(header: bytes) -> bytes:
     """This header in fewer bytes. One thread at a time."""
     # zstandard's own object has the room that the worst case would have taken.
     return bytes(memoryview(_shrinking.compress(header)))
 
 
-def grow(shrunk: bytes) -> bytes:
+def decompress_header(shrunk: bytes) -> bytes:
     """The header that was shrunk. Raises StoreError where the memory is not what it was."""
     try:
         return _growing.decompress(shrunk)

@@ -10,7 +10,7 @@ LENGTH_MAX = 128
 """Longer values (policies, reports) are seldom the same twice."""
 
 
-class Sharing:
+class Interner:
     """Hands out one object for equal texts and equal field lines. Bounded; forgetting costs memory only.
 
     Not `sys.intern`: origins choose these texts, and interned strings have been immortal in some Pythons.

@@ -10,8 +10,8 @@ from weakref import ref
 from feedproxy.cache.stored_response import Bodies
 from feedproxy.errors import StoreError
 from feedproxy.store.codec import header_of, restore
-from feedproxy.store.packing.header_compression import grow, shrink
-from feedproxy.store.packing.packed_sequences import Compact
+from feedproxy.store.packing.header_compression import compress_header, decompress_header
+from feedproxy.store.packing.packed_sequences import PackedSequence
 from feedproxy.store.resource import Resource
 
 RESOURCE_OVERHEAD = 1280
@@ -29,7 +29,7 @@ def weight(resource: Resource) -> int:
     Its field lines are packed hereby, and take less from now on.
     """
     total = RESOURCE_OVERHEAD + sum(
-        each.size for each in (resource.versions, resource.changes) if isinstance(each, Compact)
+        each.size for each in (resource.delta_bases, resource.changes) if isinstance(each, PackedSequence)
     )
     total += len(resource.previous.data)
     for stored in resource.responses:
@@ -38,7 +38,7 @@ def weight(resource: Resource) -> int:
     return total
 
 
-class Entry:
+class MemoryEntry:
     """One resource. `size` is what it counts for: the bytes that it takes packed, as soon as that is known."""
 
     __slots__ = ("_alive", "_bodies", "_header", "_known", "_previous", "size")
@@ -46,7 +46,7 @@ class Entry:
     def __init__(self, resource: Resource, size: int | None = None, header: bytes = b"") -> None:
         """Awake. `size` is its weight, and `header` its header (codec.py), where they are known."""
         self._alive: Resource | ref[Resource] | None = resource
-        self._header = shrink(header) if header else b""
+        self._header = compress_header(header) if header else b""
         self._bodies: Bodies | tuple[Bodies, ...] = ()
         self._known = b""
         self._previous = resource.previous.data
@@ -65,27 +65,29 @@ class Entry:
         found = alive() if alive is not None else None
         if found is None:
             bodies = self._bodies
-            found = restore(grow(self._header), (bodies,) if isinstance(bodies, Bodies) else bodies, self._previous)
+            found = restore(
+                decompress_header(self._header), (bodies,) if isinstance(bodies, Bodies) else bodies, self._previous
+            )
         return found
 
-    def wake(self) -> Resource:
+    def unpack(self) -> Resource:
         """The resource, from now on unpacked."""
         self._alive = found = self.resource
         return found
 
-    def learn(self, resource: Resource, header: bytes) -> None:
+    def remember_header(self, resource: Resource, header: bytes) -> None:
         """The header of this resource, which it need not be asked for when it falls asleep."""
         if self._alive is resource and not self._header:
             self._known = header
 
-    def sleep(self) -> None:
+    def pack(self) -> None:
         """Take few bytes from now on, unless somebody else holds the resource. What has no packed form stays awake."""
         resource = self._alive
         if not isinstance(resource, Resource):
             return
         if not self._header:
             try:
-                self._header = shrink(self._known or header_of(resource))
+                self._header = compress_header(self._known or header_of(resource))
             except StoreError:
                 return
             self._known = b""

@@ -12,7 +12,7 @@ from typing import Any, overload
 from feedproxy.clock import Instant
 
 
-class Compact[Value](Sequence[Value]):
+class PackedSequence[Value](Sequence[Value]):
     """Values in packed form, unpacked whenever somebody looks. Equal to any sequence of equal values."""
 
     __slots__ = ("_data",)
@@ -54,7 +54,7 @@ class Compact[Value](Sequence[Value]):
         return repr(self._values())
 
 
-class Instants(Compact[Instant]):
+class PackedInstants(PackedSequence[Instant]):
     """Instants."""
 
     __slots__ = ()

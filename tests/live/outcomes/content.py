@@ -149,7 +149,7 @@ async def redirect_passes_and_is_forgotten(play: Play) -> None:
         assert asked
         assert seen.status == 302
         assert seen.fields.get("location") == "http://proxy.example/" + play.only.value("location")
-    assert play.resource is None or play.resource.sighting is None
+    assert play.resource is None or play.resource.relocation is None
 
 
 OUTCOMES: tuple[tuple[str, Outcome], ...] = (

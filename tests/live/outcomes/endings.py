@@ -119,7 +119,7 @@ async def loop_ends(play: Play) -> None:
             location = seen.fields.get("location") or ""
             assert location.startswith("http://proxy.example/http://origin.test/case/"), location
         play.clock.advance(2 * HOUR)
-    assert play.resource is None or play.resource.sighting is None
+    assert play.resource is None or play.resource.relocation is None
 
 
 async def redirect_not_followed(play: Play) -> None:
@@ -135,7 +135,7 @@ async def redirect_not_followed(play: Play) -> None:
             assert seen.fields.get("location") == inside
         play.clock.advance(2 * HOUR)
     assert set(play.whole.names.asked) == {"origin.test"}
-    assert play.resource is None or play.resource.sighting is None
+    assert play.resource is None or play.resource.relocation is None
     if location.startswith("http"):
         assert (await play.get(location)).status == 403, "nor does the reader get there through us"
 
@@ -161,7 +161,7 @@ async def no_redirect(play: Play) -> None:
     seen = await play.get()
     is_as_sent(seen, play.only)
     assert "location" not in seen.fields
-    assert play.resource is None or play.resource.sighting is None
+    assert play.resource is None or play.resource.relocation is None
 
 
 async def pair_ends(play: Play) -> None:
@@ -186,7 +186,7 @@ async def only_the_root_counts(play: Play) -> None:
     """A feed that shows a redirect is a feed."""
     await a_feed(play)
     assert play.resource is not None
-    assert play.resource.sighting is None
+    assert play.resource.relocation is None
 
 
 OUTCOMES: tuple[tuple[str, Outcome], ...] = (
