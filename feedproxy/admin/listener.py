@@ -1,0 +1,149 @@
+"""An HTTP listener for operators: routes behind AdminAuth, with fixed response fields and errors in one form.
+
+The proxy's admin server and the replay's are two sets of routes on this listener.
+"""
+
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Protocol
+
+from aiohttp import web
+
+from feedproxy.admin.auth import CHALLENGE, AdminAuth
+from feedproxy.errors import FeedproxyError, UsageError
+from feedproxy.http import uri
+from feedproxy.web import templates
+
+logger = logging.getLogger(__name__)
+
+BODY_MAX = 65_536
+"""Bytes of a form: a URL or two."""
+
+STOP_TIMEOUT = 2.0
+"""Seconds that responses under way have when the listener is closed."""
+
+HEADERS: Mapping[str, str] = MappingProxyType(
+    {
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "DENY",
+        # Not no-referrer: then browsers would send `Origin: null` even for same-origin requests.
+        "Referrer-Policy": "same-origin",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Server": "feedproxy",
+    }
+)
+
+type Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+type Route = tuple[str, str, Handler]
+"""Method, path and handler."""
+
+type Outcome = Callable[[web.Request, int, str], Awaitable[None]]
+"""Is called with the status and the reason of every request that passed AdminAuth."""
+
+
+class ErrorPage(Protocol):
+    """Makes the response for a request that failed."""
+
+    def __call__(
+        self, request: web.Request, status: int, code: str, words: str, extra: Mapping[str, str] | None = None, /
+    ) -> web.Response:
+        """Return the response."""
+        ...
+
+
+async def _ignore(_: web.Request, status: int, reason: str) -> None:
+    """Record nothing."""
+
+
+class AdminListener:
+    """Serves routes at one address. `on_outcome` is called after each handler; `reason` gives what a success did."""
+
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        error_page: ErrorPage,
+        on_outcome: Outcome = _ignore,
+        reason: Callable[[], str] = lambda: "",
+    ) -> None:
+        self._routes = list(routes)
+        self._error_page = error_page
+        self._on_outcome = on_outcome
+        self._reason = reason
+        self._auth: AdminAuth | None = None
+        self._runner: web.AppRunner | None = None
+        self.url = ""
+        """Where it listens, once started: `http://127.0.0.1:8081`."""
+
+    async def start(
+        self, auth: AdminAuth, host: str, port: int, sockets: Sequence[socket.socket] = (), *, reuse_port: bool = False
+    ) -> None:
+        """Listen on `sockets`, or else on host and port. Raise UsageError where that is impossible."""
+        self._auth = auth
+        runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=STOP_TIMEOUT)
+        await runner.setup()
+        try:
+            for given in sockets:
+                await web.SockSite(runner, given).start()
+            if not sockets:
+                await web.TCPSite(runner, host, port, reuse_port=reuse_port or None).start()
+        except OSError as error:
+            await runner.cleanup()
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
+            raise UsageError(f"admin: cannot listen on {uri.hostport(host, port)}: {reason}") from error
+        self._runner = runner
+        bound = runner.addresses[0]
+        self.url = f"http://{f'[{bound[0]}]' if ':' in bound[0] else bound[0]}:{bound[1]}"
+
+    async def stop(self) -> None:
+        """Close the listener. A listener that is not started may be stopped."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+
+    def _application(self) -> web.Application:
+        application = web.Application(middlewares=[self._guarded], client_max_size=BODY_MAX)
+        for method, path, handler in self._routes:
+            if method == "GET":
+                application.router.add_get(path, handler)
+            else:
+                application.router.add_route(method, path, handler)
+        application.on_response_prepare.append(_add_headers)
+        return application
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Check every request with AdminAuth, and answer every failure with the error page."""
+        assert self._auth is not None
+        if denied := self._auth.refuse(request.method, request.path, request.headers, request.remote or ""):
+            extra = {"WWW-Authenticate": CHALLENGE} if denied.status == 401 else {}
+            if denied.retry_after:
+                extra["Retry-After"] = str(denied.retry_after)
+            return self._error_page(request, denied.status, denied.detail, denied.words, extra)
+        try:
+            response = await handler(request)
+        except FeedproxyError as error:
+            await self._on_outcome(request, error.status_hint, str(error))
+            return self._error_page(request, error.status_hint, error.detail, str(error))
+        except web.HTTPException as error:
+            await self._on_outcome(request, error.status, error.reason)
+            kept_fields = {name: error.headers[name] for name in ("Allow",) if name in error.headers}
+            return self._error_page(request, error.status, "admin", f"{error.reason}.", kept_fields)
+        except Exception:
+            logger.exception("the admin listener failed at %s", request.path)
+            await self._on_outcome(request, 500, "internal error")
+            return self._error_page(request, 500, "internal-error", "feedproxy failed; its log says more.")
+        await self._on_outcome(request, response.status, self._reason())
+        return response
+
+
+async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    response.headers["Server"] = HEADERS["Server"]
+    response.headers.setdefault("Content-Security-Policy", templates.operators_policy())
