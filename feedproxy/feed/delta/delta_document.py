@@ -1,13 +1,12 @@
-"""What is new in a feed since a version that a reader has: the same document without the entries he knows.
+"""Delta of a feed: the document without the entries that the client already has.
 
-This is the instance manipulation `feed` (RFC 3229): a complete, well-formed document in the format and the encoding of
-the whole, so that a reader who merges entries by their ids, as readers do, needs nothing else. Every byte stays as
-it is but those of the entries that are cut, with the white space (in JSON the comma) that set them apart; and in
-RSS 1.0 those of the `rdf:li` that name an item which is cut, since the document must have every item they name.
+This is the instance manipulation `feed` (RFC 3229): a complete, well-formed document in the format and encoding of
+the whole. A feed reader that merges entries by their ids needs nothing else. Only the known entries are cut, with the
+white space (in JSON the comma) between them. In RSS 1.0 each `rdf:li` that names a cut item is cut too, since the
+document must contain every item they name.
 
-Entries that were taken out of the feed are not told: a delta has no word for it. So there is none of a feed
-which says that it is all there is (RFC 5005, complete feeds; Simple List Extensions): a reader would drop what he
-has. And none of a signed one, whose signature is over what would be cut.
+A delta cannot express that an entry was removed. So complete feeds (RFC 5005; Simple List Extensions) have no delta:
+a feed reader would delete its other entries. Signed feeds have none either, since a cut would break the signature.
 """
 
 from collections.abc import Collection, Iterator
@@ -24,7 +23,7 @@ _SPACE = b" \t\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A feed's document with new and changed entries only, and their number."""
+    """A feed's document with only the new and changed entries, and their number."""
 
     body: bytes
     entries: int
@@ -33,10 +32,11 @@ class Delta:
 def make_delta(
     body: bytes, channel: Channel, base: Collection[tuple[str, str]], *, charset: str | None = None
 ) -> Delta | None:
-    """The entries of `body` that are not in `base`, identities and digests of a version's entries.
+    """Return `body` without the entries in `base`, the identities and digests of an earlier version's entries.
 
-    `channel` is what was read from `body`, `charset` the parameter of Content-Type. With nothing new the delta is
-    the channel alone; with nothing old it is `body`. None where there can be none: see above, and `entries`.
+    `channel` is the channel parsed from `body`, `charset` the parameter of Content-Type. Without new entries the
+    delta is the channel alone; without known ones it is `body`. None for a feed without deltas (see above), and as for
+    `find_entries`.
     """
     found = find_items(body, channel, charset)
     if found is None:
@@ -58,7 +58,7 @@ def make_delta(
 
 
 def _xml_cuts(utf8: bytes, outline: Outline, keeps: list[bool]) -> Iterator[tuple[int, int]]:
-    """What to cut: items and members, with the white space in front of each."""
+    """Yield the ranges to cut: items and members, with the white space in front of each."""
     kept_names = {item.name for item, keep in zip(outline.items, keeps, strict=True) if keep}
     cut_names = {item.name for item in outline.items} - kept_names
     cut: list[Item | Member] = [item for item, keep in zip(outline.items, keeps, strict=True) if not keep]
@@ -71,7 +71,7 @@ def _xml_cuts(utf8: bytes, outline: Outline, keeps: list[bool]) -> Iterator[tupl
 
 
 def _json_cuts(items: tuple[Item, ...], keeps: list[bool]) -> Iterator[tuple[int, int]]:
-    """What to cut: items, each with the comma behind it as long as none was kept, then with the one in front."""
+    """Yield the ranges to cut: items with the comma behind, after the first that stays with the comma in front."""
     first = keeps.index(True) if True in keeps else len(items)
     if first:
         end = items[first].start if first < len(items) else items[-1].end

@@ -1,13 +1,12 @@
-"""The entries of a feed: what each is known by, what it says, and where it stands.
+"""Entries of a feed: identity, digest and byte range of each.
 
-An entry is known by what its format names it by: `guid`, `id`, `rdf:about`; else by its link; else by what
-it says. Where several entries have one name, the last has it, and the others are known by what they say as
-well: so a new one, which mostly comes in front, leaves the others what they are.
+The identity of an entry is its `guid`, `id` or `rdf:about`, else its link, else its content. If several entries have
+the same name, the last one has it, and the identity of the others includes their content. So a new entry, which mostly
+comes first, leaves the identities of the others unchanged.
 
-Identity and digest are hashes of eight bytes: sixteen bytes are all that has to be kept of an entry to know
-later whether it is new or changed (`pack`). Entries of one feed only are compared.
-Two that differ are taken for the same when they agree in both hashes, by chance once in 2¹²⁸ pairs; and who makes
-them agree on purpose hides nothing but his own entry.
+Identity and digest are hashes of eight bytes each, so sixteen bytes of an entry are stored to detect later whether it
+is new or changed (`pack`). Only entries of one feed are compared. Two different entries agree in both hashes once in
+2¹²⁸ pairs; a publisher that forces a collision hides only its own entry.
 """
 
 from collections import Counter
@@ -20,7 +19,7 @@ from feedproxy.feed.delta.item_offsets import HASH_BYTES, Item, Outline, hash_en
 from feedproxy.feed.edit.splice import Document, open_document, to_body_ranges
 
 ENTRIES_MAX = 10_000
-"""Entries. Known feeds have a few hundred at most; a hostile one could have millions."""
+"""Entries of a feed; known feeds have a few hundred, a hostile one could have millions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +27,19 @@ class Entry:
     """An entry of a feed. Its bytes are `body[start:end]`, in the document's own encoding."""
 
     identity: str
-    """Hexadecimal; no two entries of one document have the same."""
+    """Hexadecimal; unique in the document."""
     digest: str
-    """Hexadecimal; the same as long as the entry says the same."""
+    """Hexadecimal; unchanged as long as the content of the entry is."""
     start: int
     end: int
 
 
 def find_entries(body: bytes, channel: Channel, *, charset: str | None = None) -> tuple[Entry, ...] | None:
-    """The entries of a feed's document, in order; `channel` is what was read from `body`.
+    """Return the entries of a feed's document, in order; `channel` is the channel parsed from `body`.
 
-    `charset` is the parameter of Content-Type, where the origin sent one. None where it cannot be done exactly:
-    the document is ill-formed, has entities of its own, is in an encoding that cannot be read back, has items
-    where its format knows none, or more than 10,000. CDF's are not read.
+    `charset` is the parameter of the origin's Content-Type, if any. None if the ranges cannot be exact: the document
+    is ill-formed, declares entities, has an encoding without a round trip, has items in an unexpected place, or more
+    than ENTRIES_MAX. None also for CDF.
     """
     found = find_items(body, channel, charset)
     if found is None:
@@ -56,7 +55,7 @@ def find_entries(body: bytes, channel: Channel, *, charset: str | None = None) -
 
 
 def find_items(body: bytes, channel: Channel, charset: str | None) -> tuple[Document, Outline] | None:
-    """The document and where its items stand in its UTF-8 form; None as for `entries`."""
+    """Return the document and the offsets of its items in the UTF-8 form; None as for `find_entries`."""
     if not channel.well_formed or channel.kind is Kind.CDF or channel.items > ENTRIES_MAX:
         return None
     document = open_document(body, charset)
@@ -73,7 +72,7 @@ def find_items(body: bytes, channel: Channel, charset: str | None) -> tuple[Docu
 
 
 def assign_identities(all_items: Sequence[Item]) -> list[str]:
-    """The identity of every item of a document."""
+    """Return the identity of every item of a document."""
     identities: list[str] = []
     taken: set[str] = {""}
     copies: Counter[tuple[str, str]] = Counter()
@@ -90,18 +89,18 @@ def assign_identities(all_items: Sequence[Item]) -> list[str]:
 
 
 def pack(version: Iterable[Entry]) -> bytes:
-    """What to keep of a version's entries: identity and digest of each, sixteen bytes."""
+    """Return the identity and digest of each entry, sixteen bytes, to be stored with a version."""
     return b"".join(bytes.fromhex(entry.identity + entry.digest) for entry in version)
 
 
 def unpack_identities(packed: bytes) -> tuple[str, ...]:
-    """What the entries that were packed are known by, in the document's order."""
+    """Return the identities of packed entries, in the document's order."""
     return tuple(packed[at : at + HASH_BYTES].hex() for at in range(0, len(packed), 2 * HASH_BYTES))
 
 
 def unpack(packed: bytes) -> frozenset[tuple[str, str]]:
-    """Identity and digest of each entry that was packed. Raises ValueError for what is no whole number of them."""
+    """Return identity and digest of each packed entry. Raises ValueError for data of another length."""
     if len(packed) % (2 * HASH_BYTES):
-        raise ValueError("not a whole number of entries")
+        raise ValueError(f"invalid packed entries of {len(packed)} bytes: expected a multiple of {2 * HASH_BYTES}")
     hashes = [packed[at : at + HASH_BYTES].hex() for at in range(0, len(packed), HASH_BYTES)]
     return frozenset(zip(hashes[::2], hashes[1::2], strict=True))

@@ -1,9 +1,8 @@
-"""Where the items of a feed of XML stand, what each is called, and what each says.
+"""Offsets, names and digests of the items of an XML feed.
 
-expat reads the UTF-8 form once. Around the items it only looks for what matters to whoever takes some of
-them out; within an item it writes down what a processor of XML reports, by the same rules as the digest of the
-whole (feed/content_digest.py): white space between elements, comments, prefixes and the order of attributes say
-nothing.
+expat parses the UTF-8 form once. Outside the items only the elements that matter for cutting items are collected.
+The content of an item is digested by the rules of the whole feed's digest (feed/content_digest.py): white space
+between elements, comments, prefixes and the order of attributes do not count.
 """
 
 import hashlib
@@ -15,7 +14,7 @@ from feedproxy.feed.content_digest import ATTRIBUTE, END, REFERENCE, START, TEXT
 from feedproxy.feed.edit.tag_offsets import EditRefused, tag_at
 from feedproxy.feed.xml import RDF
 
-# expat writes a name as namespace, this, local name; no namespace that it accepts has one in it.
+# expat reports a name as namespace, separator, local name; it accepts no namespace that contains the separator.
 _SEPARATOR = "}"
 _LI = RDF + _SEPARATOR + "li"
 _MEMBER = RDF + _SEPARATOR + "_"
@@ -29,13 +28,13 @@ _EXHAUSTIVE = frozenset(
         # RFC 5005, section 2: "any entry not actually in the feed document SHOULD NOT be considered to be part
         # of that feed."
         "http://purl.org/syndication/history/1.0}complete",
-        # Simple List Extensions: what is not in the list any more was taken out of it.
+        # Simple List Extensions: an entry that is missing was removed from the list.
         "http://www.microsoft.com/schemas/rss/core/2005}treatAs",
     )
 )
 
 HASH_BYTES = 8
-"""Bytes of what is kept of an entry's name, and of what it says (feed/delta/entries.py)."""
+"""Bytes of the stored hash of an entry's name, and of its content (feed/delta/entries.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +44,9 @@ class Item:
     start: int
     end: int
     name: str
-    """What it is called, with the sort of name in front: `id …`, `link …`; empty where it has no name."""
+    """The name with its sort in front: `id …`, `link …`; empty if the item has none."""
     digest: str
-    """Hexadecimal; of all it says."""
+    """Hexadecimal; of its whole content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ class Member:
     start: int
     end: int
     name: str
-    """As that of the item."""
+    """The name of the item, as `Item.name`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +66,16 @@ class Outline:
     items: tuple[Item, ...]
     members: tuple[Member, ...] = ()
     is_exhaustive: bool = False
-    """The document says that what is not in it is no part of the feed."""
+    """The document declares that it contains all entries of the feed."""
 
 
 def hash_entry(content: bytes) -> str:
-    """A hash in the size that is kept of entries, in hexadecimal."""
+    """Return the hash of an entry's name or content, in hexadecimal."""
     return hashlib.blake2b(content, digest_size=HASH_BYTES).hexdigest()
 
 
 def find(utf8: bytes, kind: Kind) -> Outline | None:
-    """The items of a well-formed feed; None where the document is not of this shape, or has entities of its own."""
+    """Return the items of a well-formed feed; None for another structure, or a document that declares entities."""
     finder = _Finder(utf8, kind)
     try:
         finder.parser.Parse(utf8, True)
@@ -86,7 +85,7 @@ def find(utf8: bytes, kind: Kind) -> Outline | None:
 
 
 class _Finder:
-    """expat's events around items, turned into an Outline."""
+    """Handlers of expat's events outside items, which collect an Outline."""
 
     def __init__(self, utf8: bytes, kind: Kind) -> None:
         self.utf8 = utf8
@@ -94,7 +93,7 @@ class _Finder:
         parser.buffer_text = True
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
-        # What declarations say of entities and default attributes changes what the rest of the document says.
+        # Declared entities and default attributes change the meaning of the rest of the document.
         parser.EntityDeclHandler = parser.AttlistDeclHandler = self._declaration
         self._kind = kind
         self._local = "entry" if kind is Kind.ATOM else "item"
@@ -109,7 +108,7 @@ class _Finder:
 
     def outline(self) -> Outline | None:
         if self._namespaces - {self._core}:
-            return None  # other people's items, or ours in a disguise
+            return None  # items of another vocabulary, or of this one in another namespace
         return Outline(tuple(self._items), tuple(self._members), self._is_exhaustive)
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
@@ -129,7 +128,7 @@ class _Finder:
             self._member = self.parser.CurrentByteIndex, self.end_of_tag(), qualify_name("id", resource)
 
     def _may_have_items(self) -> bool:
-        """Directly in the channel; beside it in RSS 1.0, and in feeds of RSS that took after it."""
+        """Return True in the channel, and beside it as in RSS 1.0 and RSS feeds that imitate it."""
         path = self._path
         return len(path) == 1 or (len(path) == 2 and path[1] == "channel" and self._kind is not Kind.ATOM)
 
@@ -141,7 +140,7 @@ class _Finder:
         self._path.pop()
 
     def end_of_tag(self) -> int:
-        """Behind the start tag that was just met."""
+        """Return the offset behind the current start tag."""
         start = self.parser.CurrentByteIndex
         return start + len(tag_at(self.utf8, start))
 
@@ -165,7 +164,7 @@ class _Finder:
 
 
 class _ItemReader:
-    """expat's events within one item, turned into an Item."""
+    """Handlers of expat's events within one item, which collect an Item."""
 
     def __init__(self, finder: _Finder) -> None:
         self._finder = finder
@@ -173,7 +172,7 @@ class _ItemReader:
         self._pieces: list[str] = []
 
     def begin(self, namespace: str, attributes: dict[str, str]) -> None:
-        """The start tag of an item was met."""
+        """Begin an item at its start tag."""
         finder, parser = self._finder, self._finder.parser
         prefix = namespace + _SEPARATOR if namespace else ""
         self._id, self._link = prefix + ("id" if self._is_atom else "guid"), prefix + "link"
@@ -230,7 +229,7 @@ class _ItemReader:
             self._finish()
 
     def _add_text_between(self) -> None:
-        """Text beside elements: white space only sets them apart."""
+        """Add text beside elements, unless it is white space."""
         text = "".join(self._pieces)
         self._pieces.clear()
         if not text.isspace():
@@ -261,10 +260,10 @@ class _ItemReader:
 
 
 def _is_alternate(link: dict[str, str]) -> bool:
-    """RFC 4287, 4.2.7.2: "If the 'rel' attribute is not present … 'alternate'"."""
+    """Return True for a page. "If the 'rel' attribute is not present … 'alternate'" -- RFC 4287, 4.2.7.2"""
     return "alternate" in link.get("rel", "alternate").lower().split()
 
 
 def qualify_name(sort: str, text: str) -> str:
-    """A name with its sort, so that an id never counts as a link; empty where there is none."""
+    """Return a name with its sort in front, so that an id never equals a link; empty for an empty name."""
     return f"{sort} {text.strip()}" if text.strip() else ""

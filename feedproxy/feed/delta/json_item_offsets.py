@@ -1,7 +1,7 @@
-"""Where the items of a JSON Feed stand, what each is called, and what each says.
+"""Offsets, names and digests of the items of a JSON Feed.
 
-The standard library's decoder says where a value ends, but not where the values within it do. So the outer
-object and its list of items are walked here, and the decoder reads what is in them.
+The standard library's decoder reports where a value ends, but not where the values within it do. So this module scans
+the outer object and its list of items, and the decoder reads their values.
 """
 
 import json
@@ -18,7 +18,7 @@ type _Span = tuple[int, int, object]
 
 
 def find(utf8: bytes) -> Outline | None:
-    """The items of a well-formed feed; None where the document is not of this shape."""
+    """Return the items of a well-formed feed; None for a document of another structure."""
     try:
         return _find(utf8.decode())
     except (ValueError, RecursionError):
@@ -32,13 +32,13 @@ def _find(text: str) -> Outline:
     items = []
     for _, _, value in spans:
         if not isinstance(value, dict):
-            raise ValueError("an item that is none")
+            raise ValueError("invalid item: expected an object")
         items.append(Item(next(places), next(places), _name(value), hash_entry(canonical_json(value))))
     return Outline(tuple(items))
 
 
 def _name(item: dict[str, object]) -> str:
-    """By id, else by url. An id that is written as a number counts as the same string (JSON Feed 1.1, items)."""
+    """Return the id, else the url. A number as id counts as the same string (JSON Feed 1.1, items)."""
     return qualify_name("id", _text(item.get("id"))) or qualify_name("link", _text(item.get("url")))
 
 
@@ -47,7 +47,7 @@ def _text(value: object) -> str:
 
 
 def _item_spans(text: str) -> list[_Span]:
-    """Start, end and value of every item, in characters. Raises ValueError."""
+    """Return start, end (in characters) and value of every item. Raises ValueError."""
     found: list[list[_Span]] = []
 
     def member(at: int) -> int:
@@ -67,12 +67,12 @@ def _item_spans(text: str) -> list[_Span]:
 
     _scan_list(text, 0, "{}", member)
     if len(found) > 1:
-        raise ValueError("two lists of items")
+        raise ValueError("invalid feed: two members named items")
     return found[0] if found else []
 
 
 def _scan_list(text: str, at: int, brackets: str, read: Callable[[int], int]) -> int:
-    """Have `read` pass over each of the values that commas separate; the offset behind the closing bracket."""
+    """Call `read` for each comma-separated value; return the offset behind the closing bracket."""
     opening, closing = brackets[0], brackets[1]
     at = _skip(text, _expect(text, at, opening))
     if text.startswith(closing, at):
@@ -87,7 +87,7 @@ def _scan_list(text: str, at: int, brackets: str, read: Callable[[int], int]) ->
 def _expect(text: str, at: int, sign: str) -> int:
     at = _skip(text, at)
     if not text.startswith(sign, at):
-        raise ValueError(f"no {sign} where one must be")
+        raise ValueError(f"invalid JSON at character {at}: expected {sign}")
     return at + 1
 
 
@@ -97,7 +97,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _to_utf8_offsets(text: str, places: Sequence[int]) -> list[int]:
-    """Ascending offsets in characters as offsets in the UTF-8 form."""
+    """Return ascending offsets in characters as offsets in the UTF-8 form."""
     if text.isascii():
         return list(places)
     own, position, previous = [], 0, 0

@@ -1,11 +1,11 @@
-"""Tell in a publisher's feed who else tells of its changes: `rel="hub"` (WebSub) and `cloud` (rssCloud).
+"""Add the proxy's hub (`rel="hub"`, WebSub) and cloud (rssCloud) to a publisher's feed.
 
-A hub stands where the self link stands (self_link.py): `atom:link` in the channel of RSS 1.0 and 2.0, `link` in Atom,
-and in JSON Feed a member of `hubs`. A cloud has its place in RSS 0.92 to 2.0. What the publisher says himself stays:
-his hubs stand beside ours ("subscribers may subscribe to one or more of the advertised hubs", WebSub, section 4), and
-of clouds there is one at most, his. Nothing else changes, not a byte.
+A hub is added beside the self link (self_link.py): `atom:link` in the channel of RSS 1.0 and 2.0, `link` in Atom, a
+member of `hubs` in JSON Feed. A cloud is added to RSS 0.92 to 2.0. The publisher's hubs stay ("subscribers may
+subscribe to one or more of the advertised hubs", WebSub, section 4). A publisher's cloud also stays, and no second one
+is added. No other byte changes.
 
-Formats without room (RSS 0.90 and 0.91, CDF) have the Link field: `link_fields` makes it for all of them.
+RSS 0.90, RSS 0.91 and CDF have no place for a hub; `add_link_fields` adds the Link field for every format.
 """
 
 import json
@@ -23,7 +23,7 @@ _SPACE = " \t\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """Who tells of a feed's changes: the address of a hub, and a cloud; either may be missing."""
+    """The address of a hub, and a cloud, which notify of a feed's changes; either may be missing."""
 
     hub: str = ""
     cloud: Cloud | None = None
@@ -33,9 +33,9 @@ class Announcement:
 
 
 def announce(body: bytes, channel: Channel, announcement: Announcement, *, charset: str | None = None) -> EditResult:
-    """A feed's document with this announcement; `channel` is what was read from `body`.
+    """Return the document with the announced hub and cloud added; `channel` is the channel parsed from `body`.
 
-    `charset` is the parameter of Content-Type, where the origin sent one.
+    `charset` is the parameter of the origin's Content-Type, if any.
     """
     hub = announcement.hub if announcement.hub and announcement.hub not in channel.hubs and _allows_hub(channel) else ""
     cloud = announcement.cloud if _allows_cloud(channel) and not channel.cloud else None
@@ -54,7 +54,7 @@ def announce(body: bytes, channel: Channel, announcement: Announcement, *, chars
 
 
 def add_link_fields(fields: Fields, *, hub: str, self_href: str) -> Fields:
-    """The fields of a response with Link lines that name the hub, and the feed's own address where none does yet.
+    """Return the fields of a response with Link lines for the hub and, if missing, for the feed's own address.
 
     "at least one Link Header with rel=hub as well as exactly one Link Header with rel=self" -- WebSub, section 4
     """
@@ -74,7 +74,7 @@ def _allows_hub(channel: Channel) -> bool:
 
 
 def _allows_cloud(channel: Channel) -> bool:
-    """RSS 0.92 brought the element, 2.0 kept it; RSS 1.0 has the version 1.0, and no place for it."""
+    """Return True for RSS 0.92 to 2.0, which have the element `cloud`; RSS 1.0 has not."""
     return channel.kind is Kind.RSS and channel.version.startswith(("0.92", "0.93", "0.94", "2"))
 
 
@@ -96,7 +96,7 @@ def _edit_xml(document: Document, channel: Channel, hub: str, cloud: Cloud | Non
         elif places.namespace == ATOM_10:
             prefix, declaration = places.prefix, ""
         else:
-            return []  # Atom 0.3 knows no relation of that name
+            return []  # Atom 0.3 has no such relation
         written += _element(document, prefix, "link", {"rel": "hub", "href": hub}, declaration)
     if cloud is not None:
         attributes = {
@@ -117,7 +117,10 @@ def _element(document: Document, prefix: str, name: str, attributes: dict[str, s
 
 
 def _insert_position(document: Document, places: ChannelOffsets) -> int | None:
-    """Behind the channel's own link, since some readers take the first `link` they meet; else behind a self link."""
+    """Return the offset behind the channel's own link, since some feed readers use the first `link`.
+
+    Without an own link it is the offset behind a self link, else behind the channel's start tag.
+    """
     if places.own_link is not None:
         return places.own_link
     for link in places.self_links:
@@ -149,9 +152,9 @@ def _edit_json(document: Document, hub: str) -> list[Edit]:
 
 
 def _find_hubs(text: str, at: int) -> int | None:
-    """Where the list of hubs begins, in an object whose members begin at `at`; None where there is none.
+    """Return where the list of hubs begins, in an object whose members begin at `at`; None if there is none.
 
-    Raises ValueError for hubs that are no list, and for what is no JSON.
+    Raises ValueError if `hubs` is not a list, or the text is not JSON.
     """
     decoder = json.JSONDecoder()
     while text[at := _skip_space(text, at)] != "}":

@@ -1,20 +1,18 @@
-"""The link by which a feed that was saved somewhere says where to subscribe to it (USM, Atom Link Construct).
+"""Add or correct the self link of a feed, the address to subscribe to in a saved file (USM, Atom Link Construct).
 
-The link goes directly behind the channel's own `link`, since there are readers that take the first `link`
-they meet, of whatever namespace ("The <channel/atom:link> Bug"); into a channel without one, directly behind
-the start tag. Nothing else changes, not a byte.
+The link is inserted directly behind the channel's own `link`, since some feed readers use the first `link` of any
+namespace ("The <channel/atom:link> Bug"); in a channel without one, directly behind the start tag. No other byte
+changes.
 
-`add` takes a link without an absolute address for none, and mends it: a saved file leads nowhere with it. `correct`
-also mends what is wrong in each self link that is there: href, type, namespace, rel and, in RSS, the title that
-differs from the channel's ("The title attribute should be set to the title of the RSS channel"). An
-address that means the same (RFC 3986, section 6.2.2) is right. A relative one is wrong, whatever it resolves
-to: "The RSS file may have been downloaded and saved in a new location." A missing type is added in RSS (USM); in Atom
-it is advice (RFC 4287, section 4.2.7.3). application/rdf+xml "is specifically allowed" in RSS 1.0. No title is added
-to a link that is there: "RSS readers can safely ignore this attribute."
+`add` replaces an address that is not absolute, because it leads nowhere from a saved file. `correct` also corrects
+href, type, namespace and rel of each self link and, in RSS, a title that differs from the channel's ("The title
+attribute should be set to the title of the RSS channel"). An equivalent address (RFC 3986, section 6.2.2) is correct.
+A relative one is not: "The RSS file may have been downloaded and saved in a new location." A missing type is added in
+RSS (USM); in Atom it is advisory (RFC 4287, section 4.2.7.3). application/rdf+xml "is specifically allowed" in RSS
+1.0. No title is added to an existing link: "RSS readers can safely ignore this attribute."
 
-Left alone are formats without room for it (RSS 0.90 and 0.91, CDF), JSON Feed, and documents that a change
-would break or that cannot be read exactly: signed, ill-formed, with entities of their own, in an encoding
-that nobody knows.
+Not edited are formats without a place for the link (RSS 0.90 and 0.91, CDF), JSON Feed, and documents that an edit
+would break or that cannot be decoded exactly: signed, ill-formed, with their own entities, in an unknown encoding.
 """
 
 import re
@@ -36,13 +34,13 @@ _MARKUP = re.compile(r"<!--.*?(?:-->|\Z)|</?[A-Za-z][^<>]*>", re.DOTALL)
 _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});")
 _ABSOLUTE = re.compile(r"https?://[^/]", re.IGNORECASE)
 _ATTRIBUTE = re.compile(rb"""(?<![^\s=<>"'/])([^\s=<>"'/]++)\s*+=\s*+("[^"]*+"|'[^']*+')""")
-# XML 1.0, section 2.2: the characters that no document may have, not even as references.
+# XML 1.0, section 2.2: characters that are not allowed, not even as references.
 ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
 class EditResult:
-    """A document after the step, what was changed in it, and where nothing was, why."""
+    """A document after editing: the changes made, or the reason for none."""
 
     body: bytes
     changes: tuple[str, ...] = ()
@@ -51,7 +49,7 @@ class EditResult:
 
 @dataclass(frozen=True, slots=True)
 class _LinkForm:
-    """What a self link looks like in one format. The first of `types` is written."""
+    """The correct form of a self link in one format. The first of `types` is written."""
 
     namespace: str
     rel: str
@@ -77,10 +75,10 @@ def apply_self_link(
     link_text: bool = False,
     charset: str | None = None,
 ) -> EditResult:
-    """A feed's document with a self link to `href`, an absolute URI; `channel` is what was read from `body`.
+    """Return the document with a self link to `href`, an absolute URI; `channel` is the channel parsed from `body`.
 
-    `mode` is add, correct or off. `link_text` repeats the channel's link in an element that is added.
-    `charset` is the parameter of Content-Type, where the origin sent one.
+    `mode` is add, correct or off. `link_text` repeats the channel's link as text of an added element.
+    `charset` is the parameter of the origin's Content-Type, if any.
     """
     if reason := _refusal_reason(channel, href, mode):
         return EditResult(body, reason=reason)
@@ -105,7 +103,7 @@ def apply_self_link(
     if present:
         first = next((link for link in present if link.rel == form.rel), present[0])
         title = plain_title(channel.title) if mode == "correct" and channel.kind is not Kind.ATOM else None
-        # A second link with the older rel stays one: both values name the feed's address.
+        # A second link keeps the older rel: both values name the feed's address.
         others = [(link, replace(form, rel=link.rel)) for link in present if every and link is not first]
         edits, changes = _correct_links(document, [(first, form), *others], href, title)
     else:
@@ -119,7 +117,7 @@ def apply_self_link(
 
 
 def is_self_link_correct(body: bytes, channel: Channel, *, href: str, mode: str) -> bool:
-    """Whether `self_link` would change nothing, where that is seen at a glance; False where it has to look."""
+    """Return True if `apply_self_link` would certainly change nothing; False if that takes parsing."""
     return bool(_refusal_reason(channel, href, mode)) or _is_verbatim(body, channel, href, mode)
 
 
@@ -140,21 +138,21 @@ def _refusal_reason(channel: Channel, href: str, mode: str) -> str:
 
 
 def _is_verbatim(body: bytes, channel: Channel, href: str, mode: str) -> bool:
-    """Whether this is to be seen at a glance: the one link says, to the letter, what would be written."""
+    """Return True if the only self link is, byte for byte, the one that would be written."""
     at = body.find(b'rel="self"')
     if len(channel.self_links) != 1 or at < 0:
         return False
     (link,) = channel.self_links
     if (link.rel, link.namespace, link.href) != ("self", ATOM_10, href):
         return False
-    # Atom 0.3 wants another one; of RDF either type is right.
+    # Atom 0.3 uses rel="start"; in RDF either type is correct.
     if channel.kind is Kind.ATOM:
         return channel.version == "1.0" and link.type in ("", *_ATOM[ATOM_10].types)
     types = (_RDF if channel.kind is Kind.RDF else _RSS).types
     if mode == "add":
         return link.type in ("", *types)
     tag = body[body.rfind(b"<", 0, at) : body.find(b">", at)]
-    # Without references in it, which may be written in several ways.
+    # A title with references is not compared, since references have several forms.
     title = channel.title.encode() if channel.title == plain_title(channel.title) else b"&"
     named = b"title=" not in tag or (not set(title) & set(b"&<>\"'") and b'title="%b"' % title in tag)
     return link.type in types and named
@@ -192,7 +190,7 @@ def _add_link(
 
 
 def atom_prefix(places: ChannelOffsets) -> tuple[str, str]:
-    """The prefix to write Atom's namespace with, and its declaration where the channel has none in scope."""
+    """Return the prefix of Atom's namespace, and its declaration if the channel has none in scope."""
     for prefix, namespace in places.scope.items():
         if prefix and namespace == ATOM_10:
             return prefix, ""
@@ -201,18 +199,18 @@ def atom_prefix(places: ChannelOffsets) -> tuple[str, str]:
 
 
 def plain_title(title: str) -> str:
-    """A channel's title as one line of text: no markup, no references left, at most 255 characters."""
+    """Return a channel's title as one line of text: no markup, no references, at most 255 characters."""
     text = _REFERENCE.sub(lambda match: unescape(match[0]), _MARKUP.sub(" ", title[: 16 * _TITLE_MAX]))
     return " ".join(ILLEGAL.sub("", text).split())[:_TITLE_MAX].rstrip()
 
 
-# -- mending
+# -- correcting
 
 
 def _correct_links(
     document: Document, links: Iterable[tuple[LinkTag, _LinkForm]], href: str, title: str | None
 ) -> tuple[list[Edit], tuple[str, ...]]:
-    """Correct each link to its form. `title` is an RSS channel's, to which USM's type and title belong; else None."""
+    """Return edits that give each link its form. `title` is that of an RSS channel (USM); None for Atom."""
     edits: list[Edit] = []
     changes: list[str] = []
     for link, form in links:
@@ -224,7 +222,7 @@ def _correct_links(
 
 
 def _corrections(link: LinkTag, form: _LinkForm, href: str, title: str | None) -> Iterator[tuple[str, str, str]]:
-    """What is wrong in a link, and the name and value of the attribute that corrects it."""
+    """Yield the subject of each correction, and the name and value of the attribute to set."""
     if link.href is None or not _same_address(link.href, href):
         yield "href", "href", href
     if title is not None if link.type is None else link.type.partition(";")[0].strip().lower() not in form.types:
@@ -238,7 +236,7 @@ def _corrections(link: LinkTag, form: _LinkForm, href: str, title: str | None) -
 
 
 def _set_attribute(tag: bytes, link: LinkTag, name: str, value: str) -> Edit:
-    """Give an attribute a value; one that the tag does not have is put behind the element's name."""
+    """Return the edit that sets an attribute; a new one is inserted behind the element's name."""
     behind = 1 + len(link.name.encode())
     for match in _ATTRIBUTE.finditer(tag, behind):
         if match[1] == name.encode():
@@ -249,7 +247,7 @@ def _set_attribute(tag: bytes, link: LinkTag, name: str, value: str) -> Edit:
 
 
 def _is_usable(href: str | None) -> bool:
-    """Whether a saved file leads to its feed with it."""
+    """Return True for an absolute address, which leads from a saved file to its feed."""
     return _ABSOLUTE.match((href or "").strip()) is not None
 
 

@@ -1,13 +1,12 @@
-"""Put text into a document, and leave every other byte as it is.
+"""Edit a document in its own encoding, and leave every other byte as it is.
 
-Places are found in the document's UTF-8 form, since that is what the standard library's parser counts in.
-Each is carried over to the document's own encoding, where only the new text is encoded. Whether that went
-well is not argued but tried: the result, decoded, must be the text that was meant, or the document stays as
-it was. That settles encodings with states (ISO-2022-JP), with several codes for one character, and all
-others.
+Offsets count bytes of the document's UTF-8 form, as the standard library's parser does. They are mapped to the
+document's own encoding, where only the new text is encoded. The result is then decoded and compared with the expected
+text; if they differ, the document stays as it was. This covers encodings with states (ISO-2022-JP) and those with
+several codes for one character.
 
-Where Content-Type and the XML declaration name different encodings, readers differ in whom they believe. Then
-only ASCII is written, with references for everything else: it is the same bytes either way.
+If Content-Type and the XML declaration name different encodings, feed readers disagree on which one holds. Then only
+ASCII is written, with references for all other characters: its bytes are the same in both.
 """
 
 import codecs
@@ -20,22 +19,22 @@ from feedproxy.feed.parse.encoding_labels import codec_of, is_ascii_compatible, 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document's bytes behind the byte order mark, the codec they are read by, and the same in UTF-8."""
+    """A document's byte order mark, the bytes behind it, their codec, and the same text in UTF-8."""
 
     mark: bytes
     body: bytes
     codec: str
     utf8: bytes
     is_certain: bool = True
-    """No other encoding was named for it."""
+    """No other encoding is declared for the document."""
 
     @property
     def is_utf8(self) -> bool:
-        """Whether the body is its own UTF-8 form."""
+        """True if the body is in UTF-8."""
         return self.body is self.utf8 or self.codec == "utf_8"
 
     def character_data(self, text: str) -> str:
-        """Text escaped for content and attribute values, what the encoding cannot hold as references."""
+        """Return text escaped for content and attribute values; characters outside the encoding become references."""
         text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         text = text.replace('"', "&quot;").replace("'", "&#39;")
         if not is_ascii_compatible(self.codec) or not self.is_certain:
@@ -45,12 +44,12 @@ class Document:
         return "".join(char if char.isascii() or self._can_encode(char) else f"&#{ord(char)};" for char in text)
 
     def _can_encode(self, char: str) -> bool:
-        # A codec may write a likeness, such as a backslash for a yen sign: what comes back must be the same.
+        # A codec may replace a character by a similar one (a yen sign by a backslash), so the round trip is compared.
         return self.is_certain and char.encode(self.codec, "ignore").decode(self.codec) == char
 
 
 def open_document(body: bytes, charset: str | None) -> Document | None:
-    """The document with its encoding; None where it cannot be read exactly. `charset` is Content-Type's."""
+    """Return the document with its encoding; None if it has invalid bytes. `charset` is Content-Type's."""
     text = to_utf8(body, charset)
     if not text.sound:
         return None
@@ -62,14 +61,14 @@ def open_document(body: bytes, charset: str | None) -> Document | None:
 
 
 def _encodings_agree(body: bytes, charset: str | None) -> bool:
-    # A document that says nothing is in UTF-8 to those who pass over Content-Type (XML 1.0, section 4.3.3).
+    # Without a declaration, programs that ignore Content-Type read UTF-8 (XML 1.0, section 4.3.3).
     header, own = codec_of(charset or ""), codec_of(declared_encoding(body) or "utf-8")
     return header is None or header == own or is_wide(header)
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Replace the bytes from `start` up to `end` of the UTF-8 form by `text`."""
+    """Replacement of the bytes from `start` up to `end` of the UTF-8 form by `text`."""
 
     start: int
     end: int
@@ -77,7 +76,7 @@ class Edit:
 
 
 def splice(document: Document, edits: Sequence[Edit]) -> bytes | None:
-    """The document with these edits, which must not overlap; None where that cannot be done exactly."""
+    """Return the document with these edits, which must not overlap; None if the encoding does not allow it exactly."""
     ordered = sorted(edits, key=lambda edit: (edit.start, edit.end))
     try:
         expected = _replace_ranges(document.utf8, [(edit.start, edit.end, edit.text.encode()) for edit in ordered])
@@ -92,15 +91,15 @@ def splice(document: Document, edits: Sequence[Edit]) -> bytes | None:
 
 
 def to_body_ranges(document: Document, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:
-    """Ranges of the UTF-8 form as ranges of the document's bytes, its mark counted.
+    """Return ranges of the UTF-8 form as ranges of the document's bytes, including the byte order mark.
 
-    They must be in order, and not overlap. None where a range does not hold the same text in both.
+    The ranges must be in order, and not overlap. None if a range does not contain the same text in both.
     """
     mark = len(document.mark)
     if document.is_utf8:
         return [(start + mark, end + mark) for start, end in ranges]
     try:
-        places = iter(_to_body_offsets(document, [place for each in ranges for place in each]))
+        places = iter(_to_body_offsets(document, [offset for bounds in ranges for offset in bounds]))
         own = [(next(places), next(places)) for _ in ranges]
         for (start, end), (own_start, own_end) in zip(ranges, own, strict=True):
             if document.body[own_start:own_end].decode(document.codec) != document.utf8[start:end].decode():
@@ -111,7 +110,7 @@ def to_body_ranges(document: Document, ranges: Sequence[tuple[int, int]]) -> lis
 
 
 def _to_body_offsets(document: Document, places: Sequence[int]) -> list[int]:
-    """The offsets in the body that belong to ascending ones in the UTF-8 form. Raises UnicodeError."""
+    """Return the offsets in the body for ascending offsets in the UTF-8 form. Raises UnicodeError."""
     own, position, previous = [], 0, 0
     encoder = codecs.getincrementalencoder(document.codec)()
     for place in places:

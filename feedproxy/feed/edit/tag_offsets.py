@@ -1,9 +1,8 @@
-"""Where in a feed's document the channel begins, where its own link ends, and which self links it has.
+"""Offsets of the channel's start tag, of its own link and of its self links in a feed's document.
 
-expat reads the UTF-8 form and no further than needed: most feeds say what they are before their first item.
-It resolves no namespaces here, so that prefixes are seen as they are written; the few declarations that
-matter, those of the root, the channel and the link itself, are kept by hand. That the document is well-formed
-throughout, namespaces included, is the caller's knowledge (`Channel.well_formed`).
+expat parses the UTF-8 form only as far as needed: most feeds have these elements before their first item. It does not
+resolve namespaces, so that prefixes stay as written; the declarations of the root, the channel and the link are
+tracked here. The caller knows that the document is well-formed, namespaces included (`Channel.well_formed`).
 """
 
 import re
@@ -16,7 +15,7 @@ ATOM_03 = "http://purl.org/atom/ns#"
 SIGNATURES = b"http://www.w3.org/2000/09/xmldsig#"
 # RFC 4287, section 4.2.7.2: a registered name and this URI with the name at its end are the same relation.
 _RELATION_REGISTRY = "http://www.iana.org/assignments/relation/"
-# libxml2's own bound for documents that are not trusted.
+# libxml2's own bound for untrusted documents.
 _DEPTH_MAX = 256
 
 _TAG = re.compile(rb"""<[^\s/>"'=]++(?:[^"'>]++|"[^"]*+"|'[^']*+')*+>""")
@@ -24,7 +23,7 @@ _TAG = re.compile(rb"""<[^\s/>"'=]++(?:[^"'>]++|"[^"]*+"|'[^']*+')*+>""")
 
 @dataclass(frozen=True, slots=True)
 class LinkTag:
-    """A link of the channel that names the feed's own address: where its start tag is, and what it says."""
+    """A link of the channel that names the feed's own address: the offsets of its start tag, and its attributes."""
 
     start: int
     end: int
@@ -40,7 +39,7 @@ class LinkTag:
 
 @dataclass(frozen=True, slots=True)
 class ChannelOffsets:
-    """Offsets are bytes of the UTF-8 form."""
+    """Offsets in a channel, in bytes of the UTF-8 form."""
 
     prefix: str
     """Of the channel element (`feed` in Atom)."""
@@ -55,11 +54,11 @@ class ChannelOffsets:
 
 
 class EditRefused(Exception):
-    """Why no change of ours may be made in this document."""
+    """This document must not be edited; the message is the reason."""
 
 
 def tag_at(utf8: bytes, start: int) -> bytes:
-    """The start tag, or empty-element tag, that stands there. Raises Untouchable."""
+    """Return the start tag or empty-element tag at `start`. Raises EditRefused."""
     match = _TAG.match(utf8, start)
     if match is None:
         raise EditRefused("a tag cannot be read")
@@ -67,13 +66,13 @@ def tag_at(utf8: bytes, start: int) -> bytes:
 
 
 class _StopParsing(Exception):
-    """The rest of the document makes no difference."""
+    """The rest of the document need not be parsed."""
 
 
 def find_channel(utf8: bytes, *, atom: bool, whole: bool, every: bool = False) -> ChannelOffsets | None:
-    """The places of a feed. `whole` looks for self links behind the first item too, `every` for more than one.
+    """Return the offsets in a feed. `whole` also searches behind the first item, `every` for more than one self link.
 
-    None where the document is not of this shape or not well-formed. Raises Untouchable.
+    None if the document is not a feed of this format or not well-formed. Raises EditRefused.
     """
     finder = _Finder(utf8, atom=atom, whole=whole, every=every)
     try:
@@ -86,14 +85,14 @@ def find_channel(utf8: bytes, *, atom: bool, whole: bool, every: bool = False) -
 
 
 class _Finder:
-    """expat's events, turned into Places."""
+    """Handlers of expat's events that collect ChannelOffsets."""
 
     def __init__(self, utf8: bytes, *, atom: bool, whole: bool, every: bool) -> None:
         self.utf8 = utf8
         self.parser = parser = ParserCreate("utf-8")
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
-        # What declarations say of entities and default attributes changes what the rest of the document says.
+        # Declared entities and default attributes change the meaning of the rest of the document.
         parser.EntityDeclHandler = parser.AttlistDeclHandler = self._declaration
         self._level = 1 if atom else 2
         self._item = "entry" if atom else "item"
@@ -184,7 +183,7 @@ class _Finder:
 
 
 def _relation(rel: str) -> str:
-    """`self` or `start` where the attribute says so, if need be among others as in HTML; else empty."""
+    """Return `self` or `start` if the attribute contains it, also among others as in HTML; else an empty string."""
     said = [relation.removeprefix(_RELATION_REGISTRY).lower() for relation in rel.split()]
     return next((relation for relation in ("self", "start") if relation in said), "")
 

@@ -1,7 +1,7 @@
-"""One click subscribes: the Universal Subscription Mechanism, for feeds whose publishers did not set it up.
+"""Universal Subscription Mechanism (USM): one click subscribes, also to feeds whose publishers did not set it up.
 
-It asks two things of a feed: a media type that a feed reader is registered for, and a link in the channel
-that names the feed's address, because a browser hands the reader a temporary file. The second is self_link.py.
+USM requires a media type for which feed readers are registered, and a link in the channel with the feed's address,
+because a browser passes a temporary file to the feed reader. self_link.py adds the link.
 """
 
 import re
@@ -24,17 +24,17 @@ _TYPES = {
 _CDF = "application/x-cdf"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CACHED_TYPE_MAX = 256
-"""Characters of a declared type that is remembered with what becomes of it."""
+"""Characters of a declared type; the results for longer types are not cached."""
 
 
 def media_type(
     channel: Channel, declared: str | None, body: bytes = b"", *, rdf_media_type: str = "application/rss+xml"
 ) -> str:
-    """The Content-Type to serve a feed with; `declared` is the origin's, `body` the document or its start.
+    """Return the Content-Type to serve a feed with; `declared` is the origin's, `body` the document or its start.
 
-    The charset stays as the origin said it, unless it names nothing (`utf-9`) or the byte order mark refutes
-    it; none is invented, since without one the document's own word counts (RFC 7303, section 3). Other
-    parameters stay where the type does. A CDF channel keeps its declared type: no text names one.
+    The origin's charset stays unless it is unknown (`utf-9`) or contradicts the byte order mark. None is added,
+    since without one the document's own declaration counts (RFC 7303, section 3). Other parameters stay if the type
+    does. A CDF channel keeps its declared type, because no specification names one.
     """
     if channel.kind is Kind.CDF:
         return declared or _CDF
@@ -49,11 +49,11 @@ def media_type(
 
 @lru_cache(maxsize=1024)
 def _build_media_type(proper: str, declared: str, mark: str) -> str:
-    """The proper type, with what may stay of the parameters declared; `mark`: the codec that the body's start shows."""
+    """Return the proper type with the declared parameters that may stay; `mark` is the codec found in the body."""
     essence, parameters = parse_parameters(_CONTROL.sub(" ", declared))
     written = [proper]
     for name, value in parameters.items():
-        # `q` belongs into Accept; servers copy it from there.
+        # `q` belongs to Accept; some servers copy it from there.
         stays = _is_plausible(value, mark) if name == "charset" else essence == proper and name != "q"
         if stays and value and is_token(name):
             written.append(f"{name}={value if is_token(value) else quote(value)}")
@@ -61,7 +61,7 @@ def _build_media_type(proper: str, declared: str, mark: str) -> str:
 
 
 def _is_plausible(label: str, mark: str) -> bool:
-    """Whether a body that shows this codec, if any, can be in the encoding of this label."""
+    """Return True if a body with this codec, if one was found, can be in the encoding of `label`."""
     codec = codec_of(label)
     if codec is None or not mark:
         return codec is not None

@@ -1,4 +1,4 @@
-"""Atom 0.3 and 1.0: root element `feed`. Its hints are those of the syndication module, where it is used."""
+"""Atom 0.3 and 1.0: root element `feed`. Its only timing hints are those of the syndication module."""
 
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.parse import xml_elements
@@ -10,12 +10,12 @@ _VERSIONS = {ATOM: "1.0", ATOM03: "0.3"}
 
 
 def read(document: Document, items: Items) -> Channel | None:
-    """The channel; None where `feed` belongs to another vocabulary."""
+    """Return the channel; None if `feed` belongs to another vocabulary."""
     root = document.root
     core = qualified_name(root)[0]
     if core and "atom" not in core.lower():
         return None
-    if not has_feed_structure(FEED, root, core, items.entries, items.first, is_said=bool(core)):
+    if not has_feed_structure(FEED, root, core, items.entries, items.first, is_declared=bool(core)):
         return None
     links = xml_elements.atom_links(root, {core, ATOM, ATOM03})
     return Channel(
@@ -31,7 +31,7 @@ def read(document: Document, items: Items) -> Channel | None:
 
 
 def _alternate(links: list[tuple[str, Element]]) -> str:
-    """RFC 4287, 4.2.7.2: the page that the feed is another form of; that in HTML, where there are several."""
+    """Return the address of the feed's page (RFC 4287, 4.2.7.2), the one in HTML first."""
     pages = [link for _, link in links if "alternate" in xml_elements.relations(link)]
     pages.sort(key=lambda link: (link.get("type") or "text/html") != "text/html")
     return (pages[0].get("href") or "").strip() if pages else ""

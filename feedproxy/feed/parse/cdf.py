@@ -14,15 +14,15 @@ from feedproxy.feed.xml import Document, Element, attributes, children, qualifie
 _UNITS = {"day": 86400.0, "hour": 3600.0, "min": 60.0, "sec": 1.0}
 _ELEMENTS = frozenset(("item", "schedule", "logo", "abstract", "a", "usage", "intropage"))
 _DISTINCTIVE = frozenset(("href", "a", "schedule", "usage", "intropage", "abstract"))
-"""Names that are CDF's and rarely any other vocabulary's, of elements or attributes."""
+"""Elements and attributes of CDF that other vocabularies rarely have."""
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def read(document: Document, items: Items) -> Channel | None:
-    """The channel; None where nothing of CDF is in it.
+    """Return the channel; None if the document has nothing of CDF.
 
-    In capitals any element of CDF's shows it. In other cases `channel` and `item` are words of many vocabularies, and
-    it takes what only CDF has: an address in an attribute, or a schedule.
+    Below `CHANNEL` in capitals any element of CDF is enough. In other cases `channel` and `item` are words of many
+    vocabularies, so only an address in an attribute or a distinctive element counts.
     """
     root = document.root
     if qualified_name(root)[1] != "CHANNEL":
@@ -41,7 +41,7 @@ def read(document: Document, items: Items) -> Channel | None:
 
 
 def _interval(root: Element) -> Seconds | None:
-    """`INTERVALTIME`'s days, hours and minutes: how long the schedule takes to come round."""
+    """Return the period of the schedule, the sum of the units of `INTERVALTIME`; 0 if a number is invalid."""
     for times in _named(root, "schedule"):
         for interval in _named(times, "intervaltime"):
             given = {unit: _attribute(interval, unit) for unit in _UNITS}

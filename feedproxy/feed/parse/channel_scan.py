@@ -1,11 +1,10 @@
-"""What a feed says of itself, at a glance: its items are stepped over, not read.
+"""Scan of a feed's channel that skips the items.
 
-Nearly all of a feed are its items, and nearly all the time of reading goes to them; yet of a feed that is met for the
-first time nobody wants more of them than their number. What stands around them, put together, is a document too, and
-a short one. It is read as any other, and says the same of the channel wherever the items follow one another with
-nothing between, as they do in all feeds but a few: those, and what is uncommon in any other way, are left to parser.py.
+Items are most of a feed and take most of the parsing time. Of a feed that is fetched for the first time only their
+number is needed. The bytes around the items form a short document, which is parsed alone. The result is the same if
+the items follow one another with nothing between. Every other document is left to parser.py.
 
-Faults within the items are not seen here. `well_formed` then tells of all the rest, until somebody reads the feed.
+Faults within items are not detected: until the feed is parsed, `well_formed` describes the rest of the document.
 """
 
 import re
@@ -27,14 +26,14 @@ _START_TAGS = {
 
 
 SCANNED_MAX = 16 * 1024
-"""Bytes around the items that are read where readers wait, a quarter of a millisecond for a usual channel of 2 KB. One
-that is larger is read with the rest of the feed, elsewhere."""
+"""Bytes around the items that are parsed in the event loop: a channel of 2 KB takes a quarter of a millisecond. A
+larger one is parsed with its feed in a worker process."""
 
 
 def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> Channel | None:
-    """What `read.read` gives, the items' faults apart; None where they have to be looked at.
+    """Return the result of `parser.read` without the faults of items; None if the items must be parsed.
 
-    `digest` stands for the content digest that was not reckoned.
+    `digest` is stored in place of the content digest, which is not computed.
     """
     first = _ITEM.search(body) if body.startswith(_DOCUMENT_STARTS) else None
     if first is None:
@@ -44,7 +43,7 @@ def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> 
     openings = _START_TAGS[name]
     if not others or _ITEM.search(before, first.end()) or _ITEM.search(others[-1]):
         return None
-    if not all(each.lstrip().startswith(openings) for each in others[:-1]):
+    if not all(piece.lstrip().startswith(openings) for piece in others[:-1]):
         return None
     if first.start() + len(others[-1]) > SCANNED_MAX:
         return None
@@ -57,5 +56,5 @@ def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> 
     count = len(others)
     channel = parser.channel_of(around.document, Items(entries=count) if name == b"entry" else Items(count))
     if channel is None or _ITEM_NAMES[channel.kind] != name or not channel.version:
-        return None  # without a version or namespace the items are to be looked at (feed/parse/structure.py)
+        return None  # without version and namespace the structure of items decides (feed/parse/structure.py)
     return replace(channel, items=count, content_digest=digest)

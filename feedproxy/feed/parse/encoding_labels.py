@@ -1,8 +1,7 @@
-"""What a charset or encoding label means: a closed list.
+"""Closed list of charset and encoding labels, with the codec of each.
 
-Python knows codecs that are no encodings of documents (`unicode_escape`, `rot13`), looks for a module to
-import whenever it meets a new label, and remembers for ever those that mean nothing. What a stranger writes
-is only looked up here.
+`codecs.lookup` is not safe for labels from documents: it knows codecs that are no encodings of documents
+(`unicode_escape`, `rot13`), searches a module for each new label, and caches unknown labels for ever.
 """
 
 from encodings import normalize_encoding
@@ -38,7 +37,7 @@ _LABELS = {
 }
 _LABEL_MAX = 45
 _SUPERSETS = {
-    # What publishers mean by these names is mostly the larger set (WHATWG Encoding Standard, section 4.2).
+    # Publishers mostly mean the larger set by these names (WHATWG Encoding Standard, section 4.2).
     "ascii": "cp1252",
     "latin_1": "cp1252",
     "gb2312": "gb18030",
@@ -47,12 +46,12 @@ _SUPERSETS = {
     "shift_jis": "cp932",
     "big5": "big5hkscs",
 }
-# Here 0x5C and 0x7E are a backslash and a tilde to some decoders, a currency sign and an overline to others.
+# Decoders disagree on 0x5C and 0x7E: backslash and tilde, or currency sign and overline.
 _ASCII_INCOMPATIBLE = frozenset({"shift_jis", "cp932", "iso2022_jp", "euc_kr", "cp949", "johab"})
 
 
 def codec_of(label: str) -> str | None:
-    """Python's name of the codec that a label means, such as `utf_16_le`; None where it means none."""
+    """Return Python's name of the codec for `label`, such as `utf_16_le`; None for an unknown label."""
     if len(label) > _LABEL_MAX:
         return None
     name = normalize_encoding(label.strip().lower())
@@ -63,15 +62,15 @@ def codec_of(label: str) -> str | None:
 
 
 def is_wide(codec: str) -> bool:
-    """Whether the codec's characters are wider than a byte, all of them."""
+    """Return True if every character of the codec takes at least two bytes."""
     return codec.startswith(("utf_16", "utf_32"))
 
 
 def superset_of(codec: str) -> str:
-    """The codec of the larger set that is mostly meant by the name of `codec`; `codec` itself where none is."""
+    """Return the codec of the larger set that publishers mean by the name of `codec`; else `codec` itself."""
     return _SUPERSETS.get(codec, codec)
 
 
 def is_ascii_compatible(codec: str) -> bool:
-    """Whether every decoder of this encoding agrees on all characters of ASCII."""
+    """Return True if all decoders of this encoding agree on all characters of ASCII."""
     return codec not in _ASCII_INCOMPATIBLE

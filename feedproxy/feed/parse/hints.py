@@ -1,7 +1,7 @@
-"""From what a publisher wrote to a Schedule: each hint is understood, or left out and named in the notes.
+"""Parser of timing hints. A hint that is invalid is left out of the Schedule and named in its notes.
 
-Leniency has one direction: what can be meant in only one way is understood ("06", "24", "SUN", white space
-around), what cannot is no hint. A wrong hint that was believed would keep readers from news.
+A value with only one possible meaning is accepted ("06", "24", "SUN", surrounding white space). Every other value is
+ignored, because a wrong hint would delay updates.
 """
 
 import math
@@ -14,12 +14,12 @@ from feedproxy.feed.channel import Period, Schedule
 
 _NUMBER = re.compile(r"\+?([0-9]{1,1000})(?:\.[0-9]*)?")
 _NUMBER_MAX = 10**18
-"""A larger number is a number all the same; which one makes no difference behind any cap."""
+"""Larger numbers are reduced to this one, which exceeds every cap."""
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC).timestamp()
 _LATEST = datetime(2200, 1, 1, tzinfo=UTC).timestamp()
 _QUOTED_MAX = 40
-"""Characters of a wrong value that a note repeats."""
+"""Characters of an invalid value that a note quotes."""
 
 
 def schedule(
@@ -32,7 +32,7 @@ def schedule(
     base: Sequence[str] = (),
     interval: Seconds | None = None,
 ) -> Schedule:
-    """The schedule that these texts mean, each in document order (RSS 2.0; RSS 1.0 syndication module).
+    """Return the schedule for these texts, each in document order (RSS 2.0; RSS 1.0 syndication module).
 
     `interval` is CDF's, in seconds.
     """
@@ -65,7 +65,7 @@ def _ttl(values: Sequence[str], notes: list[str]) -> int | None:
 
 
 def _hours(values: Sequence[str], notes: list[str]) -> frozenset[int]:
-    """Hours 0 to 23. Feeds older than RSS 2.0 use 24 for midnight."""
+    """Parse hours 0 to 23. Feeds older than RSS 2.0 use 24 for midnight."""
     hours = set()
     for value in values:
         hour = _number(value)
@@ -80,7 +80,7 @@ def _hours(values: Sequence[str], notes: list[str]) -> frozenset[int]:
 
 
 def _days(values: Sequence[str], notes: list[str]) -> frozenset[int]:
-    """English names, in any case; cut short to three letters or more ("Sun", "Thurs.")."""
+    """Parse English names in any case, also abbreviated to three letters or more ("Sun", "Thurs.")."""
     days = set()
     for value in values:
         word = value.strip().rstrip(".").lower()
@@ -112,14 +112,14 @@ def _update(period: Sequence[str], frequency: Sequence[str], notes: list[str]) -
         return Period.DAILY, times
     word = period[0].strip().lower()
     if word not in Period:
-        # The default would be another wish than the one that was meant, so nothing is read into it.
+        # The default would contradict the publisher's intent, so an unknown period gives no hint.
         notes.append(f"sy:updatePeriod {_quoted(period[0])} is none of {', '.join(Period)}")
         return None, 1
     return Period(word), times
 
 
 def _base(values: Sequence[str], notes: list[str]) -> Instant | None:
-    """`yyyy-mm-ddThh:mm`, with seconds and an offset or without; without an offset it is GMT."""
+    """Parse `yyyy-mm-ddThh:mm`, seconds and offset optional; without an offset the time is GMT."""
     if not values:
         return None
     try:

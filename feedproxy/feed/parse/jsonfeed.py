@@ -10,9 +10,9 @@ _ITEM = frozenset(("id", "url", "external_url", "title", "content_html", "conten
 
 
 def read(data: bytes, *, sound: bool) -> Channel | None:
-    """The channel of a document in UTF-8; None for JSON that is no feed (an error, an API's answer).
+    """Return the channel of a document in UTF-8; None for other JSON (an error, an API's response).
 
-    `sound`: the bytes were right for their encoding.
+    `sound` is True if the bytes were valid in their encoding.
     """
     try:
         written = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
@@ -25,7 +25,7 @@ def read(data: bytes, *, sound: bool) -> Channel | None:
         digest = digest_of_json(feed)
     except (ValueError, RecursionError):
         return None
-    # Some files go on behind the feed (test records, a second object): still a feed, no longer JSON.
+    # Some files continue after the feed (test records, a second object): still a feed, but not well-formed.
     complete = not written[end:].strip(" \t\r\n")
     address = _text(feed.get("feed_url"))
     items = feed.get("items")
@@ -44,7 +44,7 @@ def read(data: bytes, *, sound: bool) -> Channel | None:
 
 def _is_feed(feed: dict[str, object]) -> bool:
     """ "version (required, string) is the URL of the version of the format the feed uses"; "items is an array" --
-    JSON Feed 1.1. Without both it is the answer of some program, though its members may have the same names.
+    JSON Feed 1.1. Other programs use the same member names, so both are required.
     """
     items = feed.get("items")
     if _VERSION not in _text(feed.get("version")) or not isinstance(items, list):
@@ -65,5 +65,5 @@ def _hubs(value: object) -> tuple[str, ...]:
 
 
 def _text(value: object) -> str:
-    # JSON can write half of a surrogate pair; nothing else can.
+    # JSON can encode half of a surrogate pair, which UTF-8 cannot.
     return value.strip().encode("utf-8", "replace").decode() if isinstance(value, str) else ""

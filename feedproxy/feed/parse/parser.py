@@ -1,8 +1,8 @@
-"""The one entrance: bytes in, a Channel out, or None where they are no feed.
+"""Parser of feeds of every format: bytes in, a Channel out.
 
-No feeds are: HTML and XHTML under whatever label, OPML, single Atom entries, RDF of other kinds, an XML
-redirect (feed/xml_redirect.py), XML of other vocabularies (feed/parse/structure.py), JSON without JSON Feed's version
-or items. Never raises on what a document contains.
+Not feeds are: HTML and XHTML under any label, OPML, single Atom entries, other RDF, an XML redirect
+(feed/xml_redirect.py), XML of other vocabularies (feed/parse/structure.py), JSON without JSON Feed's version or items.
+No content of a document raises an exception.
 """
 
 import dataclasses
@@ -17,15 +17,15 @@ from feedproxy.feed.parse.structure import Items, local_names
 from feedproxy.http.field_values import charset_of
 
 _TEXT_MAX = 8192
-"""Characters of a channel's title and link, which are kept with its copy. RFC 9110, section 4.1, wants addresses of
-8000 to be managed; known titles have two hundred."""
+"""Characters of a channel's title and link that are stored. RFC 9110, section 4.1, recommends to support URIs of 8000
+octets; known titles have two hundred."""
 
 
 def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Channel | None:
-    """What the feed in `body` (content codings removed) says of itself; None where `body` is no feed.
+    """Return the channel of the feed in `body` (content codings removed); None if `body` is not a feed.
 
-    Of `content_type` only the charset is used, and only where the document names no encoding. Without `digest` the
-    content digest, which takes longer than all the rest, is left empty where it can be.
+    Of `content_type` only the charset is used, and only if the document names no encoding. `digest=False` skips the
+    content digest, which takes most of the time, wherever possible.
     """
     text = to_utf8(body, charset_of(content_type))
     match detect_utf8_kind(text.data):
@@ -38,7 +38,7 @@ def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Chann
 
 
 def _read_small(text: Utf8Text, with_digest: bool) -> Channel | None:
-    """What `_read_xml` gives, in a third of the time; None for what has to be read piece by piece."""
+    """Return the result of `_read_streaming` in a third of the time; None for a document that must be streamed."""
     parsed = xml.parse_small(text)
     if parsed is None:
         return None
@@ -65,13 +65,13 @@ def _read_streaming(text: Utf8Text) -> Channel | None:
     counts_by_name = {"item": 0, "entry": 0}
     first: frozenset[str] | None = None
 
-    def seen(item: xml.Element) -> None:
+    def on_item(item: xml.Element) -> None:
         nonlocal first
         first = local_names(item) if first is None else first
         counts_by_name[xml.qualified_name(item)[1].lower()] += 1
         digest.add_item(item)
 
-    document = xml.parse_streaming(text, seen)
+    document = xml.parse_streaming(text, on_item)
     if document is None:
         return None
     found = Items(counts_by_name["item"], counts_by_name["entry"], first)
@@ -86,7 +86,7 @@ def _read_streaming(text: Utf8Text) -> Channel | None:
 
 
 def channel_of(document: xml.Document, items: Items) -> Channel | None:
-    """What the document of a feed says; None for one that is none. `items` are those that are not in it any more."""
+    """Return the channel of a document, or None if it is not a feed. `items` describes the items removed from it."""
     channel = _channel_of(document, items)
     if channel is None or max(len(channel.title), len(channel.link)) <= _TEXT_MAX:
         return channel

@@ -10,13 +10,13 @@ _RSS10 = "http://purl.org/rss/1.0/"
 
 
 def read(document: Document, items: Items) -> Channel | None:
-    """The channel; None for RDF without one, which is something else (FOAF and the like)."""
+    """Return the channel; None for RDF without one (FOAF and the like)."""
     channel = next((child for _, local, child in children(document.root) if local.lower() == "channel"), None)
     if channel is None:
         return None
     core = qualified_name(channel)[0]
     is_channel = bool(_version(core))
-    if not is_channel and not has_feed_structure(CHANNEL, channel, core, items.items, items.first, is_said=False):
+    if not is_channel and not has_feed_structure(CHANNEL, channel, core, items.items, items.first, is_declared=False):
         return None
     links = xml_elements.atom_links(channel)
     return Channel(
@@ -34,5 +34,5 @@ def read(document: Document, items: Items) -> Channel | None:
 def _version(namespace: str) -> str:
     if namespace == _RSS10:
         return "1.0"
-    # Netscape moved it: my.netscape.com, then channel.netscape.com.
+    # The namespace moved from my.netscape.com to channel.netscape.com.
     return "0.90" if "netscape.com/rdf/simple/0.9" in namespace else ""

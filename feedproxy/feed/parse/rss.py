@@ -7,17 +7,19 @@ from feedproxy.feed.xml import Document, Element, children, qualified_name, text
 
 
 def read(document: Document, items: Items) -> Channel | None:
-    """The channel, without version where the root element has none; None where `rss` is another vocabulary's.
+    """Return the channel; None if `rss` belongs to another vocabulary. The version may be missing.
 
-    A channel may be missing: some feeds have what is to be in it in the root element.
+    Some feeds have no `channel` element and its content in the root element.
     """
     root = document.root
     channel = next((child for _, local, child in children(root) if local.lower() == "channel"), root)
-    # Some feeds put RSS itself into a namespace; then that of `channel` is the one whose `title` is meant.
+    # Some feeds put RSS itself into a namespace: the elements of RSS are those in the namespace of `channel`.
     core = qualified_name(channel)[0]
-    is_said = is_version(root.get("version"))
-    is_channel = is_said and channel is not root
-    if not is_channel and not has_feed_structure(CHANNEL, channel, core, items.items, items.first, is_said=is_said):
+    is_declared = is_version(root.get("version"))
+    is_channel = is_declared and channel is not root
+    if not is_channel and not has_feed_structure(
+        CHANNEL, channel, core, items.items, items.first, is_declared=is_declared
+    ):
         return None
     links = xml_elements.atom_links(channel)
     return Channel(
@@ -34,7 +36,7 @@ def read(document: Document, items: Items) -> Channel | None:
 
 
 def first(channel: Element, core: str, wanted: str) -> str:
-    """The text of the first element of that name that has one."""
+    """Return the text of the first non-empty element of this name."""
     texts = (text_of(child) for space, local, child in children(channel) if (space, local) == (core, wanted))
     return next((text for text in texts if text), "")
 

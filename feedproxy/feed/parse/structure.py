@@ -1,12 +1,11 @@
-"""Whether a document has the structure of a feed, and not only the name of a feed's root element.
+"""Check that a document has the structure of a feed, and not only the name of a feed's root element.
 
-`rss`, `feed` and `channel` are words of other vocabularies, too: memory in use, animals, television. What such a
-document holds is not known to be the same for every client, so it is no feed on the strength of a name.
+Other vocabularies use `rss`, `feed` and `channel` too: memory in use, animals, television. Such documents may differ
+for each client, so the name alone does not make a feed.
 
-A number of a version, or a namespace, is the publisher's statement that the vocabulary is a feed's; one element of it
-then confirms that. Without the statement the elements have to show it: by one that only feeds have, by two others, or
-by nothing foreign being there. An element without any content contradicts nothing. Elements in namespaces of their own
-are extensions, and say nothing either way.
+A version number or a namespace declares the vocabulary, and one element of it confirms the declaration. Without it the
+elements decide: one that only feeds have, two others, or the absence of unknown elements. Empty elements are accepted.
+Elements in other namespaces are extensions and do not count.
 """
 
 import re
@@ -39,7 +38,7 @@ _DISTINCTIVE = frozenset(
         "tagline"
     )
 )  # fmt: skip
-"""Those that hardly any other vocabulary has."""
+"""Elements that hardly any other vocabulary has."""
 
 ITEM = CHANNEL | FEED | frozenset(("guid", "comments", "enclosure", "source", "published", "content", "about"))
 """Elements of an item or entry, and `rdf:about`."""
@@ -47,8 +46,8 @@ ITEM = CHANNEL | FEED | frozenset(("guid", "comments", "enclosure", "source", "p
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """What is known of a document's items, which are taken out of its tree: how many there were by name, and what
-    names the first one's elements and attributes have (None: not looked at yet)."""
+    """Summary of the items that were removed from a document's tree: their number by name, and the local names of the
+    first one's elements and attributes (None if unknown)."""
 
     items: int = 0
     entries: int = 0
@@ -56,27 +55,27 @@ class Items:
 
 
 def local_names(element: Element) -> frozenset[str]:
-    """The local names of an item's elements and attributes, in lower case."""
+    """Return the local names of an item's elements and attributes, in lower case."""
     keys = (key.rpartition("}")[2] for key, _ in attributes(element))
     return frozenset(name.lower() for name in (*keys, *(local for _, local, _ in children(element))))
 
 
 def is_version(value: str | None) -> bool:
-    """Whether this is a number of a version: "0.91", "2.0"."""
+    """Return True for a version number: "0.91", "2.0"."""
     return _VERSION.match(value or "") is not None
 
 
 def has_feed_structure(
-    known: frozenset[str], element: Element, core: str, items: int, first: frozenset[str] | None, *, is_said: bool
+    known: frozenset[str], element: Element, core: str, items: int, first: frozenset[str] | None, *, is_declared: bool
 ) -> bool:
-    """Whether `element`, with its items, is made of `known` elements, those in the namespace `core` considered.
+    """Return True if the children of `element` in the namespace `core`, and its items, are `known` ones of a feed.
 
-    `is_said`: the document states by a version or a namespace that it is.
+    `is_declared` is True if a version or a namespace declares the vocabulary.
     """
     own = {local.lower() for namespace, local, _ in children(element) if namespace == core}
     if not own - known and not items:
         return True
-    if is_said:
+    if is_declared:
         return bool(items) or not own.isdisjoint(known)
     if not _DISTINCTIVE.isdisjoint(own & known):
         return True

@@ -1,4 +1,4 @@
-"""What formats of XML have in common: self link, hubs, and the hints of the syndication module."""
+"""Elements common to the XML formats: self link, hubs, and the hints of the syndication module."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -12,25 +12,25 @@ SELF_RELATIONS = frozenset(("self", "start"))
 
 
 LINKS_MAX = 32
-"""Self links, and hubs, of one channel; known ones have three."""
+"""Self links, and hubs, that are read from one channel; known channels have three."""
 
 HINTS_MAX = 64
-"""Values of one hint: a week has seven days, a day 24 hours."""
+"""Values of one hint that are read: a week has seven days, a day 24 hours."""
 
 
 def atom_links(parent: Element, namespaces: Iterable[str] = (ATOM, ATOM03)) -> list[tuple[str, Element]]:
-    """Namespace and element of the Atom links that stand directly in `parent`."""
+    """Return namespace and element of the Atom links that are children of `parent`."""
     wanted = frozenset(namespaces)
     return [(space, link) for space, local, link in children(parent) if local == "link" and space in wanted]
 
 
 def relations(link: Element) -> list[str]:
-    """RFC 4287, 4.2.7.2: "If the 'rel' attribute is not present … 'alternate'"."""
+    """Return the relations of a link. "If the 'rel' attribute is not present … 'alternate'" -- RFC 4287, 4.2.7.2"""
     return (link.get("rel") or "alternate").lower().split()
 
 
 def self_links(links: Iterable[tuple[str, Element]]) -> tuple[SelfLink, ...]:
-    """Those of `links` that name the feed's own address."""
+    """Return the links that name the feed's own address."""
     found = (
         SelfLink(relation, _href(link), (link.get("type") or "").strip(), namespace)
         for namespace, link in links
@@ -41,13 +41,13 @@ def self_links(links: Iterable[tuple[str, Element]]) -> tuple[SelfLink, ...]:
 
 
 def hubs(links: Iterable[tuple[str, Element]]) -> tuple[str, ...]:
-    """The WebSub hubs among `links`, in order (WebSub, section 4)."""
+    """Return the addresses of the WebSub hubs among `links`, in order (WebSub, section 4)."""
     found = (_href(link) for _, link in links if "hub" in relations(link) and _href(link))
     return tuple(islice(found, LINKS_MAX))
 
 
 def schedule(channel: Element, core: str) -> Schedule:
-    """The hints of a channel: RSS's own, in the namespace `core`, and the syndication module's."""
+    """Return the schedule from RSS's own elements, in the namespace `core`, and those of the syndication module."""
     own: dict[str, list[str]] = {}
     update: dict[str, list[str]] = {}
     hours: list[str] = []
@@ -85,7 +85,7 @@ def _child_values(element: Element, wanted: str) -> list[str]:
 
 
 def _value(element: Element) -> str:
-    """The text of a hint: a number or a word. With elements in it it is neither, whatever they are."""
+    """Return the text of a hint, a number or a word; empty if it contains elements."""
     return text_of(element) if next(element.iterchildren("*"), None) is None else ""
 
 
