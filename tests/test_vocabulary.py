@@ -66,7 +66,7 @@ LEFT: dict[str, int] = {
     "feedproxy/commands": 48,
     "feedproxy/demo": 34,
     "feedproxy/endpoints": 2,
-    "feedproxy/feed": 260,
+    "feedproxy/feed": 145,
     "feedproxy/http": 112,
     "feedproxy/lab": 186,
     "feedproxy/notify": 395,

@@ -1,1 +1,1 @@
-"""What a feed says: its kind, its channel, its schedule, its self link, its move or end. Knows no cache."""
+"""Feed formats: detection, channel, schedule, self link, redirect documents, conversion. Knows no cache."""

@@ -1,4 +1,4 @@
-"""The channel: what a feed of any format says of itself, in one shape."""
+"""The channel: the metadata of a feed of any format."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -28,7 +28,7 @@ class Period(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When the publisher wants to be asked. Nonsense is left out, and named in `notes`."""
+    """When the publisher wants the feed to be fetched. Invalid hints are left out, and named in `notes`."""
 
     ttl: int | None = None
     """Minutes (RSS 2.0)."""
@@ -57,7 +57,7 @@ class SelfLink:
 
 @dataclass(frozen=True, slots=True)
 class Cloud:
-    """rssCloud's five attributes, as they stand."""
+    """rssCloud's five attributes, as written."""
 
     domain: str
     port: str
@@ -68,13 +68,13 @@ class Cloud:
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """What a feed says of itself."""
+    """The metadata of a feed."""
 
     kind: Kind
     version: str
-    """`2.0`, `0.91`, `1.0`, `0.3`, `1.1`; empty where the document does not say."""
+    """`2.0`, `0.91`, `1.0`, `0.3`, `1.1`; empty if the document does not declare it."""
     well_formed: bool
-    """Of a feed that was met for the first time, what stands around its items is (feed/parse/channel_scan.py)."""
+    """After a channel scan it describes only the document around the items (feed/parse/channel_scan.py)."""
     title: str = ""
     link: str = ""
     schedule: Schedule = field(default_factory=Schedule)
@@ -83,5 +83,5 @@ class Channel:
     cloud: Cloud | None = None
     items: int = 0
     content_digest: str = ""
-    """Hexadecimal; two documents with the same digest say the same. Of one that was met for the first time, what
-    stands for it (feed/content_digest.py)."""
+    """Hexadecimal; two documents with the same digest have the same content. After a channel scan it is a pending
+    digest (feed/content_digest.py)."""

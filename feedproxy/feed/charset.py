@@ -1,10 +1,8 @@
-"""Which encoding a document is in, and the same document in UTF-8.
+"""Detection of a document's encoding, and conversion to UTF-8.
 
-XML 1.0, appendix F: a byte order mark decides, then the pattern of zero bytes, then the declaration. The
-`charset` of Content-Type counts only where the document itself says nothing: servers attach one to every
-file they send, feeds seldom lie about themselves, and what is read here (numbers, English day names,
-addresses) is ASCII in either. Decoding is done by Python's codecs, because libxml2 lacks some of the
-encodings feeds are written in, and what it makes of a wrong declaration differs between its versions.
+XML 1.0, appendix F: a byte order mark decides, then the pattern of zero bytes, then the declaration. The `charset` of
+Content-Type counts only without them: servers add one to every file, while declarations in feeds are mostly correct.
+Python's codecs decode, because libxml2 lacks some encodings of feeds, and its versions differ on wrong declarations.
 """
 
 import codecs
@@ -23,7 +21,7 @@ _BYTE_ORDER_MARKS = (
 )
 
 _ZERO_BYTE_PATTERNS = (
-    # "<" or "{" or white space, each with its zero bytes.
+    # "<", "{" or white space with its zero bytes.
     (re.compile(rb"\0\0\0[<{[\s]"), "utf_32_be"),
     (re.compile(rb"[<{[\s]\0\0\0"), "utf_32_le"),
     (re.compile(rb"\0[<{[\s]\0[^\0]"), "utf_16_be"),
@@ -31,12 +29,12 @@ _ZERO_BYTE_PATTERNS = (
 )
 
 _PLAIN = re.compile(rb"[\x01-\x7f]{4}")
-"""No mark, and no zero bytes."""
+"""A beginning without byte order mark and zero bytes."""
 
 _DECLARATION = re.compile(rb"""<\?xml\s[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9._:\-]{1,40})["']""")
 
 _DECLARATION_SEARCH_MAX = 1024
-"""Bytes in which a declaration is looked for: warnings of PHP may stand before it."""
+"""Bytes in which a declaration is searched: warnings of PHP may precede it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +44,13 @@ class Utf8Text:
     data: bytes
     """UTF-8 without a byte order mark."""
     encoding: str
-    """The codec by which the body was read, by its name in feed/parse/encoding_labels.py."""
+    """The codec of the body, by its name in feed/parse/encoding_labels.py."""
     sound: bool
-    """Every byte was right for the encoding that the document names."""
+    """True if every byte was valid in the declared encoding."""
 
 
 def encoding_by_bytes(body: bytes) -> tuple[str, int] | None:
-    """The codec that mark or zero bytes show, and the length of the mark; None where they show none."""
+    """Return the codec by byte order mark or zero bytes, and the length of the mark; None without them."""
     if _PLAIN.match(body):
         return None
     for mark, name in _BYTE_ORDER_MARKS:
@@ -65,13 +63,13 @@ def encoding_by_bytes(body: bytes) -> tuple[str, int] | None:
 
 
 def declared_encoding(body: bytes) -> str | None:
-    """The encoding that the XML declaration names, as it is written; None where it names none."""
+    """Return the encoding in the XML declaration, as written; None without one."""
     found = _DECLARATION.search(body, 0, _DECLARATION_SEARCH_MAX)
     return found[1].decode("ascii") if found else None
 
 
 def to_utf8(body: bytes, charset: str | None = None) -> Utf8Text:
-    """`body` in UTF-8. Never fails: what cannot be read is replaced, and `sound` says so.
+    """Return `body` in UTF-8. Invalid bytes are replaced, and `sound` is False then.
 
     `charset` is Content-Type's parameter.
     """
@@ -81,9 +79,9 @@ def to_utf8(body: bytes, charset: str | None = None) -> Utf8Text:
         return _decode(body[mark:], name)
     codec = codec_of(declared_encoding(body) or charset or "utf-8")
     if codec == "utf_7":
-        codec = None  # it hides markup from whoever looks
+        codec = None  # UTF-7 hides markup from filters
     if codec is None or is_wide(codec):
-        # Unknown, or impossible: a declaration that could be read byte by byte is in no wide encoding.
+        # Unknown or impossible: a declaration found byte by byte is not in a wide encoding.
         text = _decode(body, "utf_8")
         return Utf8Text(text.data, text.encoding, sound=codec is not None and text.sound)
     return _decode(body, codec)

@@ -1,16 +1,15 @@
-"""What two documents must have in common to say the same: the content digest.
+"""Content digest: two documents with the same digest have the same content.
 
-Content change means everything but the channel's lastBuildDate, pubDate and updated, the generator,
-comments, white space between elements, and the order of attributes and namespace declarations. (The `source` of
-an Atom entry is such a channel too: where entries are collected, it changes whenever another entry of it does.)
-So what is digested is not the bytes but what an XML processor reports of them, with names in full (prefixes are the
-writer's business) and attributes sorted.
+Not content are the channel's lastBuildDate, pubDate and updated, the generator, comments, white space between
+elements, and the order of attributes and namespace declarations. The `source` of an Atom entry is treated as a
+channel: in an aggregated feed it changes with every entry of its origin. The input of the digest is the sequence of
+an XML processor's events, with expanded names and sorted attributes.
 
-It takes longer than all other reading together, and is of use only once there is a second version whose bytes differ.
-So what is met for the first time goes by its bytes (`of_bytes`) until then.
+The digest takes longer than the rest of parsing, and is needed only when a second version has different bytes. Until
+then the hash of the bytes represents it (`pending_digest`).
 
-An ill-formed document has no such report: a parser that recovers may have dropped the very item that
-is new. There the text itself is digested, with the same things cut out of it by pattern.
+Of an ill-formed document the text is digested, with the same parts removed by pattern: a recovering parser may drop
+the very item that is new.
 """
 
 import hashlib
@@ -22,24 +21,24 @@ from lxml import etree
 from feedproxy.feed.xml import Element, attributes, qualified_name
 
 VOLATILE = frozenset(
-    # RSS; Atom 1.0; Atom 0.3; and what RSS 1.0 has in their place: dc:date, admin:generatorAgent.
+    # RSS; Atom 1.0; Atom 0.3; RSS 1.0: dc:date, admin:generatorAgent.
     ("lastBuildDate", "pubDate", "updated", "generator", "modified", "date", "generatorAgent")
 )
 _VOLATILE_ATTRIBUTES = frozenset(("LASTMOD", "lastmod"))  # of CDF's channel
-_VOLATILE_KEYS = frozenset(("generator", "date_modified", "updated"))  # no part of JSON Feed, yet written
+_VOLATILE_KEYS = frozenset(("generator", "date_modified", "updated"))  # not in JSON Feed, but in use
 
 _NON_ELEMENTS = (etree._Comment, etree._ProcessingInstruction, etree._Entity)
 
 _DIGEST_BYTES = 16
-"""Bytes of the digest: nobody gains by a collision but a publisher who hides his own news."""
+"""Bytes of the digest: a publisher that forces a collision hides only its own update."""
 
 _PATTERN_SEARCH_MAX = 2 * 1024 * 1024
-"""Bytes of ill-formed text that are searched by pattern. The largest such feed of the corpus has 0.4 MB."""
+"""Bytes of ill-formed text that are searched by pattern; the largest ill-formed feed of the corpus has 0.4 MB."""
 
 _ENCODING_PIECE = 256 * 1024
-"""Characters encoded at once, so that a text of 12 MB is not held three times over."""
+"""Characters encoded in one call, so that a text of 12 MB is not in memory three times."""
 
-# Characters that cannot occur in XML keep the parts of the digested text apart.
+# Characters that cannot occur in XML separate the parts of the digested text.
 START, ATTRIBUTE, VALUE, TEXT, END, REFERENCE = "\0\1", "\0\2", "\0\3", "\0\4", "\0\5", "\0\6"
 
 _SPACE_BETWEEN_TAGS = re.compile(rb">\s+<")
@@ -53,28 +52,29 @@ _PENDING = "bytes:"
 
 
 def pending_digest(content_hash: str) -> str:
-    """Stands for the digest of a content that is kept under this tag, until somebody reckons it."""
+    """Return the marker that represents the digest of the stored content with this hash until it is computed."""
     return _PENDING + content_hash
 
 
 def pending_hash(digest: str) -> str | None:
-    """The tag under which the content is kept whose digest is still to be reckoned; None where it is known."""
+    """Return the content hash in a marker of `pending_digest`; None for a computed digest."""
     return digest.removeprefix(_PENDING) if digest.startswith(_PENDING) else None
 
 
 class ContentDigest:
-    """Collects what a well-formed feed says: its items as they pass, then its channel."""
+    """Incremental digest of a well-formed feed: first its items, then its channel."""
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=_DIGEST_BYTES)
 
     def add_item(self, item: Element) -> None:
+        """Add a complete item."""
         parts: list[str] = []
         _add_element(item, parts, is_item=True)
         self._update(parts)
 
     def finish(self, root: Element) -> str:
-        """The digest in hexadecimal, once the items were taken out of `root`."""
+        """Return the digest in hexadecimal; the items must have been removed from `root`."""
         parts: list[str] = []
         for before in root.itersiblings(preceding=True):
             _add_non_element(before, parts)
@@ -92,7 +92,7 @@ class ContentDigest:
 
 
 def digest_of_text(data: bytes) -> str:
-    """The digest of an ill-formed document; `data` is in UTF-8. A huge one is digested as it is."""
+    """Return the digest of an ill-formed document in UTF-8. Above _PATTERN_SEARCH_MAX nothing is removed first."""
     if len(data) > _PATTERN_SEARCH_MAX:
         return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
     data = _strip_comments(data)
@@ -104,7 +104,7 @@ def digest_of_text(data: bytes) -> str:
 
 def _strip_comments(data: bytes) -> bytes:
     parts, at = [], 0
-    # By hand, since a pattern would look for the end of each of a million comments that have none.
+    # Not by pattern, which would search the end of each of a million unclosed comments.
     while (start := data.find(b"<!--", at)) >= 0 and (end := data.find(b"-->", start + 4)) >= 0:
         parts.append(data[at:start])
         at = end + 3
@@ -112,18 +112,18 @@ def _strip_comments(data: bytes) -> bytes:
 
 
 def digest_of_json(feed: dict[str, object]) -> str:
-    """The digest of a JSON Feed: the order of members and white space do not count."""
+    """Return the digest of a JSON Feed; the order of members and white space do not count."""
     stable = {key: value for key, value in feed.items() if key not in _VOLATILE_KEYS}
     return hashlib.blake2b(canonical_json(stable), digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def canonical_json(value: object) -> bytes:
-    """What a value of JSON says, in one way of writing it."""
+    """Return the canonical form of a JSON value."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _add_channel(element: Element, parts: list[str], depth: int) -> None:
-    """The channel, or what is around it. Text that stands loose in it is no content of any format."""
+    """Add the channel or the element around it. Text directly in it is not content in any format."""
     _add_start(element, parts, without=_VOLATILE_ATTRIBUTES)
     for child in element:
         if isinstance(child, _NON_ELEMENTS):
@@ -169,6 +169,6 @@ def _add_text(text: str | None, parts: list[str], *, between: bool) -> None:
 
 
 def _add_non_element(node: Element, parts: list[str]) -> None:
-    """A processing instruction or an entity reference. A comment says nothing."""
+    """Add a processing instruction or an entity reference. Comments are ignored."""
     if not isinstance(node, etree._Comment):
         parts += (REFERENCE, getattr(node, "target", ""), node.text or "")

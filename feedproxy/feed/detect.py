@@ -1,7 +1,7 @@
-"""What sort of document begins here, judged by its first bytes.
+"""Detection of a document's kind by its first bytes.
 
-The bytes decide and not the label: an HTML page sent as application/rss+xml is a page, and a feed behind a
-warning of PHP is a feed.
+The media type does not count: an HTML page sent as application/rss+xml is a page, and a feed behind a warning of PHP
+is a feed.
 """
 
 import re
@@ -10,7 +10,7 @@ from enum import StrEnum
 from feedproxy.feed.charset import to_utf8
 
 _SEARCH_MAX = 64 * 1024
-"""Bytes that are looked at. What stands before the root (licences, greetings) is shorter in known feeds."""
+"""Bytes that are searched for the root. Comments before it (licences, greetings) are shorter in known feeds."""
 
 _SPACE = re.compile(rb"\s*")
 _PROLOG = re.compile(rb"(?:\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>)*", re.DOTALL | re.IGNORECASE)
@@ -23,7 +23,7 @@ _HIDDEN_START = re.compile(rb"<\?xml\s|" + _FEED_ROOT.pattern, re.IGNORECASE)
 
 
 class DocumentKind(StrEnum):
-    """Sorts of documents."""
+    """Kinds of documents."""
 
     EMPTY = "empty"
     XML = "xml"
@@ -33,12 +33,12 @@ class DocumentKind(StrEnum):
 
 
 def detect_kind(body: bytes) -> DocumentKind:
-    """The sort of document `body` is, whatever its encoding. Looks at the first 64 KiB only."""
+    """Return the kind of document in `body`, in any encoding, by its first 64 KiB."""
     return detect_utf8_kind(to_utf8(body[:_SEARCH_MAX]).data)
 
 
 def detect_utf8_kind(data: bytes) -> DocumentKind:
-    """The same of a document that is in UTF-8 already."""
+    """Return the kind of a document in UTF-8."""
     if not data[:_SEARCH_MAX].strip(b"\0 \t\r\n\f\v"):
         return DocumentKind.EMPTY
     if data.startswith((b"{", b"["), _skip_space(data)):
@@ -50,9 +50,9 @@ def detect_utf8_kind(data: bytes) -> DocumentKind:
 
 
 def find_document_start(data: bytes) -> int | None:
-    """Where the XML or HTML document begins in `data` (UTF-8); None where there is none.
+    """Return the offset of the XML or HTML document in `data` (UTF-8); None if there is none.
 
-    White space may stand before it, and text: a warning of the program that wrote the feed.
+    White space or text may precede it: a warning of the program that wrote the feed.
     """
     start = _skip_space(data)
     root = _skip_prolog(data, start)
@@ -70,7 +70,7 @@ def _is_html(data: bytes, start: int) -> bool:
     root = _skip_prolog(data, start)
     if _HTML_ROOT.match(data, root):
         return True
-    # A feed may stand under a wrong document type; anything else under that of HTML is a page.
+    # A feed may have a wrong document type; any other document with that of HTML is a page.
     return bool(_HTML_DOCTYPE.search(data, start, root)) and not _FEED_ROOT.match(data, root)
 
 

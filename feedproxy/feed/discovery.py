@@ -1,12 +1,10 @@
-"""Where is the feed of this page, and under which address does this feed want to be subscribed to?
+"""Autodiscovery of the feeds of a page, and of the address to subscribe to of a feed.
 
 A page names its feeds by links with `rel=alternate` and the media type of a feed, in its head or in the Link field of
-its response: autodiscovery. A feed names its own address by its self link, and its page by the channel's link (USM).
-Both may be followed in turn, feed → page → feed: "So, we can always find where the feed originated, even after we've
-moved it."
+its response. A feed names its own address by its self link, and its page by the channel's link (USM). Both may be
+followed in turn, feed → page → feed: "So, we can always find where the feed originated, even after we've moved it."
 
-A page is read without making a tree of it, no further than a megabyte, and nothing in it can do more than name
-addresses: what is none that can be fetched is passed over.
+A page is parsed without a tree, up to BYTES_MAX. Addresses that cannot be fetched are ignored.
 """
 
 import re
@@ -30,16 +28,16 @@ FEED_TYPES = (
     "application/rdf+xml",
     "application/x-cdf",
 )
-"""What a link has to be of to count as a feed's, and what a reader has to prefer to be led to one."""
+"""Media types of feeds: of links to feeds, and of clients that prefer feeds."""
 
 GENERIC_TYPES = ("application/xml", "text/xml", "application/json")
-"""The types of feeds before they had their own, and of much else: good where nothing better is named."""
+"""Older types of feeds, also used for other documents: accepted if the page names no feed of FEED_TYPES."""
 
 BYTES_MAX = 1024 * 1024
-"""Of a page: links stand in its head, which in known pages ends within the first 200 KB."""
+"""Bytes of a page that are parsed: the head with the links ends within 200 KB in known pages."""
 
 FEEDS_MAX = 32
-"""Feeds of one page: known ones name a dozen, one for each section."""
+"""Feeds of one page: known pages name a dozen, one for each section."""
 
 _LINKS_MAX = 10_000
 _PIECE = 32 * 1024
@@ -49,12 +47,12 @@ _META = re.compile(rb"<meta\s[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9._:\-
 _META_SEARCH_MAX = 4096
 _FEED_SCHEME = re.compile(r"(?i)\Afeed:(?://)?(?=https?:)")
 _API = re.compile(r"/wp-json(?:/|$)|[?&]rest_route=")
-"""WordPress names its API in every page, as application/json: no feed."""
+"""WordPress names its API as application/json in every page; it is not a feed."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredFeed:
-    """A feed that a page names: its address, normalised, and what the page says of it."""
+    """A feed that a page names: its normalised address, and the type and title of the link."""
 
     address: str
     type: str = ""
@@ -62,30 +60,30 @@ class DiscoveredFeed:
 
 
 def is_page(body: bytes) -> bool:
-    """Whether this document is one of HTML, whatever its label."""
+    """Return True if the document is HTML, whatever its media type."""
     return detect_kind(body) is DocumentKind.HTML
 
 
 def discover_feeds(
     body: bytes, address: str, *, content_type: str | None = None, links: Iterable[Link] = ()
 ) -> tuple[DiscoveredFeed, ...]:
-    """The feeds that a page names, in its own order; `links` are those of its response, and come first.
+    """Return the feeds that a page names, in its own order; `links` are those of its response, and come first.
 
-    `address` is where it was found, normalised; empty for a saved page, of which relative links are then unknown.
+    `address` is the page's normalised address; empty for a saved page, whose relative links are ignored.
     """
     page = _parse_page(body, content_type)
-    said = [_LinkElement(each.href, each.rels, each.type, each.title) for each in links]
+    from_header = [_LinkElement(link.href, link.rels, link.type, link.title) for link in links]
     base = _resolve(address, page.base) if page.base else ""
-    named = [(address, each) for each in said] + [(base or address, each) for each in page.links]
+    named = [(address, link) for link in from_header] + [(base or address, link) for link in page.links]
     feeds = _resolve_links(named, address, FEED_TYPES)
     return feeds or _resolve_links(named, address, GENERIC_TYPES)
 
 
 def self_address(channel: Channel, base: str = "") -> str:
-    """The address that a feed says to subscribe to; empty where it says none.
+    """Return the address to subscribe to that the feed names; empty if it names none.
 
-    "The value "self" is preferred … The value "start" is also acceptable." A relative one says nothing where nobody
-    knows where the feed was found (`base`).
+    "The value "self" is preferred … The value "start" is also acceptable." A relative address is ignored without
+    `base`, the address of the feed.
     """
     for link in sorted(channel.self_links, key=_rank):
         if found := _resolve(base, link.href):
@@ -94,33 +92,33 @@ def self_address(channel: Channel, base: str = "") -> str:
 
 
 def page_address(channel: Channel, base: str = "") -> str:
-    """The address of the page that a feed belongs to; empty where it says none that can be fetched."""
+    """Return the address of the feed's page; empty if the feed names none that can be fetched."""
     return _resolve(base, channel.link)
 
 
 def strip_feed_scheme(text: str) -> str:
-    """An address without the scheme that browsers gave feeds once: `feed:https://…`, `feed://…` for http."""
+    """Return an address without the obsolete scheme of feeds: `feed:https://…`, and `feed://…` for http."""
     text = _FEED_SCHEME.sub("", text.strip(), count=1)
     return "http://" + text[len("feed://") :] if text.lower().startswith("feed://") else text
 
 
 def prefers_feeds(accept: str | None) -> bool:
-    """Whether who asks so would rather have a feed than a page (RFC 9110, section 12.5.1)."""
+    """Return True if a client with this Accept field prefers a feed to a page (RFC 9110, section 12.5.1)."""
     if accept is None:
         return False
     return negotiation.best_type(accept, _OFFERS) in FEED_TYPES
 
 
 _OFFERS = ("text/html", "application/xhtml+xml", *FEED_TYPES)
-"""A page comes first: whoever takes anything gets what is there."""
+"""A page comes first: a client without a preference gets the page."""
 
 
-# -- reading a page
+# -- parsing a page
 
 
 @dataclass(frozen=True, slots=True)
 class _LinkElement:
-    """A link as it was written."""
+    """A link as written."""
 
     href: str
     rels: tuple[str, ...]
@@ -129,11 +127,11 @@ class _LinkElement:
 
 
 class _StopParsing(Exception):
-    """No more of the page is wanted."""
+    """The rest of the page need not be parsed."""
 
 
 class _PageTarget:
-    """What the parser tells of a page goes in here; no tree is made."""
+    """Parser target that collects the links of a page; no tree is built."""
 
     def __init__(self) -> None:
         self.base = ""
@@ -141,7 +139,7 @@ class _PageTarget:
         self._links = 0
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
-        """An element begins."""
+        """Collect the address base and the links to feeds at a start tag."""
         if tag == "base":
             self.base = self.base or (attributes.get("href") or "").strip()
         elif tag in ("link", "a", "area") and "rel" in attributes:
@@ -154,7 +152,7 @@ class _PageTarget:
                 self.links.append(_LinkElement(href, rels, kind, attributes.get("title") or ""))
 
     def close(self) -> None:
-        """The page is over."""
+        """End the document; required by the parser."""
 
 
 def _parse_page(body: bytes, content_type: str | None) -> _PageTarget:
@@ -166,7 +164,7 @@ def _parse_page(body: bytes, content_type: str | None) -> _PageTarget:
     text = to_utf8(head, charset).data
     if not text.strip():
         return page
-    # `huge_tree` off bounds depth and the length of attributes; nothing is ever loaded.
+    # `huge_tree=False` bounds depth and the length of attributes; nothing is ever loaded.
     parser = etree.HTMLParser(
         target=page,  # type: ignore[arg-type]  # the stub asks for methods that lxml does not
         encoding="utf-8",
@@ -178,7 +176,7 @@ def _parse_page(body: bytes, content_type: str | None) -> _PageTarget:
             parser.feed(text[at : at + _PIECE])
         parser.close()
     except (_StopParsing, etree.LxmlError):
-        pass  # what was read until then counts
+        pass  # the links found before the error count
     return page
 
 
@@ -209,12 +207,12 @@ def _names_feed(link: _LinkElement, kind: str, types: tuple[str, ...]) -> bool:
 
 
 def _resolve(base: str, reference: str) -> str:
-    """The address, normalised; empty for none that can be fetched."""
+    """Return the normalised address; empty if it cannot be fetched."""
     reference = strip_feed_scheme(reference)
     if not reference:
         return ""
     try:
-        return uri.resolve(base, reference)  # without a base only what is absolute comes to an address
+        return uri.resolve(base, reference)  # without a base only absolute addresses resolve
     except BadTarget:
         return ""
 

@@ -1,8 +1,8 @@
 """Subscription lists: OPML of any version in, OPML 2.0 out.
 
 "An OPML subscription list is a possibly multiple-level list of subscriptions to feeds": outlines with an address are
-feeds, those without are folders. Lists come from strangers as feeds do, so they are read by the same means (xml.py):
-in pieces, without entities, within bounds; and an outline that is wrong costs nobody but itself.
+feeds, those without are folders. Lists are as untrusted as feeds, so they are parsed with the same restrictions
+(xml.py): in pieces, without entities, within bounds. An invalid outline is skipped.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ from feedproxy.feed.xml import Element, attributes, qualified_name, safe_length,
 from feedproxy.http import uri
 
 MEDIA_TYPE = "text/x-opml; charset=utf-8"
-"""No type is registered; this is what OPML 2.0's own examples are served with, and what readers look for."""
+"""No type is registered; OPML 2.0's own examples have this one, and feed readers expect it."""
 
 FEEDS_MAX = 10_000
-"""Of one list: the largest in use have some thousands."""
+"""Feeds of one list; the largest lists in use have some thousands."""
 
 DEPTH_MAX = 8
-"""Folders within folders; what lies deeper comes into the eighth."""
+"""Levels of folders; feeds of deeper ones are put into the eighth."""
 
 _PIECE = 64 * 1024
 _NAME_MAX = 200
@@ -39,7 +39,7 @@ _ADDRESS_MAX = 2048
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A feed of a list: its address, normalised, its name, its page, and the folders it lies in, outermost first."""
+    """A feed of a list: normalised address, title, page, and its folders, outermost first."""
 
     address: str
     title: str = ""
@@ -49,7 +49,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionList:
-    """A list. `passed_over` counts outlines that were to be feeds and are none that can be fetched, and repetitions."""
+    """A subscription list. `skipped_count` counts duplicates, and feeds whose address cannot be fetched."""
 
     title: str = ""
     feeds: tuple[Subscription, ...] = ()
@@ -57,7 +57,7 @@ class SubscriptionList:
 
 
 def read(body: bytes, charset: str | None = None) -> SubscriptionList | None:
-    """The list in `body` (content codings removed); None where that is no OPML. Never raises on what is in it."""
+    """Return the list in `body` (content codings removed); None if it is not OPML. No content raises an exception."""
     text = to_utf8(body, charset).data
     start = find_document_start(text)
     if start is None:
@@ -79,14 +79,14 @@ def read(body: bytes, charset: str | None = None) -> SubscriptionList | None:
         parser.feed(text[at : min(end, at + _PIECE)])
         if not list_parser.consume(parser):
             break
-    with contextlib.suppress(etree.LxmlError):  # what was read until then counts
+    with contextlib.suppress(etree.LxmlError):  # the feeds found before the error count
         parser.close()
     list_parser.consume(parser)
     return list_parser.listing()
 
 
 def write(listing: SubscriptionList, *, changed: Instant | None = None) -> bytes:
-    """The list in UTF-8. Folders stand where the first of their feeds does."""
+    """Return the list as OPML in UTF-8. A folder is written at the place of its first feed."""
     root = etree.Element("opml", version="2.0")
     head = put(root, "", "head")
     put(head, "", "title", _name(listing.title) or "Subscriptions")
@@ -94,41 +94,41 @@ def write(listing: SubscriptionList, *, changed: Instant | None = None) -> bytes
         put(head, "", "dateModified", dates.rfc822(int(changed)))
     put(head, "", "docs", "http://opml.org/spec2.opml")
     folders: dict[tuple[str, ...], Element] = {(): put(root, "", "body")}
-    for each in listing.feeds:
-        outline = put(_folder(folders, each.folder), "", "outline", type="rss")
-        title = _name(each.title) or each.address
-        for key, value in (("text", title), ("title", title), ("xmlUrl", each.address), ("htmlUrl", each.page)):
+    for feed in listing.feeds:
+        outline = put(_folder(folders, feed.folder), "", "outline", type="rss")
+        title = _name(feed.title) or feed.address
+        for key, value in (("text", title), ("title", title), ("xmlUrl", feed.address), ("htmlUrl", feed.page)):
             if value:
                 outline.set(key, clean(value))
     return finish(root)
 
 
 def merge(before: Iterable[Subscription], more: Iterable[Subscription]) -> tuple[Subscription, ...]:
-    """Both, each feed once, as it was named last; at most FEEDS_MAX."""
-    found = {each.address: each for each in before}
-    found.update((each.address, each) for each in more)
+    """Return the feeds of both lists without duplicates, as in the later one; at most FEEDS_MAX."""
+    found = {feed.address: feed for feed in before}
+    found.update((feed.address, feed) for feed in more)
     return tuple(found.values())[:FEEDS_MAX]
 
 
 class _ListParser:
-    """One document on its way through the parser."""
+    """Parser of one document, fed with the events of lxml's pull parser."""
 
     def __init__(self) -> None:
         self._is_opml: bool | None = None
         self._title = ""
         self._feeds: dict[str, Subscription] = {}
         self._skipped_count = 0
-        self._open: list[str | None] = []  # the names of folders that are open; None: a feed, or what is no folder
+        self._open: list[str | None] = []  # titles of the open outlines; None for a feed
         self._commented_depth = 0
 
     def listing(self) -> SubscriptionList | None:
-        """What was read; None where it is no list."""
+        """Return the list; None if the document is not OPML."""
         return (
             SubscriptionList(self._title, tuple(self._feeds.values()), self._skipped_count) if self._is_opml else None
         )
 
     def consume(self, parser: "etree.XMLPullParser") -> bool:
-        """Look at what the parser has read; False where no more is wanted."""
+        """Process the parser's events; return False if the rest of the document is not needed."""
         return all(
             self._on_event(str(event), element)
             for event, element in parser.read_events()
@@ -154,7 +154,7 @@ class _ListParser:
         # "If it's true, the outline is commented, including all subordinate outlines."
         if attribute_values.get("iscomment", "").lower() == "true":
             self._commented_depth = self._commented_depth or len(self._open) + 1
-        folder = tuple(each for each in self._open if each)[:DEPTH_MAX]
+        folder = tuple(title for title in self._open if title)[:DEPTH_MAX]
         self._open.append(None if written else named)
         if not written or self._commented_depth:
             return
@@ -169,7 +169,7 @@ class _ListParser:
             self._commented_depth = 0
         if self._open:
             self._open.pop()
-        # What is over is let go of, so that a long list is no large tree.
+        # Closed outlines are freed, so that a long list does not grow a large tree.
         outline.clear()
         parent = outline.getparent()
         while parent is not None and outline.getprevious() is not None:
@@ -190,7 +190,7 @@ def _name(text: str) -> str:
 
 
 def _address(written: str) -> str:
-    """The address, normalised; empty for none that can be fetched."""
+    """Return the normalised address; empty if it cannot be fetched."""
     if not written or len(written) > _ADDRESS_MAX:
         return ""
     try:

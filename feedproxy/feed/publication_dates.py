@@ -1,11 +1,10 @@
-"""When was a feed published to before anybody watched it?  By its entries' own dates.
+"""Publication history of a feed before its first fetch, from the dates of its entries.
 
-A feed that is seen for the first time has a history all the same: it is written in its entries. So the interval at
-which it is worth asking for is known at once, not after weeks of asking too often or too seldom
+The history gives a polling interval at the first fetch, instead of after weeks of polling too often or too seldom
 (feed/schedule.py: learned_lifetime).
 
-The dates are looked for without reading the document anew: an instant more or less does no harm, and what is no date
-is passed over.
+The dates are found by pattern, without parsing the document: one date more or less does no harm, and invalid dates are
+ignored.
 """
 
 import re
@@ -15,12 +14,12 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.convert.dates import parse
 
 ENTRIES_MAX = 64
-"""Dates looked at: the newest stand in front, and what was published long ago says little of today."""
+"""Dates that are read: the newest come first, and old ones say little about the present rate."""
 
 SAME_PUBLICATION: Seconds = 120
-"""Entries published within two minutes of one another came by one act."""
+"""Seconds within which entries count as one publication."""
 
-# Bounded throughout: whoever writes a document may not choose how long it is looked at.
+# All repetitions are bounded, so that no document makes the search slow.
 _FIRST = re.compile(rb"<(?:[\w.-]{1,40}:)?(?:item|entry)[\s>/]|\"items\"\s{0,8}:")
 _PUBLISHED = re.compile(
     rb"<(?:[\w.-]{1,40}:)?(?:pubDate|published|issued|date)(?:\s[^<>]{0,200})?>([^<>]{8,80})</"
@@ -33,10 +32,10 @@ _UPDATED = re.compile(
 
 
 def find_publications(document: bytes, now: Instant) -> tuple[Instant, ...]:
-    """The instants at which entries of this document were published, oldest first, none of them after `now`.
+    """Return the instants at which entries of this document were published, oldest first, none after `now`.
 
-    Empty where fewer than two are known: one date is often that of the document, not of an entry. `document` is in
-    an encoding that has ASCII's letters where ASCII has them; of others nothing is found.
+    The result is empty for fewer than two: a single date is often that of the document. Dates are found only in
+    ASCII-compatible encodings.
     """
     first = _FIRST.search(document)
     if first is None:

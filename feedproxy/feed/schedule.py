@@ -1,13 +1,12 @@
-"""Until when a feed's own hints allow a copy of it to be kept: pure rules of time, in GMT.
+"""Expiry of a stored copy by the feed's own hints. All functions are pure, all times GMT.
 
 RSS Feed State: `ttl` "is telling the RSS reader that the feed data is good for so many minutes and that it
 only needs to refresh from source when the TTL is exceeded"; the syndication module is "similar to TTL", a
 schedule of updates; skipHours and skipDays tell readers "when to avoid reading the RSS feed".
 
-So the two sorts work differently. ttl, sy and CDF's interval give an end, counted from when the copy was got;
-the latest of them holds. skipHours and skipDays give no end of their own: when whatever end there is (or the
-present moment, once it has passed) falls into a skipped stretch, it moves to where the stretch ends. Both are
-capped: a hint is a wish, and a wish for months is a mistake.
+ttl, sy and CDF's interval define an expiry, counted from the time of the fetch; the latest of them applies. skipHours
+and skipDays define none of their own: an expiry (or the present, once the expiry has passed) within skipped hours
+moves to the end of these hours. Both kinds are capped, because a hint of months is a mistake.
 """
 
 import math
@@ -26,8 +25,8 @@ _DAY = 24 * _HOUR
 _WEEK_HOURS = 7 * 24
 _EPOCH_DAY = 3  # 1970-01-01 was a Thursday, and 0 is Monday
 _RECENT_GAPS = 12
-"""Times between changes that count as the last ones: of a feed that has become livelier, what is new outweighs what
-was before after six of them."""
+"""Latest intervals between changes whose median is used: after six shorter intervals a livelier feed has a shorter
+median."""
 _PERIOD_NOUNS = {
     Period.HOURLY: "hour",
     Period.DAILY: "day",
@@ -41,7 +40,7 @@ _PERIOD_LENGTHS = {Period.HOURLY: _HOUR, Period.DAILY: _DAY, Period.WEEKLY: 7 * 
 
 @dataclass(frozen=True, slots=True)
 class HintExpiry:
-    """How long the hints allow the copy to be kept, and which of them."""
+    """When a copy expires by the hints, and which hint decides."""
 
     until: Instant
     detail: str
@@ -58,11 +57,11 @@ def hint_expiry(
     hint_max: Seconds,
     skip_max: Seconds,
 ) -> HintExpiry | None:
-    """What the hints allow beyond HTTP; None when that is nothing.
+    """Return the expiry by the hints if it is later than HTTP's; else None.
 
-    `base` is the moment from which the copy's age counts, `expires` the end of HTTP's own lifetime, None
-    where HTTP is silent. A hint reaches at most `hint_max` beyond `base`, a skipped stretch counts for at
-    most `skip_max` from its beginning. What is returned may have passed: then the copy's time is over.
+    `base` is the instant from which the copy's age counts, `expires` the end of HTTP's freshness lifetime, None
+    without one. A hint reaches at most `hint_max` beyond `base`; skipped hours count for at most `skip_max` from their
+    beginning. The expiry may be in the past: then the copy is stale.
     """
     longest = max(_lifetime_expiries(schedule, base, hint_max), key=lambda found: found.until, default=None)
     if longest and expires is not None and longest.until <= expires:
@@ -72,17 +71,17 @@ def hint_expiry(
     if max(end, quiet.until if quiet else end) < now:
         quiet = _skip_expiry(schedule, now, skip_max) or quiet
     if longest is None and quiet and quiet.until <= now:
-        return None  # a stretch that is over held the copy and gave it no lifetime
+        return None  # skipped hours in the past only delayed the refresh
     return quiet or longest
 
 
 def is_skipped(schedule: Schedule, instant: Instant) -> bool:
-    """Whether the publisher asks not to be read at this moment."""
+    """Return True if the publisher asks not to be read at this instant."""
     return _week(schedule.skip_hours, schedule.skip_days)[_week_hour(instant)]
 
 
 def next_unskipped(schedule: Schedule, instant: Instant) -> Instant:
-    """The first moment from `instant` on at which the publisher may be asked."""
+    """Return the first instant not before `instant` at which the feed may be fetched."""
     for _ in range(_WEEK_HOURS):
         if not is_skipped(schedule, instant):
             break
@@ -91,16 +90,16 @@ def next_unskipped(schedule: Schedule, instant: Instant) -> Instant:
 
 
 def skipped_until(schedule: Schedule, instant: Instant, skip_max: Seconds) -> Instant | None:
-    """The end of the skipped stretch around `instant`; None outside, and beyond its first `skip_max`."""
+    """Return the end of the skipped hours around `instant`; None outside them, and after their first `skip_max`."""
     found = _skip_expiry(schedule, instant, skip_max)
     return found.until if found else None
 
 
 def next_update(schedule: Schedule, after: Instant) -> Instant | None:
-    """The next moment at which the syndication module's schedule has an update; None without such a schedule.
+    """Return the next update in the syndication module's schedule; None without such a schedule.
 
-    Without sy:updateBase the schedule is counted from `after` itself. Months and years go by the calendar,
-    cut into sy:updateFrequency equal parts.
+    Without sy:updateBase the schedule starts at `after`. Months and years are those of the calendar, divided into
+    sy:updateFrequency equal parts.
     """
     if schedule.period is None:
         return None
@@ -124,15 +123,14 @@ def learned_lifetime(
     minimum: Seconds,
     maximum: Seconds,
 ) -> Seconds | None:
-    """A lifetime from when the feed's content has changed before; None where nothing can be learned.
+    """Return a lifetime from the feed's history of content changes; None without enough history.
 
-    `hourly` for a feed that usually changes once an hour, and for others by the cube root of how seldom they do: so
-    a given number of requests, shared out among many feeds, leaves readers the least behind. (A feed that changes
-    every T and is asked every L is behind by L²/6T on average, and costs 1/L; of the feeds together the least comes
-    where L³ goes by T.)
+    The lifetime is `hourly` for a feed that usually changes once an hour, and proportional to the cube root of the
+    usual interval for others. This minimizes the mean delay of many feeds for a given number of requests: a feed that
+    changes every T and is fetched every L is late by L²/6T on average and costs 1/L, so L³ is proportional to T.
 
-    "Usual" is the median of the last ones, since one holiday says little, or the time that the feed has been quiet
-    now, where that is longer. That is all a single change teaches, and nothing while it comes to less than `default`.
+    The usual interval is the median of the latest intervals, which ignores one holiday, or the time since the last
+    change if that is longer. After a single change there is no median: then None is returned up to `default`.
     """
     times = sorted(set(changes))
     if not times:
@@ -174,18 +172,18 @@ def _skip_expiry(schedule: Schedule, instant: Instant, skip_max: Seconds) -> Hin
     until = min(end, (hour - hours_before) * _HOUR + skip_max)
     if until <= instant:
         return None
-    # What ends the stretch is what its last hour was skipped for; a whole day says more than an hour.
+    # The hint that skips the last hour is named; skipDays precedes skipHours.
     day, _ = divmod(_week_hour(until - 1), 24)
     kind = "skip-days" if day in schedule.skip_days else "skip-hours"
     reason = "skipDays" if kind == "skip-days" else "skipHours"
     moment = datetime.fromtimestamp(until, UTC)
-    capped = ", where our patience ends" if until < end else ""
+    capped = ", the end of skip_max" if until < end else ""
     return HintExpiry(until, kind, f"{reason}: not to be read until {moment:%a %H:%M} GMT{capped}")
 
 
 @lru_cache(maxsize=1024)
 def _week(skip_hours: frozenset[int], skip_days: frozenset[int]) -> tuple[bool, ...]:
-    """Every hour of the week from Monday 00:00 GMT: skipped or not. Of a week without a free one, none is."""
+    """Return for every hour of the week from Monday 00:00 GMT if it is skipped. If all are, none counts as skipped."""
     week = tuple(day in skip_days or hour in skip_hours for day in range(7) for hour in range(24))
     return (False,) * _WEEK_HOURS if all(week) else week
 
@@ -195,7 +193,7 @@ def _week_hour(instant: Instant) -> int:
 
 
 def _calendar_period(anchor: Instant, instant: Instant, months: int) -> tuple[Instant, Instant]:
-    """The period around `instant`, of so many calendar months, of a schedule that began at `anchor`."""
+    """Return start and end of the period of `months` around `instant`, in a schedule that began at `anchor`."""
     start, moment = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=at) for at in (anchor, instant))
     periods = ((moment.year - start.year) * 12 + moment.month - start.month) // months
     if _months_later(start, periods * months) > moment:
@@ -205,7 +203,7 @@ def _calendar_period(anchor: Instant, instant: Instant, months: int) -> tuple[In
 
 
 def _months_later(start: datetime, months: int) -> datetime:
-    """The same day of a later month; its last day where the month is shorter (31 January, 28 February)."""
+    """Return the same day of a later month; its last day if the month is shorter (31 January, 28 February)."""
     year, month = divmod(start.year * 12 + start.month - 1 + months, 12)
     return start.replace(year=year, month=month + 1, day=min(start.day, monthrange(year, month + 1)[1]))
 

@@ -1,6 +1,6 @@
-"""Addresses of feeds as people paste them: with `feed:`, without a scheme, percent-encoded, or in the gateway's form.
+"""Parser of pasted feed addresses: with `feed:`, without a scheme, percent-encoded, or in the gateway's form.
 
-Each is read as the target that it means. Nothing is asked of the network, so what has no scheme is https.
+No request is sent, so an address without a scheme is taken as https.
 """
 
 import re
@@ -11,14 +11,14 @@ from feedproxy.feed.discovery import strip_feed_scheme
 from feedproxy.http import uri
 
 LAYERS_MAX = 3
-"""Times that an address is decoded, and gateway addresses that are removed from around it, at most."""
+"""Layers of percent-encoding, and of gateway prefixes, that are removed."""
 
 _LEADING = re.compile(r"(?:[\s<>\"']|%20|%3C|%22)*", re.IGNORECASE)
 _TRAILING = " \t\r\n\f<>\"'"
-"""What is copied together with an address by mistake."""
+"""Characters that are copied together with an address by mistake."""
 
 _ENCODED = re.compile(r"(?:(?:feed|https?)(?::|:/|://))?(?:feed|https?)%(?:25)*3A", re.IGNORECASE)
-"""The beginning of an address of which an encoder has taken even the first colon for a character to encode."""
+"""The beginning of an address that was percent-encoded as a whole, its first colon included."""
 
 _FEED_PREFIX = re.compile(r"\Afeed:/?(?=https?:)", re.IGNORECASE)
 _FEED_SCHEME = re.compile(r"feed:/*", re.IGNORECASE)
@@ -28,9 +28,9 @@ _CONVERTED = re.compile(r"as/[a-z]+/")
 
 
 def read(text: str, own: str = "") -> str:
-    """The normalised target that a pasted address means. Raises BadTarget.
+    """Return the normalised target of a pasted address. Raises BadTarget.
 
-    `own` is this proxy's own address, without a slash at its end: what stands behind it is the address of the feed.
+    `own` is this proxy's own address without a slash at its end; it is removed from gateway addresses.
     """
     target = _read(text)
     for _ in range(LAYERS_MAX):
@@ -41,9 +41,9 @@ def read(text: str, own: str = "") -> str:
 
 
 def unwrap(target: str, prefix: str = "/-/") -> str:
-    """The feed that one of the gateway's addresses leads to, converted or not. Raises BadTarget where it is none's.
+    """Return the feed of a gateway address, converted or not. Raises BadTarget for an endpoint.
 
-    `prefix` is the one of the endpoints.
+    `prefix` is that of the endpoints.
     """
     path = target.removeprefix(uri.origin_of(target))
     if path.startswith(prefix):
@@ -55,7 +55,7 @@ def unwrap(target: str, prefix: str = "/-/") -> str:
 
 
 def has_scheme(text: str) -> bool:
-    """Whether a pasted address says `feed:`, `http:` or `https:`, encoded or not."""
+    """Return True if a pasted address has the scheme `feed:`, `http:` or `https:`, encoded or not."""
     text = _clean(text)
     return _HTTP.match(text) is not None or _FEED_SCHEME.match(text) is not None
 
@@ -66,7 +66,7 @@ def _read(text: str) -> str:
     if found := _HTTP.match(text):
         return uri.normalise(f"{found[1]}://{text[found.end() :].lstrip('/')}".replace(" ", "%20"))
     text = _FEED_SCHEME.sub("", text, count=1)
-    # `example.com/feed` is an address to people; `feed` alone is none.
+    # `example.com/feed` counts as an address; `feed` alone does not.
     host = re.split(r"[/?#]", text.lstrip("/"), maxsplit=1)[0]
     if _SCHEME.match(text) or ("." not in host and not host.lower().startswith(("localhost:", "["))):
         raise BadTarget("not a URL: it must start with http:// or https://")
@@ -83,9 +83,9 @@ def _trim(text: str) -> str:
 
 
 def _decode(text: str) -> str:
-    """The address without the percent-encoding that was put around the whole of it.
+    """Return the address without the percent-encoding of the whole.
 
-    A query that stands apart was added after that, and is left as it is.
+    A query behind a literal `?` was added later, and is not decoded.
     """
     for _ in range(LAYERS_MAX):
         if not _ENCODED.match(text):

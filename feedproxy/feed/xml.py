@@ -1,13 +1,13 @@
-"""XML of strangers, read safely: no network, no DTD, no entities, bounded depth and size, no exceptions.
+"""Safe parser of untrusted XML: no network, no DTD, no entities, bounded depth and size, no exceptions.
 
-Feeds are often nearly well-formed, so libxml2 recovers what it can and `well_formed` says whether it had to.
-What makes hostile documents harmless:
+Feeds are often nearly well-formed, so libxml2 recovers from faults, and `well_formed` is False then. Protection
+against hostile documents:
 
-- entities stay references (resolve_entities) and external ones are never opened (load_dtd, no_network). In
-  attribute values libxml2 expands entities nevertheless; its own limit of amplification holds as long as
-  huge_tree is off. The same switch bounds depth (256 elements) and single texts (10 MB).
-- documents are read in pieces, and `pass_over` lets go of every item once it was seen, so that the tree in
-  memory is that of the channel without items. Where that grows beyond reason, reading ends.
+- Entities stay references (resolve_entities), and external ones are never opened (load_dtd, no_network). libxml2
+  still expands entities in attribute values; its own limit of amplification applies while huge_tree is off. The same
+  option bounds depth (256 elements) and single texts (10 MB).
+- Documents are parsed in pieces, and `parse_streaming` removes each item once it is processed. The tree in memory is
+  that of the channel without items. Parsing ends if that tree becomes too large.
 """
 
 import re
@@ -30,39 +30,39 @@ SY = "http://purl.org/rss/1.0/modules/syndication/"
 type Element = etree._Element
 
 _CUSTOMARY_PREFIXES = {"atom": ATOM, "atom10": ATOM, "a10": ATOM, "rdf": RDF, "sy": SY}
-"""What a prefix means where its declaration was forgotten."""
+"""Namespaces of prefixes whose declaration is missing."""
 
 _SMALL_DOCUMENT_MAX = 256 * 1024
-"""Bytes of a document that may be a tree as a whole: most feeds, in a third of the time."""
+"""Bytes of a document that is parsed into one tree: most feeds, in a third of the time."""
 
 _PIECE = 64 * 1024
-"""Bytes handed to the parser at once: most feeds are one piece, and items are let go of by the piece."""
+"""Bytes fed to the parser in one call: most feeds are one piece, and items are removed after each piece."""
 
 _TAG_CHECK_LENGTH = 256 * 1024
-"""Bytes without a `>`: from here on a tag is looked at more closely."""
+"""Bytes without a `>` from which on the length of a tag is checked."""
 
 _TAG_MAX = 4 * 1024 * 1024
-"""Bytes. Pictures are embedded in attributes; and an attribute exists four times over while it is read."""
+"""Bytes of one tag. Attributes contain pictures, and an attribute is in memory four times while it is parsed."""
 
 _OPEN_TAGS_MAX = 10_000
-"""Tags that may begin before one ends: in sound XML a second `<` is in CDATA or a comment only."""
+"""`<` before the next `>`: in well-formed XML a second one occurs only in CDATA or a comment."""
 
 _TREE_MAX = 100_000
-"""Nodes and attributes that are kept, items not counted. The largest known channel has a few hundred."""
+"""Nodes and attributes of a tree without items; the largest known channel has a few hundred."""
 
 _BYTES_PER_NODE = 8
-"""Bytes that are read for each node of the tree before its size is looked at again: so looking takes a small part of
-the time of reading, however large the tree."""
+"""Bytes that are parsed for each node of the tree before the nodes are counted again, so that counting takes a small
+part of the time."""
 
 ATTRIBUTES_MAX = 256
-"""Attributes of one element that are looked at, the first ones: lxml seeks the value of each from the first one on.
-Known feeds have a dozen."""
+"""Attributes of one element that are read, the first ones: lxml searches each value from the first attribute on. Known
+feeds have a dozen."""
 
 _NAMESPACE_MAX = 256
-"""Bytes of a namespace's name: each element of it repeats it in full. Known ones have less than a hundred."""
+"""Bytes of a namespace name: each of its elements repeats it in full. Known ones have less than a hundred."""
 
 _NAMESPACES_MAX = 10_000
-"""Declarations of prefixes in one document. Those that declare them anew in each entry have some thousands."""
+"""Declarations of prefixes in one document; feeds that repeat them in each entry have some thousands."""
 
 _DECLARATION = re.compile(
     rb"""xmlns(?P<prefix>:[^\s=<>"'/]*+)?+\s*+=\s*+(?:"(?P<double>[^"]*+)"|'(?P<single>[^']*+)')"""
@@ -77,7 +77,7 @@ _ITEM_TAGS = [f"{{*}}{name}" for name in ITEMS]
 _ROOT_NAMES = frozenset(ROOTS)
 
 _PARSER_OPTIONS: dict[str, Any] = {
-    "encoding": "utf-8",  # which overrules the declaration
+    "encoding": "utf-8",  # overrides the declaration
     "recover": True,
     "resolve_entities": False,
     "no_network": True,
@@ -91,7 +91,7 @@ _PARSER_OPTIONS: dict[str, Any] = {
 _REFERENCE = re.compile(r"&\w+;")
 
 _ERROR_LEVEL = 2
-"""etree.ErrorLevels.ERROR: from here on a document is not (namespace-)well-formed."""
+"""etree.ErrorLevels.ERROR: from this level on a document is not (namespace-)well-formed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,21 +104,20 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class SmallDocument:
-    """A document and its items. They are in its tree until `strip` is called, and gone afterwards."""
+    """A document and its items. The items are in its tree until `strip` is called."""
 
     document: Document
     items: list[Element]
 
     def strip(self) -> None:
-        """Leave what `pass_over` leaves: the channel without items."""
+        """Remove the items from the tree, as `parse_streaming` does."""
         etree.strip_elements(self.document.root, *_ITEM_TAGS, with_tail=True)
 
 
 def parse_small(text: Utf8Text) -> SmallDocument | None:
-    """What `pass_over` gives, in one go, of a small document in which nothing is uncommon; else None.
+    """Parse a small document into one tree; return None for one that `parse_streaming` could parse differently.
 
-    Uncommon is whatever the two could see differently: a fault, a document type, items in two places or in one
-    another.
+    Such documents have a fault, a document type, items in two places or nested items.
     """
     data = text.data
     start = find_document_start(data) or 0
@@ -146,10 +145,10 @@ def parse_small(text: Utf8Text) -> SmallDocument | None:
 
 
 def parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> Document | None:
-    """Call `seen` for every item once complete, then drop it; returns the tree without items.
+    """Call `on_item` with every complete item, then remove it; return the tree without items.
 
-    An item must be read within the call: afterwards it is taken from the tree. An item within an item is part
-    of it. Comments are left out. None where the root element is that of no feed.
+    An item may be used only within the call. A nested item is part of the outer one. Comments are left out. The result
+    is None if the root element is not that of a feed.
     """
     start = find_document_start(text.data) or 0
     end = safe_length(text.data)
@@ -166,7 +165,7 @@ def parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> Docum
 
 
 class _StreamParser:
-    """One document on its way through the parser."""
+    """Pull parser of one document that removes items once they are processed."""
 
     def __init__(self, on_item: Callable[[Element], None]) -> None:
         self.root: Element | None = None
@@ -177,11 +176,11 @@ class _StreamParser:
         self._parser = etree.XMLPullParser(events=("start", "end"), tag=[*_ROOT_TAGS, *_ITEM_TAGS], **_PARSER_OPTIONS)
 
     def feed(self, piece: bytes) -> bool:
-        """Take the next piece; False when no more is wanted."""
+        """Parse the next piece; return False if the rest of the document is not needed."""
         self._parser.feed(piece)
         self._consume()
         if self.root is None:
-            # Prologs longer than a piece are possible, but the prologs of feeds are not (feed/detect.py).
+            # The prolog of a feed is shorter than a piece (feed/detect.py).
             return False
         self._bytes_since_count += len(piece)
         if len(piece) < _PIECE or self._bytes_since_count < self._bytes_until_count:
@@ -191,7 +190,7 @@ class _StreamParser:
         return size <= _TREE_MAX
 
     def close(self) -> bool:
-        """The end of the document; whether there was no fault in it."""
+        """End the document; return True if it had no fault."""
         try:
             self._parser.close()
         except etree.LxmlError:
@@ -213,7 +212,7 @@ class _StreamParser:
                 self._drop(element)
 
     def _drop(self, item: Element | None) -> None:
-        # The parser may still need the item itself; the one before it is free to go, and the last one at the end.
+        # The parser may still need the item itself, so the previous one is removed, and the last one at the end.
         if self._last is not None and (parent := self._last.getparent()) is not None:
             parent.remove(self._last)
         self._last = item
@@ -224,7 +223,7 @@ def _is_within_another(element: Element) -> bool:
 
 
 def attributes(element: Element) -> list[tuple[str, str]]:
-    """Names and values of an element's attributes, the first ATTRIBUTES_MAX of them."""
+    """Return names and values of an element's first ATTRIBUTES_MAX attributes."""
     found = element.attrib
     if len(found) <= ATTRIBUTES_MAX:
         return [(str(key), str(value)) for key, value in found.items()]
@@ -232,10 +231,10 @@ def attributes(element: Element) -> list[tuple[str, str]]:
 
 
 def safe_length(data: bytes) -> int:
-    """Where reading ends: before what only an attack has, else at the end.
+    """Return the length of the document that is safe to parse: up to a construct that only attacks contain.
 
-    A parser waits for the `>` of a tag, holds everything up to there, and then does all at once what it was
-    to do piece by piece. What an internal subset says of attributes would be said of every element again.
+    The parser buffers a tag up to its `>`, so a huge tag defeats parsing in pieces. Attribute defaults of an internal
+    subset would be added to every element.
     """
     end = _safe_namespaces_length(data)
     if (doctype := data.find(b"<!DOCTYPE", 0, end)) >= 0 and (declared := data.find(b"<!ATTLIST", doctype, end)) >= 0:
@@ -244,9 +243,9 @@ def safe_length(data: bytes) -> int:
 
 
 def _safe_namespaces_length(data: bytes) -> int:
-    """The offset of the first declaration of a namespace that is one too many, or too long."""
+    """Return the offset of the first namespace declaration that exceeds a bound; else the length of `data`."""
     at, prefixes, has_entities = 0, 0, None
-    # Searched from the end, bytes are found in a third of the time; and in most feeds the last is near the beginning.
+    # Searching backwards takes a third of the time, and in most feeds the last declaration is near the beginning.
     last = data.rfind(b"xmlns") + len(b"xmlns")
     while (at := data.find(b"xmlns", at, last)) >= 0:
         found = _DECLARATION.match(data, at)
@@ -282,7 +281,7 @@ def _safe_tags_length(data: bytes) -> int:
 
 
 def _is_displaced(data: bytes, start: int) -> bool:
-    """Something stands before the document that XML does not allow there.
+    """Return True if text that XML does not allow precedes the document.
 
     "document ::= prolog element Misc*", and the declaration comes first in the prolog (XML 1.0, 2.1).
     """
@@ -290,7 +289,7 @@ def _is_displaced(data: bytes, start: int) -> bool:
 
 
 def qualified_name(element: Element) -> tuple[str, str]:
-    """Namespace and local name. A prefix that was not declared counts as what it customarily stands for."""
+    """Return namespace and local name. An undeclared prefix counts as its customary namespace."""
     tag = element.tag
     if tag.startswith("{"):
         namespace, _, local = tag[1:].partition("}")
@@ -300,15 +299,15 @@ def qualified_name(element: Element) -> tuple[str, str]:
 
 
 def children(element: Element) -> Iterator[tuple[str, str, Element]]:
-    """Namespace, local name and element of every child element."""
+    """Yield namespace, local name and element of every child element."""
     for child in element.iterchildren("*"):
         yield *qualified_name(child), child
 
 
 def text_of(element: Element) -> str:
-    """All character data within, without white space around it; CDATA counts, comments do not.
+    """Return all character data of an element, stripped; CDATA counts, comments do not.
 
-    An entity of HTML (RSS 0.91 has them from a DTD, which is not read) counts as its character.
+    An entity of HTML counts as its character (RSS 0.91 declares them in a DTD, which is not loaded).
     """
     if len(element) == 0:
         return (element.text or "").strip()

@@ -1,10 +1,10 @@
-"""A feed that has moved or ended and says so in XML, for publishers who cannot set a status (RSS Feed State).
+"""XML redirect documents: a feed moved or ended, from publishers that cannot set a status code (RSS Feed State).
 
     <redirect><newLocation>https://new.example/feed</newLocation></redirect>
 
-is to be "treated the same as HTTP 301", and an empty newLocation like 410. Both act at once, so the reading
-is strict: the whole document is that and nothing else, in no namespace, well-formed, without a document type,
-with one newLocation. The text's own sample, whose newLocation is never closed, is therefore nothing.
+is to be "treated the same as HTTP 301", and an empty newLocation like 410. Both take effect at once, so parsing is
+strict: the document must be well-formed, without namespace and document type, and contain exactly one newLocation and
+nothing else. The specification's own sample, with an unclosed newLocation, is therefore ignored.
 """
 
 import re
@@ -13,7 +13,7 @@ from xml.parsers.expat import ExpatError, ParserCreate
 
 from feedproxy.feed.charset import to_utf8
 
-# RFC 9110, section 4.1, wants everybody to manage addresses of 8000 bytes: twice that in UTF-16, and tags.
+# RFC 9110, section 4.1, recommends to support URIs of 8000 octets: twice that in UTF-16, and tags.
 _DOCUMENT_MAX = 20 * 1024
 _SEARCH_MAX = 1024
 
@@ -24,7 +24,7 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The feed is at `location` now: an http or https URI, or a reference to resolve against the old one."""
+    """The feed moved to `location`: an http or https URI, or a reference to resolve against the old one."""
 
     location: str
 
@@ -35,7 +35,7 @@ class Gone:
 
 
 def read(body: bytes) -> Moved | Gone | None:
-    """What a redirect document says; None for every other document. Never raises."""
+    """Return the meaning of a redirect document; None for every other document. No content raises an exception."""
     if len(body) > _DOCUMENT_MAX or b"redirect" not in body[:_SEARCH_MAX].replace(b"\0", b""):
         return None
     text = to_utf8(body)
@@ -43,7 +43,7 @@ def read(body: bytes) -> Moved | Gone | None:
         return None
     reader = _Reader()
     parser = ParserCreate("utf-8")
-    parser.buffer_text = True  # else each line is a call
+    parser.buffer_text = True  # else the handler is called for each line
     parser.StartElementHandler = reader.start
     parser.EndElementHandler = reader.end
     parser.CharacterDataHandler = reader.characters
@@ -64,18 +64,18 @@ def read(body: bytes) -> Moved | Gone | None:
 
 
 class _NotRedirect(Exception):
-    """This is no redirect document."""
+    """The document is not a redirect document."""
 
 
 class _Reader:
-    """expat's events: the text of each newLocation that is a child of the root."""
+    """Handlers of expat's events that collect the text of each newLocation in the root."""
 
     def __init__(self) -> None:
         self.locations: list[str] = []
         self._path: list[str] = []
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
-        # In another vocabulary's namespace the same words may mean anything.
+        # In another namespace the same names may mean anything.
         if attributes.get("xmlns") or (not self._path and name != "redirect"):
             raise _NotRedirect
         if self._path == ["redirect", "newLocation"]:
@@ -96,12 +96,12 @@ class _Reader:
 
 
 def make_document(location: str | None) -> bytes:
-    """The redirect document for a feed that moved to `location`, or that has ended (None).
+    """Return the redirect document for a feed that moved to `location`, or that ended (None).
 
     Raises ValueError for an address that cannot be written in XML.
     """
     if location is not None and (not location or _ILLEGAL.search(location)):
-        raise ValueError("no address")
+        raise ValueError(f"invalid location {location!r}: expected characters that are allowed in XML")
     if location is None:
         element = "<newLocation/>"
     else:
