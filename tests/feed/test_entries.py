@@ -275,5 +275,5 @@ def test_what_was_packed_comes_out_again_at_sixteen_bytes_an_entry() -> None:
 
 
 def test_damaged_bytes_are_no_version() -> None:
-    with pytest.raises(ValueError, match="whole number"):
+    with pytest.raises(ValueError, match="multiple of 16"):
         unpack(b"123")
