@@ -23,6 +23,7 @@ from feedproxy.proxy.representations.conversion_cache import ConversionCache
 from feedproxy.proxy.representations.conversions import Conversions
 from feedproxy.proxy.representations.decoded_bodies import DECODED_BODIES
 from feedproxy.proxy.representations.deltas import Deltas
+from feedproxy.proxy.representations.dictionaries import Dictionaries
 from feedproxy.proxy.representations.renderer import OriginalFormat, Renderer, Representation
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.proxy.response_selection import ResponseSelector
@@ -96,11 +97,17 @@ class Service:
         lookup, peers = ResourceLookup(store, clock), peers or NoPeers()
         self._codings = CodingVariants(store, dispatch.worker_pool)
         self._deltas = Deltas(dispatch.worker_pool, limits)
+        self._dictionaries = Dictionaries(dispatch.worker_pool, limits)
         self._conversion_cache = ConversionCache(dispatch.worker_pool, limits)
         self.conversions = Conversions(self.answer_original, self._conversion_cache, settings_for, clock)
         self._autodiscovery = Autodiscovery(dispatch.worker_pool, limits)
         self._renderer = Renderer(
-            codings=self._codings, deltas=self._deltas, conversions=self.conversions, clock=clock, via=self.via
+            codings=self._codings,
+            deltas=self._deltas,
+            dictionaries=self._dictionaries,
+            conversions=self.conversions,
+            clock=clock,
+            via=self.via,
         )
         self._selector = ResponseSelector(
             contexts=ContextBuilder(lookup=lookup, counts=counts, readers=self.audience, pseudonym=pseudonym),
@@ -169,5 +176,5 @@ class Service:
         """Wait for the work in progress, `timeout` seconds at most, and end."""
         until = asyncio.get_running_loop().time() + timeout
         await self.admin.agenda.close()
-        for part in (self._codings, self._deltas, self._conversion_cache, self._dispatch):
+        for part in (self._codings, self._deltas, self._dictionaries, self._conversion_cache, self._dispatch):
             await part.close(max(0.0, until - asyncio.get_running_loop().time()))

@@ -27,6 +27,8 @@ NOT_FORWARDED = frozenset(
     {"if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "range"}
     # Deltas are made here, from stored versions (RFC 3229).
     | {"a-im"}
+    # So is what is compressed with a client's dictionary (RFC 9842).
+    | {"available-dictionary", "dictionary-id"}
     # What names the client, or what a client claims to be its address: the answer is for all.
     | {"forwarded", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-remote-ip", "x-remote-addr", "client-ip"}
     | {"true-client-ip", "x-true-client-ip", "x-originating-ip", "x-proxyuser-ip", "wl-proxy-client-ip"}

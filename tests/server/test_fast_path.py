@@ -1,6 +1,9 @@
 """What the listener in front answers, it answers as the service would, in order, and to the second."""
 
 import asyncio
+import base64
+import gzip
+import hashlib
 import itertools
 import logging
 
@@ -312,3 +315,25 @@ async def test_one_number_grows_by_a_digit_while_another_loses_one(front: Opened
     ages = range(int(seen[0][0]), int(seen[0][0]) + 14)
     assert seen == [(str(age), f"feedproxy; hit; ttl={1009 - age}") for age in ages]
     assert {9, 10} <= set(ages)
+
+
+async def test_dcz_is_answered_from_memory_by_the_dictionarys_hash(front: Opened) -> None:
+    proxy = await front(compression_dictionaries="always")
+    feeds = [a_feed(*(f"{number} news of the day" for number in range(each, each + 40)), ttl=60) for each in range(3)]
+    hashes = []
+    for feed in feeds:
+        proxy.origin.publish("/feed.rss", feed)
+        line = await proxy.line()
+        content = gzip.decompress((await line.ask(proxy.get())).body)
+        hashes.append(base64.b64encode(hashlib.sha256(content).digest()).decode())
+        proxy.clock.advance(minutes=61)
+    proxy.clock.advance(minutes=-61)
+    requests = [proxy.get("/feed.rss", "Accept-Encoding: dcz", f"Available-Dictionary: :{each}:") for each in hashes]
+    line = await proxy.warm(*requests)
+    asked = proxy.service_calls
+
+    answers = [await line.ask(request) for request in requests]
+
+    assert proxy.service_calls == asked
+    assert [answer.fields["content-encoding"] for answer in answers] == ["dcz"] * 3
+    assert [answer.body[8:40] for answer in answers] == [base64.b64decode(each) for each in hashes]

@@ -40,6 +40,7 @@ REPRESENTATION_CONDITIONS = (
     "if-range",
     "range",
     "a-im",
+    "available-dictionary",
 )
 """Request fields that concern the converted document, not the content of the feed."""
 
@@ -55,6 +56,7 @@ _FIELDS_OF_THE_ORIGINAL = (
     "etag",
     "im",
     "delta-base",
+    "use-as-dictionary",
 )
 
 _PROVENANCE_FIELDS = ("cache-status", "via", "age", "date")

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from feedproxy.clock import Clock
-from feedproxy.http.message import Fields, Request
+from feedproxy.http.message import Fields, Request, Response
 from feedproxy.proxy.representations.coding_variants import CodingVariants
 from feedproxy.proxy.representations.conversions import REPRESENTATION_CONDITIONS, Conversions, with_vary_accept
 from feedproxy.proxy.representations.deltas import Deltas
+from feedproxy.proxy.representations.dictionaries import Dictionaries, with_cors, with_offer
 from feedproxy.proxy.response_builder import build_response
 from feedproxy.proxy.response_selection import SelectedResponse
 from feedproxy.refresh.resource_update import earlier_versions_interval
@@ -49,10 +50,18 @@ class Renderer:
     """Chooses and makes the representation of a response."""
 
     def __init__(
-        self, *, codings: CodingVariants, deltas: Deltas, conversions: Conversions, clock: Clock, via: str
+        self,
+        *,
+        codings: CodingVariants,
+        deltas: Deltas,
+        dictionaries: Dictionaries,
+        conversions: Conversions,
+        clock: Clock,
+        via: str,
     ) -> None:
         self._codings = codings
         self._deltas = deltas
+        self._dictionaries = dictionaries
         self._conversions = conversions
         self._clock = clock
         self._via = via
@@ -82,6 +91,8 @@ class Renderer:
         response = _for_entrance(response, request.target, client, settings)
         match representation:
             case OriginalFormat(varies):
+                if isinstance(selected, SelectedResponse):
+                    response = with_offer(response, selected.resource, client, settings)
                 return with_vary_accept(response) if varies else response
             case NegotiatedFormat():
                 return await self._conversions.negotiate(response, request)
@@ -90,11 +101,17 @@ class Renderer:
         context = selected.context
         response = self._build(selected)
         response = await self._codings.apply(response, context.request, context.settings)
+        response = with_cors(response, context.client, context.settings)
+        encoded = await self._dictionaries.encode(
+            response, context.request, selected.resource, context.client, context.settings
+        )
         if "a-im" not in context.request.fields:
-            return response
+            return encoded
         shortened = await self._deltas.apply(
             response.response, selected.stored, context.request, selected.resource, context.settings
         )
+        if shortened is response.response or (encoded is not response and _is_smaller(encoded.response, shortened)):
+            return encoded
         return replace(response, response=shortened)
 
     def _build(self, selected: SelectedResponse) -> ProxyResponse:
@@ -126,6 +143,10 @@ class Renderer:
             stored=stored,
             interim=selected.interim,
         )
+
+
+def _is_smaller(one: Response, other: Response) -> bool:
+    return len(one.body) <= len(other.body)
 
 
 def _for_entrance(response: ProxyResponse, target: str, client: ClientContext, settings: Settings) -> ProxyResponse:

@@ -13,12 +13,17 @@ from feedproxy.settings import Settings
 
 
 def is_shared(stored: StoredResponse, settings: Settings) -> bool:
+    """Tell whether this feed may serve as a dictionary, and be compressed with one."""
+    return settings.compression_dictionaries != "off" and is_for_all(stored, settings)
+
+
+def is_for_all(stored: StoredResponse, settings: Settings) -> bool:
     """Tell whether every client may have this feed, in this form.
 
     What a rule, the origin, a credential, a client's own field or a secret address makes private takes no part; nor
     does what the origin lets no proxy transform.
     """
-    if settings.compression_dictionaries == "off" or settings.private or settings.readers:
+    if settings.private or settings.readers:
         return False
     if stored.content.tag is None or not stored.content.feed or "identity" not in stored.content.bodies:
         return False

@@ -39,6 +39,7 @@ KEYED_FIELDS = frozenset(
         "accept",
         "accept-encoding",
         "accept-language",
+        "available-dictionary",
         "cache-control",
         "cookie",
         "if-match",
@@ -47,6 +48,8 @@ KEYED_FIELDS = frozenset(
         "if-unmodified-since",
         "origin",
         "pragma",
+        "sec-fetch-mode",
+        "sec-fetch-site",
     ]
 )
 """Names of fields that responses depend on. Fields that Vary names beyond them are compared when responses are stored.

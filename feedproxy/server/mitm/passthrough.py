@@ -142,7 +142,7 @@ def prepare_request(flow: http.HTTPFlow, arrival: RoutedRequest, *, via: str, pa
     if arrival.request.method == "OPTIONS" and (hops := max_forwards(fields)) is not None:
         fields = fields.with_field("Max-Forwards", str(hops - 1))
     if arrival.visit.entrance is Entrance.GATEWAY:
-        fields = fields.without("cookie", "cookie2", "referer", "origin")
+        fields = fields.without("cookie", "cookie2", "referer", "origin", "available-dictionary", "dictionary-id")
     forwarded_names = [name for name, _ in fields if name.lower().startswith("x-forwarded-")]
     unportable_names = [name for name, _ in fields if _PORTABLE_NAME.fullmatch(name) is None]
     fields = fields.without("forwarded", "x-real-ip", *PATH_OVERRIDE_FIELDS, *forwarded_names, *unportable_names)

@@ -1,0 +1,197 @@
+"""dcz: a client that keeps a version of a feed gets the next one compressed with it (RFC 9842).
+
+The response in the best other coding is made first, and is the measure: where the dictionary is not known, or `dcz`
+would not be smaller, the client gets that. A `dcz` body is made by the first request for it, in a worker process, and
+kept for all others with the same version. See docs/explanation/dictionaries.md.
+"""
+
+import asyncio
+import functools
+import ipaddress
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.clock import Seconds
+from feedproxy.errors import FeedproxyError
+from feedproxy.http import compression_dictionary, negotiation, uri
+from feedproxy.http.compression_dictionary import DCZ, UseAsDictionary, may_encode, parse_available_dictionary
+from feedproxy.http.etag import own_tag
+from feedproxy.http.message import Request, Response
+from feedproxy.lru import LRU
+from feedproxy.memory_limits import MemoryLimits
+from feedproxy.refresh.ingest.worker_pool import WorkerPool
+from feedproxy.refresh.policy.dictionary_policy import is_for_all, is_shared
+from feedproxy.refresh.singleflight import SingleFlight
+from feedproxy.request.context import ProxyResponse
+from feedproxy.request.entrance import ClientContext, Entrance, public_url_for
+from feedproxy.settings import Settings
+from feedproxy.store.previous_contents import PreviousContents
+from feedproxy.store.resource import Resource
+
+logger = logging.getLogger(__name__)
+
+type _Key = tuple[str, str, bytes]
+"""Target, entity-tag stem of the new content, hash of the old one."""
+
+
+class Dictionaries:
+    """Makes `dcz` bodies, keeps them within bounds, and offers feeds as dictionaries."""
+
+    def __init__(self, worker_pool: WorkerPool, limits: MemoryLimits) -> None:
+        self._worker_pool = worker_pool
+        self._bodies: LRU[_Key, bytes | None] = LRU(limits.deltas)
+        """None where the dictionary is not known."""
+        self._in_progress: SingleFlight[_Key, bytes | None] = SingleFlight()
+
+    async def encode(
+        self,
+        response: ProxyResponse,
+        request: Request,
+        resource: Resource | None,
+        client: ClientContext,
+        settings: Settings,
+    ) -> ProxyResponse:
+        """Return the response as `dcz`, if the request names a dictionary that is known and `dcz` is smaller."""
+        coded, stored = response.response, response.stored
+        if coded.status != 200 or "available-dictionary" not in request.fields or "range" in request.fields:
+            return response
+        digest = parse_available_dictionary(request.fields.combined("available-dictionary") or "")
+        if digest is None or not _accepts(request, coded) or not may_encode(request.fields, coded.fields):
+            return response
+        if stored is None or resource is None or not is_offered(stored, resource, client, settings):
+            return response
+        body = await self._body(stored, resource, digest, settings)
+        if body is None or len(body) >= len(coded.body):
+            return response
+        assert stored.content.tag is not None
+        fields = coded.fields.with_field("Content-Encoding", DCZ)
+        fields = fields.with_field("ETag", own_tag(stored.content.tag, DCZ, body).text)
+        fields = fields.with_field("Content-Length", str(len(body)))
+        # "If the response is cacheable, it MUST include a "Vary" header field" -- section 6.2
+        fields = negotiation.vary_on(fields, "Accept-Encoding", "Available-Dictionary")
+        return replace(response, response=Response(coded.status, fields, body))
+
+    async def _body(
+        self, stored: StoredResponse, resource: Resource, digest: bytes, settings: Settings
+    ) -> bytes | None:
+        content, stem = stored.content.bodies["identity"], stored.content.tag or ""
+        key = (stored.target, stem, digest)
+        if key in self._bodies:
+            return self._bodies.get(key)
+        # A stem is the beginning of the same hash (refresh/ingest/ingest.py).
+        is_current = digest.hex().startswith(stem)
+        if not is_current and digest not in resource.previous:
+            return None
+        current = [each.content.bodies["identity"] for each in resource.variants if is_shared(each, settings)]
+        work = functools.partial(_encode, content, digest, resource.previous, current)
+        task, _ = self._in_progress.join_or_start(key, lambda: self._make(key, work))
+        return await asyncio.shield(task)
+
+    async def _make(self, key: _Key, work: functools.partial[bytes | None]) -> bytes | None:
+        try:
+            body = await self._worker_pool.submit(work)
+        except FeedproxyError as error:
+            logger.warning("dcz of %s is not made: %s", key[0], error)
+            body = None
+        except Exception:
+            # A fault of this program, and no loss to the client: the response in another coding is there.
+            logger.exception("dcz of %s could not be made", key[0])
+            body = None
+        self._bodies.put(key, body, len(key[0]) + len(key[1]) + len(key[2]) + len(body or b""))
+        return body
+
+    async def close(self, timeout: Seconds) -> None:
+        """Wait for the work in progress, `timeout` seconds at most, and end."""
+        await self._in_progress.drain(timeout)
+
+
+def with_offer(
+    response: ProxyResponse, resource: Resource | None, client: ClientContext, settings: Settings
+) -> ProxyResponse:
+    """Return the response with Use-As-Dictionary where it may serve as a dictionary.
+
+    An origin's own Use-As-Dictionary concerns content that may have been edited, and a web origin that is not the
+    gateway's. It is removed from feeds.
+    """
+    stored, fields = response.stored, response.response.fields
+    if stored is None or not stored.content.feed:
+        return response
+    if "use-as-dictionary" in fields and stored.content.tag is not None:
+        fields = fields.without("use-as-dictionary")
+    is_whole = response.response.status in (200, 304)
+    if is_whole and resource is not None and is_offered(stored, resource, client, settings):
+        pattern = compression_dictionary.exact_pattern(_path(stored.target, client, settings))
+        if pattern is not None:
+            fields = fields.with_field("Use-As-Dictionary", UseAsDictionary(pattern).text)
+            fields = negotiation.vary_on(fields, "Accept-Encoding", "Available-Dictionary")
+    if fields is response.response.fields:
+        return response
+    return replace(response, response=response.response.with_fields(fields))
+
+
+def with_cors(response: ProxyResponse, client: ClientContext, settings: Settings) -> ProxyResponse:
+    """Return the response with leave for scripts of every web origin to read it (option `cors`)."""
+    stored = response.stored
+    if not settings.cors or client.user or stored is None or not is_for_all(stored, settings):
+        return response
+    fields = response.response.fields.with_field("Access-Control-Allow-Origin", "*")
+    fields = fields.with_field("Access-Control-Expose-Headers", "*")
+    return replace(response, response=response.response.with_fields(fields))
+
+
+def is_offered(stored: StoredResponse, resource: Resource, client: ClientContext, settings: Settings) -> bool:
+    """Tell whether a response to this client takes part in dictionary compression: it is for all, and kept for all."""
+    if client.user or not is_shared(stored, settings):
+        return False
+    if not any(each.content.tag == stored.content.tag for each in resource.variants):
+        return False
+    return settings.compression_dictionaries == "always" or _is_secure(stored.target, client, settings)
+
+
+def _is_secure(target: str, client: ClientContext, settings: Settings) -> bool:
+    """Tell whether the client's URL is of a secure context.
+
+    "compression dictionary transport MUST only be used in secure contexts (HTTPS)" -- section 8. A loopback host is
+    one, too (Secure Contexts, section 3.1).
+    """
+    split = urlsplit(_url(target, client, settings))
+    host = split.hostname or ""
+    if split.scheme == "https" or host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _url(target: str, client: ClientContext, settings: Settings) -> str:
+    """The URL of the feed as this client's origin and path have it."""
+    if client.entrance is Entrance.GATEWAY:
+        return client.base + uri.gateway_path(target)
+    return public_url_for(target, client, upstream=settings.upstream)
+
+
+def _path(target: str, client: ClientContext, settings: Settings) -> str:
+    url = _url(target, client, settings)
+    return "/" + url.partition("://")[2].partition("/")[2]
+
+
+def _accepts(request: Request, coded: Response) -> bool:
+    """Tell whether the client names `dcz`, and wants the present coding no more than that."""
+    accepted = request.fields.combined("accept-encoding")
+    if accepted is None or DCZ not in negotiation.weights_in(accepted):
+        return False
+    present = coded.fields.get("content-encoding") or "identity"
+    return negotiation.choose_coding(accepted, (DCZ, present)) == DCZ
+
+
+def _encode(content: bytes, digest: bytes, previous: PreviousContents, current: Sequence[bytes]) -> bytes | None:
+    """The content as `dcz` with the dictionary of this hash; None where that is not known."""
+    if compression_dictionary.hash_of(content) == digest:
+        dictionary: bytes | None = content
+    else:
+        dictionary = previous.content(digest, current)
+    return None if dictionary is None else compression_dictionary.encode(content, dictionary)
