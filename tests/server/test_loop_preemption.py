@@ -81,7 +81,7 @@ async def test_what_goes_wrong_between_two_steps_harms_neither(caplog: pytest.Lo
     await some_steps()
     end()
 
-    assert "between two steps" in caplog.text
+    assert "between two callbacks" in caplog.text
 
 
 async def test_who_has_gone_is_served_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

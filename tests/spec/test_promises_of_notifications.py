@@ -43,7 +43,7 @@ Changes: a list has name, url and when of each ping, the newest first
     pings the_list_has_the_change_of_the_last_hours_with_name_url_and_when
     pings a_change_is_shown_at_once_newest_first
 Changes: when is in minutes, or in seconds as it was first
-    pings when_counts_seconds_where_the_operator_wants_the_original
+    pings when_counts_seconds_where_the_request_wants_the_original
 Changes: the long list has hours, the short one five minutes
     pings the_short_list_has_five_minutes_and_the_long_one_three_hours
 Changes: every hour has its archive, and the first of a day is 01
