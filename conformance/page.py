@@ -23,7 +23,7 @@ Made by `make conformance CONFORMANCE_ARGS=--record` from `conformance/results/`
 client and as origin, and tells from what arrives what the cache between them did. A test names what is *required* of a
 cache, what an *optimal* one does, or it *checks* what a cache does, without an opinion. feedproxy runs with its default
 configuration but for `shared_fields`, which names the fields of the suite's requests: by default the answers to
-requests with such fields are shared with no other ([why](../decisions/what-is-shared.md)). The others run with their
+requests with such fields are shared with no other ([why](../decisions/unusual-requests.md)). The others run with their
 defaults, too, as far as they cache by them (`conformance/peers/`).
 
     make conformance                          feedproxy, nginx, Squid, Varnish, Traffic Server, httpd: what is installed

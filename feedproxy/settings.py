@@ -284,7 +284,7 @@ class Settings:
         (),
         "Names of further request fields that go to the origin although the answer is shared by all clients.",
         "What a client sends otherwise is dropped, or its answer kept for equal requests (docs/decisions/"
-        "what-is-shared.md). Name only fields by which the origin's answers differ where its Vary says so: any client"
+        "unusual-requests.md). Name only fields by which the origin's answers differ where its Vary says so: any client"
         " could spoil the shared copy with others. With `authorization`, answers to credentials that are marked public,"
         " must-revalidate or s-maxage are shared as RFC 9111, section 3.5, allows; a feed's never are.",
         per_feed=True,

@@ -5,7 +5,7 @@ as `/secret/feed`. Where a rule protects a feed, every reading of a target is co
 READERS is one way in which servers read, and rows apply one after the other, in any order.
 
 What has no reading that can be relied on is refused: encoded control characters, which some end a path at, and UTF-8
-in more bytes than it takes, which some decode.  (docs/decisions/protected-paths-are-read-as-origins-read-them.md)
+in more bytes than it takes, which some decode.  (docs/decisions/protected-paths.md)
 """
 
 import re

@@ -3,7 +3,7 @@
 The store of feeds is a cache: it evicts, writes behind, and can be filled again from origins. A subscription or an
 accepted ping cannot be fetched again. It is therefore committed before it is acknowledged (`synchronous=FULL`), and
 related changes share a transaction. SQLite was chosen because the queue selects by due time and host; diskcache's
-Deque and Index would have to be scanned (docs/decisions/a-ledger-beside-the-store.md).
+Deque and Index would have to be scanned (docs/decisions/notification-database.md).
 
 One thread uses the connection. Several processes may open the file; only the process that holds the lock delivers.
 """

@@ -222,7 +222,7 @@ class ResponseSelector:
                 if detail in (Detail.RETRY_AFTER, Detail.BACK_OFF) and not may_try:
                     return self._local.service_unavailable(context.request, context.client, until, detail, reason)
                 # Neither feed_min_interval nor site_interval may keep from clients what HTTP entitles them to get from
-                # the origin (docs/decisions/what-the-floor-binds.md).
+                # the origin (docs/decisions/minimum-fetch-interval.md).
         return None
 
     # -- after a refresh

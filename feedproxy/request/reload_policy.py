@@ -3,7 +3,7 @@
 Some feed readers say no-cache or max-age=0 with every poll. They get the copy that is there, by the rules for every
 other request, for `reload_interval` after the last fetch and in hours that the feed skips. A person who reloads in a
 browser is told from them by what only browsers send; what is no feed, and an origin's no-cache, are left to HTTP
-(docs/decisions/a-poll-is-no-reload.md).
+(docs/decisions/no-cache-from-feed-readers.md).
 """
 
 from dataclasses import replace

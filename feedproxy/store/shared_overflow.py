@@ -5,7 +5,7 @@ value that cannot be written, or not soon, is appended to a ring of bytes in the
 says under which position. Whoever reads asks the table before the disk. A later write that succeeds takes the entry
 out. What the ring has overwritten since is lost: its target counts as not stored, for all alike.
 
-(docs/decisions/how-workers-agree.md)
+(docs/decisions/worker-coordination.md)
 """
 
 import hashlib

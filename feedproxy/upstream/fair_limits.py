@@ -8,7 +8,7 @@ share is full.
 A share can be full of exchanges with silent origins. A request that has waited for STUCK seconds ends the exchange
 that has been silent for longest, if that has been silent for SILENT seconds: one of the client that holds the most
 places. In a site's or a host's share that client has to hold clearly more than the one that waits.
-(docs/decisions/shares-of-the-network.md)
+(docs/decisions/connection-limits.md)
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 `getaddrinfo` knows what this machine knows (hosts file, search domains, mDNS), but cannot be cancelled: a name server
 that does not answer holds its thread until the resolver gives up. So look-ups have shares: of a site, of a client, and
-a reserve for known feeds. Equal look-ups are joined. (docs/decisions/shares-of-the-network.md)
+a reserve for known feeds. Equal look-ups are joined. (docs/decisions/connection-limits.md)
 """
 
 import asyncio

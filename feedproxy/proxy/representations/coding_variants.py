@@ -4,7 +4,7 @@ A coding in which the origin sent unchanged content is stored as it came. The co
 previous version are made when a new one is stored (ingest.py). Beyond that, a client that would get uncompressed
 content waits for its coding, a millisecond. A client that gets a coding, but accepts a better one, triggers the better
 one for later requests. A feed that is requested once costs no coding, and a feed that is polled has all of them
-(docs/decisions/when-codings-are-made.md).
+(docs/decisions/content-codings-on-request.md).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Choose where content is ingested: in the event loop or in a worker process.
 
 A small new feed that needs no edit takes a quarter of a millisecond, less than its way to a worker process and back.
-Everything else goes to the worker pool. (docs/decisions/feeds-are-read-in-a-process-beside.md)
+Everything else goes to the worker pool. (docs/decisions/feed-processes.md)
 """
 
 import asyncio

@@ -12,7 +12,7 @@ holds up another feed's for longer than `Limits.quick`, and those that take long
 A job has limits (`Limits`). Where it exceeds them its worker is ended, the job fails with `JobLimitExceeded`, and it is
 not begun again: the document has failed. A worker that ends by itself (a parser's fault, the kernel short of memory)
 takes one job with it, which is begun once more in another. A worker is replaced after a job that took long, so that its
-memory is given back. (docs/decisions/feeds-are-read-in-a-process-beside.md)
+memory is given back. (docs/decisions/feed-processes.md)
 """
 
 import asyncio
