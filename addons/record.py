@@ -11,7 +11,7 @@ from feedproxy.app import get_app
 from feedproxy.errors import UsageError
 from feedproxy.lab.record.har_writer import HarWriter
 from feedproxy.lab.record.recorder import Recorder
-from feedproxy.lab.record.redact import KEEPABLE, Redactor
+from feedproxy.lab.record.redact import KEEP_CHOICES, Redactor
 from feedproxy.server.mitm.flow_handler import get_flow_handler
 from feedproxy.server.mitm.recording import StableNames, client_exchange, flow_exchanges, origin_exchange
 
@@ -37,8 +37,8 @@ class Record:
         if not updated & {"record", "record_max", "record_keep"}:
             return
         self.done()
-        if unknown := set(here.settings.record_keep) - {*KEEPABLE}:
-            raise exceptions.OptionsError(f"record_keep: {unknown.pop()!r}: expected {' or '.join(KEEPABLE)}")
+        if unknown := set(here.settings.record_keep) - {*KEEP_CHOICES}:
+            raise exceptions.OptionsError(f"record_keep: {unknown.pop()!r}: expected {' or '.join(KEEP_CHOICES)}")
         if here.settings.record:
             here.record_with(self._opened)
 

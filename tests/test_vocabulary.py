@@ -68,7 +68,6 @@ LEFT: dict[str, int] = {
     "feedproxy/endpoints": 2,
     "feedproxy/feed": 145,
     "feedproxy/http": 112,
-    "feedproxy/lab": 186,
     "feedproxy/notify": 395,
     "feedproxy/proxy": 3,
     "feedproxy/refresh": 142,

@@ -18,7 +18,7 @@ from feedproxy.admin.feed_table import FeedTable
 from feedproxy.admin.reader_scores import ReaderScores
 from feedproxy.admin.store_usage import StoreUsageMeter
 from feedproxy.clock import Seconds
-from feedproxy.lab.score_page import level_of
+from feedproxy.lab.score_page import grade_level
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.scoring.report import name_of
 from feedproxy.settings import Settings, listen_address
@@ -80,7 +80,7 @@ class Dashboard:
             popular=await asyncio.to_thread(_popular, roll.rows),
             readers=(await self._pages.service().counts.by_reader(now))[:READERS_MAX],
             worst=[
-                (name_of(each), each.grade, level_of(each.grade))
+                (name_of(each), each.grade, grade_level(each.grade))
                 for each in judged.scores[:READERS_MAX]
                 if each.grade < 90
             ],

@@ -14,7 +14,7 @@ from feedproxy.admin.feed_pages import AppView, FeedPages, as_json, wants_json
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.feed.channel import Schedule
 from feedproxy.http.message import Fields
-from feedproxy.lab.score_page import level_of, with_code
+from feedproxy.lab.score_page import grade_level, with_code
 from feedproxy.scoring import report
 from feedproxy.scoring.aggregate import merge_accounts
 from feedproxy.scoring.grade import ReaderScore, rank, score_of
@@ -78,7 +78,7 @@ class ReadersPage:
         readers = [
             {
                 "name": report.name_of(each),
-                "level": level_of(each.grade),
+                "level": grade_level(each.grade),
                 "score": each,
                 "feeds": [redact_target(feed.feed) for feed in each.feeds[:3]],
             }

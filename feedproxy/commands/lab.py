@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         (each.user_agent or "(no User-Agent)", each.grade, frozenset(found.note.id() for found in each.findings))
         for each in graded.scores
     ]
-    missed = run.failures(read, done, grades)
+    missed = run.unmet_demands(read, done, grades)
     tell(graded, args.format, args.output, tuple(missed))
     if done.failed:
         print(f"feedproxy: {done.failed} of {done.starts} starts failed: {done.first_failure}", file=sys.stderr)

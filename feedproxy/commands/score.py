@@ -58,7 +58,7 @@ def tell(graded: Any, form: str, output: str = "", failures: tuple[str, ...] = (
         case "junit":
             text = report.as_junit(graded.scores, failures)
         case "html":
-            text = score_page.as_html(graded)
+            text = score_page.render_html(graded)
         case _:
             text = report.as_text(graded.scores)
     if not output:

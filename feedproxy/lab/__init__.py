@@ -1,1 +1,1 @@
-"""For people who write readers: recorded traffic, virtual time, origins that misbehave on purpose."""
+"""Tests of feed readers: recorded traffic, virtual time, and origins with injected faults."""

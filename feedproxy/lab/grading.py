@@ -1,7 +1,7 @@
-"""From a recording to scores: its readers' side, or, where nobody recorded that, the side of origins.
+"""Grading of the feed readers in a recording.
 
-A recording of feedproxy's has both. On the origins' side feedproxy itself is the reader; a file from elsewhere (a
-browser, another proxy) has only that side, and whoever asked there is who is judged.
+A recording made by feedproxy has two sides: requests of readers to feedproxy, and requests of feedproxy to origins. A
+file of another program (a browser, another proxy) has origin requests only; then the client that sent them is graded.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,12 +14,12 @@ from feedproxy.scoring.reader import Reader, ReaderName, reader_name
 from feedproxy.scoring.scored_request import Content, Poll, read_content
 
 BROKEN_FAULTS = frozenset({"reset", "truncated-gzip", "wrong-length"})
-"""Faults after which an answer is no whole one."""
+"""Faults that leave a response incomplete."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedPoll:
-    """A request as it was judged, the schedule that held then, and what the recording tells beside."""
+    """A graded request, the feed's schedule at that time, and the recorded digest and faults."""
 
     poll: Poll
     schedule: Schedule
@@ -29,15 +29,15 @@ class ObservedPoll:
 
 @dataclass(frozen=True, slots=True)
 class RecordingScores:
-    """The scores of a recording, the worst first."""
+    """The scores of the readers in a recording, the lowest grade first."""
 
     scores: tuple[ReaderScore, ...]
     polls: tuple[Mapping[str, Sequence[ObservedPoll]], ...]
-    """Of each reader, in the same order: what it asked, by feed."""
+    """The polls of each reader by feed; readers in the order of `scores`."""
 
 
 def grade_recording(recording: Recording, side: Side | None = None) -> RecordingScores:
-    """Judge every reader of a recording. `side` None: the readers', else, where there is none, the origins'."""
+    """Grade every reader of a recording. With `side` None, use the readers' side, or the origins' if it is empty."""
     exchanges = recording.side(side) if side else recording.side(Side.READER) or recording.side(Side.ORIGIN)
     read = _memoize_contents(recording)
     readers: dict[ReaderName, Reader] = {}
@@ -47,18 +47,18 @@ def grade_recording(recording: Recording, side: Side | None = None) -> Recording
             continue
         name = reader_name(exchange.reader, exchange.user_agent, exchange.request.target)
         reader = readers.setdefault(name, Reader(name.reader))
-        poll = poll_of(number, exchange, read)
+        poll = to_poll(number, exchange, read)
         conduct = reader.see(poll)
         seen = ObservedPoll(poll, conduct.known.schedule, exchange.digest, exchange.faults)
         polls.setdefault(name, {}).setdefault(conduct.feed, []).append(seen)
     end = max(recording.until, exchanges[-1].at if exchanges else 0.0)
-    found = [(each, polls[name]) for name, reader in readers.items() if (each := score(reader, end)) is not None]
-    found.sort(key=lambda each: (each[0].grade, -each[0].cost.requests))
-    return RecordingScores(tuple(each for each, _ in found), tuple(each for _, each in found))
+    found = [(grade, polls[name]) for name, reader in readers.items() if (grade := score(reader, end)) is not None]
+    found.sort(key=lambda scored: (scored[0].grade, -scored[0].cost.requests))
+    return RecordingScores(tuple(grade for grade, _ in found), tuple(by_feed for _, by_feed in found))
 
 
-def poll_of(number: int, exchange: Exchange, read: Callable[[Exchange], Content | None]) -> Poll:
-    """An exchange as the score wants it."""
+def to_poll(number: int, exchange: Exchange, read: Callable[[Exchange], Content | None]) -> Poll:
+    """Return an exchange in the form that scoring takes."""
     return Poll(
         number=number,
         at=exchange.at,
@@ -78,28 +78,29 @@ def poll_of(number: int, exchange: Exchange, read: Callable[[Exchange], Content 
 
 
 def _number_exchanges(recording: Recording, exchanges: Iterable[Exchange]) -> Iterable[tuple[int, Exchange]]:
-    """With their places in the recording, whichever side they are of."""
+    """Yield exchanges with their numbers in the recording; both sides count."""
     wanted = set(map(id, exchanges))
-    return ((number, each) for number, each in enumerate(recording.exchanges, 1) if id(each) in wanted)
+    numbered = enumerate(recording.exchanges, 1)
+    return ((number, exchange) for number, exchange in numbered if id(exchange) in wanted)
 
 
 def _memoize_contents(recording: Recording) -> Callable[[Exchange], Content | None]:
-    """Reads each content once."""
+    """Return a reader of contents that parses each content once."""
     known: dict[tuple[str, str], Content | None] = {}
 
     def read(exchange: Exchange) -> Content | None:
         body = recording.contents.get(exchange.digest) if exchange.digest else None
         if body is None or exchange.raw:
-            # What a private feed says is not recorded: then only its status and fields speak.
-            return Content(is_feed=True) if exchange.digest and _is_named_a_feed(exchange) else None
-        said = exchange.fields.get("content-type") or ""
-        if (exchange.digest, said) not in known:
-            known[exchange.digest, said] = read_content(body, said)
-        return known[exchange.digest, said]
+            # Contents of private feeds are not recorded: grade by status and fields alone.
+            return Content(is_feed=True) if exchange.digest and _has_feed_type(exchange) else None
+        media_type = exchange.fields.get("content-type") or ""
+        if (exchange.digest, media_type) not in known:
+            known[exchange.digest, media_type] = read_content(body, media_type)
+        return known[exchange.digest, media_type]
 
     return read
 
 
-def _is_named_a_feed(exchange: Exchange) -> bool:
-    said = (exchange.fields.get("content-type") or "").lower()
-    return any(each in said for each in ("rss", "atom", "rdf", "feed+json", "/xml"))
+def _has_feed_type(exchange: Exchange) -> bool:
+    media_type = (exchange.fields.get("content-type") or "").lower()
+    return any(part in media_type for part in ("rss", "atom", "rdf", "feed+json", "/xml"))

@@ -1,4 +1,4 @@
-"""A plan: what a reader is played, for how long, how it is started, and what it has to reach. YAML, checked at once."""
+"""Test plans in YAML: the feed that a reader gets, the duration, how the reader is started, and the required grade."""
 
 import math
 from collections.abc import Mapping
@@ -13,87 +13,89 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import UsageError
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
-from feedproxy.lab.record.exchange import digest_of
+from feedproxy.lab.record.exchange import content_digest
 from feedproxy.lab.replay.timeline import ReplayWorld, Timeline, Version
 from feedproxy.lab.replay.virtual_time import parse_instant, parse_length
 
-MONDAY: Instant = 1_767_571_200
-"""2026-01-05T00:00:00Z: when a feed that is made up begins."""
+SYNTHETIC_START: Instant = 1_767_571_200
+"""2026-01-05T00:00:00Z: the first instant of a generated feed."""
 
 DAYS_MAX = 366
-RUNS_MAX = 10_000
-"""How often a command may be started: more is a mistake in the plan."""
+STARTS_MAX = 10_000
+"""Most starts of a command in a run; more is taken for a mistake in the plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Lengths are seconds; `every` and those below it are for commands that are started for each poll."""
+    """A test plan. Durations are seconds; `every` and `jitter` apply to commands that are started for each poll."""
 
     source: str = ""
-    """A recording or a folder of dated versions, from the plan's own folder; empty: a feed is made up."""
+    """A recording or a folder of dated versions, relative to the plan's folder; empty: a generated feed."""
     url: str = ""
-    """Which address of the source; empty: its first."""
+    """The feed's address in the source; empty: the first."""
     change: Seconds = 14_400
-    """How often a made-up feed has something new."""
+    """Interval at which a generated feed has a new entry."""
     at: str = ""
-    """When it begins; as `feedproxy replay --at`."""
+    """The first virtual instant, as `feedproxy replay --at`."""
     days: float = 2.0
     every: Seconds = 3600
     jitter: Seconds = 300
-    """Each start is later by up to so much, by chance."""
+    """Most random delay of a start."""
     speed: float = 0.0
-    """Above 0: the command is started once and runs, while the clock runs so many times as fast as real time."""
+    """Above 0: the command is started once, and the virtual clock runs this many times as fast as real time."""
     add: tuple[str, ...] = ()
     strip: tuple[str, ...] = ()
     fault: tuple[str, ...] = ()
     seed: str = "1"
     timeout: Seconds = 60
-    """Of real time: how long a command may take for one poll."""
+    """Longest real time of a command for one poll."""
     faketime: bool = False
-    """The command sees the virtual clock, by libfaketime."""
+    """Show the command the virtual clock, by libfaketime."""
     own_home: bool = True
-    """HOME is an empty folder, which is the same for all starts and goes at the end."""
+    """Set HOME to an empty folder, kept for all starts and removed at the end."""
     grade: int = 0
     without: tuple[str, ...] = field(default=())
-    """Findings, by their names, that must not be there."""
+    """Names of findings that fail the run."""
 
     def start(self, world: ReplayWorld) -> Instant:
-        """When it begins. Raises UsageError."""
+        """Return the first virtual instant. Raises UsageError."""
         return parse_instant(self.at, world.first) if self.at else world.first
 
 
-_LENGTHS = ("change", "every", "jitter", "timeout")
-_LISTS = ("add", "strip", "fault", "without")
+_DURATION_KEYS = ("change", "every", "jitter", "timeout")
+_LIST_KEYS = ("add", "strip", "fault", "without")
 
 
 def read_plan(path: Path) -> Plan:
-    """The plan in a file. Raises UsageError, which names file and key."""
+    """Read a plan from a file. Raises UsageError, which names file and key."""
     try:
-        told = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+        document = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     except (UnicodeDecodeError, YAMLError) as error:
         raise UsageError(f"{path}: {' '.join(str(error).split())}") from error
-    if not isinstance(told, Mapping):
+    if not isinstance(document, Mapping):
         raise UsageError(f"{path}: expected keys such as days, every, fault, pass")
-    given = dict(told)
+    given = dict(document)
     demands = given.pop("pass", None) or {}
     if not isinstance(demands, Mapping) or set(demands) - {"grade", "without"}:
         raise UsageError(f"{path}: pass: expected grade and without")
-    names = {each.name for each in fields(Plan)} - {"grade", "without"}
+    names = {plan_field.name for plan_field in fields(Plan)} - {"grade", "without"}
     if unknown := sorted(set(map(str, given)) - names):
         raise UsageError(f"{path}: {unknown[0]}: no such key; there are {', '.join(sorted(names))} and pass")
-    values = {name: _value(path, name, value) for name, value in {**given, **demands}.items() if value is not None}
+    values = {
+        name: _parse_value(path, name, value) for name, value in {**given, **demands}.items() if value is not None
+    }
     plan = Plan(**values)
-    _check(path, plan)
+    _validate(path, plan)
     return plan
 
 
-def _value(path: Path, name: str, value: Any) -> Any:
+def _parse_value(path: Path, name: str, value: Any) -> Any:
     try:
-        if name in _LENGTHS:
+        if name in _DURATION_KEYS:
             return float(value) if isinstance(value, int | float) else parse_length(str(value))
-        if name in _LISTS:
+        if name in _LIST_KEYS:
             return tuple(map(str, value if isinstance(value, list) else [value]))
         kind = type(getattr(Plan(), name))
         if kind is bool and not isinstance(value, bool):
@@ -103,13 +105,13 @@ def _value(path: Path, name: str, value: Any) -> Any:
         raise UsageError(f"{path}: {name}: {error}") from error
 
 
-def _check(path: Path, plan: Plan) -> None:
+def _validate(path: Path, plan: Plan) -> None:
     if not 0 < plan.days <= DAYS_MAX:
         raise UsageError(f"{path}: days: expected a number above 0, at most {DAYS_MAX}")
     if not 0 <= plan.speed <= 1e6:
         raise UsageError(f"{path}: speed: expected a number from 0 to 1000000")
-    if plan.every < 1 or plan.days * 86_400 / plan.every > RUNS_MAX:
-        raise UsageError(f"{path}: every: the command would be started more than {RUNS_MAX} times")
+    if plan.every < 1 or plan.days * 86_400 / plan.every > STARTS_MAX:
+        raise UsageError(f"{path}: every: the command would be started more than {STARTS_MAX} times")
     if not 0 <= plan.grade <= 100:
         raise UsageError(f"{path}: pass: grade: expected a grade from 0 to 100")
     if plan.change < 1:
@@ -117,19 +119,19 @@ def _check(path: Path, plan: Plan) -> None:
 
 
 def generate_feed(plan: Plan) -> ReplayWorld:
-    """A feed that has a new entry every `change` seconds, known at any host under `/feed.xml`."""
+    """Return a feed with a new entry every `change` seconds, at `/feed.xml` of any host."""
     count = min(5000, math.ceil(plan.days * 86_400 / plan.change) + 2)
     return ReplayWorld({}, {"/feed.xml": Timeline([_version(number, plan.change) for number in range(count)])})
 
 
 def _version(number: int, change: Seconds) -> Version:
-    since = MONDAY + number * change
+    since = SYNTHETIC_START + number * change
     content = _document(number, change)
     return Version(
         since=since,
         fields=Fields([("Content-Type", "application/rss+xml; charset=utf-8")]),
         content=content,
-        tag=f'"{digest_of(content)[:16]}"',
+        tag=f'"{content_digest(content)[:16]}"',
         modified=format_http_date(since),
         coded=("gzip",),
         reason="OK",
@@ -140,7 +142,7 @@ def _document(last: int, change: Seconds) -> bytes:
     items = "".join(
         f"<item><title>Entry {number}</title><link>http://example.com/{number}</link>"
         f'<guid isPermaLink="false">tag:example.com,2026:{number}</guid>'
-        f"<pubDate>{format_http_date(MONDAY + number * change)}</pubDate>"
+        f"<pubDate>{format_http_date(SYNTHETIC_START + number * change)}</pubDate>"
         f"<description>{'What happened then, in a few words. ' * 8}</description></item>\n"
         for number in range(last, max(-1, last - 20), -1)
     )

@@ -1,8 +1,8 @@
-"""A reader's own command against a replay, over a plan's virtual days.
+"""Runs a reader's command against a replay, over the virtual days of a plan.
 
-A reader that is started for each poll, as cron does it, sees a clock that stands still while it runs and has moved on
-when it is started again. One that goes on running sees a clock that runs fast. Either way the feed's address is unique
-to the run, so that nothing else is taken for the reader, and each run begins without a memory of the one before.
+For a reader that is started for each poll, as by cron, the clock is advanced between the starts. For a reader that
+keeps running, the clock runs fast. The feed's address is unique to the run: other clients do not know it, and a reader
+has no cached copy of it.
 """
 
 import asyncio
@@ -28,36 +28,36 @@ from feedproxy.lab.replay.replay_listener import ReplayListener
 from feedproxy.lab.replay.replay_source import ReplayOptions, feed_table, make_replay
 from feedproxy.lab.replay.timeline import ReplayWorld, Timeline
 
-GRACE: Seconds = 5
-"""What a command has, after SIGTERM, until SIGKILL."""
+SHUTDOWN_GRACE: Seconds = 5
+"""Time between SIGTERM and SIGKILL for a command to exit."""
 
 type Progress = Callable[[int, int], None]
-"""Is told how many polls of how many are done."""
+"""Callback with the number of finished polls, and of all polls."""
 
 
 @dataclass(slots=True)
 class RunResult:
-    """What came of it."""
+    """The recording of a run, and counts of the command's starts."""
 
     recording: Recording = field(default_factory=lambda: Recording(()))
     starts: int = 0
     failed: int = 0
-    """Starts that ended with another exit code than 0, or were cut short."""
+    """Starts that exited with another code than 0, or timed out."""
     first_failure: str = ""
 
 
 class _ExchangeLog:
-    """What was asked and answered, in order."""
+    """Exchanges of a run in order, with their contents."""
 
     def __init__(self) -> None:
         self.exchanges: list[Exchange] = []
         self.contents: dict[str, bytes] = {}
 
-    def note(self, exchange: Exchange, body: bytes) -> None:
-        told, content = with_digest(exchange, body)
-        self.exchanges.append(told)
-        if told.digest:
-            self.contents[told.digest] = content
+    def record(self, exchange: Exchange, body: bytes) -> None:
+        recorded, content = with_digest(exchange, body)
+        self.exchanges.append(recorded)
+        if recorded.digest:
+            self.contents[recorded.digest] = content
 
 
 async def run(
@@ -68,61 +68,61 @@ async def run(
     verbose: bool = False,
     progress: Progress = lambda *_: None,
 ) -> RunResult:
-    """Play the plan. In the command `{url}`, `{host}`, `{port}`, `{home}`, `{poll}` and `{time}` are replaced.
+    """Run the plan. In the command `{url}`, `{host}`, `{port}`, `{home}`, `{poll}` and `{time}` are replaced.
 
-    Raises UsageError where the command cannot be started, or the plan asks for what is not there.
+    Raises UsageError if the command cannot be started, or the source lacks the feed that the plan names.
     """
     start = plan.start(world)
-    known_as, feed = _feed_of(plan, world)
+    known_as, feed = _select_feed(plan, world)
     name = f"lab-{secrets.token_hex(5)}"
     path = f"/{name}/{urlsplit(plan.url).path.rsplit('/', 1)[-1] or 'feed.xml'}"
-    # A redirect of the recording leads on to what else is in it.
+    # A recorded redirect leads to the other feeds of the recording.
     known, names = ReplayWorld(world.targets, {path: feed}), {path: known_as} if "://" in known_as else {}
     replay = make_replay(known, ReplayOptions(plan.strip, plan.add, plan.fault, plan.seed), start, names=names)
     clock: Clock = AcceleratedClock(start, plan.speed) if plan.speed else ManualClock(start)
-    notebook = _ExchangeLog()
-    listener = ReplayListener(replay, clock, observe=notebook.note)
+    exchange_log = _ExchangeLog()
+    listener = ReplayListener(replay, clock, observe=exchange_log.record)
     await listener.start("127.0.0.1", 0)
     home = Path(tempfile.mkdtemp(prefix="feedproxy-lab-"))
     try:
-        stage = _CommandRunner(plan, command, f"{listener.url}{path}", home, verbose)
+        runner = _CommandRunner(plan, command, f"{listener.url}{path}", home, verbose)
         if isinstance(clock, ManualClock):
-            done = await _run_poll_by_poll(stage, clock, start, progress)
+            result = await _run_poll_by_poll(runner, clock, start, progress)
         else:
-            done = await _run_continuously(stage, start)
+            result = await _run_continuously(runner, start)
     finally:
         await listener.close()
         shutil.rmtree(home, ignore_errors=True)
-    # The time is over, whoever asked last: a feed that has ended was left in peace till now.
-    done.recording = Recording(tuple(notebook.exchanges), notebook.contents, clock.now())
-    return done
+    # The recording ends with the plan, not with the last request: silence after a 410 counts.
+    result.recording = Recording(tuple(exchange_log.exchanges), exchange_log.contents, clock.now())
+    return result
 
 
 async def _run_poll_by_poll(
-    stage: "_CommandRunner", clock: ManualClock, start: Instant, progress: Progress
+    runner: "_CommandRunner", clock: ManualClock, start: Instant, progress: Progress
 ) -> RunResult:
-    plan, done = stage.plan, RunResult()
+    plan, result = runner.plan, RunResult()
     random = Random(plan.seed)  # noqa: S311 -- to be the same each time
     count = max(1, int(plan.days * 86_400 // plan.every))
-    # Nobody's minute is the full hour, unless the plan says so: that would be held against the reader.
+    # Polls at minute 0 lower the grade; only a plan without jitter starts at the full hour.
     minute = random.uniform(60, min(plan.every, 3540)) if plan.jitter and plan.every > 60 else 0.0
     for number in range(count):
         at = start + minute + number * plan.every + random.uniform(0, plan.jitter)
         clock.advance(max(0.0, at - clock.now()))
-        await stage.once(number + 1, clock.now(), plan.timeout, done)
+        await runner.run_once(number + 1, clock.now(), plan.timeout, result)
         progress(number + 1, count)
     clock.advance(max(0.0, start + plan.days * 86_400 - clock.now()))
-    return done
+    return result
 
 
-async def _run_continuously(stage: "_CommandRunner", start: Instant) -> RunResult:
-    done = RunResult()
-    await stage.once(1, start, stage.plan.days * 86_400 / stage.plan.speed, done, lasts=True)
-    return done
+async def _run_continuously(runner: "_CommandRunner", start: Instant) -> RunResult:
+    result = RunResult()
+    await runner.run_once(1, start, runner.plan.days * 86_400 / runner.plan.speed, result, lasts=True)
+    return result
 
 
 class _CommandRunner:
-    """How the command is started."""
+    """Starts the command with its arguments and environment."""
 
     def __init__(self, plan: Plan, command: Sequence[str], url: str, home: Path, verbose: bool) -> None:
         self.plan = plan
@@ -132,10 +132,12 @@ class _CommandRunner:
         self._verbose = verbose
         self._faketime = shutil.which("faketime") if plan.faketime else ""
         if self._faketime is None:
-            raise UsageError("the plan wants faketime, which is not installed (Debian: apt-get install faketime)")
+            raise UsageError("faketime: true needs the program faketime (Debian: apt-get install faketime)")
 
-    async def once(self, number: int, now: Instant, timeout: Seconds, done: RunResult, *, lasts: bool = False) -> None:
-        """Start the command and wait for its end; one that `lasts` is told to end when the time is over."""
+    async def run_once(
+        self, number: int, now: Instant, timeout: Seconds, result: RunResult, *, lasts: bool = False
+    ) -> None:
+        """Start the command and wait at most `timeout` seconds for its exit. If it `lasts`, a timeout is no failure."""
         arguments = self._arguments(number, now)
         sink = None if self._verbose else asyncio.subprocess.DEVNULL
         try:
@@ -150,19 +152,19 @@ class _CommandRunner:
             )
         except OSError as error:
             raise UsageError(f"{arguments[0]}: {error.strerror or error}") from error
-        done.starts += 1
+        result.starts += 1
         try:
             code = await asyncio.wait_for(process.wait(), timeout)
             failure = f"poll {number}: exit code {code}" if code else ""
         except TimeoutError:
-            await _end(process)
+            await _terminate(process)
             failure = "" if lasts else f"poll {number}: it took longer than {timeout:g} s"
         except asyncio.CancelledError:
-            await _end(process)
+            await _terminate(process)
             raise
         if failure:
-            done.failed += 1
-            done.first_failure = done.first_failure or failure
+            result.failed += 1
+            result.first_failure = result.first_failure or failure
 
     def _arguments(self, number: int, now: Instant) -> list[str]:
         split = urlsplit(self._url)
@@ -174,33 +176,33 @@ class _CommandRunner:
             "{poll}": str(number),
             "{time}": str(int(now)),
         }
-        filled = [_fill(each, values) for each in self._command]
+        arguments = [_fill(finding, values) for finding in self._command]
         if self._faketime:
             rate = f" x{self.plan.speed:g}" if self.plan.speed else ""
             moment = datetime.fromtimestamp(now, UTC).strftime("@%Y-%m-%d %H:%M:%S")
-            filled = [self._faketime, "-f", f"{moment}{rate}", *filled]
-        return filled
+            arguments = [self._faketime, "-f", f"{moment}{rate}", *arguments]
+        return arguments
 
     def _environment(self, now: Instant) -> Mapping[str, str]:
-        given = {**os.environ, "FEED_URL": self._url, "LAB_HOME": str(self._home), "LAB_TIME": str(int(now))}
+        environment = {**os.environ, "FEED_URL": self._url, "LAB_HOME": str(self._home), "LAB_TIME": str(int(now))}
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-            given.pop(name, None)  # the lab is asked, and nobody else
+            environment.pop(name, None)  # requests go to the replay, not through a proxy
         if self.plan.own_home:
-            given["HOME"] = str(self._home)
+            environment["HOME"] = str(self._home)
             for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
-                given.pop(name, None)
+                environment.pop(name, None)
         if self._faketime:
-            given["TZ"] = "UTC"
-        return given
+            environment["TZ"] = "UTC"
+        return environment
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """The command, and whatever it has started."""
+async def _terminate(process: asyncio.subprocess.Process) -> None:
+    """End the command's process group: SIGTERM, then SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), GRACE)
+            await asyncio.wait_for(process.wait(), SHUTDOWN_GRACE)
             return
 
 
@@ -210,26 +212,26 @@ def _fill(text: str, values: Mapping[str, str]) -> str:
     return text
 
 
-def _feed_of(plan: Plan, world: ReplayWorld) -> tuple[str, Timeline]:
-    """The feed that is played, by its address or path."""
+def _select_feed(plan: Plan, world: ReplayWorld) -> tuple[str, Timeline]:
+    """Return the address or path of the plan's feed, and its timeline. Raises UsageError."""
     if plan.url:
         found = world.find(plan.url) or world.paths.get(plan.url)
         if found is None:
             known = ", ".join(name for name, _ in feed_table(world))
-            raise UsageError(f"url: {plan.url} is not in the source; there is {known[:300]}")
+            raise UsageError(f"url: {plan.url} is not in the source; expected one of {known[:300]}")
         return plan.url, found
     return next(feed_table(world))
 
 
-def failures(plan: Plan, run: RunResult, grades: Sequence[tuple[str, int, frozenset[str]]]) -> list[str]:
-    """What the plan demands and the run has not shown; `grades` are readers' names, grades and findings."""
-    missed = []
+def unmet_demands(plan: Plan, run: RunResult, grades: Sequence[tuple[str, int, frozenset[str]]]) -> list[str]:
+    """Return the plan's demands that the run missed; `grades` are readers' names, grades and findings."""
+    unmet = []
     if not grades:
-        missed.append("the reader asked for the feed not once, or got no answer that is a feed")
+        unmet.append("the reader asked for the feed not once, or got no answer that is a feed")
     for name, grade, found in grades:
         if grade < plan.grade:
-            missed.append(f"{name}: {grade} of 100, and {plan.grade} were asked for")
-        missed += [f"{name}: {each}" for each in plan.without if each in found]
+            unmet.append(f"{name}: {grade} of 100, and {plan.grade} were asked for")
+        unmet += [f"{name}: {finding}" for finding in plan.without if finding in found]
     if run.starts and run.failed == run.starts:
-        missed.append(f"the command failed each time ({run.first_failure})")
-    return missed
+        unmet.append(f"the command failed each time ({run.first_failure})")
+    return unmet

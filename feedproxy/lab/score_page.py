@@ -1,7 +1,7 @@
-"""Scores as one page of HTML that needs nothing else: no scripts, nothing loaded, light and dark, a phone's width.
+"""Scores as a self-contained HTML page: no scripts, no other resources, light and dark, also for phones.
 
-Each feed has its life drawn: what the publisher did (versions, hours and days to be skipped, faults), and below it the
-reader's polls by what came of them, a row for each outcome, so that nothing is told by colour alone.
+A chart for each feed shows the publisher's side (versions, skipped hours and days, faults) above the reader's polls.
+Each outcome of polls has a row of its own, so that the chart does not depend on colours.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ from feedproxy.web import templates
 WIDTH, LEFT, RIGHT = 960, 150, 14
 ROW, TOP = 26, 30
 LABELS, LABEL = 9, 70
-"""How many labels of time there may be, and what one takes."""
+"""Most time labels of a chart, and the width of a label in pixels."""
 
 LANES = (
     ("new", "something new"),
@@ -36,49 +36,49 @@ LANES = (
     ("moved", "led elsewhere"),
     ("failed", "refused or failed"),
 )
-"""What came of a poll, in the order in which the rows stand."""
+"""Outcomes of polls, in the order of the rows."""
 
-SHOWN = 12
-"""Requests that the page lists for a finding."""
+REQUESTS_SHOWN = 12
+"""Most requests that the page lists for a finding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A stretch of time that is shaded."""
+    """A shaded period."""
 
     x: float
     width: float
-    words: str
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A poll, or as many as fall on one place."""
+    """A poll, or several polls at one place."""
 
     x: float
     count: int
-    words: str
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
-    """A feed's life and a reader's polls, ready to be drawn."""
+class FeedChart:
+    """Chart of a feed's history and a reader's polls."""
 
     height: int
     lanes: tuple[tuple[str, str, int, tuple[Mark, ...]], ...]
-    """Class, words, y, marks."""
+    """Class, label, y and marks of each row."""
     versions: tuple[Mark, ...]
     skipped: tuple[Band, ...]
     faults: tuple[Band, ...]
     wrong: str
-    """What was wrong in those, in words."""
+    """Names of the faults."""
     days: tuple[tuple[float, str], ...]
-    words: str
+    label: str
 
 
-def as_html(graded: RecordingScores, title: str = "How these readers behave") -> str:
-    """The page."""
-    readers = [_reader(score, polls) for score, polls in zip(graded.scores, graded.polls, strict=True)]
+def render_html(graded: RecordingScores, title: str = "How these readers behave") -> str:
+    """Return the page."""
+    readers = [_reader_context(score, polls) for score, polls in zip(graded.scores, graded.polls, strict=True)]
     body = templates.page(
         "score.html",
         title=title,
@@ -86,93 +86,93 @@ def as_html(graded: RecordingScores, title: str = "How these readers behave") ->
         version=__version__,
         width=WIDTH,
         left=LEFT,
-        most=SHOWN,
+        most=REQUESTS_SHOWN,
         marked=with_code,
     )
     return body.decode()
 
 
-def level_of(grade: int) -> str:
-    """The colour of a grade."""
+def grade_level(grade: int) -> str:
+    """Return the CSS class of a grade."""
     return "good" if grade >= 90 else "held" if grade >= 75 else "warn" if grade >= 50 else "bad"
 
 
-def _reader(score: ReaderScore, polls: Any) -> dict[str, Any]:
-    every = [each for seen in polls.values() for each in seen]
-    begin, end = min(each.poll.at for each in every), max(each.poll.at for each in every)
+def _reader_context(score: ReaderScore, polls: Any) -> dict[str, Any]:
+    instants = [observed.poll.at for seen in polls.values() for observed in seen]
+    begin, end = min(instants), max(instants)
     return {
         "name": report.name_of(score),
         "score": score,
-        "level": level_of(score.grade),
+        "level": grade_level(score.grade),
         "cost": score.cost,
         "begin": templates.absolute(begin),
         "length": span(end - begin),
-        "feeds": [_feed(each, polls[each.feed], begin, end) for each in score.feeds],
+        "feeds": [_feed_context(feed, polls[feed.feed], begin, end) for feed in score.feeds],
     }
 
 
-def _feed(score: FeedScore, seen: Sequence[ObservedPoll], begin: Instant, end: Instant) -> dict[str, Any]:
+def _feed_context(score: FeedScore, seen: Sequence[ObservedPoll], begin: Instant, end: Instant) -> dict[str, Any]:
     return {
         "name": redact_target(score.feed),
         "score": score,
-        "level": level_of(score.grade),
+        "level": grade_level(score.grade),
         "interval": span(score.interval) if score.interval else "",
-        "timeline": timeline(seen, begin, end),
+        "timeline": draw_chart(seen, begin, end),
     }
 
 
-def timeline(seen: Sequence[ObservedPoll], begin: Instant, end: Instant) -> Timeline:
-    """What is drawn of a feed's polls between two instants."""
+def draw_chart(seen: Sequence[ObservedPoll], begin: Instant, end: Instant) -> FeedChart:
+    """Return the chart of a feed's polls between two instants."""
     length = max(end - begin, 1.0)
     scale = (WIDTH - LEFT - RIGHT) / length
 
     def place(at: Instant) -> float:
         return round(LEFT + (min(max(at, begin), end) - begin) * scale, 1)
 
-    outcomes = list(zip(seen, _outcomes(seen), strict=True))
-    used = [each for each in LANES if any(outcome == each[0] for _, outcome in outcomes)]
+    outcomes = list(zip(seen, _poll_outcomes(seen), strict=True))
+    used = [lane for lane in LANES if any(outcome == lane[0] for _, outcome in outcomes)]
     lanes = tuple(
-        (kind, words, TOP + ROW * (row + 1), _marks([each for each, found in outcomes if found == kind], place))
-        for row, (kind, words) in enumerate(used)
+        (kind, label, TOP + ROW * (row + 1), _marks([observed for observed, found in outcomes if found == kind], place))
+        for row, (kind, label) in enumerate(used)
     )
-    counted = ", ".join(f"{sum(mark.count for mark in marks)} {words}" for _, words, _, marks in lanes)
-    return Timeline(
+    counted = ", ".join(f"{sum(mark.count for mark in marks)} {label}" for _, label, _, marks in lanes)
+    return FeedChart(
         height=TOP + ROW * (len(used) + 1) + 22,
         lanes=lanes,
-        versions=tuple(_group(((place(at), templates.absolute(at)) for at in _versions(seen)), "new version")),
-        skipped=tuple(_skipped(seen, begin, end, place)),
-        faults=tuple(_faults(seen, end, place)),
-        wrong=", ".join(dict.fromkeys(words for each in seen if (words := _fault_names(each)))),
-        days=tuple(_days(begin, end, place)),
-        words=f"{len(seen)} requests in {span(length)}: {counted}",
+        versions=tuple(_group(((place(at), templates.absolute(at)) for at in _version_times(seen)), "new version")),
+        skipped=tuple(_skipped_bands(seen, begin, end, place)),
+        faults=tuple(_fault_bands(seen, end, place)),
+        wrong=", ".join(dict.fromkeys(label for observed in seen if (label := _fault_names(observed)))),
+        days=tuple(_time_labels(begin, end, place)),
+        label=f"{len(seen)} requests in {span(length)}: {counted}",
     )
 
 
-def _outcomes(seen: Iterable[ObservedPoll]) -> Iterable[str]:
+def _poll_outcomes(seen: Iterable[ObservedPoll]) -> Iterable[str]:
     digest = ""
-    for each in seen:
-        poll = each.poll
+    for observed in seen:
+        poll = observed.poll
         if poll.status in REDIRECTS or (poll.content is not None and poll.content.relocation is not None):
             yield "moved"
         elif poll.status == 304:
             yield "same"
         elif poll.succeeded:
-            yield "vain" if poll.status == 200 and each.digest and each.digest == digest else "new"
-            digest = each.digest
+            yield "vain" if poll.status == 200 and observed.digest and observed.digest == digest else "new"
+            digest = observed.digest
         else:
             yield "failed"
 
 
-def _versions(seen: Sequence[ObservedPoll]) -> Iterable[Instant]:
-    """When there was something new: at its Last-Modified, where that lies between this answer and the one before."""
+def _version_times(seen: Sequence[ObservedPoll]) -> Iterable[Instant]:
+    """Yield the instants of new versions: Last-Modified if it lies between this response and the one before."""
     digest, before = "", 0.0
-    for each in seen:
-        poll = each.poll
-        if poll.succeeded and poll.status in (200, 226) and each.digest and each.digest != digest:
+    for observed in seen:
+        poll = observed.poll
+        if poll.succeeded and poll.status in (200, 226) and observed.digest and observed.digest != digest:
             changed = parse_http_date(poll.answer.get("last-modified") or "", poll.at)
             if digest:
                 yield changed if changed is not None and before <= changed <= poll.at else poll.at
-            digest = each.digest
+            digest = observed.digest
         before = poll.at
 
 
@@ -180,8 +180,11 @@ def _marks(seen: Iterable[ObservedPoll], place: Any) -> tuple[Mark, ...]:
     return tuple(
         _group(
             (
-                (place(each.poll.at), f"{templates.absolute(each.poll.at)}: {each.poll.status or 'no answer'}")
-                for each in seen
+                (
+                    place(observed.poll.at),
+                    f"{templates.absolute(observed.poll.at)}: {observed.poll.status or 'no answer'}",
+                )
+                for observed in seen
             ),
             "polls",
         )
@@ -189,24 +192,24 @@ def _marks(seen: Iterable[ObservedPoll], place: Any) -> tuple[Mark, ...]:
 
 
 def _group(places: Iterable[tuple[float, str]], noun: str) -> Iterable[Mark]:
-    """Those that would lie on one another as one."""
-    held: list[tuple[float, str]] = []
-    for each in places:
-        if held and each[0] - held[0][0] >= 2.5:
-            yield _mark(held, noun)
-            held = []
-        held.append(each)
-    if held:
-        yield _mark(held, noun)
+    """Yield marks; those that would overlap as one."""
+    close: list[tuple[float, str]] = []
+    for mark in places:
+        if close and mark[0] - close[0][0] >= 2.5:
+            yield _make_mark(close, noun)
+            close = []
+        close.append(mark)
+    if close:
+        yield _make_mark(close, noun)
 
 
-def _mark(held: Sequence[tuple[float, str]], noun: str) -> Mark:
-    words = held[0][1] if len(held) == 1 else f"{len(held)} {noun} from {held[0][1]}"
-    return Mark(held[0][0], len(held), words)
+def _make_mark(close: Sequence[tuple[float, str]], noun: str) -> Mark:
+    label = close[0][1] if len(close) == 1 else f"{len(close)} {noun} from {close[0][1]}"
+    return Mark(close[0][0], len(close), label)
 
 
-def _skipped(seen: Sequence[ObservedPoll], begin: Instant, end: Instant, place: Any) -> Iterable[Band]:
-    """Whole hours that the feed asks to be left out, by what it said last before them."""
+def _skipped_bands(seen: Sequence[ObservedPoll], begin: Instant, end: Instant, place: Any) -> Iterable[Band]:
+    """Yield the periods of whole hours that the feed's latest skipHours and skipDays exclude."""
     hours = range(int(begin // 3600), int(end // 3600) + 1)
     at, schedule, since = 0, seen[0].schedule, None
     for hour in [*hours, None]:
@@ -227,30 +230,30 @@ def _skipped(seen: Sequence[ObservedPoll], begin: Instant, end: Instant, place: 
             since = None
 
 
-def _faults(seen: Sequence[ObservedPoll], end: Instant, place: Any) -> Iterable[Band]:
-    """From the first answer that something was wrong with to the next that was well."""
-    since, words = None, ""
-    for each, following in [*pairwise(seen), (seen[-1], None)]:
-        wrong = _fault_names(each)
+def _fault_bands(seen: Sequence[ObservedPoll], end: Instant, place: Any) -> Iterable[Band]:
+    """Yield the periods from a faulty response to the next one without a fault."""
+    since, label = None, ""
+    for observed, following in [*pairwise(seen), (seen[-1], None)]:
+        wrong = _fault_names(observed)
         if wrong and since is None:
-            since, words = each.poll.at, wrong
+            since, label = observed.poll.at, wrong
         until = following.poll.at if following is not None else end
         next_is_well = following is None or not _fault_names(following)
         if since is not None and next_is_well:
             x = place(since)
-            yield Band(x, round(max(2.0, place(until) - x), 1), f"{words}, from {templates.absolute(since)}")
+            yield Band(x, round(max(2.0, place(until) - x), 1), f"{label}, from {templates.absolute(since)}")
             since = None
 
 
 def _fault_names(seen: ObservedPoll) -> str:
-    """What the origin did wrong; where it sent the reader elsewhere is seen in a row of its own."""
+    """Return the origin's faults or error status; empty for redirects, which have a row of their own."""
     if seen.poll.status in REDIRECTS:
         return ""
     return ", ".join(seen.faults) or (str(seen.poll.status) if seen.poll.status >= 400 else "")
 
 
 def with_code(text: str) -> Markup:
-    """A Note's words: what stands between backticks is code."""
+    """Return a text with the parts between backticks as code elements."""
     parts = [
         escape(part) if at % 2 == 0 else Markup("<code>{}</code>").format(part)
         for at, part in enumerate(text.split("`"))
@@ -258,14 +261,14 @@ def with_code(text: str) -> Markup:
     return Markup("").join(parts)
 
 
-def _days(begin: Instant, end: Instant, place: Any) -> Iterable[tuple[float, str]]:
-    """Where days begin, and hours between them where there is room; no more than fit."""
+def _time_labels(begin: Instant, end: Instant, place: Any) -> Iterable[tuple[float, str]]:
+    """Yield labels at full days or hours, at most LABELS."""
     steps = (3600, 10_800, 21_600, 43_200, 86_400, 604_800, 2_592_000, 1e9)
-    step = next(each for each in steps if (end - begin) / each <= LABELS)
-    # What stands too near to the end would be cut off.
+    step = next(size for size in steps if (end - begin) / size <= LABELS)
+    # Labels too near to the end would be cut off.
     last = end - (end - begin) * LABEL / (WIDTH - LEFT - RIGHT) / 2
     at = -(-begin // step) * step
     while at <= last:
-        moment = datetime.fromtimestamp(at, UTC)
-        yield place(at), f"{moment:%H:%M}" if at % 86_400 else f"{moment:%a %d %b}"
+        time = datetime.fromtimestamp(at, UTC)
+        yield place(at), f"{time:%H:%M}" if at % 86_400 else f"{time:%a %d %b}"
         at += step

@@ -18,7 +18,7 @@ from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.message import Fields, Request
 from feedproxy.lab.grading import BROKEN_FAULTS
-from feedproxy.lab.record.exchange import Exchange, Recording, Side, digest_of
+from feedproxy.lab.record.exchange import Exchange, Recording, Side, content_digest
 from feedproxy.lab.replay.replay_origin import IncomingRequest, ReplayOrigin
 from feedproxy.lab.replay.replay_source import ReplayOptions, make_replay
 from feedproxy.lab.replay.timeline import ReplayWorld, Timeline, Version
@@ -48,7 +48,7 @@ def world(extra: str = "", *, every: float = 6, count: int = 40, fields: Iterabl
                 since=since,
                 fields=Fields([("Content-Type", "application/rss+xml"), *fields]),
                 content=content,
-                tag=f'"{digest_of(content)[:12]}"',
+                tag=f'"{content_digest(content)[:12]}"',
                 modified=format_http_date(since),
                 coded=("gzip",),
                 reason="OK",
@@ -217,7 +217,7 @@ def poll(
             request=Request("GET", target, fields),
             status=reply.status,
             fields=reply.fields,
-            digest=digest_of(content),
+            digest=content_digest(content),
             size=len(reply.body),
             reader=reader.address,
             connection=reader.connection(tick, hop),

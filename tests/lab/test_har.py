@@ -16,7 +16,7 @@ from mitmproxy.test import tflow
 from feedproxy.errors import UsageError
 from feedproxy.http.message import Fields, Request
 from feedproxy.lab.record import har, har_writer
-from feedproxy.lab.record.exchange import Exchange, Recording, Side, digest_of
+from feedproxy.lab.record.exchange import Exchange, Recording, Side, content_digest
 from feedproxy.lab.record.har_writer import HarWriter
 from feedproxy.server.mitm import recording
 from tests.lab.exchanges import AT, an_exchange
@@ -41,7 +41,7 @@ def _recordings(draw: st.DrawFn) -> Recording:
             status=draw(st.sampled_from([0, 200, 304, 599])),
             fields=Fields(draw(_lines)),
             reason=draw(_latin),
-            digest=digest_of(content),
+            digest=content_digest(content),
             size=len(content),
             seconds=draw(st.integers(0, 10_000)) / 1000,
             reader=draw(st.sampled_from(["", "reader-0123456789ab"])),
@@ -89,7 +89,7 @@ def test_a_content_stands_in_the_file_once(tmp_path: Path) -> None:
     content = b"<rss>once and for all</rss>"
     made = HarWriter(tmp_path / "week.har")
     for number in range(3):
-        made.append(an_exchange(at=AT + number, digest=digest_of(content), size=len(content)), content)
+        made.append(an_exchange(at=AT + number, digest=content_digest(content), size=len(content)), content)
     made.close()
 
     assert (tmp_path / "week.har").read_bytes().count(b"once and for all") == 1
@@ -100,11 +100,13 @@ def test_a_content_stands_in_the_file_once(tmp_path: Path) -> None:
 def test_mitmproxy_opens_it_and_finds_the_bytes_that_came(tmp_path: Path) -> None:
     contents = [b"<rss>plain</rss>", "<rss>ä</rss>".encode("iso-8859-1"), bytes(range(256))]
     exchanges = [
-        an_exchange(f"https://example.com/{number}", digest=digest_of(content), answered=[("Content-Type", "text/xml")])
+        an_exchange(
+            f"https://example.com/{number}", digest=content_digest(content), answered=[("Content-Type", "text/xml")]
+        )
         for number, content in enumerate(contents)
     ]
     file = tmp_path / "week.har"
-    file.write_bytes(har.dump_recording(Recording(tuple(exchanges), {digest_of(each): each for each in contents})))
+    file.write_bytes(har.dump_recording(Recording(tuple(exchanges), {content_digest(each): each for each in contents})))
 
     with file.open("rb") as opened:
         flows: list[Any] = list(FlowReader(opened).stream())
@@ -212,7 +214,7 @@ def test_a_full_file_is_moved_aside_and_each_has_what_it_names(tmp_path: Path) -
     content = b"x" * 500
     made = HarWriter(tmp_path / "week.har", limit=2000)
     for number in range(9):
-        made.append(an_exchange(at=AT + number, digest=digest_of(content), size=500), content)
+        made.append(an_exchange(at=AT + number, digest=content_digest(content), size=500), content)
     made.close()
 
     files = sorted(tmp_path.iterdir())
@@ -275,7 +277,7 @@ def test_of_very_many_contents_those_that_were_forgotten_are_written_again(
     made = HarWriter(tmp_path / "week.har")
     contents = [b"content %d" % number for number in (0, 1, 2, 3, 0, 3)]
     for number, content in enumerate(contents):
-        made.append(an_exchange(at=AT + number, digest=digest_of(content), size=9), content)
+        made.append(an_exchange(at=AT + number, digest=content_digest(content), size=9), content)
     made.close()
 
     found = har.read(tmp_path / "week.har")

@@ -15,7 +15,7 @@ from feedproxy.commands import replay as command
 from feedproxy.errors import UsageError
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
-from feedproxy.lab.record.exchange import Recording, Side, digest_of
+from feedproxy.lab.record.exchange import Recording, Side, content_digest
 from feedproxy.lab.replay import timeline, version_folder
 from feedproxy.lab.replay.replay_origin import IncomingRequest, ReplayOrigin
 from feedproxy.lab.replay.replay_response import ReplayResponse
@@ -176,7 +176,7 @@ def test_what_came_compressed_goes_compressed_to_those_who_take_it() -> None:
 def _recorded(*answers: tuple[float, int, bytes, dict[str, str]], side: Side = Side.ORIGIN) -> ReplayWorld:
     exchanges, contents = [], {}
     for at, status, content, fields in answers:
-        digest = digest_of(content)
+        digest = content_digest(content)
         contents[digest] = content
         exchanges.append(
             an_exchange(

@@ -1,8 +1,7 @@
-"""One exchange as it was recorded: who asked for what, when, and what came back.
+"""Recorded exchanges: a request, its response and their circumstances.
 
-A recording has two sides. On the readers' side somebody asks feedproxy (or a replayed origin, which is its readers'
-only side); on the origins' side feedproxy asks an origin. Both are the same value. Contents are kept apart, under
-their SHA-256: a feed that is asked for a thousand times is the same few contents all week.
+A recording has two sides: requests of readers to feedproxy or to a replay, and requests of feedproxy to origins.
+Contents are stored separately by their SHA-256, since most responses of a feed have the same content.
 """
 
 import hashlib
@@ -15,57 +14,57 @@ from feedproxy.http.message import Fields, Request, Response
 
 
 class Side(StrEnum):
-    """Who asked."""
+    """The side of a recording that an exchange belongs to."""
 
     READER = "reader"
-    """A reader asked us."""
+    """A reader sent a request to feedproxy or to a replay."""
     ORIGIN = "origin"
-    """We asked an origin."""
+    """feedproxy sent a request to an origin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request and its answer. Bodies of requests are not kept: feeds are asked for with GET.
+    """A request and its response. Contents of requests are not recorded.
 
-    `request.target` is the absolute target URI, whichever form the request line had. What stands in the fields has
-    been redacted (redact.py), so Authorization and Cookie tell that they were there, and nothing more.
+    `request.target` is the absolute target URI, whichever form the request line had. Fields have been redacted
+    (redact.py): of Authorization and Cookie only the presence is recorded.
     """
 
     side: Side
     at: Instant
-    """When the request came; in a replay, by the virtual clock."""
+    """When the request was received; in a replay, by the virtual clock."""
     request: Request
     status: int
-    """0 where no answer came."""
+    """0 if there was no response."""
     fields: Fields = field(default_factory=Fields)
-    """The answer's, as they went over the wire, but those of the hop."""
+    """The response's fields as sent, without hop-by-hop fields."""
     reason: str = ""
     digest: str = ""
-    """SHA-256 of the answer's content, as hexadecimal digits; empty where there was none, or it was not kept."""
+    """SHA-256 of the response's content in hexadecimal; empty if there was none, or it was not stored."""
     size: int = 0
-    """Bytes of the answer's body on the wire, its content coding included."""
+    """Bytes of the response's content on the wire, with its content coding."""
     seconds: Seconds = 0.0
-    """From the request to the end of the answer, by the clock that `at` is of."""
+    """From the request to the end of the response, by the clock of `at`."""
     reader: str = ""
-    """The reader's address: a stable pseudonym, unless addresses were kept. Empty on the origins' side."""
+    """The reader's address, or a stable pseudonym. Empty on the origins' side."""
     connection: str = ""
-    """Names the connection: exchanges that share one have the same. Empty where that is not known."""
+    """Identifier of the connection, the same for all its exchanges; empty if unknown."""
     version: str = "HTTP/1.1"
-    """The request's."""
+    """HTTP version of the request."""
     entrance: str = ""
-    """How it came in: gateway, proxy, reverse; origin where a replay was asked itself. Empty on the origins' side."""
+    """gateway, proxy or reverse; origin for requests to a replay. Empty on the origins' side."""
     public: str = ""
-    """The target as this reader knows it, where that is another address (reverse)."""
+    """The address that the reader knows, if another than the target (reverse mode)."""
     raw: bool = False
-    """The content under `digest` is the body as it came, since its Content-Encoding is not true."""
+    """The stored content is the undecoded body, since it does not match its Content-Encoding."""
     faults: tuple[str, ...] = ()
-    """In a replay: the faults that had their hands in this answer."""
+    """In a replay: the names of the faults that changed this response."""
     failure: str = ""
-    """Why no answer came, in words."""
+    """Why there was no response."""
 
     @property
     def user_agent(self) -> str:
-        """What the reader called itself."""
+        """Return the request's User-Agent, or an empty string."""
         return self.request.fields.get("user-agent") or ""
 
 
@@ -76,33 +75,33 @@ class Recording:
     exchanges: tuple[Exchange, ...]
     contents: Mapping[str, bytes] = field(default_factory=dict)
     until: Instant = 0.0
-    """When recording ended, which may be long after the last exchange; 0 where that is not known."""
+    """When the recording ended, perhaps long after the last exchange; 0 if unknown."""
 
     def side(self, side: Side) -> tuple[Exchange, ...]:
-        """The exchanges of one side."""
-        return tuple(each for each in self.exchanges if each.side is side)
+        """Return the exchanges of one side."""
+        return tuple(exchange for exchange in self.exchanges if exchange.side is side)
 
     def content(self, exchange: Exchange) -> bytes:
-        """The answer's content, decoded unless it is `raw`; empty where there was none, or it was not kept."""
+        """Return the response's content, decoded unless `raw`; empty if there was none, or it was not stored."""
         return self.contents.get(exchange.digest, b"")
 
     def response(self, exchange: Exchange) -> Response:
-        """The answer with its content."""
+        """Return the response with its content."""
         return Response(exchange.status, exchange.fields, self.content(exchange), exchange.reason)
 
 
 def merge_recordings(recordings: Iterable[Recording]) -> Recording:
-    """Several files of one recording as one."""
+    """Return several recordings as one, in the order of instants."""
     exchanges: list[Exchange] = []
     contents: dict[str, bytes] = {}
     until = 0.0
-    for each in recordings:
-        exchanges += each.exchanges
-        contents.update(each.contents)
-        until = max(until, each.until)
+    for recording in recordings:
+        exchanges += recording.exchanges
+        contents.update(recording.contents)
+        until = max(until, recording.until)
     return Recording(tuple(sorted(exchanges, key=lambda exchange: exchange.at)), contents, until)
 
 
-def digest_of(content: bytes) -> str:
-    """The name that a content is kept under; none has none."""
+def content_digest(content: bytes) -> str:
+    """Return the SHA-256 of a content in hexadecimal; empty for an empty content."""
     return hashlib.sha256(content).hexdigest() if content else ""

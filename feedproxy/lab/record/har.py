@@ -1,12 +1,11 @@
-"""HAR 1.2, written and read: the form that browsers' tools and mitmproxy open.
+"""Reader and writer of HAR 1.2, which browsers' tools and mitmproxy open.
 
-A content stands in the entry that had it first, as base64 unless it is ASCII, so that every tool finds the bytes
-that came. Later entries name it by its digest (`_feedproxy.digest`). HAR has no place for who asked, on which
-side, and what a replay did to an answer: that is `_feedproxy`, too. An entry without it, from any other tool, is an
-exchange with an origin.
+The first entry with a content contains it, as base64 unless it is ASCII. Later entries refer to it by its digest
+(`_feedproxy.digest`). `_feedproxy` also has what HAR lacks: the side, the reader and the faults of a replay. An entry
+without it, from another tool, is an exchange with an origin.
 
-Contents are decoded, as HAR has them, and the fields tell how they were coded. Only where Content-Encoding is not
-true are they the body as it came (`_feedproxy.raw`).
+Contents are decoded, as HAR requires; the fields name their content coding. A body that does not match its
+Content-Encoding is stored undecoded (`_feedproxy.raw`).
 """
 
 import base64
@@ -27,7 +26,7 @@ from feedproxy.feed.charset import declared_encoding
 from feedproxy.http import uri
 from feedproxy.http.field_values import parse_parameters
 from feedproxy.http.message import HOP_BY_HOP, Fields, Request
-from feedproxy.lab.record.exchange import Exchange, Recording, Side, digest_of
+from feedproxy.lab.record.exchange import Exchange, Recording, Side, content_digest
 
 OWN_KEY = "_feedproxy"
 
@@ -35,48 +34,48 @@ HEAD = (
     '{"log":{"version":"1.2","creator":{"name":"feedproxy","version":' + json.dumps(__version__) + '},"entries":[\n'
 ).encode()
 TAIL = b"\n]}}\n"
-"""Of a file that may yet grow."""
+"""End of a file to which entries may be appended."""
 SEPARATOR = b",\n"
-"""One entry a line: what remains of a file that broke off can be read by lines."""
+"""Each entry is a line, so that an incomplete file can be read by lines."""
 
-_UNTIL = re.compile(rb'\A\],"_feedproxy":\{"until":"([0-9T:.Z-]{1,40})"\}\}\}')
-_BEGINS = b'{"log":{"version":"1.2","creator":{"name":"feedproxy",'
+_END_PATTERN = re.compile(rb'\A\],"_feedproxy":\{"until":"([0-9T:.Z-]{1,40})"\}\}\}')
+_OWN_PREFIX = b'{"log":{"version":"1.2","creator":{"name":"feedproxy",'
 
 
 def closing_tail(until: Instant) -> bytes:
-    """What stands behind the last entry of a file that is done, in the place of TAIL."""
-    return f'\n],"{OWN_KEY}":{{"until":"{_iso(until)}"}}}}}}\n'.encode()
+    """Return the end of a finished file, in place of TAIL."""
+    return f'\n],"{OWN_KEY}":{{"until":"{_format_instant(until)}"}}}}}}\n'.encode()
 
 
 def entry_line(exchange: Exchange, content: bytes | None) -> bytes:
-    """An exchange as a line of JSON; `content` is None where it stands elsewhere, or nowhere."""
+    """Return an exchange as a line of JSON; `content` is None if another entry has it, or it was not stored."""
     return json.dumps(entry(exchange, content), ensure_ascii=True, separators=(",", ":")).encode()
 
 
 def dump_recording(recording: Recording) -> bytes:
-    """A whole HAR document."""
-    told: set[str] = set()
+    """Return a recording as a HAR document."""
+    encoded_digests: set[str] = set()
     lines = []
     for exchange in recording.exchanges:
-        new = exchange.digest in recording.contents and exchange.digest not in told
-        told.add(exchange.digest)
+        new = exchange.digest in recording.contents and exchange.digest not in encoded_digests
+        encoded_digests.add(exchange.digest)
         lines.append(entry_line(exchange, recording.contents[exchange.digest] if new else None))
     return HEAD + SEPARATOR.join(lines) + (closing_tail(recording.until) if recording.until else TAIL)
 
 
 def entry(exchange: Exchange, content: bytes | None) -> dict[str, Any]:
-    """An exchange as HAR's `entries` have it."""
+    """Return an exchange as an entry of HAR's `entries`."""
     request, fields = exchange.request, exchange.fields
     milliseconds = round(exchange.seconds * 1000, 3)
-    made: dict[str, Any] = {
-        "startedDateTime": _iso(exchange.at),
+    document: dict[str, Any] = {
+        "startedDateTime": _format_instant(exchange.at),
         "time": milliseconds,
         "request": {
             "method": request.method,
             "url": request.target,
             "httpVersion": exchange.version,
             "cookies": [],
-            "headers": _lines(request.fields),
+            "headers": _header_list(request.fields),
             "queryString": [
                 {"name": name, "value": value}
                 for name, value in parse_qsl(urlsplit(request.target).query, keep_blank_values=True)
@@ -89,8 +88,8 @@ def entry(exchange: Exchange, content: bytes | None) -> dict[str, Any]:
             "statusText": exchange.reason,
             "httpVersion": "HTTP/1.1",
             "cookies": [],
-            "headers": _lines(fields),
-            "content": _content(exchange, content),
+            "headers": _header_list(fields),
+            "content": _content_object(exchange, content),
             "redirectURL": fields.get("location") or "",
             "headersSize": -1,
             "bodySize": exchange.size,
@@ -99,15 +98,15 @@ def entry(exchange: Exchange, content: bytes | None) -> dict[str, Any]:
         "timings": {"send": 0, "wait": milliseconds, "receive": 0},
     }
     if exchange.connection:
-        made["connection"] = exchange.connection
+        document["connection"] = exchange.connection
     if exchange.failure:
-        made["response"]["_error"] = exchange.failure
-    made[OWN_KEY] = _own(exchange)
-    return made
+        document["response"]["_error"] = exchange.failure
+    document[OWN_KEY] = _extension(exchange)
+    return document
 
 
-def _own(exchange: Exchange) -> dict[str, Any]:
-    own = {
+def _extension(exchange: Exchange) -> dict[str, Any]:
+    extension = {
         "side": str(exchange.side),
         "digest": exchange.digest,
         "raw": exchange.raw,
@@ -116,26 +115,26 @@ def _own(exchange: Exchange) -> dict[str, Any]:
         "public": exchange.public,
         "faults": list(exchange.faults),
     }
-    return {name: value for name, value in own.items() if value}
+    return {name: value for name, value in extension.items() if value}
 
 
-def _content(exchange: Exchange, content: bytes | None) -> dict[str, Any]:
-    made: dict[str, Any] = {
+def _content_object(exchange: Exchange, content: bytes | None) -> dict[str, Any]:
+    document: dict[str, Any] = {
         "size": exchange.size if content is None else len(content),
         "mimeType": exchange.fields.get("content-type") or "",
     }
     if content is None:
-        return made
+        return document
     if content.isascii():
-        return {**made, "text": content.decode("ascii")}
-    return {**made, "text": base64.b64encode(content).decode("ascii"), "encoding": "base64"}
+        return {**document, "text": content.decode("ascii")}
+    return {**document, "text": base64.b64encode(content).decode("ascii"), "encoding": "base64"}
 
 
-def _lines(fields: Fields) -> list[dict[str, str]]:
+def _header_list(fields: Fields) -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in fields]
 
 
-def _iso(instant: Instant) -> str:
+def _format_instant(instant: Instant) -> str:
     return datetime.fromtimestamp(instant, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -143,7 +142,7 @@ def _iso(instant: Instant) -> str:
 
 
 def read(path: Path) -> Recording:
-    """The recording in a file; of one of ours that broke off, all that is whole. Raises UsageError."""
+    """Read a recording from a file; of an incomplete file of feedproxy, all complete entries. Raises UsageError."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -152,16 +151,16 @@ def read(path: Path) -> Recording:
 
 
 def parse(data: bytes, name: str = "the recording") -> Recording:
-    """The recording in these bytes. Raises UsageError, which begins with `name`."""
-    if data.startswith(_BEGINS):
-        return replace(_recording(_entries_by_line(data), name), until=_until(data))
+    """Parse a recording. Raises UsageError, which begins with `name`."""
+    if data.startswith(_OWN_PREFIX):
+        return replace(_build_recording(_entries_by_line(data), name), until=_parse_end(data))
     try:
         entries = json.loads(data)["log"]["entries"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UsageError(f"{name}: no HAR file: {error}") from error
+        raise UsageError(f"{name}: not a HAR file: {error}") from error
     if not isinstance(entries, list):
-        raise UsageError(f"{name}: no HAR file: its entries are no list")
-    return _recording(entries, name)
+        raise UsageError(f"{name}: not a HAR file: its entries are not a list")
+    return _build_recording(entries, name)
 
 
 def _entries_by_line(data: bytes) -> Iterable[Mapping[str, Any]]:
@@ -171,27 +170,27 @@ def _entries_by_line(data: bytes) -> Iterable[Mapping[str, Any]]:
         try:
             yield json.loads(line.removesuffix(b","))
         except ValueError:
-            return  # the last line of a file that broke off
+            return  # the last line of an incomplete file
 
 
-def _until(data: bytes) -> Instant:
-    """When a file of ours was closed; 0 where it was not."""
-    found = _UNTIL.match(data[data.rfind(b"\n]") + 1 :])
+def _parse_end(data: bytes) -> Instant:
+    """Return when the writer closed the file; 0 if it did not."""
+    found = _END_PATTERN.match(data[data.rfind(b"\n]") + 1 :])
     try:
         return datetime.fromisoformat(found[1].decode()).timestamp() if found else 0.0
     except ValueError:
         return 0.0
 
 
-def _recording(entries: Iterable[Mapping[str, Any]], name: str) -> Recording:
+def _build_recording(entries: Iterable[Mapping[str, Any]], name: str) -> Recording:
     exchanges: list[Exchange] = []
     contents: dict[str, bytes] = {}
-    for number, each in enumerate(entries):
+    for number, har_entry in enumerate(entries):
         try:
-            exchange, content = _exchange(each)
+            exchange, content = _parse_exchange(har_entry)
         except (KeyError, TypeError, ValueError, AttributeError, BadTarget) as error:
-            if OWN_KEY not in each and not str(each.get("request", {}).get("url", "http")).startswith("http"):
-                continue  # browsers record data: and extensions' own, too
+            if OWN_KEY not in har_entry and not str(har_entry.get("request", {}).get("url", "http")).startswith("http"):
+                continue  # browsers also record data: URLs and those of extensions
             raise UsageError(f"{name}: entry {number} cannot be read: {error}") from error
         exchanges.append(exchange)
         if content:
@@ -199,47 +198,47 @@ def _recording(entries: Iterable[Mapping[str, Any]], name: str) -> Recording:
     return Recording(tuple(sorted(exchanges, key=lambda exchange: exchange.at)), contents)
 
 
-def _exchange(found: Mapping[str, Any]) -> tuple[Exchange, bytes]:
-    asked, answered, own = found["request"], found["response"], found.get(OWN_KEY) or {}
-    fields = _fields(answered["headers"])
-    content = _bytes(answered.get("content") or {}, fields)
+def _parse_exchange(found: Mapping[str, Any]) -> tuple[Exchange, bytes]:
+    request, response, extension = found["request"], found["response"], found.get(OWN_KEY) or {}
+    fields = _parse_fields(response["headers"])
+    content = _content_bytes(response.get("content") or {}, fields)
     started = datetime.fromisoformat(found["startedDateTime"])
-    target = asked["url"] if own else uri.normalise(urldefrag(asked["url"])[0])
+    target = request["url"] if extension else uri.normalise(urldefrag(request["url"])[0])
     exchange = Exchange(
-        side=Side(own.get("side", Side.ORIGIN)),
+        side=Side(extension.get("side", Side.ORIGIN)),
         at=started.timestamp(),
-        request=Request(asked["method"], target, _fields(asked["headers"])),
-        status=int(answered["status"]),
+        request=Request(request["method"], target, _parse_fields(request["headers"])),
+        status=int(response["status"]),
         fields=fields,
-        reason=answered.get("statusText") or "",
-        digest=own.get("digest", "") if own else digest_of(content),
-        size=max(0, int(answered.get("bodySize") or 0)),
+        reason=response.get("statusText") or "",
+        digest=extension.get("digest", "") if extension else content_digest(content),
+        size=max(0, int(response.get("bodySize") or 0)),
         seconds=max(0.0, float(found.get("time") or 0)) / 1000,
-        reader=own.get("reader", ""),
+        reader=extension.get("reader", ""),
         connection=str(found.get("connection") or ""),
-        version=asked.get("httpVersion") or "HTTP/1.1",
-        entrance=own.get("entrance", ""),
-        public=own.get("public", ""),
-        raw=bool(own.get("raw")),
-        faults=tuple(own.get("faults", ())),
-        failure=answered.get("_error") or "",
+        version=request.get("httpVersion") or "HTTP/1.1",
+        entrance=extension.get("entrance", ""),
+        public=extension.get("public", ""),
+        raw=bool(extension.get("raw")),
+        faults=tuple(extension.get("faults", ())),
+        failure=response.get("_error") or "",
     )
     return exchange, content
 
 
-def _fields(lines: Iterable[Any]) -> Fields:
-    named = ((each["name"], each["value"]) for each in lines)
+def _parse_fields(lines: Iterable[Any]) -> Fields:
+    named = ((line["name"], line["value"]) for line in lines)
     # Browsers write HTTP/2's pseudo-fields (`:authority`) among the others.
     return Fields((name, value) for name, value in named if not name.startswith(":") and name.lower() not in HOP_BY_HOP)
 
 
-def _bytes(content: Mapping[str, Any], fields: Fields) -> bytes:
+def _content_bytes(content: Mapping[str, Any], fields: Fields) -> bytes:
     text = content.get("text") or ""
     if content.get("encoding") == "base64":
         try:
             return base64.b64decode(text, validate=False)
         except binascii.Error as error:
-            raise ValueError(f"its content is no base64: {error}") from error
+            raise ValueError(f"invalid base64 content: {error}") from error
     if text.isascii():
         return str(text).encode("ascii")
     _, parameters = parse_parameters(fields.get("content-type") or "")

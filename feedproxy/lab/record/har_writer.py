@@ -1,11 +1,10 @@
-"""A HAR file that grows: whole and valid after every exchange, whenever the process ends.
+"""Writer of a HAR file that is valid after every exchange.
 
-Each exchange overwrites the closing brackets and writes them anew, in one write. A process that is killed loses
-what it had not handed to the system yet: nothing, or the exchange it was just writing, whose beginning then ends
-the file; har.read passes over it. (A power failure is another matter: nothing is synced.)
+Each exchange overwrites the closing brackets and appends them again, in one write. A killed process loses at most the
+exchange that it was writing; har.read skips its incomplete line. Nothing is synced: a power failure may lose more.
 
-A file that is there already is moved aside, never written to: each file has every content that it names. Of several
-processes that are given one name the first has it, the others write `week-2.har` and so on.
+An existing file is renamed, never appended to: each file has every content that its entries refer to. If several
+processes write one name, the first gets it and the others write `week-2.har` and so on.
 """
 
 import contextlib
@@ -26,31 +25,31 @@ DIGESTS_MAX = 131_072
 
 
 class RecordingFailed(FeedproxyError):
-    """The system would not write; what was written before is whole."""
+    """A write failed; the entries before it are complete."""
 
     detail = "recording"
 
 
 class HarWriter:
-    """Appends exchanges. `limit` is the size in bytes above which a new file is begun; 0 for no limit.
+    """Appends exchanges to a file. Above `limit` bytes it starts a new file; 0 means no limit.
 
-    Raises UsageError where no file can be had.
+    Raises UsageError if no file can be opened.
     """
 
     def __init__(self, path: Path, *, limit: int = 0) -> None:
         self._limit = limit
-        self._told: set[str] = set()
-        self._last: Instant = 0.0
-        self.path, self._file = _claim(path)
+        self._written_digests: set[str] = set()
+        self._last_instant: Instant = 0.0
+        self.path, self._file = _open_exclusively(path)
         try:
-            self._end = self._begin()
+            self._end = self._write_preamble()
         except OSError as error:
             os.close(self._file)
             raise UsageError(f"{self.path}: {error.strerror or error}") from error
 
     def append(self, exchange: Exchange, content: bytes | None) -> None:
-        """Write one exchange; its content only if this file has it not. Raises RecordingFailed."""
-        new = content if exchange.digest and exchange.digest not in self._told else None
+        """Append one exchange; its content only if the file lacks it. Raises RecordingFailed."""
+        new = content if exchange.digest and exchange.digest not in self._written_digests else None
         begins = self._end > len(har.HEAD)
         line = (har.SEPARATOR if begins else b"") + har.entry_line(exchange, new)
         try:
@@ -59,28 +58,28 @@ class HarWriter:
             self._close_brackets()
             raise RecordingFailed(f"{self.path}: {error.strerror or error}") from error
         self._end += len(line)
-        self._last = exchange.at
+        self._last_instant = exchange.at
         if new is not None:
-            if len(self._told) >= DIGESTS_MAX:
-                self._told.clear()
-            self._told.add(exchange.digest)
+            if len(self._written_digests) >= DIGESTS_MAX:
+                self._written_digests.clear()
+            self._written_digests.add(exchange.digest)
         if self._limit and self._end > self._limit:
             self._rotate()
 
     def has(self, digest: str) -> bool:
-        """Whether this file has the content already."""
-        return digest in self._told
+        """Return True if the file has the content."""
+        return digest in self._written_digests
 
     def close(self, until: Instant = 0.0) -> None:
-        """Nothing is left to be written; closing twice is allowed. `until`: nothing else was there to be recorded."""
+        """Close the file; closing twice is allowed. `until`, if given, is written as the end of the recording."""
         if self._file >= 0:
             if until:
-                self._say(until)
+                self._write_end(until)
             os.close(self._file)
             self._file = -1
 
-    def _begin(self) -> int:
-        self._told.clear()
+    def _write_preamble(self) -> int:
+        self._written_digests.clear()
         self._write(har.HEAD + har.TAIL, 0)
         return len(har.HEAD)
 
@@ -90,26 +89,26 @@ class HarWriter:
             done = os.pwrite(self._file, view, at)
             view, at = view[done:], at + done
 
-    def _say(self, until: Instant) -> None:
+    def _write_end(self, until: Instant) -> None:
         try:
             self._write(har.closing_tail(until), self._end)
         except OSError:
             self._close_brackets()
 
     def _close_brackets(self) -> None:
-        """After a write that failed, what was whole before is whole again."""
+        """Remove what a failed write left behind the last complete entry."""
         with contextlib.suppress(OSError):
             os.ftruncate(self._file, self._end)
             self._write(har.TAIL, self._end)
 
     def _rotate(self) -> None:
-        """Move the full file aside and begin another. Raises RecordingFailed."""
+        """Rename the full file and start another. Raises RecordingFailed."""
         full = self._file
         try:
-            _move_aside(self.path, self._last)
+            _move_aside(self.path, self._last_instant)
             self._file = _open(self.path)
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._end = self._begin()
+            self._end = self._write_preamble()
         except OSError as error:
             raise RecordingFailed(f"{self.path}: {error.strerror or error}") from error
         finally:
@@ -117,12 +116,12 @@ class HarWriter:
 
 
 def _open(path: Path) -> int:
-    # Recordings tell who reads what: they are the operator's alone.
+    # Recordings show which reader reads which feed: only the operator may read them.
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-def _claim(path: Path) -> tuple[Path, int]:
-    """A file of this name, or of the next that no other process writes; locked, and empty. Raises UsageError."""
+def _open_exclusively(path: Path) -> tuple[Path, int]:
+    """Open and lock an empty file of this name, or of the next free one. Raises UsageError."""
     for number in range(1, PROCESSES_MAX + 1):
         named = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
         try:
@@ -134,7 +133,7 @@ def _claim(path: Path) -> tuple[Path, int]:
 
 
 def _lock(path: Path) -> int | None:
-    """The file, empty, and locked for us; None where another process writes it. Raises OSError."""
+    """Open an empty file and lock it; return None if another process writes it. Raises OSError."""
     while True:
         file = _open(path)
         try:
@@ -143,15 +142,15 @@ def _lock(path: Path) -> int | None:
             os.close(file)
             return None
         found = os.fstat(file)
-        if _is_still(path, found) and not found.st_size:
+        if _is_same_file(path, found) and not found.st_size:
             return file
-        if _is_still(path, found):
+        if _is_same_file(path, found):
             _move_aside(path, found.st_mtime)
         os.close(file)
 
 
-def _is_still(path: Path, found: os.stat_result) -> bool:
-    """Whether this name still leads to this file: another process may have moved it aside."""
+def _is_same_file(path: Path, found: os.stat_result) -> bool:
+    """Return True if the path still names this file; another process may have renamed it."""
     try:
         now = path.stat()
     except FileNotFoundError:
@@ -160,7 +159,7 @@ def _is_still(path: Path, found: os.stat_result) -> bool:
 
 
 def _move_aside(path: Path, last: Instant) -> None:
-    """Name a file after the second of its last exchange. Raises OSError."""
+    """Rename a file after the second of its last exchange. Raises OSError."""
     stamp = datetime.fromtimestamp(last, UTC).strftime("%Y%m%dT%H%M%SZ")
     number, named = 1, path.with_name(f"{path.stem}-{stamp}{path.suffix}")
     while named.exists():

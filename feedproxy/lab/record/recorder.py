@@ -1,7 +1,7 @@
-"""From traffic to a recording: what was asked and answered, redacted, then written.
+"""Recording of traffic: exchanges are redacted, then written.
 
-Writing happens where the traffic is seen and not in the background: what was answered is on record, and a process
-that is killed loses one exchange at most. A recording that fails is told once and given up; nobody's answer suffers.
+Exchanges are written at once, not in the background: a killed process loses at most one. After a failed write the
+recorder logs an error and stops recording; responses are not affected.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from feedproxy.clock import Clock, Instant
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.content_coding import decode, layers, reasonable
 from feedproxy.http.message import Fields, Request
-from feedproxy.lab.record.exchange import Exchange, Side, digest_of
+from feedproxy.lab.record.exchange import Exchange, Side, content_digest
 from feedproxy.lab.record.har_writer import HarWriter, RecordingFailed
 from feedproxy.lab.record.redact import Redactor
 from feedproxy.refresh.redirects import OriginClient
@@ -24,25 +24,25 @@ from feedproxy.upstream.client import Fetched, Oversized
 logger = logging.getLogger("feedproxy.record")
 
 DECODED_MAX = 50_000_000
-"""Bytes of a content that is kept decoded; a larger one is kept as it came."""
+"""Most bytes of a content that is stored decoded; a larger one is stored as received."""
 
-REMEMBERED = 512
-"""Bodies whose content is known: the same body goes to many readers."""
+CONTENTS_CACHED_MAX = 512
+"""Most bodies with a remembered digest: the same body goes to many readers."""
 
 
 class Recorder:
-    """Writes exchanges down, as far as they may be. `private` tells of a target whether a rule says that it is."""
+    """Writes redacted exchanges. `private` returns True for targets that a rule marks private."""
 
     def __init__(self, writer: HarWriter, redactor: Redactor, private: Callable[[str], bool] = lambda _: False) -> None:
         self._private = private
         self._writer: HarWriter | None = writer
         self._redactor = redactor
-        self._known: OrderedDict[tuple[bytes, str], tuple[str, bool]] = OrderedDict()
+        self._content_by_body: OrderedDict[tuple[bytes, str], tuple[str, bool]] = OrderedDict()
 
     def note(self, exchange: Exchange, body: bytes | None = b"", *, private: bool = False) -> None:
-        """One exchange; `reader` is an address yet, and `body` came on the wire. None: the body was not kept.
+        """Record one exchange. Its `reader` is an address; `body` is coded as on the wire, or None if it was not kept.
 
-        `private` says that the answer is for this reader, or for readers who have signed in.
+        `private` marks a response for this reader alone, or for authenticated readers.
         """
         if self._writer is None:
             return
@@ -50,7 +50,7 @@ class Recorder:
         # A fragment is the mark of a wallet's credential, and goes no further.
         known = private or self._private(target) or "#" in exchange.request.target
         private = self._redactor.is_private(exchange, known=known)
-        exchange = _end_to_end(exchange)
+        exchange = _without_hop_fields(exchange)
         content: bytes | None = None
         if body:
             digest, raw, content = self._content(body, exchange.fields.get("content-encoding") or "")
@@ -64,22 +64,22 @@ class Recorder:
             self.close()
 
     def close(self, until: Instant = 0.0) -> None:
-        """Close the file; what comes later is not recorded. `until`: when recording ended, if it ended well."""
+        """Close the file and stop recording. `until` is the end of a complete recording."""
         if self._writer is not None:
             self._writer.close(until)
             self._writer = None
 
     def _content(self, body: bytes, encoding: str) -> tuple[str, bool, bytes]:
-        """The digest of what this body stands for, whether it is kept as it came, and what is kept."""
+        """Return the digest of a body's content, whether it is stored undecoded, and the content if it is new."""
         key = (hashlib.blake2b(body, digest_size=16).digest(), encoding)
-        known = self._known.get(key)
+        known = self._content_by_body.get(key)
         if known is None or not self._writer_has(known[0]):
-            content, raw = _decoded(body, encoding)
-            known = self._known[key] = (digest_of(content), raw)
-            if len(self._known) > REMEMBERED:
-                self._known.popitem(last=False)
+            content, raw = _decode_body(body, encoding)
+            known = self._content_by_body[key] = (content_digest(content), raw)
+            if len(self._content_by_body) > CONTENTS_CACHED_MAX:
+                self._content_by_body.popitem(last=False)
             return *known, content
-        self._known.move_to_end(key)
+        self._content_by_body.move_to_end(key)
         return *known, b""
 
     def _writer_has(self, digest: str) -> bool:
@@ -87,20 +87,20 @@ class Recorder:
 
 
 def with_digest(exchange: Exchange, body: bytes | None) -> tuple[Exchange, bytes]:
-    """An exchange with the digest of its content, and the content; `body` came on the wire."""
-    exchange = _end_to_end(exchange)
-    content, raw = _decoded(body or b"", exchange.fields.get("content-encoding") or "")
-    return replace(exchange, digest=digest_of(content), raw=raw), content
+    """Return an exchange with the digest of its content, and the content; `body` is coded as on the wire."""
+    exchange = _without_hop_fields(exchange)
+    content, raw = _decode_body(body or b"", exchange.fields.get("content-encoding") or "")
+    return replace(exchange, digest=content_digest(content), raw=raw), content
 
 
-def _end_to_end(exchange: Exchange) -> Exchange:
-    asked = exchange.request
-    request = replace(asked, target=asked.target.partition("#")[0], fields=asked.fields.end_to_end())
+def _without_hop_fields(exchange: Exchange) -> Exchange:
+    request = exchange.request
+    request = replace(request, target=request.target.partition("#")[0], fields=request.fields.end_to_end())
     return replace(exchange, fields=exchange.fields.end_to_end(), request=request)
 
 
-def _decoded(body: bytes, encoding: str) -> tuple[bytes, bool]:
-    """The content, or the body itself where its coding is not true."""
+def _decode_body(body: bytes, encoding: str) -> tuple[bytes, bool]:
+    """Return the decoded content and False; or, if decoding fails, the body and True."""
     if not layers(encoding):
         return body, False
     try:
@@ -109,16 +109,16 @@ def _decoded(body: bytes, encoding: str) -> tuple[bytes, bool]:
         return body, True
 
 
-class Client(OriginClient, Protocol):
-    """What fetches; closed at the end."""
+class ClosableClient(OriginClient, Protocol):
+    """Origin client with `close`."""
 
     async def close(self) -> None: ...
 
 
 class RecordingClient:
-    """A client all of whose exchanges are recorded while there is somebody who records."""
+    """Origin client that records its exchanges while there is a recorder."""
 
-    def __init__(self, client: Client, recorder: Callable[[], Recorder | None], clock: Clock) -> None:
+    def __init__(self, client: ClosableClient, recorder: Callable[[], Recorder | None], clock: Clock) -> None:
         self._client = client
         self._recorder = recorder
         self._clock = clock
@@ -127,7 +127,7 @@ class RecordingClient:
         return getattr(self._client, name)
 
     async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized:
-        """What the client fetches; raises what it raises."""
+        """Fetch by the client and record the exchange; raise what the client raises."""
         recorder = self._recorder()
         if recorder is None:
             return await self._client.fetch(request, exempt=exempt)
@@ -144,10 +144,10 @@ class RecordingClient:
             raise
         match answer:
             case Fetched(response):
-                told = replace(exchange(response.status, response.fields), reason=response.reason)
-                recorder.note(replace(told, size=len(response.body)), response.body)
+                recorded = replace(exchange(response.status, response.fields), reason=response.reason)
+                recorder.note(replace(recorded, size=len(response.body)), response.body)
             case Oversized(status, fields):
-                # Its body streams, to one reader, and is on record with him.
+                # The body is streamed to one reader and recorded with that reader's exchange.
                 recorder.note(exchange(status, fields), None)
         return answer
 

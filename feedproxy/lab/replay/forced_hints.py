@@ -1,6 +1,6 @@
-"""What the command line asks of all answers, always: a field or hint taken away (--strip), or put in (--add).
+"""Fields and schedule hints that are removed from all responses (--strip), or added (--add).
 
-The validators stay as they were when the document is changed: it is changed in every version alike.
+Changed documents keep their validators, since every version is changed alike.
 """
 
 import re
@@ -14,7 +14,7 @@ from feedproxy.lab.replay import hint_edits
 from feedproxy.lab.replay.replay_response import Representation
 
 type Change = Callable[[Representation], Representation]
-"""A change that is made to every 200."""
+"""A change of every response with status 200."""
 
 _SECONDS = ("max-age", "s-maxage", "stale-while-revalidate", "stale-if-error")
 _FLAGS = (
@@ -28,22 +28,22 @@ _VALUES = {
     "skipdays": "skipDays=Saturday,Sunday, English names of days",
     "sy": "sy=PERIOD/FREQUENCY, such as hourly/2, daily or weekly/1",
 }
-_NONSENSE = {name: f"; nonsense is a fault: --fault {fault}=…" for name, fault in hint_edits.FAULTS.items()}
+_NONSENSE = {name: f"; nonsense is a fault: --fault {fault}=…" for name, fault in hint_edits.FAULT_NAMES.items()}
 
 _FRAMING = HOP_BY_HOP | {"content-length", "content-encoding", "date"}
-"""Fields that are whoever sends the answer's to say."""
+"""Fields that the sender of the response sets."""
 _SENDABLE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 
 
 def parse_changes(strip: Iterable[str], add: Iterable[str]) -> list[Change]:
-    """What is taken away, then what is put in. Raises UsageError."""
-    return [*(_strip(each) for each in strip), *(_add(each) for each in add)]
+    """Return the changes: first removals, then additions. Raises UsageError."""
+    return [*map(_strip, strip), *map(_add, add)]
 
 
 def _strip(name: str) -> Change:
     lowered = name.lower()
     if lowered in hint_edits.NAMES:
-        return lambda shown: replace(shown, content=hint_edits.without(shown.content, lowered))
+        return lambda shown: replace(shown, content=hint_edits.remove_hint(shown.content, lowered))
     if lowered == "etag":
         return lambda shown: replace(shown, tag="")
     if lowered == "last-modified":
@@ -62,9 +62,9 @@ def _add(hint: str) -> Change:
     name, _, value = hint.partition("=")
     lowered = name.lower()
     if lowered in hint_edits.NAMES and value:
-        if not hint_edits.is_sensible(lowered, value):
+        if not hint_edits.is_valid(lowered, value):
             raise UsageError(f"--add {hint}: expected {_VALUES[lowered]}{_NONSENSE.get(lowered, '')}")
-        return lambda shown: replace(shown, content=hint_edits.with_hint(shown.content, lowered, value))
+        return lambda shown: replace(shown, content=hint_edits.set_hint(shown.content, lowered, value))
     if (lowered in _SECONDS and re.fullmatch(r"[0-9]{1,10}", value)) or (lowered in _FLAGS and not value):
         return lambda shown: _directive(shown, hint.lower())
     if lowered == "gzip" and not value:
@@ -85,8 +85,8 @@ def _field(name: str, value: str) -> Change:
 
 
 def _directive(shown: Representation, directive: str) -> Representation:
-    """Cache-Control with this directive; another value of the same goes."""
+    """Return the representation with this directive in Cache-Control, in place of the same directive."""
     name = directive.partition("=")[0]
-    said = (shown.fields.combined("cache-control") or "").split(",")
-    kept = [each.strip() for each in said if each.strip() and each.strip().lower().partition("=")[0] != name]
-    return shown.with_field("Cache-Control", ", ".join([*kept, directive]))
+    directives = (shown.fields.combined("cache-control") or "").split(",")
+    others = [text.strip() for text in directives if text.strip() and text.strip().lower().partition("=")[0] != name]
+    return shown.with_field("Cache-Control", ", ".join([*others, directive]))

@@ -1,7 +1,7 @@
-"""Schedule hints put into a feed's document, or taken out; every other byte stays.
+"""Insertion and removal of schedule hints in a feed's document; all other bytes are kept.
 
-`ttl`, `skipHours` and `skipDays` are RSS's own; `sy` goes into any XML feed. A document that has no channel to put them
-into (OPML, JSON, HTML, or an encoding in which ASCII is not ASCII) stays as it is: a replay shows what there was.
+`ttl`, `skipHours` and `skipDays` are elements of RSS; `sy` is possible in any XML feed. A document without an editable
+channel (OPML, JSON, HTML, or an encoding that is no superset of ASCII) is not changed.
 """
 
 import re
@@ -17,10 +17,10 @@ _ELEMENTS = {
     "sy": rb"[A-Za-z_][\w.-]*:update(?:Period|Frequency|Base)",
 }
 NAMES = frozenset(_ELEMENTS)
-"""What can be put in or taken out, in lower case."""
+"""Names of the hints, in lower case."""
 
-FAULTS = {"ttl": "ttl", "skiphours": "skip-hours", "skipdays": "skip-days"}
-"""The faults that put nonsense in."""
+FAULT_NAMES = {"ttl": "ttl", "skiphours": "skip-hours", "skipdays": "skip-days"}
+"""The faults that insert invalid values."""
 
 _DAYS = frozenset({"monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"})
 _PERIOD = re.compile(r"(?:hourly|daily|weekly|monthly|yearly)(?:/[1-9][0-9]{0,5})?")
@@ -28,38 +28,38 @@ _MINUTES = re.compile(r"[1-9][0-9]{0,8}")
 _HOUR = re.compile(r"[01]?[0-9]|2[0-3]")
 
 
-def is_sensible(name: str, value: str) -> bool:
-    """Whether this is a value that readers are meant to understand."""
-    parts = [each.strip() for each in value.split(",")]
+def is_valid(name: str, value: str) -> bool:
+    """Return True if the value is valid for this hint."""
+    parts = [part.strip() for part in value.split(",")]
     match name:
         case "ttl":
             return bool(_MINUTES.fullmatch(value))
         case "skiphours":
             return all(map(_HOUR.fullmatch, parts))
         case "skipdays":
-            return all(each.lower() in _DAYS for each in parts)
+            return all(part.lower() in _DAYS for part in parts)
     return bool(_PERIOD.fullmatch(value))
 
 
-def without(content: bytes, name: str) -> bytes:
-    """The document without this hint in its channel."""
+def remove_hint(content: bytes, name: str) -> bytes:
+    """Return the document without this hint in its channel."""
     element = _ELEMENTS[name]
     pattern = re.compile(rb"\s*<(" + element + rb")(?:\s[^<>]*)?(?:/>|>.*?</\1\s*>)", re.DOTALL)
     first = _ITEM.search(content)
     end = first.start() if first else len(content)
-    # RSS 2.0 lets what belongs to the channel stand behind its items, too; within items there are no such elements.
+    # RSS 2.0 allows elements of the channel behind its items, too; items have no such elements.
     return pattern.sub(b"", content[:end]) + pattern.sub(b"", content[end:])
 
 
-def with_hint(content: bytes, name: str, value: str) -> bytes:
-    """The document with this hint in its channel, in the place of what it said before.
+def set_hint(content: bytes, name: str, value: str) -> bytes:
+    """Return the document with this hint in its channel, in place of an earlier value.
 
     Values: `ttl` any text; `skiphours` and `skipdays` lists with commas; `sy` such as `hourly/2`.
     """
     channel = _CHANNEL.search(content)
     if channel is None or (name != "sy" and channel["name"] != b"channel"):
         return content
-    changed = without(content[channel.end() :], name)
+    changed = remove_hint(content[channel.end() :], name)
     return content[: channel.end()] + _element(name, value).encode("ascii", "xmlcharrefreplace") + changed
 
 
@@ -69,9 +69,9 @@ def _element(name: str, value: str) -> str:
         case "ttl":
             return f"<ttl>{value}</ttl>"
         case "skiphours":
-            return "<skipHours>" + "".join(f"<hour>{each.strip()}</hour>" for each in value.split(",")) + "</skipHours>"
+            return "<skipHours>" + "".join(f"<hour>{hour.strip()}</hour>" for hour in value.split(",")) + "</skipHours>"
         case "skipdays":
-            return "<skipDays>" + "".join(f"<day>{each.strip()}</day>" for each in value.split(",")) + "</skipDays>"
+            return "<skipDays>" + "".join(f"<day>{day.strip()}</day>" for day in value.split(",")) + "</skipDays>"
     period, _, frequency = value.partition("/")
     return (
         f'<sy:updatePeriod xmlns:sy="{SY}">{period}</sy:updatePeriod>'

@@ -1,6 +1,6 @@
-"""The socket of a replay: HTTP/1.1 by h11, and what no well-kept server would let one send.
+"""HTTP/1.1 server of a replay, with h11.
 
-h11 reads requests and frames answers. A fault of the wire takes over behind the head: pauses, another length, a reset.
+h11 parses requests and frames responses. Faults of the connection bypass it: delays, wrong lengths and resets.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse
 
 HEAD_MAX = 65_536
 _SENDABLE = re.compile(r"\A[\t\x20-\x7e\x80-\xff]*\Z")
-"""What h11 sends as a field's value; a recording may hold more."""
+"""Field values that h11 sends; recordings may have others, which are dropped."""
 
-PIECES = 8
-"""Into which a body that trickles is cut."""
+BODY_PIECES = 8
+"""Number of pieces in which a slow body is sent."""
 
-IDLE = 75.0
-"""Seconds of the machine's own time that a connection may be silent; what nginx allows."""
+IDLE_TIMEOUT = 75.0
+"""Seconds of real time after which an idle connection is closed, as nginx's keepalive_timeout."""
 
 NO_TUNNEL = (
     "A replay speaks plain http and opens no tunnel: ask http:// through this proxy, or the gateway's form, "
@@ -39,11 +39,11 @@ NO_TUNNEL = (
 )
 
 type Observer = Callable[[Exchange, bytes], None]
-"""Is told each exchange when it is over, and the body that was meant."""
+"""Callback with each finished exchange and its intended body."""
 
 
 class ReplayListener:
-    """Serves a replay. `start`, then `port` tells where; `close` at the end."""
+    """Serves a replay; `port` is set by `start`."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ReplayListener:
         observe: Observer | None = None,
         answered: Callable[[], None] | None = None,
     ) -> None:
-        """`answered` is called after each answer, for a clock that moves by request."""
+        """`on_reply` is called after each response, for a clock that advances by request."""
         self._replay = replay
         self._clock = clock
         self._observe = observe
@@ -71,11 +71,11 @@ class ReplayListener:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Return the URL of the listening socket."""
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
     async def close(self) -> None:
-        """Stop listening, and hang up."""
+        """Stop listening, and close all connections."""
         if self._server is not None:
             self._server.close()
             for writer, task in list(self._connections.items()):
@@ -90,49 +90,49 @@ class ReplayListener:
         self._connections[writer] = task
         connection = _Connection(reader, writer, str(next(self._numbers)))
         try:
-            while (incoming := await connection.next_request()) is not None:
-                if not await self._answer(connection, incoming):
+            while (head := await connection.next_request()) is not None:
+                if not await self._answer(connection, head):
                     break
         except (OSError, EOFError, TimeoutError):
-            pass  # whoever asked has gone
+            pass  # the client has closed the connection
         except h11.LocalProtocolError:
-            pass  # what was recorded cannot be said in HTTP/1.1
+            pass  # the recorded response is invalid in HTTP/1.1
         except h11.RemoteProtocolError as error:
-            await connection.refuse(error.error_status_hint, str(error), format_http_date(self._clock.now()))
+            await connection.send_error(error.error_status_hint, str(error), format_http_date(self._clock.now()))
         except asyncio.CancelledError:
             pass  # the listener is being closed
         finally:
             self._connections.pop(writer, None)
             writer.close()
 
-    async def _answer(self, connection: "_Connection", incoming: IncomingRequest) -> bool:
-        """Answer one request; whether the connection can take another."""
+    async def _answer(self, connection: "_Connection", head: IncomingRequest) -> bool:
+        """Answer one request. Return True if the connection can be reused."""
         at = self._clock.now()
-        if incoming.method == "CONNECT":
-            await connection.refuse(405, NO_TUNNEL, format_http_date(at), [("Allow", "GET, HEAD")])
+        if head.method == "CONNECT":
+            await connection.send_error(405, NO_TUNNEL, format_http_date(at), [("Allow", "GET, HEAD")])
             return False
         try:
-            asked = self._replay.asked(incoming, at)
+            incoming = self._replay.asked(head, at)
         except FeedproxyError as error:
-            await connection.refuse(400, str(error), format_http_date(at))
+            await connection.send_error(400, str(error), format_http_date(at))
             return False
-        reply = self._replay.answer(asked)
+        reply = self._replay.answer(incoming)
         try:
-            return await connection.send(reply, head_only=asked.request.method == "HEAD")
+            return await connection.send(reply, head_only=incoming.request.method == "HEAD")
         finally:
             if self._observe is not None:
-                # A clock that stands still does not see the pauses of a fault.
+                # A manual clock does not advance during a fault's delays.
                 seconds = max(self._clock.now() - at, reply.pause + reply.spread)
-                self._observe(_exchange(asked, reply, connection, seconds), reply.body)
+                self._observe(_exchange(incoming, reply, connection, seconds), reply.body)
             if self._answered is not None:
                 self._answered()
 
 
-def _exchange(asked: ReplayRequest, reply: ReplayResponse, connection: "_Connection", seconds: float) -> Exchange:
+def _exchange(incoming: ReplayRequest, reply: ReplayResponse, connection: "_Connection", seconds: float) -> Exchange:
     return Exchange(
         side=Side.READER,
-        at=asked.at,
-        request=Request(asked.request.method, asked.request.target, asked.request.fields),
+        at=incoming.at,
+        request=Request(incoming.request.method, incoming.request.target, incoming.request.fields),
         status=reply.status,
         fields=reply.fields,
         reason=reply.reason,
@@ -141,13 +141,13 @@ def _exchange(asked: ReplayRequest, reply: ReplayResponse, connection: "_Connect
         reader=connection.peer,
         connection=connection.name,
         version=connection.version,
-        entrance=str(asked.form),
+        entrance=str(incoming.form),
         faults=reply.faults,
     )
 
 
 class _Connection:
-    """One connection, and what h11 knows of it."""
+    """A client connection with its h11 state."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str) -> None:
         self._reader = reader
@@ -159,32 +159,32 @@ class _Connection:
         self.peer = str(peer[0]) if peer else ""
 
     async def next_request(self) -> IncomingRequest | None:
-        """The next request, its content passed over; None where none comes."""
+        """Return the next request without content; None when the client sends no more."""
         if self._h11.our_state is h11.DONE:
             if self._h11.their_state is not h11.DONE:
                 return None
             self._h11.start_next_cycle()
-        incoming: IncomingRequest | None = None
+        head: IncomingRequest | None = None
         while True:
             match self._h11.next_event():
                 case h11.NEED_DATA:
                     if self._h11.they_are_waiting_for_100_continue:
                         self._write(self._h11.send(h11.InformationalResponse(status_code=100, headers=[])))
-                    async with asyncio.timeout(IDLE):
+                    async with asyncio.timeout(IDLE_TIMEOUT):
                         self._h11.receive_data(await self._reader.read(HEAD_MAX))
                 case h11.Request() as event:
                     self.version = f"HTTP/{event.http_version.decode()}"
                     lines = [
                         (name.decode("latin-1"), value.decode("latin-1")) for name, value in event.headers.raw_items()
                     ]
-                    incoming = IncomingRequest(event.method.decode(), event.target.decode("latin-1"), Fields(lines))
+                    head = IncomingRequest(event.method.decode(), event.target.decode("latin-1"), Fields(lines))
                 case h11.EndOfMessage():
-                    return incoming
+                    return head
                 case h11.ConnectionClosed() | h11.PAUSED:
                     return None
 
     async def send(self, reply: ReplayResponse, *, head_only: bool) -> bool:
-        """Send an answer; whether another may follow it on this connection."""
+        """Send a response. Return True if the connection can be reused."""
         if reply.pause:
             await asyncio.sleep(reply.pause)
         has_body = reply.status not in (204, 304) and reply.status >= 200
@@ -208,13 +208,13 @@ class _Connection:
         return self._h11.our_state is h11.DONE
 
     async def _send_broken(self, reply: ReplayResponse) -> bool:
-        """The body as no server would send it: late, cut off, or of another length than was said."""
+        """Send the body slowly, truncated or with a wrong length. Return True if the connection can be reused."""
         body = reply.body[: len(reply.body) // 2] if reply.reset else reply.body
-        size = max(1, -(-len(body) // PIECES)) if reply.spread else max(1, len(body))
+        size = max(1, -(-len(body) // BODY_PIECES)) if reply.spread else max(1, len(body))
         for at in range(0, len(body), size):
             if reply.spread:
                 await self._writer.drain()
-                await asyncio.sleep(reply.spread / PIECES)
+                await asyncio.sleep(reply.spread / BODY_PIECES)
             piece = body[at : at + size]
             self._write(piece if reply.surplus or reply.reset else self._h11.send(h11.Data(data=piece)))
         await self._writer.drain()
@@ -226,9 +226,9 @@ class _Connection:
         await self._writer.drain()
         return self._h11.our_state is h11.DONE
 
-    async def refuse(self, status: int, words: str, date: str, extra: Iterable[tuple[str, str]] = ()) -> None:
-        """Answer what could not be read, or is not to be had, and end."""
-        body = f"{words}\n".encode("latin-1", "replace")
+    async def send_error(self, status: int, message: str, date: str, extra: Iterable[tuple[str, str]] = ()) -> None:
+        """Send an error response and close the connection."""
+        body = f"{message}\n".encode("latin-1", "replace")
         fields = Fields([("Date", date), ("Content-Type", "text/plain"), *extra, ("Connection", "close")])
         reason = HTTPStatus(status).phrase if status in set(HTTPStatus) else ""
         with contextlib.suppress(h11.LocalProtocolError, OSError):
@@ -239,7 +239,7 @@ class _Connection:
             self._writer.write(data)
 
     def _reset(self) -> bool:
-        """RST: what a crashed server's machine sends."""
+        """Reset the connection (TCP RST), as after a crash of the server."""
         if (plain := self._writer.get_extra_info("socket")) is not None:
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._writer.transport.abort()

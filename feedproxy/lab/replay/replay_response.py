@@ -1,4 +1,4 @@
-"""What a replay was asked, what it shows, and what it sends: the three values that hints and faults work on."""
+"""Request, representation and response of a replay: the values that hints and faults change."""
 
 import re
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,7 @@ _MOVED = re.compile(r"/moved-([0-9]{1,3})(?=/)")
 
 
 class Form(StrEnum):
-    """How the request line named the target."""
+    """Form of the request target."""
 
     ORIGIN = "origin"
     ABSOLUTE = "proxy"
@@ -23,38 +23,38 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """A request. `target` is the recorded address that it means; `hops` tells how far redirects have led on from it."""
+    """A request. `target` is the recorded address; `hops` counts the redirects that led from it to this request."""
 
     request: Request
     form: Form
     at: Instant
     number: int
-    """The how manieth request for this target it is, from 1."""
+    """Number of the request for this target, from 1."""
     target: str
     hops: int = 0
     base: str = ""
-    """What stands before a target in the addresses that this reader is told; empty but in the gateway's form."""
+    """Prefix of the addresses that this client gets; empty except in the gateway's form."""
 
     def moved(self, hops: int) -> str:
-        """The address, as this reader has to spell it, to which so many redirects lead."""
+        """Return the address behind this many redirects, in the form that the client uses."""
         return self.base + moved_target(self.target, hops)
 
     @property
     def conditional(self) -> bool:
-        """Whether it asks for what has changed only."""
+        """True if the request has a condition."""
         fields = self.request.fields
         return "if-none-match" in fields or "if-modified-since" in fields
 
 
 def moved_target(target: str, hops: int) -> str:
-    """The address that a target has moved to, so many redirects on: `/moved-2/feed.xml`."""
+    """Return the address of a target behind this many redirects: `/moved-2/feed.xml`."""
     split = urlsplit(target)
     path = f"/moved-{hops}{split.path}" if hops else split.path
     return urlunsplit((split.scheme, split.netloc, path, split.query, ""))
 
 
 def original_target(target: str) -> tuple[str, int]:
-    """A target and how many redirects it has led on: the inverse of `moved`."""
+    """Return the target and the number of redirects: the inverse of `moved`."""
     start = len(uri.origin_of(target))
     found = _MOVED.match(target, start)
     return (target[:start] + target[found.end() :], int(found[1])) if found else (target, 0)
@@ -62,24 +62,24 @@ def original_target(target: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """The representation that conditions are evaluated against: the live version, as hints and faults would have it."""
+    """The representation that conditions are evaluated against: a version, changed by hints and faults."""
 
     status: int
     fields: Fields
     content: bytes
     tag: str
-    """As it will be written in ETag; empty for none."""
+    """Value of ETag; empty for none."""
     modified: str
-    """As it will be written in Last-Modified; empty for none."""
+    """Value of Last-Modified; empty for none."""
     compresses: bool = False
-    """Whether readers who want gzip get it."""
+    """Send gzip to clients that accept it."""
     raw: tuple[str, ...] = ()
-    """The codings that its Content-Encoding names without being true."""
+    """Codings in Content-Encoding that the content does not have."""
     reason: str = ""
 
     @classmethod
     def of(cls, version: Version) -> "Representation":
-        """As it was."""
+        """Return the representation of a recorded version."""
         return cls(
             version.status,
             version.fields,
@@ -92,29 +92,29 @@ class Representation:
         )
 
     def with_field(self, name: str, value: str) -> "Representation":
-        """With this field said once."""
+        """Return a copy with this field, in place of fields of the same name."""
         return replace(self, fields=self.fields.with_field(name, value))
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayResponse:
-    """What goes over the wire, and how."""
+    """A response, and how it is sent."""
 
     status: int
     fields: Fields
-    """Without Content-Length: that is said by whoever sends."""
+    """Without Content-Length, which the listener adds."""
     body: bytes = b""
     reason: str = ""
     pause: Seconds = 0.0
-    """Before the first byte; of the machine's own time."""
+    """Delay before the first byte, in real time."""
     spread: Seconds = 0.0
-    """Over which the body trickles; of the machine's own time."""
+    """Duration of sending the body, in real time."""
     surplus: int = 0
-    """Bytes that Content-Length promises beyond the body's; below zero it promises less."""
+    """Content-Length minus the bytes of the body; may be negative."""
     reset: bool = False
-    """The connection is reset when half of the body is sent."""
+    """Reset the connection after half of the body."""
     faults: tuple[str, ...] = field(default=())
 
     def with_field(self, name: str, value: str) -> "ReplayResponse":
-        """With this field said once."""
+        """Return a copy with this field, in place of fields of the same name."""
         return replace(self, fields=self.fields.with_field(name, value))

@@ -1,4 +1,4 @@
-"""From what the command line says to a replay that can be asked."""
+"""Construction of a replay from the arguments of the command line."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from feedproxy.lab.replay.timeline import ReplayWorld, Timeline
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """What is taken away, put in and broken, as the command line spells it."""
+    """Arguments of --strip, --add, --fault and --seed."""
 
     strip: Sequence[str] = ()
     add: Sequence[str] = ()
@@ -27,9 +27,9 @@ class ReplayOptions:
 
 
 def open_source(path: Path, read: Callable[[Path], Recording] = har.read) -> ReplayWorld:
-    """What a file, or a folder of dated versions or of recordings, holds. `read` reads a file. Raises UsageError."""
+    """Read a recording, or a folder of dated versions or recordings. `read` reads a file. Raises UsageError."""
     if path.is_dir():
-        recordings = [har.read(each) for each in sorted(path.glob("*.har"))]
+        recordings = [har.read(file) for file in sorted(path.glob("*.har"))]
         world = version_folder.world_of(version_folder.read(path)) | timeline.world_of(merge_recordings(recordings))
         what = "neither dated versions (NAME.tar.xz, NAME.json) nor HAR files"
     elif path.name.endswith(version_folder.ARCHIVES):
@@ -50,7 +50,7 @@ def make_replay(
     plain: bool = False,
     names: Mapping[str, str] | None = None,
 ) -> ReplayOrigin:
-    """A replay that begins at `start`. Raises UsageError for wishes that cannot be understood."""
+    """Return a replay that begins at `start`. Raises UsageError for invalid options."""
     planned = [parse_fault(text, CATALOGUE, start, f"{wishes.seed}/{at}") for at, text in enumerate(wishes.faults)]
     return ReplayOrigin(
         world, changes=parse_changes(wishes.strip, wishes.add), faults=planned, plain=plain, names=names
@@ -58,9 +58,9 @@ def make_replay(
 
 
 def feed_table(world: ReplayWorld) -> Iterator[tuple[str, Timeline]]:
-    """Each feed once, by the first of its addresses."""
-    told: set[int] = set()
-    for name, each in {**world.targets, **world.paths}.items():
-        if id(each) not in told:
-            told.add(id(each))
-            yield name, each
+    """Yield each feed once, with the first of its addresses."""
+    listed: set[int] = set()
+    for name, feed in {**world.targets, **world.paths}.items():
+        if id(feed) not in listed:
+            listed.add(id(feed))
+            yield name, feed

@@ -1,10 +1,9 @@
-"""What was live when: the versions of each address, each from its instant until the next.
+"""Timelines of addresses: each version is served from its instant until that of the next.
 
-Out of a recording it is worked out from what origins answered. A 200 is a version from the moment on that it was
-seen, or from its Last-Modified where that lies between this look and the one before; a 304 says that the last 200 is
-live again; a redirect, an error and a 410 are versions, too. Answers of which the content was not recorded are passed
-over, and so are those that say nothing of what a GET selects (206, 226, 412, 416) and failures of the network: for
-those there are faults.
+A recording is converted from the responses of origins. A version with status 200 begins when it was received, or at its
+Last-Modified if that lies between this request and the one before. A 304 makes the last 200 current again. Redirects,
+errors and 410 are versions, too. Skipped are responses without recorded content, partial responses (206, 226), 412, 416
+and network failures, which the faults cover.
 """
 
 from bisect import bisect_right
@@ -16,23 +15,23 @@ from feedproxy.clock import Instant
 from feedproxy.http.content_coding import layers
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Fields
-from feedproxy.lab.record.exchange import Exchange, Recording, Side, digest_of
+from feedproxy.lab.record.exchange import Exchange, Recording, Side, content_digest
 
-PARTIAL = frozenset({0, 206, 226, 412, 416})
+SKIPPED_STATUSES = frozenset({0, 206, 226, 412, 416})
 
-NOT_KEPT = (
-    # The replay says these itself.
+DROPPED_FIELDS = (
+    # The replay generates these.
     *("date", "age", "content-length", "content-encoding", "accept-ranges", "etag", "last-modified", "expires"),
-    # They are true of bytes on the wire that are coded anew, or of a hop that is no longer there.
+    # These describe the recorded coding of the content, or a recorded hop.
     *("content-digest", "content-md5", "digest", "alt-svc", "via", "cache-status", "set-cookie", "server-timing"),
     *("strict-transport-security", "report-to", "nel"),
 )
-"""Fields of a recorded answer that a replay does not repeat as they stand."""
+"""Fields of a recorded response that a replay does not repeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What a GET got from an instant on."""
+    """The response to GET from an instant on."""
 
     since: Instant
     status: int = 200
@@ -40,25 +39,25 @@ class Version:
     """Without those of NOT_KEPT."""
     content: bytes = b""
     tag: str = ""
-    """As it is written in ETag; empty where there is none."""
+    """Value of ETag; empty if there is none."""
     modified: str = ""
-    """Last-Modified, as it is written."""
+    """Value of Last-Modified; empty if there is none."""
     expires_in: float | None = None
     """Seconds from the answer's Date to its Expires."""
     coded: tuple[str, ...] = ()
-    """The content codings it came in."""
+    """The recorded content codings."""
     raw: bool = False
-    """The content is the body as it came, and `coded` is not true of it."""
+    """The content is the recorded body, which does not have the codings in `coded`."""
     reason: str = ""
 
     @property
     def digest(self) -> str:
-        """The name of its content in recordings."""
-        return digest_of(self.content)
+        """Return the digest of the content, as in recordings."""
+        return content_digest(self.content)
 
 
 class Timeline:
-    """The versions of one address, in order. Raises ValueError where there is none."""
+    """The versions of one address in order. Raises ValueError if there are none."""
 
     def __init__(self, versions: Iterable[Version]) -> None:
         self.versions = tuple(sorted(versions, key=lambda version: version.since))
@@ -67,20 +66,20 @@ class Timeline:
         self._since = [version.since for version in self.versions]
 
     def at(self, now: Instant) -> Version | None:
-        """The version that is live; None before the first."""
+        """Return the current version; None before the first."""
         found = bisect_right(self._since, now)
         return self.versions[found - 1] if found else None
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayWorld:
-    """All addresses that a replay knows: some by their whole address, some by their path at any host."""
+    """All timelines of a replay: by address, and by path for any host."""
 
     targets: Mapping[str, Timeline] = field(default_factory=dict)
     paths: Mapping[str, Timeline] = field(default_factory=dict)
 
     def find(self, target: str) -> Timeline | None:
-        """The timeline of a normalised target; http and https are one, for the replay speaks http alone."""
+        """Return the timeline of a normalised target. http and https are the same: the replay serves http alone."""
         if (found := self.targets.get(target)) is not None:
             return found
         scheme, _, rest = target.partition("://")
@@ -90,13 +89,13 @@ class ReplayWorld:
 
     @property
     def first(self) -> Instant:
-        """When the first version of all came. Raises ValueError where there is none."""
-        return min(each.versions[0].since for each in self._all)
+        """Return the instant of the first version. Raises ValueError if there is none."""
+        return min(timeline.versions[0].since for timeline in self._all)
 
     @property
     def last(self) -> Instant:
-        """When the last version of all came. Raises ValueError where there is none."""
-        return max(each.versions[-1].since for each in self._all)
+        """Return the instant of the last version. Raises ValueError if there is none."""
+        return max(timeline.versions[-1].since for timeline in self._all)
 
     @property
     def _all(self) -> Sequence[Timeline]:
@@ -110,7 +109,7 @@ class ReplayWorld:
 
 
 def world_of(recording: Recording) -> ReplayWorld:
-    """What origins said, by a recording; of an address that no origin was asked for, what readers were answered."""
+    """Return the timelines of a recording; for addresses without origin requests, those of responses to readers."""
     found: dict[str, Timeline] = {}
     for side in (Side.READER, Side.ORIGIN):
         by_target: dict[str, list[Exchange]] = {}
@@ -129,16 +128,16 @@ def _versions(exchanges: Iterable[Exchange], recording: Recording) -> list[Versi
     seen: Instant | None = None
     for exchange in exchanges:
         if exchange.status == 304:
-            if good is not None and not _same(versions[-1], good):
+            if good is not None and not _is_equivalent(versions[-1], good):
                 versions.append(replace(good, since=exchange.at))
             seen = exchange.at
             continue
         content = recording.content(exchange)
-        if exchange.status in PARTIAL or (exchange.size and not content):
+        if exchange.status in SKIPPED_STATUSES or (exchange.size and not content):
             continue
         version = _version(exchange, content, seen)
         good = version if version.status == 200 else good
-        if not versions or not _same(versions[-1], version):
+        if not versions or not _is_equivalent(versions[-1], version):
             versions.append(version)
         seen = exchange.at
     return versions
@@ -150,11 +149,11 @@ def _version(exchange: Exchange, content: bytes, seen: Instant | None) -> Versio
     changed = parse_http_date(modified, exchange.at)
     expires, date = (parse_http_date(fields.get(name) or "", exchange.at) for name in ("expires", "date"))
     known = seen is not None and changed is not None and seen < changed <= exchange.at
-    expired = 0.0 if "expires" in fields else None  # what is no date has passed
+    expired = 0.0 if "expires" in fields else None  # RFC 9111, section 5.3: an invalid date is in the past
     return Version(
         since=changed if known and changed is not None else exchange.at,
         status=exchange.status,
-        fields=fields.end_to_end().without(*NOT_KEPT),
+        fields=fields.end_to_end().without(*DROPPED_FIELDS),
         content=content,
         tag=fields.get("etag") or "",
         modified=modified,
@@ -165,8 +164,8 @@ def _version(exchange: Exchange, content: bytes, seen: Instant | None) -> Versio
     )
 
 
-def _same(one: Version, other: Version) -> bool:
-    """Whether a reader could not tell them apart."""
+def _is_equivalent(one: Version, other: Version) -> bool:
+    """Return True if readers cannot distinguish the versions."""
     return (one.status, one.content, one.tag, one.modified) == (
         other.status,
         other.content,

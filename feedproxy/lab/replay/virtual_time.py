@@ -1,4 +1,4 @@
-"""Virtual time on the command line: instants, lengths, and the stretches in which a fault is at work."""
+"""Parsers of virtual time on the command line: instants, durations, and the schedules of faults."""
 
 import math
 import re
@@ -10,7 +10,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import UsageError
 
 LAST: Instant = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
-"""HTTP's dates end with the year 9999, and what is published then may want to expire."""
+"""Latest virtual instant: dates in HTTP end with the year 9999, and expiry dates lie ahead of it."""
 
 _UNITS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1, "": 1}
 _LENGTH = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?[wdhms])+|[0-9]+(?:\.[0-9]+)?")
@@ -20,14 +20,14 @@ _NUMBERS = re.compile(r"#([0-9]+)(?:\.\.([0-9]*))?")
 
 
 def parse_length(text: str) -> Seconds:
-    """`90`, `90s`, `1h30m`, `2d`: seconds. Raises UsageError."""
+    """Parse `90`, `90s`, `1h30m` or `2d` as seconds. Raises UsageError."""
     if not _LENGTH.fullmatch(text):
-        raise UsageError(f"{text!r} is no length of time such as 90s, 1h30m or 2d")
+        raise UsageError(f"invalid duration {text!r}: expected one such as 90s, 1h30m or 2d")
     return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 
 def parse_instant(text: str, first: Instant) -> Instant:
-    """An instant: as ISO 8601 (UTC where no zone is said), as Unix seconds `@…`, or `+LENGTH` after `first`.
+    """Parse ISO 8601 (UTC without a zone), Unix seconds as `@…`, or `+LENGTH` after `first`.
 
     Raises UsageError.
     """
@@ -36,7 +36,7 @@ def parse_instant(text: str, first: Instant) -> Instant:
     except ValueError:
         found = math.nan
     if not 0 <= found <= LAST:
-        raise UsageError(f"{text!r} is no time such as 2026-11-21T12:00:00Z, @1795262400 or +2d")
+        raise UsageError(f"invalid time {text!r}: expected one such as 2026-11-21T12:00:00Z, @1795262400 or +2d")
     return found
 
 
@@ -51,7 +51,7 @@ def _parsed(text: str, first: Instant) -> Instant:
 
 @dataclass(frozen=True, slots=True)
 class FaultSchedule:
-    """A stretch of time, a share of the requests, certain requests; all that is said has to hold."""
+    """Period, share of requests and range of request numbers in which a fault is active; all have to hold."""
 
     begin: Instant | None = None
     end: Instant | None = None
@@ -59,7 +59,7 @@ class FaultSchedule:
     numbers: tuple[int, int | None] = (1, None)
 
     def holds(self, now: Instant, number: int, random: Random) -> bool:
-        """Whether it is now, for the how manieth request. Takes one number from `random` where it is a share."""
+        """Return True if active for this request. Draws one number from `random` if `share` is below 1."""
         first, last = self.numbers
         return (
             (self.begin is None or self.begin <= now)
@@ -71,9 +71,9 @@ class FaultSchedule:
 
 
 def parse_when(text: str, start: Instant) -> FaultSchedule:
-    """`2h` (from then on), `2h..3h`, `2026-11-21T12:00Z..`, `10%`, `#3`, `#3..5`; several, with commas between.
+    """Parse `2h` (from then on), `2h..3h`, `2026-11-21T12:00Z..`, `10%`, `#3`, `#3..5`, or several with commas.
 
-    Lengths are counted from `start`, the beginning of the replay. Empty: always. Raises UsageError.
+    Durations count from `start`, the beginning of the replay. Empty: always. Raises UsageError.
     """
     begin: Instant | None = None
     end: Instant | None = None

@@ -1,4 +1,4 @@
-"""The catalogue of what origins do wrong, each with what a good reader does about it."""
+"""Catalogue of faults of origins, each with the expected behaviour of a feed reader."""
 
 from feedproxy.lab.replay.faults import broken_validators, content, error_responses, redirects, transport
 from feedproxy.lab.replay.faults.base import Fault
@@ -11,5 +11,5 @@ GROUPS: tuple[tuple[str, tuple[type[Fault], ...]], ...] = (
     ("The document", content.FAULTS),
 )
 
-CATALOGUE: dict[str, type[Fault]] = {each.name: each for _, group in GROUPS for each in group}
+CATALOGUE: dict[str, type[Fault]] = {fault.name: fault for _, group in GROUPS for fault in group}
 """Every fault by its name on the command line."""

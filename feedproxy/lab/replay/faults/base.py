@@ -1,4 +1,4 @@
-"""What a fault is: something wrong with what is shown, or with how it is answered, while it is at work."""
+"""Base class and schedule of faults: changes to a representation or a response while the fault is active."""
 
 import math
 from dataclasses import dataclass
@@ -16,48 +16,48 @@ NUMBER_MAX = 10**10
 
 @dataclass(frozen=True, slots=True)
 class FaultContext:
-    """What a fault may lean on beside the request: chance that is the same in every run, and when it began."""
+    """Input of a fault beside the request: the time, reproducible random numbers, and when the fault began."""
 
     now: Instant
     random: Random
     since: Instant | None = None
-    """The beginning of the stretch in which the fault is at work; None where there is none."""
+    """Start of the period in which the fault is active; None if it has no start."""
 
 
 class Fault:
-    """One entry of the catalogue.
+    """A fault of the catalogue.
 
-    A class's docstring is its page in the manual: what goes wrong, where that is met, and what a good reader does.
+    The docstring of a class is its section in the manual: the fault, where it occurs, and what a good reader does.
     """
 
     name: ClassVar[str]
     default: ClassVar[str] = ""
-    """The value where none is given."""
+    """The value if none is given."""
     when: ClassVar[str] = ""
-    """When it is at work where that is not said."""
+    """The default period, in the syntax of `@WHEN`."""
     moves: ClassVar[bool] = False
-    """It leads readers to other addresses, which then have to answer."""
+    """The fault redirects to other addresses, which then serve the feed."""
 
     def __init__(self, value: str = "") -> None:
-        """Raises UsageError for a value that it does not know."""
+        """Set and check the value. Raises UsageError for an invalid one."""
         self.value = value or self.default
         self.check()
 
     def check(self) -> None:
-        """Raises UsageError for a wrong value."""
+        """Check the value. Raises UsageError for an invalid one."""
         if self.value and not self.default:
             raise UsageError(f"--fault {self.name}={self.value}: {self.name} takes no value")
 
-    def show(self, shown: Representation, asked: ReplayRequest, moment: FaultContext) -> Representation:
-        """What is wrong with the representation, before conditions are evaluated against it."""
+    def show(self, shown: Representation, incoming: ReplayRequest, context: FaultContext) -> Representation:
+        """Return the faulty representation; conditions are evaluated against it afterwards."""
         return shown
 
-    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
-        """What is wrong with the answer."""
+    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+        """Return the faulty response."""
         return reply
 
     def number(self, least: float | None = None) -> float:
-        """The value as a number. Raises UsageError."""
+        """Return the value as a number. Raises UsageError."""
         try:
             found = float(self.value)
         except ValueError:
@@ -69,27 +69,27 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class PlannedFault:
-    """A fault, and when it is at work."""
+    """A fault and the schedule of its activity."""
 
     fault: Fault
     when: FaultSchedule
     seed: str
 
-    def moment(self, asked: ReplayRequest) -> FaultContext | None:
-        """What it may lean on now; None where it is not at work."""
-        # A seed for each request: the same answer, whatever else was asked for in between.
-        random = Random(f"{self.seed}/{asked.target}/{asked.number}")  # noqa: S311 -- a play, no secret
-        if not self.when.holds(asked.at, asked.number, random):
+    def context(self, incoming: ReplayRequest) -> FaultContext | None:
+        """Return the context of a request; None if the fault is not active."""
+        # A seed for each request: other requests in between do not change the response.
+        random = Random(f"{self.seed}/{incoming.target}/{incoming.number}")  # noqa: S311 -- a play, no secret
+        if not self.when.holds(incoming.at, incoming.number, random):
             return None
-        return FaultContext(asked.at, random, self.when.begin)
+        return FaultContext(incoming.at, random, self.when.begin)
 
 
 def parse_fault(text: str, kinds: dict[str, type[Fault]], start: Instant, seed: str) -> PlannedFault:
-    """`NAME[=VALUE][@WHEN]`. Raises UsageError, and names the nearest right one."""
-    import difflib  # noqa: PLC0415 -- for those who mistype
+    """Parse `NAME[=VALUE][@WHEN]`. Raises UsageError, with the most similar name of a fault."""
+    import difflib  # noqa: PLC0415 -- only for unknown names
 
-    said, _, when = text.partition("@")
-    name, _, value = said.partition("=")
+    specification, _, when = text.partition("@")
+    name, _, value = specification.partition("=")
     if name not in kinds:
         near = difflib.get_close_matches(name, kinds, 1)
         hint = f" (did you mean {near[0]}?)" if near else ""

@@ -1,4 +1,4 @@
-"""Validators that do not work, and clocks that are wrong."""
+"""Faults of validators and of the origin's clock."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ class GzipTag(Fault):
 
     name = "gzip-tag"
 
-    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
+    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         tag = reply.fields.get("etag")
         if reply.status != 200 or not tag:
             return reply
@@ -30,13 +30,13 @@ class GzipTag(Fault):
 class WeakTag(Fault):
     """The tag is a weak one, `W/"…"`, as nginx makes it of a strong one when it compresses.
 
-    A good reader returns it as it came, with the `W/`. Whoever drops that, or puts the whole into new quotation
-    marks, never gets a 304 from a server that is strict.
+    A good reader returns it as it came, with the `W/`. A reader that drops the prefix, or quotes the
+    whole again, never gets a 304 from a strict server.
     """
 
     name = "weak-tag"
 
-    def show(self, shown: Representation, asked: ReplayRequest, moment: FaultContext) -> Representation:
+    def show(self, shown: Representation, incoming: ReplayRequest, context: FaultContext) -> Representation:
         weak = shown.tag if shown.tag.startswith("W/") or not shown.tag else f"W/{shown.tag}"
         return replace(shown, tag=weak)
 
@@ -51,7 +51,7 @@ class UnquotedTag(Fault):
 
     name = "unquoted-tag"
 
-    def show(self, shown: Representation, asked: ReplayRequest, moment: FaultContext) -> Representation:
+    def show(self, shown: Representation, incoming: ReplayRequest, context: FaultContext) -> Representation:
         return replace(shown, tag=shown.tag.removeprefix("W/").strip('"'))
 
 
@@ -65,9 +65,9 @@ class ChangingTag(Fault):
 
     name = "changing-tag"
 
-    def show(self, shown: Representation, asked: ReplayRequest, moment: FaultContext) -> Representation:
-        tag = f'"{moment.random.getrandbits(64):016x}"'
-        return replace(shown, tag=tag, modified=format_http_date(moment.now))
+    def show(self, shown: Representation, incoming: ReplayRequest, context: FaultContext) -> Representation:
+        tag = f'"{context.random.getrandbits(64):016x}"'
+        return replace(shown, tag=tag, modified=format_http_date(context.now))
 
 
 class NoValidators(Fault):
@@ -79,12 +79,12 @@ class NoValidators(Fault):
 
     name = "no-validators"
 
-    def show(self, shown: Representation, asked: ReplayRequest, moment: FaultContext) -> Representation:
+    def show(self, shown: Representation, incoming: ReplayRequest, context: FaultContext) -> Representation:
         return replace(shown, tag="", modified="")
 
 
 class Frozen304(Fault):
-    """Whoever asks with a condition gets 304 for ever, whatever has been published since.
+    """Conditional requests get 304 for ever, whatever has been published since.
 
     A cache that is stuck, or a plugin that compares with the wrong thing.
 
@@ -93,10 +93,10 @@ class Frozen304(Fault):
 
     name = "frozen-304"
 
-    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
-        if reply.status != 200 or not asked.conditional:
+    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+        if reply.status != 200 or not incoming.conditional:
             return reply
-        tag = asked.request.fields.get("if-none-match")
+        tag = incoming.request.fields.get("if-none-match")
         fields = reply.fields.without("content-type", "content-encoding", "etag", "last-modified")
         fields = fields.with_field("ETag", tag) if tag else fields
         return replace(reply, status=304, fields=fields, body=b"", reason="Not Modified")
@@ -116,11 +116,11 @@ class ClockSkew(Fault):
     def check(self) -> None:
         self.number()
 
-    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
+    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         fields = reply.fields
         for name in ("Date", "Expires"):
-            if (said := parse_http_date(fields.get(name) or "", moment.now)) is not None:
-                fields = fields.with_field(name, format_http_date(said + self.number()))
+            if (date := parse_http_date(fields.get(name) or "", context.now)) is not None:
+                fields = fields.with_field(name, format_http_date(date + self.number()))
         return replace(reply, fields=fields)
 
 
@@ -129,8 +129,8 @@ class FutureLastModified(Fault):
 
     Time zones that were mixed up, and items that are dated ahead.
 
-    A good reader returns it as it came. Whoever compares it with the own clock, and corrects it, loses the 304 or,
-    worse, what is published until then.
+    A good reader returns it as it came. A reader that corrects it by its own clock loses the 304 or, worse, what is
+    published until then.
     """
 
     name = "future-last-modified"
@@ -139,10 +139,10 @@ class FutureLastModified(Fault):
     def check(self) -> None:
         self.number(1)
 
-    def show(self, shown: Representation, asked: ReplayRequest, moment: FaultContext) -> Representation:
-        said = parse_http_date(shown.modified, moment.now)
+    def show(self, shown: Representation, incoming: ReplayRequest, context: FaultContext) -> Representation:
+        date = parse_http_date(shown.modified, context.now)
         # Counted from what it was, so that it changes when the feed does.
-        modified = format_http_date((moment.now if said is None else said) + self.number())
+        modified = format_http_date((context.now if date is None else date) + self.number())
         return replace(shown, modified=modified)
 
 

@@ -1,7 +1,7 @@
-"""Documents that say something wrong of themselves.
+"""Faults of documents: a wrong charset or wrong schedule hints.
 
-A document that is changed has another tag, and a Last-Modified no older than the change: else whoever holds the one
-before would never see it.
+A changed document gets another ETag, and a Last-Modified no older than the change: otherwise readers with the earlier
+one would get 304.
 """
 
 from dataclasses import replace
@@ -17,15 +17,15 @@ from feedproxy.lab.replay.replay_response import ReplayRequest, Representation
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
-def changed(shown: Representation, content: bytes, mark: str, moment: FaultContext) -> Representation:
-    """What is shown with another content."""
+def changed(shown: Representation, content: bytes, mark: str, context: FaultContext) -> Representation:
+    """Return the representation with another content, ETag and Last-Modified."""
     if content == shown.content:
         return shown
     tag = f'{shown.tag[:-1]}-{mark}"' if shown.tag.endswith('"') else shown.tag and f"{shown.tag}-{mark}"
-    said = parse_http_date(shown.modified, moment.now)
+    date = parse_http_date(shown.modified, context.now)
     modified = shown.modified
-    if said is not None and moment.since is not None and said < moment.since:
-        modified = format_http_date(moment.since)
+    if date is not None and context.since is not None and date < context.since:
+        modified = format_http_date(context.since)
     return replace(shown, content=content, tag=tag, modified=modified)
 
 
@@ -43,7 +43,7 @@ class CharsetLie(Fault):
     name = "charset-lie"
     default = "auto"
 
-    def show(self, shown: Representation, asked: ReplayRequest, moment: FaultContext) -> Representation:
+    def show(self, shown: Representation, incoming: ReplayRequest, context: FaultContext) -> Representation:
         if self.value != "auto":
             lie = self.value
         else:
@@ -52,7 +52,7 @@ class CharsetLie(Fault):
         return shown.with_field("Content-Type", f"{essence}; charset={lie}")
 
     def check(self) -> None:
-        if not all(each.isalnum() or each in "-_." for each in self.value):
+        if not all(character.isalnum() or character in "-_." for character in self.value):
             raise UsageError(f"--fault {self.name}={self.value}: expected a charset such as iso-8859-1")
 
 
@@ -60,12 +60,12 @@ class _Edit(Fault):
     hint: ClassVar[str]
 
     def check(self) -> None:
-        if not self.value.isascii() or any(each in self.value for each in "<&\"'"):
+        if not self.value.isascii() or any(character in self.value for character in "<&\"'"):
             raise UsageError(f"--fault {self.name}={self.value}: not a value for {self.hint}")
 
-    def show(self, shown: Representation, asked: ReplayRequest, moment: FaultContext) -> Representation:
-        mark = "".join(each if each.isalnum() else "." for each in f"{self.hint}{self.value}")
-        return changed(shown, hint_edits.with_hint(shown.content, self.hint, self.value), mark, moment)
+    def show(self, shown: Representation, incoming: ReplayRequest, context: FaultContext) -> Representation:
+        mark = "".join(character if character.isalnum() else "." for character in f"{self.hint}{self.value}")
+        return changed(shown, hint_edits.set_hint(shown.content, self.hint, self.value), mark, context)
 
 
 class Ttl(_Edit):

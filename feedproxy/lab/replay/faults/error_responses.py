@@ -1,4 +1,4 @@
-"""Answers that are none: challenges, limits, errors, endings."""
+"""Faults that replace the response: challenges, rate limits, errors, and the end of a feed."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,8 +21,8 @@ CHALLENGE = b"""<!DOCTYPE html>
 def _replace_reply(
     reply: ReplayResponse, status: int, reason: str, lines: Sequence[tuple[str, str]] = (), body: bytes = b""
 ) -> ReplayResponse:
-    """Another answer in the place of this one; only its Date stays."""
-    date = [("Date", said)] if (said := reply.fields.get("date")) else []
+    """Return another response in place of this one; only its Date is kept."""
+    date = [("Date", value)] if (value := reply.fields.get("date")) else []
     return replace(reply, status=status, fields=Fields([*date, *lines]), body=body, reason=reason)
 
 
@@ -41,7 +41,7 @@ class Challenge(Fault):
         if not (self.value.isascii() and self.value.isdigit() and 200 <= int(self.value) <= 599):
             raise UsageError(f"--fault {self.name}={self.value}: expected a status such as 403")
 
-    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
+    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         lines = [
             ("Content-Type", "text/html; charset=utf-8"),
             ("Cf-Mitigated", "challenge"),
@@ -59,7 +59,7 @@ class Empty429(Fault):
 
     name = "429"
 
-    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
+    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         return _replace_reply(reply, 429, "Too Many Requests")
 
 
@@ -67,11 +67,11 @@ class _RetryAfter(Fault):
     status: ClassVar[int] = 429
     reason: ClassVar[str] = "Too Many Requests"
 
-    def said(self, moment: FaultContext) -> str:
+    def retry_after(self, context: FaultContext) -> str:
         return self.value
 
-    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
-        lines = [("Retry-After", self.said(moment)), ("Content-Type", "text/plain")]
+    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+        lines = [("Retry-After", self.retry_after(context)), ("Content-Type", "text/plain")]
         return _replace_reply(reply, self.status, self.reason, lines, b"Later, please.\n")
 
 
@@ -104,8 +104,8 @@ class RetryAfterDate(_RetryAfter):
     def check(self) -> None:
         self.number(0)
 
-    def said(self, moment: FaultContext) -> str:
-        return format_http_date(moment.now + self.number())
+    def retry_after(self, context: FaultContext) -> str:
+        return format_http_date(context.now + self.number())
 
 
 class RetryAfterNegative(_RetryAfter):
@@ -126,7 +126,7 @@ class RetryAfterHuge(_RetryAfter):
     """429 with a Retry-After of ten years.
 
     A good reader obeys within reason: it asks again after some days at the latest, and does not lose the feed to
-    somebody else's slip.
+    a mistake of its server.
     """
 
     name = "retry-after-huge"
@@ -145,7 +145,7 @@ class Error500(Fault):
     name = "500"
     when = "0s..1h"
 
-    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
+    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         page = b"<!DOCTYPE html><title>500</title><h1>Internal Server Error</h1>\n"
         return _replace_reply(reply, 500, "Internal Server Error", [("Content-Type", "text/html")], page)
 
@@ -158,7 +158,7 @@ class Gone(Fault):
 
     name = "410"
 
-    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
+    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         return _replace_reply(reply, 410, "Gone", [("Content-Type", "text/plain")], b"This feed has ended.\n")
 
 
@@ -171,7 +171,7 @@ class XmlGone(Fault):
 
     name = "xml-gone"
 
-    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
+    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         return _replace_reply(reply, 200, "OK", [("Content-Type", "application/xml")], xml_redirect.make_document(None))
 
 

@@ -1,4 +1,4 @@
-"""Redirects, in HTTP and in XML. Where they lead, the feed is: under `/moved-1/…` at the same host."""
+"""Redirects in HTTP and XML to `/moved-1/…` at the same host, where the feed is served."""
 
 from dataclasses import replace
 from typing import ClassVar
@@ -19,7 +19,7 @@ _REASONS = {
 
 
 def _to(reply: ReplayResponse, status: int, location: str) -> ReplayResponse:
-    date = [("Date", said)] if (said := reply.fields.get("date")) else []
+    date = [("Date", value)] if (value := reply.fields.get("date")) else []
     lines = [*date, ("Location", location), ("Content-Type", "text/plain")]
     body = f"{location}\n".encode("latin-1")
     return replace(reply, status=status, fields=Fields(lines), body=body, reason=_REASONS[status])
@@ -29,8 +29,8 @@ class _Redirect(Fault):
     status: ClassVar[int]
     moves = True
 
-    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
-        return reply if asked.hops else _to(reply, self.status, asked.moved(1))
+    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+        return reply if incoming.hops else _to(reply, self.status, incoming.moved(1))
 
 
 class Redirect301(_Redirect):
@@ -87,12 +87,16 @@ class RedirectChain(Fault):
     moves = True
 
     def check(self) -> None:
-        if not all(each.isdigit() and int(each) in _REASONS for each in self.value.split(",")):
+        if not all(status.isdigit() and int(status) in _REASONS for status in self.value.split(",")):
             raise UsageError(f"--fault {self.name}={self.value}: expected statuses such as {self.default}")
 
-    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
-        statuses = [int(each) for each in self.value.split(",")]
-        return _to(reply, statuses[asked.hops], asked.moved(asked.hops + 1)) if asked.hops < len(statuses) else reply
+    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+        statuses = [int(status) for status in self.value.split(",")]
+        return (
+            _to(reply, statuses[incoming.hops], incoming.moved(incoming.hops + 1))
+            if incoming.hops < len(statuses)
+            else reply
+        )
 
 
 class RedirectLoop(Fault):
@@ -109,13 +113,13 @@ class RedirectLoop(Fault):
         if self.value not in map(str, _REASONS):
             raise UsageError(f"--fault {self.name}={self.value}: expected 301, 302, 303, 307 or 308")
 
-    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
-        return _to(reply, int(self.value), asked.moved(0 if asked.hops else 1))
+    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+        return _to(reply, int(self.value), incoming.moved(0 if incoming.hops else 1))
 
 
 class XmlRedirect(Fault):
-    """200 with RSS Feed State's redirect document, which names the new address: a 301 for those who cannot set a
-    status.
+    """200 with RSS Feed State's redirect document, which names the new address: a 301 for publishers that
+    cannot set a status.
 
     A good reader treats it as 301. One that does not know the document must at least not take it for a feed without
     entries.
@@ -124,11 +128,11 @@ class XmlRedirect(Fault):
     name = "xml-redirect"
     moves = True
 
-    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
-        if asked.hops:
+    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+        if incoming.hops:
             return reply
-        date = [("Date", said)] if (said := reply.fields.get("date")) else []
-        document = xml_redirect.make_document(asked.moved(1))
+        date = [("Date", value)] if (value := reply.fields.get("date")) else []
+        document = xml_redirect.make_document(incoming.moved(1))
         fields = Fields([*date, ("Content-Type", "application/xml")])
         return replace(reply, status=200, fields=fields, body=document, reason="OK")
 

@@ -1,4 +1,4 @@
-"""Answers that come late, or not whole."""
+"""Faults of the connection: late or incomplete responses."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ class SlowFirstByte(Fault):
     def check(self) -> None:
         self.number(0)
 
-    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
+    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         return replace(reply, pause=reply.pause + self.number())
 
 
@@ -35,7 +35,7 @@ class SlowBody(Fault):
     def check(self) -> None:
         self.number(0)
 
-    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
+    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         return replace(reply, spread=reply.spread + self.number())
 
 
@@ -48,13 +48,13 @@ class Reset(Fault):
 
     name = "reset"
 
-    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
+    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         return replace(reply, reset=True)
 
 
 class TruncatedGzip(Fault):
-    """gzip that ends before its end, in an answer that is whole otherwise: Content-Length fits. It comes to those who
-    take gzip, the others are spared.
+    """gzip that ends before its end, in an answer that is whole otherwise: Content-Length fits. Only clients
+    that accept gzip get it.
 
     A program that died while it compressed, behind a server that did not notice.
 
@@ -63,12 +63,12 @@ class TruncatedGzip(Fault):
 
     name = "truncated-gzip"
 
-    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
-        said = reply.fields.get("content-encoding") or ""
-        takes = "gzip" in (asked.request.fields.combined("accept-encoding") or "").lower()
-        if reply.status != 200 or not reply.body or not takes or said not in ("", "gzip"):
+    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+        coding = reply.fields.get("content-encoding") or ""
+        takes = "gzip" in (incoming.request.fields.combined("accept-encoding") or "").lower()
+        if reply.status != 200 or not reply.body or not takes or coding not in ("", "gzip"):
             return reply
-        packed = reply.body if said else encode(reply.body, "gzip", 6)
+        packed = reply.body if coding else encode(reply.body, "gzip", 6)
         return replace(reply, body=packed[: len(packed) // 2]).with_field("Content-Encoding", "gzip")
 
 
@@ -86,7 +86,7 @@ class WrongLength(Fault):
     def check(self) -> None:
         self.number()
 
-    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
+    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         return replace(reply, surplus=max(int(self.number()), -len(reply.body))) if reply.body else reply
 
 
