@@ -33,7 +33,7 @@ SYNONYMS = {
     "grade": "score",
     "play": "replay",
 }
-"""What other programs call a command of ours. Only for the hint after an unknown name; none of them is accepted."""
+"""Names of the commands in other programs, for the hint after an unknown name; they are not accepted."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -72,7 +72,7 @@ class Parser(argparse.ArgumentParser):
 
 def command_names() -> list[str]:
     """Return the names of all commands; each is a module of feedproxy.commands."""
-    return [each.name for each in pkgutil.iter_modules(commands.__path__)]
+    return [module.name for module in pkgutil.iter_modules(commands.__path__)]
 
 
 def make_parser(*names: str) -> Parser:

@@ -29,18 +29,18 @@ class Level(StrEnum):
     INFO = "info"
     """Worth knowing; nothing is wrong."""
     WARN = "warn"
-    """It costs somebody something."""
+    """It costs readers or the publisher something."""
     BAD = "bad"
     """It breaks a promise, or does harm."""
 
     @property
     def is_finding(self) -> bool:
-        """Whether something is to be mended."""
+        """True if something should be corrected."""
         return self in (Level.WARN, Level.BAD)
 
 
 class Category(StrEnum):
-    """What a Note is about; the heading that it stands below."""
+    """Subject of a Note; its heading in reports."""
 
     CONDITIONS = "Conditional requests"
     SCHEDULE = "Schedule"
@@ -59,20 +59,20 @@ class Category(StrEnum):
 
 
 class Note:
-    """One thing said. Raises KeyError where a value is missing that its words name."""
+    """A finding. Raises KeyError if a value of its texts is missing."""
 
     level: ClassVar[Level]
     category: ClassVar[Category]
     summary: ClassVar[str]
     """One line, a whole sentence."""
     advice: ClassVar[str]
-    """What to do, and why; paragraphs are parted by an empty line, and code stands between backticks."""
+    """Advice with its reason; paragraphs are separated by an empty line, and code is between backticks."""
     reference: ClassVar[str]
     """Where it stands written; several are parted by semicolons."""
 
     def __init__(self, subject: str = "", **values: object) -> None:
         self.subject = subject
-        """What it is said of: an address, a field, a place in a document."""
+        """Subject: an address, a field, a place in a document."""
         self.values = values
         self.message = self.summary % values
         """The summary, filled in."""
@@ -89,11 +89,11 @@ class Note:
 
     @classmethod
     def id(cls) -> str:
-        """Its name as it is told: `no-validator`."""
+        """Return the name in reports: `no-validator`."""
         return cls.__name__.lower().replace("_", "-")
 
     def as_json(self) -> dict[str, Any]:
-        """What a program wants to know of it."""
+        """Return the Note as a JSON object."""
         return {
             "id": self.id(),
             "level": str(self.level),
@@ -123,11 +123,11 @@ def sorted_by_level(notes: Iterable[Note]) -> list[Note]:
 def notes_of(module: ModuleType) -> list[type[Note]]:
     """The Notes that a module defines, in their order."""
     return [
-        each
-        for name, each in vars(module).items()
-        if isinstance(each, type)
-        and issubclass(each, Note)
-        and each.__module__ == module.__name__
+        member
+        for name, member in vars(module).items()
+        if isinstance(member, type)
+        and issubclass(member, Note)
+        and member.__module__ == module.__name__
         and not name.startswith("_")
     ]
 
@@ -144,4 +144,4 @@ def as_markdown(kind: type[Note]) -> str:
 
 
 def _paragraphs(text: str) -> str:
-    return "\n\n".join(" ".join(each.split()) for each in textwrap.dedent(text).strip().split("\n\n"))
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in textwrap.dedent(text).strip().split("\n\n"))

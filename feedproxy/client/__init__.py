@@ -1,1 +1,1 @@
-"""What the commands need beside the proxy: the admin listener of a running one, a feed's address, the desktop."""
+"""Helpers of the commands: client of the admin listener, feed discovery, and desktop integration."""

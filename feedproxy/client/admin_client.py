@@ -103,10 +103,10 @@ def ask(
         with opener.open(request, timeout=TIMEOUT) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
-        words = _words(error)
+        message = _error_message(error)
         if error.code in (400, 401, 403, 404, 421):
-            raise UsageError(words) from error
-        raise AdminRefused(words) from error
+            raise UsageError(message) from error
+        raise AdminRefused(message) from error
     except urllib.error.URLError as error:
         reason = getattr(error.reason, "strerror", None) or error.reason
         raise UsageError(f"no feedproxy answers at {place}: {reason}") from error
@@ -141,7 +141,7 @@ def _base(admin: str) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _words(error: urllib.error.HTTPError) -> str:
+def _error_message(error: urllib.error.HTTPError) -> str:
     try:
         return str(json.load(error)["words"])
     except (ValueError, KeyError, TypeError, OSError):

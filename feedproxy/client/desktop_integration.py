@@ -1,9 +1,9 @@
 """feedproxy as the desktop's program for feeds: a click on a feed's icon opens it in the user's own reader.
 
-Two files make it so: a desktop entry, and the user's list of which program opens what (Desktop Entry Specification;
-Association between MIME types and applications; XDG Base Directory Specification). What both folders were like before
-is written down, so that all of it can be undone exactly; where somebody else has changed the list since, only what is
-ours is taken out, and what was there before is put back.
+Installation writes a desktop entry and the user's list of default programs (Desktop Entry Specification; Association
+between MIME types and applications; XDG Base Directory Specification). The state before is recorded, so that the
+installation can be undone exactly. If another program has changed the list since, only feedproxy's entry is removed,
+and the earlier program is restored.
 """
 
 import json
@@ -20,7 +20,7 @@ from feedproxy.errors import FeedproxyError
 ENTRY = "feedproxy-subscribe.desktop"
 TYPES = ("application/rss+xml", "application/atom+xml", "application/feed+json", "application/rdf+xml")
 SCHEME = "x-scheme-handler/feed"
-"""What readers register for that know the feed: scheme."""
+"""Type that feed readers with support for the feed: scheme are registered for."""
 
 _DEFAULTS = "[Default Applications]"
 _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./%-]+")
@@ -41,8 +41,8 @@ class Folders:
         home = Path(environment.get("HOME") or Path.home())
 
         def folder(name: str, default: str) -> Path:
-            said = Path(environment.get(name) or "")
-            return said if said.is_absolute() else home / default
+            path = Path(environment.get(name) or "")
+            return path if path.is_absolute() else home / default
 
         return cls(
             folder("XDG_DATA_HOME", ".local/share"),
@@ -52,23 +52,23 @@ class Folders:
 
     @property
     def entry(self) -> Path:
-        """Our desktop entry."""
+        """Return the path of feedproxy's desktop entry."""
         return self.data / "applications" / ENTRY
 
     @property
     def defaults(self) -> Path:
-        """Which program opens what."""
+        """Return the path of the user's list of default programs."""
         return self.config / "mimeapps.list"
 
     @property
     def record(self) -> Path:
-        """What was done here, and the reader that was named."""
+        """Return the path of the installation's record."""
         return self.state / "feedproxy" / "subscribe.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What an installation did: the list before (None: there was none) and after, and the folders it made."""
+    """Record of an installation: the list before (None if there was none) and after, and the created folders."""
 
     reader: str = ""
     through: str = ""
@@ -88,12 +88,12 @@ def read_record(folders: Folders) -> Record | None:
 
 
 def install(folders: Folders, environment: Mapping[str, str], *, reader: str = "", through: str = "") -> None:
-    """Register, in place of an earlier registration of ours. Raises FeedproxyError where a file cannot be written."""
+    """Register feedproxy, in place of an earlier registration. Raises FeedproxyError where a file cannot be written."""
     if read_record(folders) is not None:
         uninstall(folders)
     try:
         wanted = (folders.entry.parent, folders.config, folders.record.parent)
-        made = [str(each) for folder in wanted for each in _make(folder)]
+        made = [str(created) for folder in wanted for created in _make_folders(folder)]
         before = _read(folders.defaults)
         # Written first: what is done after it can be undone.
         _write(folders.record, Record(reader, through, before, before or "", made))
@@ -106,29 +106,29 @@ def install(folders: Folders, environment: Mapping[str, str], *, reader: str = "
 
 
 def uninstall(folders: Folders) -> bool:
-    """Put everything back as it was; whether there was anything. Raises FeedproxyError where that cannot be done."""
+    """Undo the installation. Return False if there is none. Raises FeedproxyError if a file cannot be written."""
     record = read_record(folders)
     if record is None:
         return False
     try:
         folders.entry.unlink(missing_ok=True)
         now = _read(folders.defaults)
-        then = record.before if now == record.after else _without_us(now, record.before)
+        then = record.before if now == record.after else _without_entry(now, record.before)
         if then is None:
             folders.defaults.unlink(missing_ok=True)
         elif then != now:
             folders.defaults.write_bytes(then.encode())
         folders.record.unlink()
-        for each in reversed(record.made):
-            if Path(each).is_dir() and not any(Path(each).iterdir()):
-                Path(each).rmdir()
+        for folder in map(Path, reversed(record.made)):
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
     except (OSError, UnicodeError) as error:
         raise FeedproxyError(f"feedproxy's registration cannot be undone: {error}") from error
     return True
 
 
 def own_command() -> list[str]:
-    """How this very feedproxy is started."""
+    """Return the command of this feedproxy."""
     script = Path(sys.executable).with_name("feedproxy")
     return [str(script)] if script.exists() else [sys.executable, "-m", "feedproxy.cli"]
 
@@ -138,7 +138,7 @@ def feed_handler(environment: Mapping[str, str]) -> list[str]:
     tool, opener = shutil.which("xdg-mime"), shutil.which("xdg-open")
     if tool is None or opener is None:
         return []
-    asked = subprocess.run(  # noqa: S603 -- found on PATH
+    query = subprocess.run(  # noqa: S603 -- found on PATH
         [tool, "query", "default", SCHEME],
         env=dict(environment),
         capture_output=True,
@@ -146,7 +146,7 @@ def feed_handler(environment: Mapping[str, str]) -> list[str]:
         timeout=_TOOL_TIMEOUT,
         check=False,
     )
-    handler = asked.stdout.strip()
+    handler = query.stdout.strip()
     return [opener, "feed:{}"] if handler and handler != ENTRY else []
 
 
@@ -157,11 +157,11 @@ def _entry(command: Sequence[str]) -> str:
         "Version=1.5",
         "Name=Subscribe to feed",
         "Comment=Opens a feed in your reader",
-        f"Exec={' '.join(_quoted(each) for each in command)} subscribe %u",
+        f"Exec={' '.join(_quoted(argument) for argument in command)} subscribe %u",
         "Terminal=false",
         "NoDisplay=true",
         "StartupNotify=false",
-        f"MimeType={''.join(f'{each};' for each in TYPES)}",
+        f"MimeType={''.join(f'{kind};' for kind in TYPES)}",
     ]
     return "\n".join(lines) + "\n"
 
@@ -176,7 +176,7 @@ def _quoted(argument: str) -> str:
 
 
 def _become_default(folders: Folders, environment: Mapping[str, str], before: str | None) -> None:
-    """By xdg-mime, which knows what desktops want beside the list; else, or where it fails, by our own hand."""
+    """Register by xdg-mime, which also updates desktops' own settings; if that fails, edit the list."""
     tool = shutil.which("xdg-mime")
     if tool is not None:
         done = subprocess.run(  # noqa: S603 -- found on PATH
@@ -187,30 +187,30 @@ def _become_default(folders: Folders, environment: Mapping[str, str], before: st
             check=False,
         )
         text = _read(folders.defaults) or ""
-        if done.returncode == 0 and all(_default(text, each)[:1] == [ENTRY] for each in TYPES):
+        if done.returncode == 0 and all(_default(text, kind)[:1] == [ENTRY] for kind in TYPES):
             return
     text = before or ""
-    for each in TYPES:
-        text = _with_default(text, each, [ENTRY])
+    for kind in TYPES:
+        text = _with_default(text, kind, [ENTRY])
     folders.defaults.write_text(text, "utf-8")
 
 
-def _without_us(now: str | None, before: str | None) -> str | None:
-    """The list as somebody else has left it, without us, and with what stood in our place before."""
+def _without_entry(now: str | None, before: str | None) -> str | None:
+    """Return a list changed by another program, with the earlier programs in place of feedproxy's entry."""
     if now is None:
         return None
-    for each in TYPES:
-        programs = _default(now, each)
+    for kind in TYPES:
+        programs = _default(now, kind)
         if ENTRY in programs:
             left = [program for program in programs if program != ENTRY]
-            now = _with_default(now, each, left or _default(before or "", each))
+            now = _with_default(now, kind, left or _default(before or "", kind))
     return now
 
 
 def _default(text: str, kind: str) -> list[str]:
     """The programs that open this type, the first that exists does."""
     lines, at = text.splitlines(), _line_of(text, kind)
-    return [each for each in lines[at].partition("=")[2].strip().split(";") if each] if at is not None else []
+    return [program for program in lines[at].partition("=")[2].strip().split(";") if program] if at is not None else []
 
 
 def _with_default(text: str, kind: str, programs: list[str]) -> str:
@@ -219,9 +219,9 @@ def _with_default(text: str, kind: str, programs: list[str]) -> str:
     if at is not None:
         lines[at : at + 1] = line
     elif programs:
-        if _DEFAULTS not in (each.strip() for each in lines):
+        if _DEFAULTS not in (line.strip() for line in lines):
             lines += [*([""] if lines else []), _DEFAULTS]
-        start = next(number for number, each in enumerate(lines) if each.strip() == _DEFAULTS) + 1
+        start = next(number for number, text in enumerate(lines) if text.strip() == _DEFAULTS) + 1
         lines[start:start] = line
     return "\n".join(lines) + "\n" if lines else ""
 
@@ -236,9 +236,9 @@ def _line_of(text: str, kind: str) -> int | None:
     return None
 
 
-def _make(folder: Path) -> list[Path]:
+def _make_folders(folder: Path) -> list[Path]:
     """Make a folder and those above it; those that were not there, the topmost first."""
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     return missing[::-1]
 

@@ -85,7 +85,7 @@ async def verification_failure(address: str, settings: Settings) -> str:
         page = page_address(channel, got.final_address)
         if not page:
             return "it names no page"
-        named = {each.address for each in _of_page(await fetch_document(page, settings))}
+        named = {feed.address for feed in _of_page(await fetch_document(page, settings))}
     except FeedproxyError as error:
         return str(error)
     own = {uri.normalise(address), got.final_address, self_address(channel, got.final_address)}
@@ -143,7 +143,7 @@ async def _of_feed(channel: Channel, got: Document, source: str, settings: Setti
             return where
         raise NothingFound(f"{source} is a feed without its address, and its page cannot be had: {error}") from error
     if where is not None and (
-        not found or {got.address, got.permanent_address, got.final_address} & {each.address for each in found}
+        not found or {got.address, got.permanent_address, got.final_address} & {feed.address for feed in found}
     ):
         return where
     if not found:

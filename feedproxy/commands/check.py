@@ -29,7 +29,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check and tell; 1 on warnings and faults. Raises FeedproxyError where there is nothing to look at."""
+    """Check and print the notes. Return 1 on warnings and faults. Raises FeedproxyError if nothing can be checked."""
     from feedproxy.check import report  # noqa: PLC0415 -- only this command pays for the templates
 
     done = asyncio.run(check(args.source, admin_client.request_settings(args.allow_private)))
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def check(source: str, settings: Settings, **asking: Any) -> Any:
-    """The check of an address or a file; `asking` goes to `inspect`.
+    """Check an address or a file; `asking` is passed to `inspect`.
 
     Raises BadTarget, Forbidden, UsageError for a file that cannot be read, and TooLarge.
     """
@@ -82,14 +82,14 @@ def _is_no_feed(seen: Any) -> bool:
 
 
 class _Progress:
-    """What is asked now, on one line of a terminal; nothing elsewhere."""
+    """Shows the current request on a line of the terminal; writes nothing if stderr is no terminal."""
 
     def __init__(self) -> None:
         self._shows = sys.stderr.isatty()
 
-    def tell(self, words: str) -> None:
+    def tell(self, message: str) -> None:
         if self._shows:
-            print(f"\r\033[Kasking for {words} …", end="", file=sys.stderr, flush=True)
+            print(f"\r\033[Kasking for {message} …", end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:
         if self._shows:

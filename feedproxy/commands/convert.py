@@ -19,7 +19,7 @@ from feedproxy.settings import Settings
 
 def register(subparsers: Any) -> None:
     """Declare the command."""
-    formats = "\n".join(f"  {each.name:<8}{each.title}" for each in FORMATS.values())
+    formats = "\n".join(f"  {feed_format.name:<8}{feed_format.title}" for feed_format in FORMATS.values())
     parser = subparsers.add_parser(
         "convert",
         help="write a feed in another format",
@@ -41,9 +41,9 @@ def convert(args: argparse.Namespace) -> int:
     address = None if args.source == "-" else parse_source(args.source)
     settings = admin_client.request_settings(args.allow_private)
     if address is not None:
-        feed = asyncio.run(_fetched(address, settings))
+        feed = asyncio.run(_fetch(address, settings))
     else:
-        feed = _local(args.source, args.base, settings)
+        feed = _read_local(args.source, args.base, settings)
     written = FORMATS[args.to].render(feed)
     sys.stdout.buffer.write(written)
     if sys.stdout.isatty() and not written.endswith(b"\n"):
@@ -52,24 +52,24 @@ def convert(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _fetched(address: str, settings: Settings) -> Feed:
-    return _of(await fetch_document(address, settings))
+async def _fetch(address: str, settings: Settings) -> Feed:
+    return _to_feed(await fetch_document(address, settings))
 
 
-def _of(obtained: Document) -> Feed:
-    said = obtained.fields.get("last-modified")
-    modified = parse_http_date(said) if said else None
+def _to_feed(obtained: Document) -> Feed:
+    last_modified = obtained.fields.get("last-modified")
+    modified = parse_http_date(last_modified) if last_modified else None
     content_type = obtained.fields.get("content-type")
     return _model(obtained.body, obtained.address, content_type, base=obtained.address, modified=modified)
 
 
-def _local(source: str, base: str, settings: Settings) -> Feed:
+def _read_local(source: str, base: str, settings: Settings) -> Feed:
     limit = settings.decoded_max
     body = from_file(source, limit) if source != "-" else sys.stdin.buffer.read(limit + 1)
     if len(body) > limit:
         raise TooLarge(f"standard input is larger than {limit} bytes")
     if there := asyncio.run(follow_saved_redirect(body, "standard input" if source == "-" else source, settings)):
-        return _of(there)
+        return _to_feed(there)
     return _model(body, source, None, base=base, modified=None if source == "-" else _modified(source))
 
 

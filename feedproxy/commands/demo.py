@@ -57,7 +57,7 @@ class Progress:
         self._terminal = sys.stderr.isatty()
 
     def __call__(self, scene: str, done: int, whole: int) -> None:
-        """So many polls of the whole are done."""
+        """Show the number of finished polls and of all."""
         line = f"{whole:,} polls {scene}: {100 * done // whole} %"
         if self._terminal and line != self._shown:
             self._shown = line

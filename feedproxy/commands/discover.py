@@ -36,14 +36,14 @@ def discover(args: argparse.Namespace) -> int:
 async def _discover(source: str, settings: Settings, *, verify: bool) -> int:
     found = await find(source, settings)
     doubts = await _doubts(found.feeds, settings) if verify else [""] * len(found.feeds)
-    for each, why in zip(found.feeds, doubts, strict=True):
+    for feed, why in zip(found.feeds, doubts, strict=True):
         if why:
-            print(f"feedproxy: {each.address} is not verified: {why}", file=sys.stderr)
+            print(f"feedproxy: {feed.address} is not verified: {why}", file=sys.stderr)
         else:
-            print(each.address)
+            print(feed.address)
     return 1 if any(doubts) else 0
 
 
 async def _doubts(feeds: tuple[DiscoveredFeed, ...], settings: Settings) -> list[str]:
     # One after the other: they are mostly of one site.
-    return [await verification_failure(each.address, settings) for each in feeds]
+    return [await verification_failure(feed.address, settings) for feed in feeds]

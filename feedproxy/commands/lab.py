@@ -31,14 +31,14 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play, judge, tell."""
+    """Run the plan and print the score. Return 1 if the run misses the plan's demands."""
     from feedproxy.lab import plan, run  # noqa: PLC0415
     from feedproxy.lab.grading import grade_recording  # noqa: PLC0415
     from feedproxy.lab.record import har  # noqa: PLC0415 -- only this command pays for the lab
 
     read = plan.read_plan(Path(args.plan))
     for file in filter(None, (args.record, args.output)):
-        if not Path(file).parent.is_dir():  # to be told before the days are played, and not after them
+        if not Path(file).parent.is_dir():  # fail before the run, not after it
             raise UsageError(f"{file}: No such file or directory")
     done = asyncio.run(run.run(read, _world(args.plan, read), args.command, verbose=args.verbose, progress=_progress))
     if args.record:
@@ -48,16 +48,16 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"{args.record}: {error.strerror or error}") from error
     graded = grade_recording(done.recording)
     grades = [
-        (each.user_agent or "(no User-Agent)", each.grade, frozenset(found.note.id() for found in each.findings))
-        for each in graded.scores
+        (score.user_agent or "(no User-Agent)", score.grade, frozenset(found.note.id() for found in score.findings))
+        for score in graded.scores
     ]
-    missed = run.unmet_demands(read, done, grades)
-    tell(graded, args.format, args.output, tuple(missed))
+    unmet = run.unmet_demands(read, done, grades)
+    tell(graded, args.format, args.output, tuple(unmet))
     if done.failed:
         print(f"feedproxy: {done.failed} of {done.starts} starts failed: {done.first_failure}", file=sys.stderr)
-    for each in missed:
-        print(f"feedproxy: missed: {each}", file=sys.stderr)
-    return 1 if missed else 0
+    for demand in unmet:
+        print(f"feedproxy: missed: {demand}", file=sys.stderr)
+    return 1 if unmet else 0
 
 
 def _world(file: str, read: Any) -> Any:

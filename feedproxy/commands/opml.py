@@ -21,25 +21,25 @@ def register(subparsers: Any) -> None:
         help="import a subscription list into a running proxy, or export its own",
         description="The office's list of feeds, as OPML.",
     )
-    doings = parser.add_subparsers(metavar="ACTION", required=True)
-    taking = doings.add_parser(
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    importing = actions.add_parser(
         "import", help="add a list to the office's: its feeds are fetched politely, and stand in /-/feeds.opml"
     )
-    taking.add_argument("source", metavar="FILE|URL", help="OPML, in a file, at an address, or - for standard input")
-    taking.add_argument("--name", metavar="TITLE", default="", help="what the office's list is called from now on")
-    taking.add_argument("--replace", action="store_true", help="put it in the place of what was imported before")
-    taking.add_argument(
+    importing.add_argument("source", metavar="FILE|URL", help="OPML, in a file, at an address, or - for standard input")
+    importing.add_argument("--name", metavar="TITLE", default="", help="what the office's list is called from now on")
+    importing.add_argument("--replace", action="store_true", help="put it in the place of what was imported before")
+    importing.add_argument(
         "--intercept", action="store_true", help="decrypt the TLS of its hosts in the explicit proxy, so that it caches"
     )
-    taking.add_argument("--allow-private", action="store_true", help="let URL be at a private address")
-    admin_client.add_options(taking)
-    taking.set_defaults(run=take, parser=taking)
-    giving = doings.add_parser("export", help="print the public list, feeds under their own addresses")
-    admin_client.add_options(giving)
-    giving.set_defaults(run=give, parser=giving)
+    importing.add_argument("--allow-private", action="store_true", help="let URL be at a private address")
+    admin_client.add_options(importing)
+    importing.set_defaults(run=import_list, parser=importing)
+    exporting = actions.add_parser("export", help="print the public list, feeds under their own addresses")
+    admin_client.add_options(exporting)
+    exporting.set_defaults(run=export_list, parser=exporting)
 
 
-def take(args: argparse.Namespace) -> int:
+def import_list(args: argparse.Namespace) -> int:
     """Import. Raises FeedproxyError where there is no list, UsageError where no proxy can be reached."""
     address = parse_source(args.source)
     if args.source == "-":
@@ -50,20 +50,22 @@ def take(args: argparse.Namespace) -> int:
         body = from_file(args.source, CONTENT_MAX)
     if lists.read(body) is None:
         raise InvalidFeedList(f"{args.source} is no subscription list: OPML is expected")
-    asked = {"name": args.name, "replace": "1" if args.replace else "", "intercept": "1" if args.intercept else ""}
-    told = admin_client.ask(args, "POST", "opml", {key: value for key, value in asked.items() if value}, body)
+    parameters = {"name": args.name, "replace": "1" if args.replace else "", "intercept": "1" if args.intercept else ""}
+    result = admin_client.ask(args, "POST", "opml", {key: value for key, value in parameters.items() if value}, body)
     if args.format == "json":
-        print(json.dumps(told, ensure_ascii=False, indent=1))
+        print(json.dumps(result, ensure_ascii=False, indent=1))
         return 0
-    added = f"{told['added']} feed{'' if told['added'] == 1 else 's'} added"
-    print(f"{added}, {told['known']} known, {told['passed_over']} passed over; {told['feeds']} in all")
-    for host in told["intercepted"]:
+    added = f"{result['added']} feed{'' if result['added'] == 1 else 's'} added"
+    print(f"{added}, {result['known']} known, {result['passed_over']} passed over; {result['feeds']} in all")
+    for host in result["intercepted"]:
         print(f"decrypted from now on: {host}")
     return 0
 
 
-def give(args: argparse.Namespace) -> int:
+def export_list(args: argparse.Namespace) -> int:
     """Export. Raises UsageError where no proxy can be reached."""
-    told = admin_client.ask(args, "GET", "opml")
-    print(json.dumps(told, ensure_ascii=False, indent=1) if args.format == "json" else told["document"].rstrip("\n"))
+    result = admin_client.ask(args, "GET", "opml")
+    print(
+        json.dumps(result, ensure_ascii=False, indent=1) if args.format == "json" else result["document"].rstrip("\n")
+    )
     return 0

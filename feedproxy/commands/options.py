@@ -24,16 +24,18 @@ def run(_: argparse.Namespace) -> int:
 def as_yaml() -> str:
     """The options as a commented YAML document; every value is the default."""
     entries = []
-    for each in fields(Settings):
-        if each.metadata["deprecated"]:
+    for option in fields(Settings):
+        if option.metadata["deprecated"]:
             continue
-        text = each.metadata["text"]
-        if each.metadata["choices"]:
-            text += f" One of: {', '.join(choice or '(empty)' for choice in each.metadata['choices'])}."
-        if each.metadata["per_feed"]:
+        text = option.metadata["text"]
+        if option.metadata["choices"]:
+            text += f" One of: {', '.join(choice or '(empty)' for choice in option.metadata['choices'])}."
+        if option.metadata["per_feed"]:
             text += " A rule can override it."
         comment = textwrap.fill(text, 96, initial_indent="# ", subsequent_indent="# ")
-        default = format_value(each.name, list(each.default) if isinstance(each.default, tuple) else each.default)
+        default = format_value(
+            option.name, list(option.default) if isinstance(option.default, tuple) else option.default
+        )
         # JSON is YAML; its texts need no thought about quotes.
-        entries.append(f"{comment}\n{each.name}: {json.dumps(default)}\n")
+        entries.append(f"{comment}\n{option.name}: {json.dumps(default)}\n")
     return "\n".join(entries)

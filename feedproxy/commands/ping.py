@@ -46,40 +46,42 @@ def register(subparsers: Any) -> None:
 def ping(args: argparse.Namespace) -> int:
     """Ping; 1 where a sink did not take it. Raises UsageError."""
     if not args.sink:
-        told = admin_client.ask(args, "POST", "ping", {"url": args.url, "name": args.name, "feed": args.feed})
-        lines = [f"{each}  queued" for each in told["sinks"]]
-        print(json.dumps(told, ensure_ascii=False, indent=1) if args.format == "json" else "\n".join(lines))
+        result = admin_client.ask(args, "POST", "ping", {"url": args.url, "name": args.name, "feed": args.feed})
+        lines = [f"{sink}  queued" for sink in result["sinks"]]
+        print(json.dumps(result, ensure_ascii=False, indent=1) if args.format == "json" else "\n".join(lines))
         return 0
-    sinks = [read_sink(each) for each in args.sink]
+    sinks = [read_sink(sink) for sink in args.sink]
     try:
-        said = pings.extended([args.name or urlsplit(args.url).netloc, args.url, "", args.feed])
+        site_ping = pings.extended([args.name or urlsplit(args.url).netloc, args.url, "", args.feed])
     except FeedproxyError as error:
         raise UsageError(str(error)) from error
     settings = admin_client.request_settings(args.allow_private)
-    verdicts = asyncio.run(_sent(sinks, said, settings))
+    verdicts = asyncio.run(_send_all(sinks, site_ping, settings))
     views = [
-        {"sink": without_secrets(sink.url), "ok": isinstance(each, Delivered), "words": each.reason}
-        for sink, each in zip(sinks, verdicts, strict=True)
+        {"sink": without_secrets(sink.url), "ok": isinstance(verdict, Delivered), "words": verdict.reason}
+        for sink, verdict in zip(sinks, verdicts, strict=True)
     ]
     if args.format == "json":
-        print(json.dumps({"ok": all(each["ok"] for each in views), "sinks": views}, ensure_ascii=False, indent=1))
+        print(json.dumps({"ok": all(view["ok"] for view in views), "sinks": views}, ensure_ascii=False, indent=1))
     else:
-        for each in views:
-            print(f"{each['sink']}  {'told' if each['ok'] else 'not told'}  {each['words']}".rstrip())
-    return 0 if all(each["ok"] for each in views) else 1
+        for view in views:
+            print(f"{view['sink']}  {'told' if view['ok'] else 'not told'}  {view['words']}".rstrip())
+    return 0 if all(view["ok"] for view in views) else 1
 
 
-async def _sent(sinks: list[PingSink], said: Ping, settings: Settings) -> list[Verdict]:
+async def _send_all(sinks: list[PingSink], site_ping: Ping, settings: Settings) -> list[Verdict]:
     proxy = functools.partial(parent_of, settings.upstream_proxy)
     caller = CallbackClient(AddressPolicy(settings.allow_private), parent_of=proxy)
     try:
-        return await asyncio.gather(*(_one(caller, each, said) for each in sinks))
+        return await asyncio.gather(*(_send(caller, sink, site_ping) for sink in sinks))
     finally:
         await caller.close()
 
 
-async def _one(caller: CallbackClient, sink: PingSink, said: Ping) -> Verdict:
-    message = ping_message(sink, own_user_agent(Settings()), name=said.name, url=said.url, feed=said.feed)
+async def _send(caller: CallbackClient, sink: PingSink, site_ping: Ping) -> Verdict:
+    message = ping_message(
+        sink, own_user_agent(Settings()), name=site_ping.name, url=site_ping.url, feed=site_ping.feed
+    )
     answer: Response | FeedproxyError
     try:
         answer = await caller.call(

@@ -21,14 +21,14 @@ def register(subparsers: Any) -> None:
 
 def purge(args: argparse.Namespace) -> int:
     """Ask for it; that nothing of it was held is no failure. Raises UsageError where no proxy can be reached."""
-    told = admin_client.ask(args, "POST", "purge", admin_client.address_or_pattern(args.what))
+    result = admin_client.ask(args, "POST", "purge", admin_client.address_or_pattern(args.what))
     if args.format == "json":
-        print(json.dumps(told, ensure_ascii=False, indent=1))
+        print(json.dumps(result, ensure_ascii=False, indent=1))
     else:
-        for target in told["targets"]:
+        for target in result["targets"]:
             print(f"{target}  purged")
-        if told["purged"] != len(told["targets"]):
-            print(f"and others: {told['purged']} purged")
-        if not told["purged"]:
+        if result["purged"] != len(result["targets"]):
+            print(f"and others: {result['purged']} purged")
+        if not result["purged"]:
             print("not in cache")
     return 0

@@ -22,12 +22,12 @@ def register(subparsers: Any) -> None:
 def refresh(args: argparse.Namespace) -> int:
     """Ask for it; 1 where an origin gave nothing usable. Raises UsageError where no proxy can be reached."""
     what = admin_client.address_or_pattern(args.what)
-    told = admin_client.ask(args, "POST", "refresh", what)
+    result = admin_client.ask(args, "POST", "refresh", what)
     if args.format == "json":
-        print(json.dumps(told, ensure_ascii=False, indent=1))
+        print(json.dumps(result, ensure_ascii=False, indent=1))
     else:
-        for each in told["refreshed"] if "pattern" in what else [told]:
-            print(f"{each['target']}  {each['outcome']}  {each['words'] or each['sentence']}".rstrip())
-        if "pattern" in what and not told["matched"]:
+        for feed in result["refreshed"] if "pattern" in what else [result]:
+            print(f"{feed['target']}  {feed['outcome']}  {feed['words'] or feed['sentence']}".rstrip())
+        if "pattern" in what and not result["matched"]:
             print("no cached feed matches that pattern")
-    return 0 if told["ok"] and told.get("matched") != 0 else 1
+    return 0 if result["ok"] and result.get("matched") != 0 else 1

@@ -1,4 +1,4 @@
-"""feedproxy replay: recorded traffic, or dated versions, as an origin whose time is virtual."""
+"""feedproxy replay: serve recorded traffic or dated versions as an origin with virtual time."""
 
 import argparse
 import asyncio
@@ -67,11 +67,11 @@ def run(args: argparse.Namespace) -> int:
     clock: Clock = ManualClock(start) if args.step else AcceleratedClock(start, args.speed)
     wishes = ReplayOptions(tuple(args.strip), tuple(args.add), tuple(args.fault), args.seed)
     replay = make_replay(world, wishes, start, plain=args.proxy)
-    for name, each in feed_table(world):
-        count, first, last = len(each.versions), each.versions[0].since, each.versions[-1].since
-        said = "1 version" if count == 1 else f"{count} versions"
-        print(f"{name}: {said}, {_iso(first)} to {_iso(last)}")
-    return asyncio.run((_in_front if args.proxy else _bare)(args, replay, clock))
+    for name, feed in feed_table(world):
+        count, first, last = len(feed.versions), feed.versions[0].since, feed.versions[-1].since
+        count_text = "1 version" if count == 1 else f"{count} versions"
+        print(f"{name}: {count_text}, {_iso(first)} to {_iso(last)}")
+    return asyncio.run((_serve_proxy if args.proxy else _serve_replay)(args, replay, clock))
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -87,17 +87,17 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError(f"{'--set' if args.set else '--config'} needs --proxy: a bare replay has no options")
 
 
-async def _bare(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
+async def _serve_replay(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
     from feedproxy.admin.replay_clock import ReplayAdmin  # noqa: PLC0415
     from feedproxy.lab.replay.replay_listener import ReplayListener  # noqa: PLC0415
 
     recorder = _recorder(args.record, args.seed) if args.record else None
     listener = ReplayListener(
-        replay, clock, observe=recorder.note if recorder else None, answered=_moving(clock, args.per_request)
+        replay, clock, observe=recorder.note if recorder else None, answered=_advance_callback(clock, args.per_request)
     )
     admin = ReplayAdmin(clock, lambda: _status(replay))
     host, port = listen_address(args.listen, "listen")
-    stopped = _stopped_by_a_signal()
+    stopped = _stop_event()
     try:
         await listener.start(host, port)
     except OSError as error:
@@ -116,13 +116,13 @@ async def _bare(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
     return 0
 
 
-async def _in_front(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
-    """A whole proxy, whose origin is the replay, whatever address is meant: nothing leaves this machine."""
+async def _serve_proxy(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
+    """Serve a proxy with the replay as origin of all addresses: no request leaves this machine."""
     from feedproxy import serve  # noqa: PLC0415 -- only this pays for importing mitmproxy
     from feedproxy.lab.replay.replay_listener import ReplayListener  # noqa: PLC0415
     from feedproxy.server.replay_backend import replay_setup  # noqa: PLC0415
 
-    listener = ReplayListener(replay, clock, answered=_moving(clock, args.per_request))
+    listener = ReplayListener(replay, clock, answered=_advance_callback(clock, args.per_request))
     await listener.start("127.0.0.1", 0)
     serve.log_to()
     options: dict[str, Any] = {
@@ -166,7 +166,7 @@ def _recorder(file: str, seed: str) -> Any:
     return Recorder(HarWriter(Path(file)), Redactor(seed.encode("utf-8", "surrogateescape")))
 
 
-def _moving(clock: Clock, seconds: float) -> Callable[[], None] | None:
+def _advance_callback(clock: Clock, seconds: float) -> Callable[[], None] | None:
     return (lambda: clock.advance(seconds)) if seconds and isinstance(clock, ManualClock) else None
 
 
@@ -177,17 +177,17 @@ def _status(replay: Any) -> dict[str, Any]:
         "feeds": [
             {
                 "address": name,
-                "versions": len(each.versions),
-                "first": _iso(each.versions[0].since),
-                "last": _iso(each.versions[-1].since),
+                "versions": len(feed.versions),
+                "first": _iso(feed.versions[0].since),
+                "last": _iso(feed.versions[-1].since),
             }
-            for name, each in feed_table(replay.world)
+            for name, feed in feed_table(replay.world)
         ]
     }
 
 
-def _stopped_by_a_signal() -> asyncio.Event:
-    """An event that SIGTERM and SIGINT set. Made before anything is announced: a signal may follow at once."""
+def _stop_event() -> asyncio.Event:
+    """Return an event that SIGTERM and SIGINT set. Call it before the address is printed: signals may follow."""
     stopped = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stopped.set)
@@ -199,9 +199,9 @@ def _list_faults() -> int:
 
     for title, group in GROUPS:
         print(f"{title}\n")
-        for each in group:
-            first = " ".join((each.__doc__ or "").split("\n\n")[0].split())
-            print(f"  {each.name}\n{textwrap.indent(textwrap.fill(first, 100), '      ')}")
+        for fault in group:
+            first = " ".join((fault.__doc__ or "").split("\n\n")[0].split())
+            print(f"  {fault.name}\n{textwrap.indent(textwrap.fill(first, 100), '      ')}")
         print()
     return 0
 

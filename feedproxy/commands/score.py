@@ -31,17 +31,17 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Judge and tell."""
+    """Grade the readers and print the scores. Return 1 if a grade is below --min."""
     from feedproxy.commands.replay import read_recording  # noqa: PLC0415 -- only this command pays for the lab
     from feedproxy.lab.grading import grade_recording  # noqa: PLC0415
     from feedproxy.lab.record.exchange import Side, merge_recordings  # noqa: PLC0415
 
     if not 0 <= args.min <= 100:
         raise UsageError(f"--min {args.min}: expected a grade from 0 to 100")
-    recording = merge_recordings(read_recording(Path(each)) for each in args.file)
+    recording = merge_recordings(read_recording(Path(file)) for file in args.file)
     graded = grade_recording(recording, Side(args.side) if args.side else None)
     tell(graded, args.format, args.output)
-    below = [each for each in graded.scores if each.grade < args.min]
+    below = [score for score in graded.scores if score.grade < args.min]
     if not graded.scores and args.format == "text":
         print("feedproxy: no reader asked for a feed in this recording", file=sys.stderr)
     return 1 if below else 0

@@ -40,11 +40,11 @@ def status(args: argparse.Namespace) -> int:
         print()
         wide = shutil.get_terminal_size((120, 24)).columns
         print("\n".join(table([line(row) for row in feeds["feeds"]], wide)))
-    if failed := [each for each in totals["never_worked"] if args.search.casefold() in each["target"].casefold()]:
+    if failed := [feed for feed in totals["never_worked"] if args.search.casefold() in feed["target"].casefold()]:
         print("\nnever worked:")
-        for each in failed[: max(1, args.limit)]:
-            tries = "1 try" if each["tries"] == 1 else f"{each['tries']} tries"
-            print(f"  {each['target']}  {each['status'] or 'no answer'}, {tries}: {each['reason']}")
+        for feed in failed[: max(1, args.limit)]:
+            tries = "1 try" if feed["tries"] == 1 else f"{feed['tries']} tries"
+            print(f"  {feed['target']}  {feed['status'] or 'no answer'}, {tries}: {feed['reason']}")
     if feeds["total"] > len(feeds["feeds"]):
         print(f"… and {feeds['total'] - len(feeds['feeds'])} more (--limit)")
     return 0
@@ -56,8 +56,8 @@ def summary(totals: Any) -> Iterator[str]:
     condition = "shutting down" if totals["draining"] else "ready" if totals["ready"] else "not listening"
     yield f"feedproxy {totals['version']}, {condition}, since {totals['started']}"
     yield f"health:      {totals['headline']}"
-    for each in totals["findings"]:
-        yield f"             {each['words']} {each['advice']}"
+    for finding in totals["findings"]:
+        yield f"             {finding['words']} {finding['advice']}"
     today = totals["today"]
     saved = f"{today['spared']} of {today['requests']} requests and {size(today['bytes_spared'])} saved"
     yield f"today:       {saved} (since midnight UTC)"

@@ -15,7 +15,7 @@ from feedproxy.http import uri
 from feedproxy.settings import Settings
 
 PLACES = ("%u", "%U", "%s", "{}")
-"""What stands in a reader's command for the address; without any it comes last."""
+"""Placeholders of the address in a reader's command; without one it is the last argument."""
 
 
 def register(subparsers: Any) -> None:
@@ -78,12 +78,12 @@ def _check(args: argparse.Namespace) -> None:
 
 def _command(reader: str, address: str) -> list[str]:
     """The reader's command with the address in it: normalised, so that it begins with http and is one argument."""
-    words = shlex.split(reader) if reader else desktop_integration.feed_handler(os.environ)
-    if words and not any(place in word for word in words[1:] for place in PLACES):
-        words = [*words, PLACES[0]]
+    parts = shlex.split(reader) if reader else desktop_integration.feed_handler(os.environ)
+    if parts and not any(place in word for word in parts[1:] for place in PLACES):
+        parts = [*parts, PLACES[0]]
     for place in PLACES:
-        words = [words[0], *(word.replace(place, address) for word in words[1:])] if words else []
-    return words
+        parts = [parts[0], *(word.replace(place, address) for word in parts[1:])] if parts else []
+    return parts
 
 
 def _run(command: list[str]) -> int:

@@ -24,23 +24,23 @@ def register(subparsers: Any) -> None:
     where.add_argument("--file", metavar="FILE", default="", help="the file of tokens (option tokens_file)")
     where.add_argument("--config", metavar="FILE", default="", help="or the configuration that names it")
     parser.set_defaults(run=show, parser=parser, file="", config="")
-    doings = parser.add_subparsers(metavar="ACTION")
-    adding = doings.add_parser("add", parents=[where], help="give one out; it is shown this once")
+    actions = parser.add_subparsers(metavar="ACTION")
+    adding = actions.add_parser("add", parents=[where], help="give one out; it is shown this once")
     adding.add_argument("user", metavar="USER", help="whose it is")
     adding.add_argument("pattern", metavar="PATTERN", help="the feeds it is good for: an address, or a rule's pattern")
     adding.add_argument(
         "--at", metavar="URL", default="", help="the proxy's own address (default: public_url, else listen)"
     )
     adding.set_defaults(run=add, parser=parser)
-    listing = doings.add_parser("list", parents=[where], help="who has which")
+    listing = actions.add_parser("list", parents=[where], help="who has which")
     listing.set_defaults(run=show, parser=parser)
-    taking = doings.add_parser("revoke", parents=[where], help="take back")
-    taking.add_argument("names", metavar="ID|USER", nargs="+", help="one token, or all of a user's")
-    taking.set_defaults(run=revoke, parser=parser)
+    revoking = actions.add_parser("revoke", parents=[where], help="take back")
+    revoking.add_argument("names", metavar="ID|USER", nargs="+", help="one token, or all of a user's")
+    revoking.set_defaults(run=revoke, parser=parser)
 
 
 def add(args: argparse.Namespace) -> int:
-    """Make one and say the address. Raises UsageError."""
+    """Issue a token and print its address. Raises UsageError."""
     path, options = _file(args)
     token, secret = secret_tokens.issue(path, args.user, args.pattern)
     base = (args.at or options.get("public_url") or _local_address(options)).rstrip("/")
@@ -50,24 +50,24 @@ def add(args: argparse.Namespace) -> int:
 
 
 def show(args: argparse.Namespace) -> int:
-    """Who has which; never the secret, which nobody knows any more. Raises UsageError."""
+    """Print all tokens without their secrets, which are not stored. Raises UsageError."""
     path, _ = _file(args)
-    for each in secret_tokens.list_tokens(path):
-        print(f"{each.id}  {each.user}  {each.pattern.text}")
+    for token in secret_tokens.list_tokens(path):
+        print(f"{token.id}  {token.user}  {token.pattern.text}")
     return 0
 
 
 def revoke(args: argparse.Namespace) -> int:
-    """Take back; 1 where there was nothing to take. Raises UsageError."""
+    """Revoke tokens. Return 1 if there were none. Raises UsageError."""
     path, _ = _file(args)
-    gone = secret_tokens.revoke(path, args.names)
-    for each in gone:
-        print(f"{each.id}  {each.user}  {each.pattern.text}  revoked")
-    return 0 if gone else 1
+    revoked = secret_tokens.revoke(path, args.names)
+    for token in revoked:
+        print(f"{token.id}  {token.user}  {token.pattern.text}  revoked")
+    return 0 if revoked else 1
 
 
 def _path(pattern: str, options: dict[str, Any]) -> str:
-    """What follows the token: the feed, where the pattern names one."""
+    """Return the path behind the token: the feed, if the pattern names one."""
     if "*" in pattern or "://" not in pattern:
         return "/…"
     target = uri.normalise(pattern)

@@ -21,9 +21,9 @@ def register(subparsers: Any) -> None:
 
 def undo(args: argparse.Namespace) -> int:
     """Ask for it; 1 where no move or end was remembered. Raises UsageError where no proxy can be reached."""
-    told = admin_client.ask(args, "POST", "undo", admin_client.address_or_pattern(args.url))
+    result = admin_client.ask(args, "POST", "undo", admin_client.address_or_pattern(args.url))
     if args.format == "json":
-        print(json.dumps(told, ensure_ascii=False, indent=1))
+        print(json.dumps(result, ensure_ascii=False, indent=1))
     else:
-        print(f"{told['target']}  {'forgotten' if told['undone'] else 'no move or end was remembered'}")
-    return 0 if told["undone"] else 1
+        print(f"{result['target']}  {'forgotten' if result['undone'] else 'no move or end was remembered'}")
+    return 0 if result["undone"] else 1
