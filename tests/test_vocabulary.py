@@ -56,14 +56,13 @@ QUOTED = re.compile(r"\"[^\"]*\"|`[^`]*`|“[^”]*”")
 
 LEFT: dict[str, int] = {
     "addons": 27,
-    "feedproxy": 154,
+    "feedproxy": 143,
     "feedproxy/access": 73,
     "feedproxy/admin": 158,
     "feedproxy/cache": 35,
     "feedproxy/check": 100,
-    "feedproxy/client": 30,
+    "feedproxy/client": 2,
     "feedproxy/cluster": 134,
-    "feedproxy/commands": 48,
     "feedproxy/demo": 34,
     "feedproxy/endpoints": 2,
     "feedproxy/feed": 145,
