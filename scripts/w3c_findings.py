@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from feedproxy.feed.convert.formats import FORMATS
-from feedproxy.feed.convert.read.from_document import found_at, read
+from feedproxy.feed.convert.read.from_document import read, with_source_address
 
 _SOME_DAY = 1_700_000_000
 """What a server would have said of the file's age."""
@@ -45,7 +45,7 @@ def main() -> int:
         feed = read(body, address=address)
         if feed is None or feed.kind in ("json", "cdf"):  # of which that validator knows nothing
             continue
-        feed = found_at(feed, feed.address or address, modified=_SOME_DAY)
+        feed = with_source_address(feed, feed.address or address, modified=_SOME_DAY)
         feeds += 1
         known = findings(body, feed.address)
         for name in _JUDGED:

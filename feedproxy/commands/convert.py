@@ -11,7 +11,7 @@ from feedproxy.client.feed_discovery import from_file, parse_source
 from feedproxy.errors import NotAFeed, TooLarge
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.model import Feed
-from feedproxy.feed.convert.read.from_document import found_at, read
+from feedproxy.feed.convert.read.from_document import read, with_source_address
 from feedproxy.http.date import parse_http_date
 from feedproxy.refresh.fetch_once import Document, fetch_document, follow_saved_redirect
 from feedproxy.settings import Settings
@@ -84,4 +84,4 @@ def _model(body: bytes, source: str, content_type: str | None, *, base: str, mod
     feed = read(body, content_type, address=base)
     if feed is None:
         raise NotAFeed(f"{'standard input' if source == '-' else source} is no feed, so it cannot be converted")
-    return found_at(feed, base, modified=None if modified is None else int(modified))
+    return with_source_address(feed, base, modified=None if modified is None else int(modified))

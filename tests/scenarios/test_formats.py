@@ -60,7 +60,7 @@ async def test_rendering_names_the_address_it_was_asked_for_at_as_its_own(door, 
 
         assert feed is not None
         assert feed.address == f"http://{host}{as_format(origin, name)}"
-        assert feed.linked("via") == origin.url(PATH)
+        assert feed.first_href("via") == origin.url(PATH)
 
 
 async def test_list_of_a_feed_in_opml_names_the_feed_itself(door):

@@ -42,7 +42,7 @@ _NAMESPACES_TIMES_ELEMENTS = 100_000
 """Every element that is written by itself repeats the namespaces around it."""
 
 
-def said(value: str, *, is_html: bool) -> Text | None:
+def make_text(value: str, *, is_html: bool) -> Text | None:
     """The text that was said, in the one way the model has for it; None for nothing at all."""
     value = clean(value).strip()
     if not value:
@@ -57,14 +57,14 @@ def as_html(text: Text) -> str:
     return text.value if text.type == "html" else escape(text.value, quote=False)
 
 
-def ambiguous(text: Text) -> str:
+def escape_ambiguous(text: Text) -> str:
     """The text for an element that may have either, as those of RSS: what might be taken for HTML is escaped."""
     if text.type == "html" or (not _TAG.search(text.value) and unescape(text.value) == text.value):
         return text.value
     return escape(text.value, quote=False)
 
 
-def plain(text: Text | None) -> str:
+def to_plain(text: Text | None) -> str:
     """What the text says without its markup; paragraphs are lines."""
     if text is None:
         return ""
@@ -76,9 +76,9 @@ def plain(text: Text | None) -> str:
     return clean("\n".join(line for line in lines if line))
 
 
-def line(text: Text | None) -> str:
+def to_line(text: Text | None) -> str:
     """The same in one line."""
-    return " ".join(plain(text).split())
+    return " ".join(to_plain(text).split())
 
 
 def resolve(base: str, reference: str) -> str:
@@ -122,7 +122,7 @@ def is_iri(address: str) -> bool:
     return bool(_SCHEME.match(address)) and not re.search(r'[\s<>"{}|\\^`]', address)
 
 
-def inner(element: Element) -> str:
+def inner_html(element: Element) -> str:
     """What is in an element as HTML: its own text where that is all, else its markup."""
     if not any(isinstance(child.tag, str) for child in element):
         return text_of(element)

@@ -123,7 +123,7 @@ class Generator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Said:
+class _Statements:
     """What channels and items have in common.
 
     `summary` is the channel's description, and an item's synopsis where it has a content besides. Instants are whole
@@ -151,13 +151,13 @@ class _Said:
         """The page that this is another form of; empty where there is none."""
         return next((link.href for link in self.links if link.rel == "alternate"), "")
 
-    def linked(self, rel: str) -> str:
+    def first_href(self, rel: str) -> str:
         """The first address with this relation; empty where there is none."""
         return next((link.href for link in self.links if link.rel == rel), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item(_Said):
+class Item(_Statements):
     """An item. `is_permalink`: its id is the address of its page."""
 
     is_permalink: bool = False
@@ -172,7 +172,7 @@ class Item(_Said):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Feed(_Said):
+class Feed(_Statements):
     """A channel and its items. `kind` and `version` are those of the document it was read from."""
 
     kind: Kind = field(default=Kind.RSS, compare=False)
@@ -190,4 +190,4 @@ class Feed(_Said):
     @property
     def address(self) -> str:
         """The feed's own address; empty where it does not say it."""
-        return self.linked("self")
+        return self.first_href("self")

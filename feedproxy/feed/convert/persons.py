@@ -28,7 +28,7 @@ def parse(text: str) -> Person | None:
     return Person(text) if text else None
 
 
-def written(person: Person) -> str:
+def to_rss_text(person: Person) -> str:
     """The form of RSS 2.0: `email (name)`; else what there is of the two."""
     if person.email and person.name:
         return f"{person.email} ({person.name})"
@@ -40,7 +40,7 @@ def is_email(text: str) -> bool:
     return bool(_ALONE.fullmatch(text))
 
 
-def settled(person: Person) -> Person:
+def without_false_names(person: Person) -> Person:
     """The person without names that are none: an address stands in the place of many a name."""
     if person.name and person.name in (person.email, person.uri, person.avatar):
         return replace(person, name="")
@@ -49,19 +49,19 @@ def settled(person: Person) -> Person:
     return person
 
 
-def merged(persons: Iterable[Person | None]) -> tuple[Person, ...]:
+def merge(persons: Iterable[Person | None]) -> tuple[Person, ...]:
     """Everybody once: who is named twice, and nowhere differently, is one, of whom all that was said is known."""
     known: list[Person] = []
     places: dict[tuple[str, str], list[int]] = {}
     for person in persons:
         if person is None:
             continue
-        person = settled(person)  # noqa: PLW2901
+        person = without_false_names(person)  # noqa: PLW2901
         if person == Person():
             continue
         names = [(field, said) for field in ("name", "email") if (said := getattr(person, field))]
         for at in sorted({at for each in names for at in places.get(each, ())[:_NAMESAKES_MAX]}):
-            if (one := _one(known[at], person)) is not None:
+            if (one := _merge_pair(known[at], person)) is not None:
                 known[at] = person = one  # noqa: PLW2901
                 break
         else:
@@ -73,7 +73,7 @@ def merged(persons: Iterable[Person | None]) -> tuple[Person, ...]:
     return tuple(known)
 
 
-def _one(one: Person, other: Person) -> Person | None:
+def _merge_pair(one: Person, other: Person) -> Person | None:
     if not ((one.name and one.name == other.name) or (one.email and one.email == other.email)):
         return None
     values = {}

@@ -28,10 +28,10 @@ def to_data(value: Any) -> Data:
             return sorted(value)
         case tuple() | list():
             return [to_data(each) for each in value]
-    return said(value, [each.name for each in dataclasses.fields(value)])
+    return nonempty_fields(value, [each.name for each in dataclasses.fields(value)])
 
 
-def said(value: Any, names: Iterable[str]) -> dict[str, Data]:
+def nonempty_fields(value: Any, names: Iterable[str]) -> dict[str, Data]:
     """These fields of a value as plain data, as far as they say something."""
     fields = {each.name: each for each in dataclasses.fields(value)}
     wanted = (name for name in names if getattr(value, name) != _default(fields[name]))
@@ -48,30 +48,30 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 def from_data[T](kind: type[T], data: Any) -> T:
     """The value that this data was made of. Raises ValueError where it was made of something else."""
     try:
-        return _made(kind, data)  # type: ignore[no-any-return] # `_made` makes what it is asked for
+        return _build(kind, data)  # type: ignore[no-any-return] # `_made` makes what it is asked for
     except (TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"no {kind.__name__}") from error
 
 
-def _made(kind: Any, data: Any) -> Any:
+def _build(kind: Any, data: Any) -> Any:
     kind = getattr(kind, "__value__", kind)  # of a type alias
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         hints = _hints(kind)
-        return kind(**{key: _made(hints[key], value) for key, value in dict(data).items()})
+        return kind(**{key: _build(hints[key], value) for key, value in dict(data).items()})
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is tuple:
         if arguments[-1] is Ellipsis:
-            return tuple(_made(arguments[0], each) for each in data)
-        return tuple(_made(each, value) for each, value in zip(arguments, data, strict=True))
+            return tuple(_build(arguments[0], each) for each in data)
+        return tuple(_build(each, value) for each, value in zip(arguments, data, strict=True))
     if origin is frozenset:
-        return frozenset(_made(arguments[0], each) for each in data)
+        return frozenset(_build(arguments[0], each) for each in data)
     if origin in (Union, types.UnionType):
         if data is None and type(None) in arguments:
             return None
         for each in arguments:
             fits = isinstance(data, dict) == dataclasses.is_dataclass(each)
             if each is not type(None) and fits:
-                return _made(each, data)
+                return _build(each, data)
         raise TypeError("none of what it may be")
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind(data)

@@ -17,7 +17,7 @@ _ILLEGAL = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 _NAME = re.compile(r"[^\W\d][\w.\-]*")
 _SILENT = (etree._Comment, etree._ProcessingInstruction)
-_DEEPEST = 64
+_DEPTH_MAX = 64
 """Elements one in another that are kept: known modules have five."""
 
 
@@ -26,57 +26,57 @@ def clean(text: str) -> str:
     return _ILLEGAL.sub("", text)
 
 
-def spelt(namespace: str) -> str:
+def canonical_namespace(namespace: str) -> str:
     """The namespace that is meant."""
     return ALIASES.get(namespace, namespace)
 
 
-def plain_of(namespace: str) -> str:
+def without_rss_namespace(namespace: str) -> str:
     """RSS has no namespace; in documents of other formats it stands in one."""
     return "" if namespace in (RSS1, RSS2) else namespace
 
 
-def node_of(element: Element, depth: int = 0) -> Node | None:
+def make_node(element: Element, depth: int = 0) -> Node | None:
     """The element as a value; None where its prefix says nothing, or it goes too deep."""
     namespace, local = qualified_name(element)
-    namespace = plain_of(spelt(namespace))
-    if depth > _DEEPEST or not usable(namespace, local):
+    namespace = without_rss_namespace(canonical_namespace(namespace))
+    if depth > _DEPTH_MAX or not is_writable_name(namespace, local):
         return None
-    said = sorted((_key(key), clean(value)) for key, value in attributes(element))
+    pairs = sorted((_key(key), clean(value)) for key, value in attributes(element))
     content: list[str | Node] = [element.text or ""]
     for child in element:
         if isinstance(child, etree._Entity):
             content.append(unescape(child.text or ""))
-        elif not isinstance(child, _SILENT) and (inner := node_of(child, depth + 1)) is not None:
+        elif not isinstance(child, _SILENT) and (inner := make_node(child, depth + 1)) is not None:
             content.append(inner)
         content.append(child.tail or "")
     return Node(
         namespace,
         local,
-        tuple(each for each in said if _may_be_attribute(each[0])),
-        tidy(content),
+        tuple(part for part in pairs if _may_be_attribute(part[0])),
+        normalise_content(content),
     )
 
 
-def tidy(content: Iterable[str | Node]) -> tuple[str | Node, ...]:
+def normalise_content(content: Iterable[str | Node]) -> tuple[str | Node, ...]:
     """Texts joined; white space that only sets elements apart is left out, and so is that around a text."""
     joined: list[str | Node] = []
     for is_text, run in groupby(content, key=_is_text):
         pieces = list(run)
         joined += ["".join(map(str, pieces))] if is_text else pieces
-    has_elements = any(isinstance(each, Node) for each in joined)
-    kept: list[str | Node] = []
-    for each in joined:
-        if isinstance(each, str):
-            each = clean(each)  # noqa: PLW2901
-            if not each or (has_elements and each.isspace()):
+    has_elements = any(isinstance(part, Node) for part in joined)
+    parts: list[str | Node] = []
+    for part in joined:
+        if isinstance(part, str):
+            part = clean(part)  # noqa: PLW2901
+            if not part or (has_elements and part.isspace()):
                 continue
             if not has_elements:
-                each = each.strip()  # noqa: PLW2901
-                if not each:
+                part = part.strip()  # noqa: PLW2901
+                if not part:
                     continue
-        kept.append(each)
-    return tuple(kept)
+        parts.append(part)
+    return tuple(parts)
 
 
 def _may_be_attribute(key: str) -> bool:
@@ -84,11 +84,11 @@ def _may_be_attribute(key: str) -> bool:
     return ":" not in local and (not namespace or _is_namespace(namespace[1:]))
 
 
-def _is_text(each: "str | Node") -> bool:
-    return isinstance(each, str)
+def _is_text(part: "str | Node") -> bool:
+    return isinstance(part, str)
 
 
-def usable(namespace: str, local: str) -> bool:
+def is_writable_name(namespace: str, local: str) -> bool:
     """Whether an element of this name can be written."""
     if namespace.endswith(":") and namespace[:-1].isidentifier():
         return False  # a prefix that was never declared, and that custom gives no meaning
@@ -108,7 +108,7 @@ def _is_namespace(name: str) -> bool:
 def _key(key: str) -> str:
     if key.startswith("{"):
         namespace, _, local = key[1:].partition("}")
-        return f"{{{spelt(namespace)}}}{local}"
+        return f"{{{canonical_namespace(namespace)}}}{local}"
     prefix, colon, local = key.partition(":")
     if colon and f"{prefix}:" in ALIASES:
         return f"{{{ALIASES[prefix + ':']}}}{local}"
@@ -117,46 +117,46 @@ def _key(key: str) -> str:
 
 def add(parent: Element, node: Node, bare: str = "") -> None:
     """Write a node into a document; `bare` is the namespace of what has none, where the document's own is another."""
-    element = etree.SubElement(parent, clark(node.namespace or bare, node.name))
+    element = etree.SubElement(parent, clark_name(node.namespace or bare, node.name))
     for key, value in node.attributes:
         element.set(key, value)
     last: Element | None = None
-    for each in node.content:
-        if isinstance(each, Node):
-            add(element, each, bare)
+    for part in node.content:
+        if isinstance(part, Node):
+            add(element, part, bare)
             last = element[-1]
         elif last is None:
-            element.text = each
+            element.text = part
         else:
-            last.tail = each
+            last.tail = part
 
 
 NAMESPACES_MAX = 64
 """Namespaces of one feed that none of the model's words are in. Known feeds have five."""
 
 
-def within_bounds(nodes: tuple[Node, ...], namespaces: set[str]) -> tuple[Node, ...]:
+def limit_namespaces(nodes: tuple[Node, ...], namespaces: set[str]) -> tuple[Node, ...]:
     """The nodes without those in a namespace beyond the bound; `namespaces` are those met before, and grow.
 
     Every element of a document is looked up among all the namespaces that its root declares.
     """
-    kept = []
+    parts = []
     for node in nodes:
         used: dict[str, str] = {}
         _collect((node,), used)
         more = used.keys() - namespaces - PREFIXES.keys()
         if len(namespaces) + len(more) <= NAMESPACES_MAX:
             namespaces |= more
-            kept.append(node)
-    return nodes if len(kept) == len(nodes) else tuple(kept)
+            parts.append(node)
+    return nodes if len(parts) == len(nodes) else tuple(parts)
 
 
-def clark(namespace: str, local: str) -> str:
+def clark_name(namespace: str, local: str) -> str:
     """A name as lxml has it."""
     return f"{{{namespace}}}{local}" if namespace else local
 
 
-def prefixes(nodes: Iterable[Node]) -> dict[str, str]:
+def assign_prefixes(nodes: Iterable[Node]) -> dict[str, str]:
     """Prefix and namespace of all that is in these nodes, the customary prefixes where there are such."""
     found: dict[str, str] = {}
     _collect(nodes, found)

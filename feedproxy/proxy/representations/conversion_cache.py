@@ -21,7 +21,7 @@ from feedproxy.errors import FeedproxyError, NotAFeed
 from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.formats import FORMATS, Format
 from feedproxy.feed.convert.model import Feed, Item
-from feedproxy.feed.convert.read.from_document import found_at, read, written_at
+from feedproxy.feed.convert.read.from_document import read, with_rendering_address, with_source_address
 from feedproxy.http import content_coding
 from feedproxy.http.date import parse_http_date
 from feedproxy.lru import LRU
@@ -221,7 +221,7 @@ def _convert_document(
 ) -> tuple[bytes, bytes, str, bool]:
     """The document in this format, the same coded, its stem, and whether it had to be read. Raises NotAFeed."""
     feed, was_read = _parse_model(document)
-    body = FORMATS[wanted].render(written_at(feed, at) if at else feed)
+    body = FORMATS[wanted].render(with_rendering_address(feed, at) if at else feed)
     stem = hashlib.blake2b(body, digest_size=12).hexdigest()
     return body, b"" if name == "identity" else content_coding.encode(body, name, level), stem, was_read
 
@@ -230,19 +230,19 @@ def _extract_headlines(document: _Document) -> Headlines:
     """The headlines; the newest item is the first where none is dated. Raises NotAFeed."""
     feed = _parse_model(document)[0]
     items = sorted(feed.items, key=lambda item: -(item.published or item.updated or 0))[:ENTRIES_MAX]
-    headlines = Headlines(markup.line(feed.title)[:HEADLINE_MAX], markup.plain(feed.summary)[:HEADLINE_MAX])
+    headlines = Headlines(markup.to_line(feed.title)[:HEADLINE_MAX], markup.to_plain(feed.summary)[:HEADLINE_MAX])
     if not items:
         return headlines
     return replace(
         headlines,
-        newest_title=markup.line(items[0].title)[:HEADLINE_MAX],
-        newest_text=markup.plain(items[0].summary or items[0].content)[:HEADLINE_MAX],
+        newest_title=markup.to_line(items[0].title)[:HEADLINE_MAX],
+        newest_text=markup.to_plain(items[0].summary or items[0].content)[:HEADLINE_MAX],
         entries=tuple((_item_title(item), item.published or item.updated) for item in items),
     )
 
 
 def _item_title(item: Item) -> str:
-    title = markup.line(item.title) or " ".join(markup.plain(item.summary or item.content).split())
+    title = markup.to_line(item.title) or " ".join(markup.to_plain(item.summary or item.content).split())
     return title[:TITLE_MAX]
 
 
@@ -258,7 +258,7 @@ def _parse_model(document: _Document) -> tuple[Feed, bool]:
     feed = read(body, document.content_type, address=target) if body else None
     if feed is None or body is None:
         raise NotAFeed("what is at this address is no feed, so it cannot be converted")
-    feed = found_at(feed, target, modified=document.modified)
+    feed = with_source_address(feed, target, modified=document.modified)
     with _LOCK:
         _MODELS.resize(document.models_max)
         _MODELS.put(document.version, feed, len(body))

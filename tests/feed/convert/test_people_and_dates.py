@@ -57,10 +57,10 @@ def test_a_person_is_found_in_what_rss_has_of_one(written: str, meant: Person | 
 def test_who_is_named_twice_is_one_and_all_that_is_said_of_him_is_known() -> None:
     said = [Person("Ann", "ann@example.com"), Person("Bob"), Person("Ann", uri="https://example.com/ann")]
 
-    assert persons.merged(said) == (Person("Ann", "ann@example.com", "https://example.com/ann"), Person("Bob"))
+    assert persons.merge(said) == (Person("Ann", "ann@example.com", "https://example.com/ann"), Person("Bob"))
 
 
 def test_two_of_one_name_with_different_addresses_are_two() -> None:
     said = (Person("Ann", "ann@example.com"), Person("Ann", "ann@example.org"))
 
-    assert persons.merged(said) == said
+    assert persons.merge(said) == said

@@ -38,18 +38,18 @@ from feedproxy.feed.convert.namespaces import (
     SY,
     XML,
 )
-from feedproxy.feed.convert.xml_nodes import clean, node_of, spelt
+from feedproxy.feed.convert.xml_nodes import canonical_namespace, clean, make_node
 from feedproxy.feed.xml import Element, qualified_name, text_of
 
 UNKNOWN_TYPE = "application/octet-stream"
 """The media type of what nobody knows anything of; RSS demands one."""
 
-MOST = 1_000
+STATEMENTS_MAX = 1_000
 """Statements of one sort about one channel or item."""
 
 
 @dataclass(slots=True)
-class Gathered:
+class Extract:
     """All that was said of one channel or item, in the order in which it was said."""
 
     base: str
@@ -79,34 +79,34 @@ class Gathered:
     """What Dublin Core says where the format's own elements might say it: counts where they do not."""
 
 
-def gather(container: Element, *, core: str, is_atom: bool, base: str, is_item: bool) -> Gathered:
+def extract(container: Element, *, core: str, is_atom: bool, base: str, is_item: bool) -> Extract:
     """Read the children of a channel or an item. `core` is the namespace of the format's own elements."""
-    found = Gathered(own_base(container, base), is_item)
+    found = Extract(element_base(container, base), is_item)
     found.language = clean(container.get(f"{{{XML}}}lang") or container.get("xml:lang") or "").strip()
     direction = (container.get("dir") or container.get(f"{{{ITS}}}dir") or "").strip().lower()
     found.direction = direction if direction in ("ltr", "rtl") else ""
     found.about = clean(container.get(f"{{{RDF}}}about") or container.get("rdf:about") or "").strip()
     for child in container.iterchildren("*"):
         namespace, local = qualified_name(child)
-        namespace = spelt(namespace)
+        namespace = canonical_namespace(namespace)
         if namespace in (RSS1, RSS2) or (namespace == core and not is_atom):
             taken = _rss(found, local, child)
         elif namespace in (ATOM, ATOM03) or (namespace == core and is_atom):
             taken = _atom(found, local, child)
         else:
             taken = _module(found, namespace, local, child)
-        if not taken and len(found.extensions) < MOST and (node := node_of(child)) is not None:
+        if not taken and len(found.extensions) < STATEMENTS_MAX and (node := make_node(child)) is not None:
             found.extensions.append(node)
     return found
 
 
-def own_base(element: Element, base: str) -> str:
+def element_base(element: Element, base: str) -> str:
     """The base of an element: its own xml:base, itself relative to what is around it (XML Base, section 4)."""
     own = element.get(f"{{{XML}}}base") or element.get("xml:base")
     return markup.resolve(base, own) if own else base
 
 
-def _rss(found: Gathered, local: str, element: Element) -> bool:
+def _rss(found: Extract, local: str, element: Element) -> bool:
     """An element of RSS 0.90 to 2.0. False for one that it does not have."""
     key = local.lower()
     match key:
@@ -115,7 +115,8 @@ def _rss(found: Gathered, local: str, element: Element) -> bool:
             _text(found, place, _ambiguous(found, element))
         case "link":
             _link(
-                found, Link(markup.resolve(own_base(element, found.base), _value(element) or element.get("href", "")))
+                found,
+                Link(markup.resolve(element_base(element, found.base), _value(element) or element.get("href", ""))),
             )
         case "language" | "rating" if not found.is_item:
             found.words.setdefault(key, _value(element))
@@ -156,9 +157,9 @@ def _rss(found: Gathered, local: str, element: Element) -> bool:
     return True
 
 
-def _atom(found: Gathered, local: str, element: Element) -> bool:
+def _atom(found: Extract, local: str, element: Element) -> bool:
     """An element of Atom 0.3 or 1.0. False for one that it does not have."""
-    base = own_base(element, found.base)
+    base = element_base(element, found.base)
     match local:
         case "title" | "rights" | "copyright" | "subtitle" | "tagline" | "summary":
             place = {"copyright": "rights", "subtitle": "summary", "tagline": "summary"}.get(local, local)
@@ -196,7 +197,7 @@ def _atom(found: Gathered, local: str, element: Element) -> bool:
     return True
 
 
-def _module(found: Gathered, namespace: str, local: str, element: Element) -> bool:
+def _module(found: Extract, namespace: str, local: str, element: Element) -> bool:
     """An element of a module that the model has words for. False for all others."""
     match namespace, local:
         case (d, "creator") if d == DC:
@@ -206,13 +207,13 @@ def _module(found: Gathered, namespace: str, local: str, element: Element) -> bo
         case (d, "subject") if d == DC:
             _category(found, Category(_value(element)))
         case (d, "title" | "description" | "rights" | "language" | "date") if d == DC:
-            if (node := node_of(element)) is not None:
+            if (node := make_node(element)) is not None:
                 found.fallbacks.append((local, node))
         case (d, "issued" | "created" | "modified") if d == DCTERMS:
             _date(found, f"dcterms:{local}", _value(element))
         case (c, "encoded") if c == CONTENT and found.is_item:
-            html = markup.resolve_html(own_base(element, found.base), markup.inner(element))
-            _text(found, "content", markup.said(html, is_html=True))
+            html = markup.resolve_html(element_base(element, found.base), markup.inner_html(element))
+            _text(found, "content", markup.make_text(html, is_html=True))
         case (a, "generatorAgent") if a == ADMIN and not found.is_item:
             uri = clean(element.get(f"{{{RDF}}}resource") or "").strip()
             if found.generator is not None or not uri:
@@ -237,15 +238,15 @@ def _module(found: Gathered, namespace: str, local: str, element: Element) -> bo
     return True
 
 
-def _text(found: Gathered, place: str, text: Text | None) -> None:
+def _text(found: Extract, place: str, text: Text | None) -> None:
     if text is not None:
         found.texts.setdefault(place, text)
 
 
-def _ambiguous(found: Gathered, element: Element) -> Text | None:
+def _ambiguous(found: Extract, element: Element) -> Text | None:
     """The text of RSS, which may be HTML and does not say so."""
-    html = markup.inner(element)
-    return markup.said(markup.resolve_html(own_base(element, found.base), html), is_html=True)
+    html = markup.inner_html(element)
+    return markup.make_text(markup.resolve_html(element_base(element, found.base), html), is_html=True)
 
 
 def _construct(element: Element, base: str) -> Text | None:
@@ -256,15 +257,15 @@ def _construct(element: Element, base: str) -> Text | None:
     if src:
         return Text("", clean(kind), src)
     if mode == "base64" and (decoded := _decoded(element, kind)) is not None:
-        return markup.said(markup.resolve_html(base, decoded), is_html=kind not in ("text", "text/plain"))
+        return markup.make_text(markup.resolve_html(base, decoded), is_html=kind not in ("text", "text/plain"))
     has_elements = any(isinstance(child.tag, str) for child in element)
     if kind == "xhtml" or (mode != "escaped" and has_elements and kind in ("text", "html", "text/html", "text/plain")):
-        return markup.said(markup.resolve_html(base, markup.inner(element)), is_html=True)
+        return markup.make_text(markup.resolve_html(base, markup.inner_html(element)), is_html=True)
     if kind in ("html", "text/html", "application/xhtml+xml"):
-        return markup.said(markup.resolve_html(base, markup.inner(element)), is_html=True)
+        return markup.make_text(markup.resolve_html(base, markup.inner_html(element)), is_html=True)
     if kind in ("text", "text/plain") or "/" not in kind:
-        return markup.said(text_of(element), is_html=False)
-    value = clean(markup.inner(element)).strip()
+        return markup.make_text(text_of(element), is_html=False)
+    value = clean(markup.inner_html(element)).strip()
     return Text(value, clean(kind)) if value else None
 
 
@@ -278,27 +279,27 @@ def _decoded(element: Element, kind: str) -> str | None:
         return None
 
 
-def _date(found: Gathered, place: str, text: str) -> None:
+def _date(found: Extract, place: str, text: str) -> None:
     if (instant := dates.parse(text)) is not None:
         found.dates.setdefault(place, instant)
 
 
-def _person(found: Gathered, role: str, person: Person | None) -> None:
-    if len(found.persons.setdefault(role, [])) < MOST:
+def _person(found: Extract, role: str, person: Person | None) -> None:
+    if len(found.persons.setdefault(role, [])) < STATEMENTS_MAX:
         found.persons[role].append(person)
 
 
-def _category(found: Gathered, category: Category) -> None:
-    if category.term and len(found.categories) < MOST:
+def _category(found: Extract, category: Category) -> None:
+    if category.term and len(found.categories) < STATEMENTS_MAX:
         found.categories.append(category)
 
 
-def _link(found: Gathered, link: Link) -> None:
-    if link.href and len(found.links) < MOST:
+def _link(found: Extract, link: Link) -> None:
+    if link.href and len(found.links) < STATEMENTS_MAX:
         found.links.append(link)
 
 
-def _atom_link(found: Gathered, element: Element, base: str) -> None:
+def _atom_link(found: Extract, element: Element, base: str) -> None:
     def given(attribute: str) -> str:
         return clean(element.get(attribute) or "").strip()
 
@@ -321,10 +322,10 @@ def _atom_link(found: Gathered, element: Element, base: str) -> None:
 
 
 def _enclosure(
-    found: Gathered, url: str | None, kind: str | None, length: str | None, title: str = "", language: str = ""
+    found: Extract, url: str | None, kind: str | None, length: str | None, title: str = "", language: str = ""
 ) -> None:
     address = markup.resolve(found.base, url or "")
-    if not address or len(found.enclosures) >= MOST:
+    if not address or len(found.enclosures) >= STATEMENTS_MAX:
         return
     # "When an enclosure's size cannot be determined, a publisher SHOULD use a length of 0" -- RSS profile.
     kind = clean(kind or "").strip()
@@ -341,17 +342,17 @@ def _enclosure(
 
 
 def _atom_person(element: Element, base: str) -> Person:
-    own = (spelt(qualified_name(element)[0]), ATOM, ATOM03)
+    own = (canonical_namespace(qualified_name(element)[0]), ATOM, ATOM03)
     given: dict[str, str] = {}
     avatar = ""
     extensions: list[Node] = []
     for child in element.iterchildren("*"):
-        namespace, local = spelt(qualified_name(child)[0]), qualified_name(child)[1]
+        namespace, local = canonical_namespace(qualified_name(child)[0]), qualified_name(child)[1]
         if namespace in own:
             given.setdefault(local, _value(child))
         elif not avatar and (namespace, local) == (MEDIA, "thumbnail") and child.attrib.keys() == ["url"]:
             avatar = markup.resolve(base, clean(child.get("url") or "").strip())
-        elif len(extensions) < MOST and (node := node_of(child)) is not None:
+        elif len(extensions) < STATEMENTS_MAX and (node := make_node(child)) is not None:
             extensions.append(node)
     uri = markup.resolve(base, given.get("uri") or given.get("url") or given.get("homepage") or "")
     stated = " ".join((given.get("name") or ("" if len(element) else _value(element))).split())
@@ -363,22 +364,22 @@ def _picture(url: str) -> Image | None:
     return Image(url) if url else None
 
 
-def _image(found: Gathered, element: Element) -> Image | None:
+def _image(found: Extract, element: Element) -> Image | None:
     given = {qualified_name(child)[1].lower(): _value(child) for child in element.iterchildren("*")}
     url = given.get("url") or element.get(f"{{{RDF}}}resource") or ""
     if not url:
         return None
     return Image(
         markup.resolve(found.base, url),
-        markup.line(markup.said(given.get("title", ""), is_html=True)),
+        markup.to_line(markup.make_text(given.get("title", ""), is_html=True)),
         markup.resolve(found.base, given.get("link", "")),
         _number(given.get("width", "")) or None,
         _number(given.get("height", "")) or None,
-        markup.line(markup.said(given.get("description", ""), is_html=True)),
+        markup.to_line(markup.make_text(given.get("description", ""), is_html=True)),
     )
 
 
-def _text_input(found: Gathered, element: Element) -> TextInput | None:
+def _text_input(found: Extract, element: Element) -> TextInput | None:
     given = {qualified_name(child)[1].lower(): _value(child) for child in element.iterchildren("*")}
     if not given.get("name") or not given.get("link"):
         return None

@@ -6,7 +6,7 @@ Names and attributes are matched in any case, as feed/parse/cdf.py does.
 from feedproxy.feed.channel import Channel, Kind, Schedule
 from feedproxy.feed.convert import dates, markup
 from feedproxy.feed.convert.model import Feed, Image, Item, Link
-from feedproxy.feed.convert.read.merge import settled_links
+from feedproxy.feed.convert.read.merge import merge_links
 from feedproxy.feed.convert.xml_nodes import clean
 from feedproxy.feed.xml import Element, attributes, children, text_of
 
@@ -25,9 +25,9 @@ def channel(root: Element, known: Channel, base: str) -> Feed:
         links.append(Link(markup.resolve(base, own), "self"))
     return Feed(
         kind=Kind.CDF,
-        title=markup.said(_text(root, "title"), is_html=True),
-        summary=markup.said(_text(root, "abstract"), is_html=True),
-        links=settled_links(links),
+        title=markup.make_text(_text(root, "title"), is_html=True),
+        summary=markup.make_text(_text(root, "abstract"), is_html=True),
+        links=merge_links(links),
         updated=dates.parse(_attribute(root, "lastmod")),
         language=_attribute(root, "language"),
         image=Image(markup.resolve(base, href)) if href else None,
@@ -42,8 +42,8 @@ def item(element: Element, base: str) -> Item:
     href = _attribute(element, "href") or next((_attribute(child, "href") for child in _named(element, "a")), "")
     address = markup.resolve(base, href)
     return Item(
-        title=markup.said(_text(element, "title"), is_html=True),
-        content=markup.said(_text(element, "abstract"), is_html=True),
+        title=markup.make_text(_text(element, "title"), is_html=True),
+        content=markup.make_text(_text(element, "abstract"), is_html=True),
         links=(Link(address),) if address else (),
         updated=dates.parse(_attribute(element, "lastmod")),
     )

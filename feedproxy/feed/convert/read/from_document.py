@@ -14,14 +14,14 @@ from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.model import Feed, Item, Link, Person
 from feedproxy.feed.convert.namespaces import RSS2
 from feedproxy.feed.convert.read import from_cdf, from_json, merge
-from feedproxy.feed.convert.read.extract import gather, own_base
-from feedproxy.feed.convert.xml_nodes import within_bounds
+from feedproxy.feed.convert.read.extract import element_base, extract
+from feedproxy.feed.convert.xml_nodes import limit_namespaces
 from feedproxy.feed.detect import DocumentKind, detect_utf8_kind
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.parser import read as read_channel
 from feedproxy.http.field_values import parse_parameters
 
-MOST_ITEMS = 10_000
+ITEMS_MAX = 10_000
 """Known feeds have a few hundred; the rest of a longer one is left out."""
 
 
@@ -31,10 +31,10 @@ def read(body: bytes, content_type: str | None = None, *, address: str = "") -> 
     `address` is where it was found: what its relative links are relative to, where it says nothing else.
     """
     known = read_channel(body, content_type)
-    return read_as(known, body, content_type, address=address) if known is not None else None
+    return read_parsed(known, body, content_type, address=address) if known is not None else None
 
 
-def _bounded(feed: Feed) -> Feed:
+def _limit_feed(feed: Feed) -> Feed:
     """The feed with as many namespaces as may be."""
     met: set[str] = set()
     items = tuple(_with_namespaces(item, met) for item in feed.items)
@@ -47,34 +47,34 @@ def _with_namespaces(item: Item, met: set[str]) -> Item:
     return _within_bounds(item, met)
 
 
-def _within_bounds[T: (Feed, Item)](said: T, met: set[str]) -> T:
+def _within_bounds[T: (Feed, Item)](model: T, met: set[str]) -> T:
     changed: dict[str, Any] = {}
-    if said.extensions:
-        changed["extensions"] = within_bounds(said.extensions, met)
+    if model.extensions:
+        changed["extensions"] = limit_namespaces(model.extensions, met)
     for role in ("authors", "contributors"):
-        persons: tuple[Person, ...] = getattr(said, role)
+        persons: tuple[Person, ...] = getattr(model, role)
         if any(person.extensions for person in persons):
             changed[role] = tuple(
-                dataclasses.replace(person, extensions=within_bounds(person.extensions, met)) for person in persons
+                dataclasses.replace(person, extensions=limit_namespaces(person.extensions, met)) for person in persons
             )
-    return dataclasses.replace(said, **changed) if changed else said
+    return dataclasses.replace(model, **changed) if changed else model
 
 
-def read_as(known: Channel, body: bytes, content_type: str | None = None, *, address: str = "") -> Feed | None:
+def read_parsed(known: Channel, body: bytes, content_type: str | None = None, *, address: str = "") -> Feed | None:
     """The same, where the channel (feed/parse/parser.py) is known already."""
     charset = parse_parameters(content_type)[1].get("charset") if content_type else None
     text = to_utf8(body, charset)
     if known.kind is Kind.JSON:
         from_data = from_json.read(text.data, address=address)
-        return _bounded(from_data) if from_data is not None else None
+        return _limit_feed(from_data) if from_data is not None else None
     if detect_utf8_kind(text.data) is not DocumentKind.XML:
         return None
-    reading = _Reading(known, address)
+    reading = _ModelReader(known, address)
     document = xml.parse_streaming(text, reading.seen)
-    return _bounded(reading.feed(document.root)) if document is not None else None
+    return _limit_feed(reading.feed(document.root)) if document is not None else None
 
 
-class _Reading:
+class _ModelReader:
     """One document of XML on its way into the model."""
 
     def __init__(self, known: Channel, address: str) -> None:
@@ -86,7 +86,7 @@ class _Reading:
 
     def seen(self, element: xml.Element) -> None:
         """An item is complete."""
-        if len(self._items) >= MOST_ITEMS or xml.qualified_name(element)[1].lower() != self._local:
+        if len(self._items) >= ITEMS_MAX or xml.qualified_name(element)[1].lower() != self._local:
             return
         around = element.getparent()
         base = self._base_of(around) if around is not None else self._address
@@ -94,7 +94,7 @@ class _Reading:
             self._items.append(from_cdf.item(element, base))
             return
         core = xml.qualified_name(element)[0]
-        found = gather(element, core=core, is_atom=self._known.kind is Kind.ATOM, base=base, is_item=True)
+        found = extract(element, core=core, is_atom=self._known.kind is Kind.ATOM, base=base, is_item=True)
         self._items.append(merge.item(found))
 
     def feed(self, root: xml.Element) -> Feed:
@@ -104,7 +104,7 @@ class _Reading:
             channel = from_cdf.channel(root, self._known, self._base_of(root))
         else:
             channel = self._channel(root, kind)
-        items = tuple(merge.without_repetition(item, channel) for item in self._items)
+        items = tuple(merge.drop_inherited(item, channel) for item in self._items)
         return dataclasses.replace(channel, items=items)
 
     def _channel(self, root: xml.Element, kind: Kind) -> Feed:
@@ -113,11 +113,11 @@ class _Reading:
         schedule = self._known.schedule
         if kind is not Kind.RSS and schedule.ttl is None and not schedule.skip_hours and not schedule.skip_days:
             schedule = xml_elements.schedule(container, RSS2)
-        found = gather(container, core=core, is_atom=kind is Kind.ATOM, base=self._base_of(container), is_item=False)
+        found = extract(container, core=core, is_atom=kind is Kind.ATOM, base=self._base_of(container), is_item=False)
         found.language = found.language or _inherited(container, "lang")
         found.direction = found.direction or (root.get("dir") or "").strip().lower()
         if kind is Kind.RDF:
-            beside = gather(root, core=core, is_atom=False, base=self._base_of(root), is_item=False)
+            beside = extract(root, core=core, is_atom=False, base=self._base_of(root), is_item=False)
             # RSS 1.0 has picture and field beside the channel, which only names them.
             found.image, found.text_input = beside.image or found.image, beside.text_input or found.text_input
         return merge.channel(found, kind, self._known.version, schedule)
@@ -125,7 +125,7 @@ class _Reading:
     def _base_of(self, element: xml.Element) -> str:
         base = self._fallback(element)
         for each in [*reversed(list(element.iterancestors())), element]:
-            base = own_base(each, base)
+            base = element_base(each, base)
         return base
 
     def _fallback(self, element: xml.Element) -> str:
@@ -155,14 +155,14 @@ def _inherited(element: xml.Element, local: str) -> str:
     return next((each.get(key) or "" for each in element.iterancestors() if each.get(key)), "").strip()
 
 
-def written_at(feed: Feed, address: str) -> Feed:
+def with_rendering_address(feed: Feed, address: str) -> Feed:
     """The feed as it is named in a rendering that readers poll at this address: what it was made of is rel="via"."""
     others = [link if link.rel != "self" else dataclasses.replace(link, rel="via") for link in feed.links]
     known = {(link.href, link.rel): link for link in others if link.href != address or link.rel != "via"}
     return dataclasses.replace(feed, links=(*known.values(), Link(address, "self")))
 
 
-def found_at(feed: Feed, address: str = "", *, modified: int | None = None) -> Feed:
+def with_source_address(feed: Feed, address: str = "", *, modified: int | None = None) -> Feed:
     """The feed with the address it was found at, and when it was last modified, where it does not say so itself."""
     dated = feed.updated is not None or feed.published is not None
     dated = dated or any(item.updated is not None or item.published is not None for item in feed.items)

@@ -8,11 +8,11 @@ from feedproxy.feed.channel import Kind
 from feedproxy.feed.convert import dates, markup, persons
 from feedproxy.feed.convert.model import Category, Enclosure, Feed, Image, Item, Link, Person
 from feedproxy.feed.convert.plain_data import from_data
-from feedproxy.feed.convert.read.merge import settled_categories, settled_links, without_repetition
+from feedproxy.feed.convert.read.merge import drop_inherited, merge_categories, merge_links
 from feedproxy.feed.convert.xml_nodes import clean
 from feedproxy.feed.parse.jsonfeed import read as read_channel
 
-OURS = "_feedproxy"
+CUSTOM_OBJECT = "_feedproxy"
 """The custom object with what the format has no word for, in the words of the model (plain_data.py)."""
 
 _FEED = frozenset(
@@ -67,7 +67,7 @@ def read(data: bytes, *, address: str = "", ours: bool = True, most: int = 10_00
     base = address or feed.address or feed.link
     listed = [each for each in items if isinstance(each, dict)] if isinstance(items, list) else []
     read_items = (item(each, base, ours=ours) for each in listed[:most])
-    return dataclasses.replace(feed, items=tuple(without_repetition(each, feed) for each in read_items))
+    return dataclasses.replace(feed, items=tuple(drop_inherited(each, feed) for each in read_items))
 
 
 def channel(document: dict[str, Any], version: str, address: str, *, ours: bool) -> Feed:
@@ -87,37 +87,37 @@ def channel(document: dict[str, Any], version: str, address: str, *, ours: bool)
     feed = Feed(
         kind=Kind.JSON,
         version=version,
-        title=markup.said(_text(document, "title"), is_html=False),
-        summary=markup.said(_text(document, "description"), is_html=False),
-        links=settled_links(link for link in links if link.href),
+        title=markup.make_text(_text(document, "title"), is_html=False),
+        summary=markup.make_text(_text(document, "description"), is_html=False),
+        links=merge_links(link for link in links if link.href),
         authors=_authors(document, base),
         language=_text(document, "language"),
         image=Image(markup.resolve(base, icon)) if icon else None,
         icon=markup.resolve(base, _text(document, "favicon")),
         members=_members(document, _FEED),
     )
-    return _with_ours(feed, document) if ours else feed
+    return _merge_custom(feed, document) if ours else feed
 
 
 def item(document: dict[str, Any], base: str, *, ours: bool) -> Item:
     """An item. A number for an id counts as the same text (JSON Feed 1.1, items)."""
     html = _text(document, "content_html")
-    content = markup.said(markup.resolve_html(base, html), is_html=True) if html else None
+    content = markup.make_text(markup.resolve_html(base, html), is_html=True) if html else None
     links = [Link(markup.resolve(base, _text(document, "url")))]
     if _text(document, "external_url"):
         links.append(Link(markup.resolve(base, _text(document, "external_url")), "related"))
-    settled = settled_links(link for link in links if link.href)
+    settled = merge_links(link for link in links if link.href)
     given = document.get("id")
     identity = clean(str(given)).strip() if isinstance(given, str | int | float) else ""
     read_item = Item(
         id=identity,
         is_permalink=bool(settled) and settled[0] == Link(identity),
-        title=markup.said(_text(document, "title"), is_html=False),
-        content=content or markup.said(_text(document, "content_text"), is_html=False),
-        summary=markup.said(_text(document, "summary"), is_html=False),
+        title=markup.make_text(_text(document, "title"), is_html=False),
+        content=content or markup.make_text(_text(document, "content_text"), is_html=False),
+        summary=markup.make_text(_text(document, "summary"), is_html=False),
         links=settled,
         authors=_authors(document, base),
-        categories=settled_categories(Category(tag) for tag in _strings(document, "tags")),
+        categories=merge_categories(Category(tag) for tag in _strings(document, "tags")),
         published=dates.parse(_text(document, "date_published")),
         updated=dates.parse(_text(document, "date_modified")),
         language=_text(document, "language"),
@@ -126,23 +126,23 @@ def item(document: dict[str, Any], base: str, *, ours: bool) -> Item:
         banner=markup.resolve(base, _text(document, "banner_image")),
         members=_members(document, _ITEM),
     )
-    return _with_ours(read_item, document) if ours else read_item
+    return _merge_custom(read_item, document) if ours else read_item
 
 
-def _with_ours[T: (Feed, Item)](said: T, document: dict[str, Any]) -> T:
-    beyond = document.get(OURS)
+def _merge_custom[T: (Feed, Item)](model: T, document: dict[str, Any]) -> T:
+    beyond = document.get(CUSTOM_OBJECT)
     if not isinstance(beyond, dict):
-        return said
+        return model
     empty = [name for name in beyond.get("none", ()) if isinstance(name, str)]
-    names = {each.name for each in dataclasses.fields(said)} - {"items", "kind"}
+    names = {each.name for each in dataclasses.fields(model)} - {"items", "kind"}
     try:
-        values = from_data(type(said), {key: each for key, each in beyond.items() if key in names})
+        values = from_data(type(model), {key: each for key, each in beyond.items() if key in names})
     except ValueError:
-        return said
-    blank = type(said)()
+        return model
+    blank = type(model)()
     changes = {key: getattr(values, key) for key in beyond if key in names}
     changes |= {key: getattr(blank, key) for key in empty if key in names}
-    return dataclasses.replace(said, **changes)
+    return dataclasses.replace(model, **changes)
 
 
 def _authors(document: dict[str, Any], base: str) -> tuple[Person, ...]:
@@ -151,7 +151,7 @@ def _authors(document: dict[str, Any], base: str) -> tuple[Person, ...]:
     single = document.get("author")
     if not given and isinstance(single, dict):
         given = [single]
-    return persons.merged(_person(each, base) for each in given)
+    return persons.merge(_person(each, base) for each in given)
 
 
 def _person(given: dict[str, Any], base: str) -> Person:
@@ -176,7 +176,7 @@ def _members(document: dict[str, Any], known: frozenset[str]) -> tuple[tuple[str
     return tuple(
         (clean(key), clean(json.dumps(value, ensure_ascii=True, sort_keys=True)))
         for key, value in document.items()
-        if key not in known and key != OURS and value is not None
+        if key not in known and key != CUSTOM_OBJECT and value is not None
     )
 
 

@@ -8,21 +8,21 @@ from feedproxy.feed.channel import Kind, Schedule
 from feedproxy.feed.convert import dates, markup, persons
 from feedproxy.feed.convert.model import Category, Enclosure, Feed, Image, Item, Link, Node, Text
 from feedproxy.feed.convert.namespaces import ATOM, DC, ITUNES, MEDIA
-from feedproxy.feed.convert.read.extract import Gathered, gather
+from feedproxy.feed.convert.read.extract import Extract, extract
 
-_MADE = re.compile(r"urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_NAME_BASED_UUID = re.compile(r"urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 """A UUID that was made of a name."""
 
-_UNLIKE = re.compile(r"(?<!#)#+[0-9]{0,5}\Z")
+_DISTINGUISHING_SUFFIX = re.compile(r"(?<!#)#+[0-9]{0,5}\Z")
 """What makes the name of an item of RSS 1.0 unlike that of another (to_rdf.py)."""
 
 _DIGITS = 9
 """Of the width or height of a picture in pixels."""
 
 
-def item(found: Gathered) -> Item:
+def item(found: Extract) -> Item:
     """The item that this makes."""
-    extensions = identified(found, _with_fallbacks(found))
+    extensions = apply_identifier(found, _with_fallbacks(found))
     if found.duration is not None and not found.enclosures:
         extensions = (Node(ITUNES, "duration", (), (str(found.duration),)), *extensions)
     content, summary = _bodies(found)
@@ -31,7 +31,7 @@ def item(found: Gathered) -> Item:
     is_permalink = found.is_permalink and identity == found.words.get("id")
     if is_permalink and not any(link.rel == "alternate" for link in links):
         links.insert(0, Link(identity))
-    settled = settled_links(links)
+    settled = merge_links(links)
     if "id" not in found.words:
         is_permalink = bool(settled) and settled[0] == Link(identity)
     published, updated = _item_dates(found)
@@ -42,9 +42,9 @@ def item(found: Gathered) -> Item:
         summary=summary,
         content=content,
         links=settled,
-        authors=persons.merged(found.persons.get("author", ())),
-        contributors=persons.merged(found.persons.get("contributor", ())),
-        categories=settled_categories(found.categories),
+        authors=persons.merge(found.persons.get("author", ())),
+        contributors=persons.merge(found.persons.get("contributor", ())),
+        categories=merge_categories(found.categories),
         rights=found.texts.get("rights") or found.texts.get("atom:rights"),
         published=published,
         updated=updated,
@@ -58,13 +58,13 @@ def item(found: Gathered) -> Item:
     )
 
 
-def channel(found: Gathered, kind: Kind, version: str, schedule: Schedule) -> Feed:
+def channel(found: Extract, kind: Kind, version: str, schedule: Schedule) -> Feed:
     """The channel that this makes, without items."""
-    image, extensions = sized(found.image, _with_fallbacks(found))
-    links = settled_links(found.links)
+    image, extensions = apply_image_size(found.image, _with_fallbacks(found))
+    links = merge_links(found.links)
     title = found.texts.get("title") or found.texts.get("atom:title")
     link = next((each.href for each in links if each.rel == "alternate"), "")
-    webmasters = persons.merged(found.persons.get("webmaster", ()))
+    webmasters = persons.merge(found.persons.get("webmaster", ()))
     stated = found.dates
     generator = found.generator
     return Feed(
@@ -74,9 +74,9 @@ def channel(found: Gathered, kind: Kind, version: str, schedule: Schedule) -> Fe
         title=title,
         summary=found.texts.get("summary") or found.texts.get("atom:summary"),
         links=links,
-        authors=persons.merged(found.persons.get("author", ())),
-        contributors=persons.merged(found.persons.get("contributor", ())),
-        categories=settled_categories(found.categories),
+        authors=persons.merge(found.persons.get("author", ())),
+        contributors=persons.merge(found.persons.get("contributor", ())),
+        categories=merge_categories(found.categories),
         rights=found.texts.get("rights") or found.texts.get("atom:rights"),
         published=_first(stated, "atom:published", "dcterms:issued", "pubdate", "dcterms:created"),
         updated=_first(stated, "atom:updated", "dcterms:modified", "lastbuilddate", "dc"),
@@ -85,7 +85,7 @@ def channel(found: Gathered, kind: Kind, version: str, schedule: Schedule) -> Fe
         extensions=extensions,
         webmaster=webmasters[0] if webmasters else None,
         generator=generator if generator and (generator.name or generator.uri) else None,
-        image=settled_image(image, title, link),
+        image=reduce_image(image, title, link),
         icon=found.words.get("icon", ""),
         schedule=replace(schedule, notes=()),
         cloud=found.cloud,
@@ -94,7 +94,7 @@ def channel(found: Gathered, kind: Kind, version: str, schedule: Schedule) -> Fe
     )
 
 
-def settled_links(links: Iterable[Link]) -> tuple[Link, ...]:
+def merge_links(links: Iterable[Link]) -> tuple[Link, ...]:
     """Each link once, the page that is meant first: one in HTML, where there are several."""
     by_meaning: dict[tuple[str, str], Link] = {}
     for link in links:
@@ -111,7 +111,7 @@ def settled_links(links: Iterable[Link]) -> tuple[Link, ...]:
     return tuple(known)
 
 
-def settled_categories(categories: Iterable[Category]) -> tuple[Category, ...]:
+def merge_categories(categories: Iterable[Category]) -> tuple[Category, ...]:
     """Each category once."""
     known: dict[tuple[str, str], Category] = {}
     for category in categories:
@@ -121,18 +121,18 @@ def settled_categories(categories: Iterable[Category]) -> tuple[Category, ...]:
     return tuple(known.values())
 
 
-def settled_image(image: Image | None, title: Text | None, link: str) -> Image | None:
+def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | None:
     """The picture, without what the channel says anyway."""
     if image is None:
         return None
     return replace(
         image,
-        title="" if image.title == markup.line(title) else image.title,
+        title="" if image.title == markup.to_line(title) else image.title,
         link="" if image.link == link else image.link,
     )
 
 
-def sized(image: Image | None, extensions: tuple[Node, ...]) -> tuple[Image | None, tuple[Node, ...]]:
+def apply_image_size(image: Image | None, extensions: tuple[Node, ...]) -> tuple[Image | None, tuple[Node, ...]]:
     """The channel's picture with the size that Media RSS tells of the same one, and the rest."""
     if image is None or image.width or image.height:
         return image, extensions
@@ -150,25 +150,25 @@ def _is_size(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text) > 0
 
 
-def identified(found: Gathered, extensions: tuple[Node, ...]) -> tuple[Node, ...]:
+def apply_identifier(found: Extract, extensions: tuple[Node, ...]) -> tuple[Node, ...]:
     """Take Dublin Core's identifier for the id where the IRI of the item is that, or was made of a name; the rest.
 
     A made one is known by its version (RFC 9562, 5.5). Any other may be of something else: a book, an article.
     """
-    iri = _UNLIKE.sub("", found.words.get("atom:id") or found.about)
+    iri = _DISTINGUISHING_SUFFIX.sub("", found.words.get("atom:id") or found.about)
     if "id" in found.words or not iri:
         return extensions
     for at, node in enumerate(extensions):
         if (node.namespace, node.name) != (DC, "identifier"):
             continue
-        if node.text and (_UNLIKE.sub("", node.text) == iri or _MADE.fullmatch(iri)):
+        if node.text and (_DISTINGUISHING_SUFFIX.sub("", node.text) == iri or _NAME_BASED_UUID.fullmatch(iri)):
             found.words["id"] = node.text
             return extensions[:at] + extensions[at + 1 :]
         break
     return extensions
 
 
-def without_repetition(said: Item, channel: Feed) -> Item:
+def drop_inherited(said: Item, channel: Feed) -> Item:
     """What the channel says for all its items is not said again by each."""
     same_language = said.language and said.language.lower() == channel.language.lower()
     same_direction = said.direction and said.direction == channel.direction
@@ -181,7 +181,7 @@ def without_repetition(said: Item, channel: Feed) -> Item:
     )
 
 
-def _bodies(found: Gathered) -> tuple[Text | None, Text | None]:
+def _bodies(found: Extract) -> tuple[Text | None, Text | None]:
     """Content and summary. Where RSS says one thing of an item only, that is its content, whatever it is called."""
     content = found.texts.get("content") or found.texts.get("atom:content")
     summary = found.texts.get("atom:summary")
@@ -191,7 +191,7 @@ def _bodies(found: Gathered) -> tuple[Text | None, Text | None]:
     return content, summary or description
 
 
-def _item_dates(found: Gathered) -> tuple[int | None, int | None]:
+def _item_dates(found: Extract) -> tuple[int | None, int | None]:
     """When it was published and updated. RSS has one date: where it is that of the update, it is no other."""
     stated = found.dates
     updated = _first(stated, "atom:updated", "dcterms:modified", "lastbuilddate")
@@ -206,7 +206,7 @@ def _first(stated: dict[str, int], *places: str) -> int | None:
     return next((stated[place] for place in places if place in stated), None)
 
 
-def _with_fallbacks(found: Gathered) -> tuple[Node, ...]:
+def _with_fallbacks(found: Extract) -> tuple[Node, ...]:
     """Take what Dublin Core says where nothing else says it; the rest is kept as it came."""
     kept = list(found.extensions)
     own = {
@@ -223,28 +223,28 @@ def _with_fallbacks(found: Gathered) -> tuple[Node, ...]:
             continue
         elif local == "date" and "dc" not in found.dates and (instant := dates.parse(value)) is not None:
             found.dates["dc"] = instant
-        elif local in own and not own[local] & found.texts.keys() and (said := markup.said(value, is_html=True)):
+        elif local in own and not own[local] & found.texts.keys() and (said := markup.make_text(value, is_html=True)):
             found.texts[{"description": "summary"}.get(local, local)] = said
         elif value:
             kept.append(node)
     return tuple(kept)
 
 
-def _enclosures(found: Gathered) -> tuple[Enclosure, ...]:
+def _enclosures(found: Extract) -> tuple[Enclosure, ...]:
     enclosures = list(found.enclosures.values())
     if found.duration is not None and enclosures:
         enclosures[0] = replace(enclosures[0], duration=found.duration)
     return tuple(enclosures)
 
 
-def _source(found: Gathered) -> Feed | None:
+def _source(found: Extract) -> Feed | None:
     if found.atom_source is not None:
         element, base = found.atom_source
-        inner = gather(element, core=ATOM, is_atom=True, base=base, is_item=False)
+        inner = extract(element, core=ATOM, is_atom=True, base=base, is_item=False)
         source = channel(inner, Kind.ATOM, "", Schedule())
         return source if source != Feed() else None
     address, title = found.rss_source
     if not address and not title:
         return None
     links = (Link(address, "self"),) if address else ()
-    return Feed(title=markup.said(title, is_html=True), links=links)
+    return Feed(title=markup.make_text(title, is_html=True), links=links)

@@ -4,15 +4,15 @@ from feedproxy.feed.convert import dates
 from feedproxy.feed.convert.model import Feed
 from feedproxy.feed.convert.namespaces import ATOM
 from feedproxy.feed.convert.write import xml_writer as out
-from feedproxy.feed.convert.write.xml_writer import maybe, put
+from feedproxy.feed.convert.write.xml_writer import put, put_nonempty
 from feedproxy.feed.convert.xml_nodes import add
 from feedproxy.feed.xml import Element
 
 
 def channel_beyond_rss(channel: Element, feed: Feed) -> None:
     """What a channel of RSS has no element of its own for."""
-    maybe(channel, ATOM, "id", feed.id)
-    maybe(channel, ATOM, "icon", feed.icon)
+    put_nonempty(channel, ATOM, "id", feed.id)
+    put_nonempty(channel, ATOM, "icon", feed.icon)
     for person in feed.contributors:
         out.atom_person(channel, "contributor", person)
 
@@ -25,7 +25,7 @@ def source(element: Element, feed: Feed, bare: str = "") -> None:
 
 def atom_channel(element: Element, feed: Feed, bare: str) -> None:
     """The elements that a feed of Atom and a source of it have in common."""
-    maybe(element, ATOM, "id", feed.id)
+    put_nonempty(element, ATOM, "id", feed.id)
     out.atom_text(element, "title", feed.title)
     out.atom_text(element, "subtitle", feed.summary)
     for link in feed.links:
@@ -40,11 +40,11 @@ def atom_channel(element: Element, feed: Feed, bare: str) -> None:
         out.atom_category(element, category)
     if feed.generator is not None:
         out.atom_generator(element, feed.generator)
-    maybe(element, ATOM, "icon", feed.icon)
+    put_nonempty(element, ATOM, "icon", feed.icon)
     if feed.image is not None:
         put(element, ATOM, "logo", feed.image.url)
     out.image_size(element, feed.image)
     out.atom_text(element, "rights", feed.rights)
-    out.bearings(element, feed.language, feed.direction, atom=True)
+    out.language_attributes(element, feed.language, feed.direction, atom=True)
     for node in feed.extensions:
         add(element, node, bare)

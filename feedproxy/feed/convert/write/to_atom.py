@@ -12,14 +12,14 @@ from feedproxy.feed.convert.model import Feed, Item, Person, Text
 from feedproxy.feed.convert.namespaces import ATOM, DCTERMS, RSS2
 from feedproxy.feed.convert.read.rss_as_atom import atom_channel, source
 from feedproxy.feed.convert.write import xml_writer as out
-from feedproxy.feed.convert.write.xml_writer import maybe, put
+from feedproxy.feed.convert.write.xml_writer import put, put_nonempty
 from feedproxy.feed.xml import Element
 
 
 def render(feed: Feed) -> bytes:
     """The document in UTF-8."""
     root = out.document(ATOM, "feed", feed, default=ATOM)
-    feed = _with_what_is_demanded(feed)
+    feed = _with_required_elements(feed)
     atom_channel(root, feed, RSS2)
     _in_words_of_rss(root, feed)
     taken: set[str] = set()
@@ -28,7 +28,7 @@ def render(feed: Feed) -> bytes:
     return out.finish(root)
 
 
-def _with_what_is_demanded(feed: Feed) -> Feed:
+def _with_required_elements(feed: Feed) -> Feed:
     """ "atom:feed elements MUST contain exactly one" id, title and updated -- RFC 4287, 4.1.1; and a responsible."""
     latest = max((each for item in feed.items if (each := _date(item)) is not None), default=None)
     changed = next((each for each in (feed.updated, feed.published, latest) if each is not None), 0)
@@ -49,7 +49,7 @@ def feed_id(feed: Feed) -> str:
     for each in (feed.id, feed.address, feed.link):
         if each and markup.is_iri(each):
             return each
-    return _made_up(markup.line(feed.title) or out.heading(feed))
+    return _name_based_uuid(markup.to_line(feed.title) or out.heading(feed))
 
 
 def item_id(item: Item, feed: Feed) -> str:
@@ -57,44 +57,46 @@ def item_id(item: Item, feed: Feed) -> str:
     if markup.is_iri(item.id):
         return item.id
     if item.id:
-        return _made_up(f"{feed_id(feed)} {item.id}")
+        return _name_based_uuid(f"{feed_id(feed)} {item.id}")
     if markup.is_iri(item.link):
         return item.link
-    return _made_up(f"{feed_id(feed)} {markup.line(item.title)} {item.published} {markup.plain(item.content)}")
+    return _name_based_uuid(
+        f"{feed_id(feed)} {markup.to_line(item.title)} {item.published} {markup.to_plain(item.content)}"
+    )
 
 
 def own_id(item: Item, feed: Feed, taken: set[str]) -> str:
     """The same, and no other item's where it was put in; `taken` are those before it, and it then."""
     identity = item_id(item, feed)
     if identity in taken and not item.id:
-        identity = _made_up(f"{identity} {len(taken)}")
+        identity = _name_based_uuid(f"{identity} {len(taken)}")
     taken.add(identity)
     return identity
 
 
-def _made_up(said: str) -> str:
+def _name_based_uuid(name: str) -> str:
     """RFC 9562, 5.5: the same name gives the same UUID."""
-    return uuid.uuid5(uuid.NAMESPACE_URL, said).urn
+    return uuid.uuid5(uuid.NAMESPACE_URL, name).urn
 
 
 def _responsible(feed: Feed) -> str:
     """Who stands for a feed that names nobody: its webmaster, or the feed itself."""
     if feed.webmaster is not None and feed.webmaster.name:
         return feed.webmaster.name
-    return markup.line(feed.title) or out.heading(feed)
+    return markup.to_line(feed.title) or out.heading(feed)
 
 
 def _in_words_of_rss(root: Element, feed: Feed) -> None:
     if feed.published is not None:
         put(root, DCTERMS, "issued", dates.rfc3339(feed.published))
     if feed.webmaster is not None:
-        put(root, RSS2, "webMaster", persons.written(feed.webmaster))
+        put(root, RSS2, "webMaster", persons.to_rss_text(feed.webmaster))
     out.cloud(root, feed.cloud, RSS2)
     out.schedule(root, feed.schedule, RSS2)
     image = feed.image
     if image is not None and (image.title or image.link or image.description):
         out.image(root, image, feed, RSS2)
-    maybe(root, RSS2, "rating", feed.rating)
+    put_nonempty(root, RSS2, "rating", feed.rating)
     out.text_input(root, feed.text_input, RSS2)
 
 
@@ -104,7 +106,7 @@ def _date(item: Item) -> int | None:
 
 def _entry(root: Element, item: Item, feed: Feed, taken: set[str], place: int) -> None:
     element = put(root, ATOM, "entry")
-    out.bearings(element, item.language, item.direction, atom=True)
+    out.language_attributes(element, item.language, item.direction, atom=True)
     identity = own_id(item, feed, taken)
     put(element, ATOM, "id", identity)
     out.identifier(element, item, identity)

@@ -79,18 +79,18 @@ def address(url: str) -> str:
     return url if colon and scheme.lower() in _SCHEMES else ""
 
 
-def direction(said: Feed | Item, around: str = "") -> str:
+def direction(model: Feed | Item, around: str = "") -> str:
     """The direction of a text: as it is said, or as its language is written."""
-    if said.direction:
-        return said.direction
-    tag = said.language.lower().replace("_", "-")
+    if model.direction:
+        return model.direction
+    tag = model.language.lower().replace("_", "-")
     if not tag:
         return around or "auto"
     return "rtl" if tag.partition("-")[0] in _RIGHT_TO_LEFT else "ltr"
 
 
 def _heading(feed: Feed) -> str:
-    return markup.line(feed.title) or feed.link or feed.address or "A feed"
+    return markup.to_line(feed.title) or feed.link or feed.address or "A feed"
 
 
 def _day(instant: int) -> str:
@@ -118,8 +118,8 @@ def _environment() -> Environment:
         safe_html=safe,
         address=address,
         body=body,
-        line=markup.line,
-        plain=markup.plain,
+        line=markup.to_line,
+        plain=markup.to_plain,
         rfc3339=dates.rfc3339,
         day=_day,
         people=_people,

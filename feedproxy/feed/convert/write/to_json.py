@@ -24,13 +24,13 @@ def render(feed: Feed) -> bytes:
 
 def document(feed: Feed) -> dict[str, Any]:
     """The document as plain data."""
-    said = _said(
+    written = _nonempty(
         version=VERSION,
-        title=markup.line(feed.title),
+        title=markup.to_line(feed.title),
         home_page_url=feed.link,
         feed_url=feed.address,
-        description=markup.plain(feed.summary),
-        next_url=feed.linked("next"),
+        description=markup.to_plain(feed.summary),
+        next_url=feed.first_href("next"),
         icon=item_media.cover(feed),
         favicon=feed.icon,
         authors=_authors(feed.authors),
@@ -38,20 +38,20 @@ def document(feed: Feed) -> dict[str, Any]:
         hubs=_hubs(feed),
         **_members(feed),
     )
-    said.setdefault("title", "")  # required
-    again = from_json.channel(said, "1.1", "", ours=True)
-    _add_beyond(said, feed, again)
-    return {**said, "items": [_item(item, feed) for item in feed.items]}
+    written.setdefault("title", "")  # required
+    reread = from_json.channel(written, "1.1", "", ours=True)
+    _add_beyond(written, feed, reread)
+    return {**written, "items": [_item(item, feed) for item in feed.items]}
 
 
 def _item(item: Item, feed: Feed) -> dict[str, Any]:
-    said = _said(
+    written = _nonempty(
         id=item.id or item_id(item, feed),
         url=item.link,
-        external_url=item.linked("related"),
-        title=markup.line(item.title),
+        external_url=item.first_href("related"),
+        title=markup.to_line(item.title),
         **_content(item),
-        summary=markup.plain(item.summary) if item.content is not None else "",
+        summary=markup.to_plain(item.summary) if item.content is not None else "",
         image=item_media.picture(item),
         banner_image=item.banner,
         date_published=dates.rfc3339(item.published) if item.published is not None else "",
@@ -60,7 +60,7 @@ def _item(item: Item, feed: Feed) -> dict[str, Any]:
         tags=[category.label or category.term for category in item.categories],
         language=item.language,
         attachments=[
-            _said(
+            _nonempty(
                 url=each.url,
                 mime_type=each.type or "application/octet-stream",
                 title=each.title,
@@ -71,19 +71,19 @@ def _item(item: Item, feed: Feed) -> dict[str, Any]:
         ],
         **_members(item),
     )
-    _add_beyond(said, item, from_json.item(said, "", ours=True))
-    return said
+    _add_beyond(written, item, from_json.item(written, "", ours=True))
+    return written
 
 
-def _add_beyond(said: dict[str, Any], meant: Feed | Item, again: Feed | Item) -> None:
+def _add_beyond(written: dict[str, Any], meant: Feed | Item, reread: Feed | Item) -> None:
     """Say in the model's words whatever was read otherwise than it was meant."""
     names = [each.name for each in dataclasses.fields(meant) if each.compare and each.name != "items"]
-    differing = [name for name in names if getattr(meant, name) != getattr(again, name)]
-    beyond: dict[str, Any] = dict(plain_data.said(meant, differing))
+    differing = [name for name in names if getattr(meant, name) != getattr(reread, name)]
+    beyond: dict[str, Any] = dict(plain_data.nonempty_fields(meant, differing))
     if empty := [name for name in differing if name not in beyond]:
         beyond["none"] = empty
     if beyond:
-        said[from_json.OURS] = beyond
+        written[from_json.CUSTOM_OBJECT] = beyond
 
 
 def _content(item: Item) -> dict[str, str]:
@@ -93,13 +93,13 @@ def _content(item: Item) -> dict[str, str]:
         return {"content_html": body.value}
     if body.type == "text" and body.value:
         return {"content_text": body.value}
-    return {"content_text": markup.plain(item.summary) or markup.line(item.title) or item.link or " "}
+    return {"content_text": markup.to_plain(item.summary) or markup.to_line(item.title) or item.link or " "}
 
 
 def _authors(persons: tuple[Person, ...]) -> list[dict[str, Any]]:
     """Persons; an address of mail is an address, too ("It could be … a mailto: link" -- JSON Feed 1.1)."""
     return [
-        _said(name=each.name, url=each.uri or (f"mailto:{each.email}" if each.email else ""), avatar=each.avatar)
+        _nonempty(name=each.name, url=each.uri or (f"mailto:{each.email}" if each.email else ""), avatar=each.avatar)
         for each in persons
     ]
 
@@ -113,10 +113,10 @@ def _hubs(feed: Feed) -> list[dict[str, str]]:
     return hubs
 
 
-def _members(said: Feed | Item) -> dict[str, Any]:
-    return {key: json.loads(value) for key, value in said.members}
+def _members(written: Feed | Item) -> dict[str, Any]:
+    return {key: json.loads(value) for key, value in written.members}
 
 
-def _said(**values: Any) -> dict[str, Any]:
+def _nonempty(**values: Any) -> dict[str, Any]:
     """What is not empty."""
     return {key: value for key, value in values.items() if value not in (None, "", [], ())}

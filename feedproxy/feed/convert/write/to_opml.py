@@ -8,7 +8,7 @@ from lxml import etree
 from feedproxy.feed.channel import Kind
 from feedproxy.feed.convert import dates, markup
 from feedproxy.feed.convert.model import Feed
-from feedproxy.feed.convert.write.xml_writer import finish, maybe, put
+from feedproxy.feed.convert.write.xml_writer import finish, put, put_nonempty
 
 _VERSIONS = {Kind.RSS: "RSS2", Kind.RDF: "RSS1"}
 """OPML 2.0, subscription lists: "RSS1 for RSS 1.0; RSS for 0.91, 0.92 or 2.0; scriptingNews"."""
@@ -18,26 +18,26 @@ def render(feed: Feed) -> bytes:
     """The document in UTF-8."""
     root = etree.Element("opml", version="2.0")
     head = put(root, "", "head")
-    title = markup.line(feed.title) or feed.link or feed.address or "Untitled"
+    title = markup.to_line(feed.title) or feed.link or feed.address or "Untitled"
     put(head, "", "title", title)
     if (changed := feed.updated if feed.updated is not None else feed.published) is not None:
         put(head, "", "dateModified", dates.rfc822(changed))
     for person in feed.authors[:1]:
-        maybe(head, "", "ownerName", person.name)
-        maybe(head, "", "ownerEmail", person.email)
-        maybe(head, "", "ownerId", person.uri if markup.is_web(person.uri) else "")
+        put_nonempty(head, "", "ownerName", person.name)
+        put_nonempty(head, "", "ownerEmail", person.email)
+        put_nonempty(head, "", "ownerId", person.uri if markup.is_web(person.uri) else "")
     outline = put(put(root, "", "body"), "", "outline")
-    said = {
+    attributes = {
         "type": "rss",
         "text": title,
         "title": title,
         "xmlUrl": feed.address or feed.link,
         "htmlUrl": feed.link,
-        "description": markup.line(feed.summary),
+        "description": markup.to_line(feed.summary),
         "language": feed.language,
         "version": _VERSIONS.get(feed.kind, ""),
     }
-    for name, value in said.items():
+    for name, value in attributes.items():
         if value:
             outline.set(name, value)
     return finish(root)

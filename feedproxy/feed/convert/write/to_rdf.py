@@ -11,7 +11,7 @@ from feedproxy.feed.convert.namespaces import ADMIN, DC, DCTERMS, RDF, RSS1, RSS
 from feedproxy.feed.convert.read.rss_as_atom import channel_beyond_rss, source
 from feedproxy.feed.convert.write import xml_writer as out
 from feedproxy.feed.convert.write.to_atom import feed_id, item_id
-from feedproxy.feed.convert.write.xml_writer import maybe, put
+from feedproxy.feed.convert.write.xml_writer import put, put_nonempty
 from feedproxy.feed.convert.xml_nodes import add
 from feedproxy.feed.xml import Element
 
@@ -63,16 +63,16 @@ def _names(feed: Feed) -> list[str]:
 
 
 def _channel(channel: Element, feed: Feed) -> None:
-    put(channel, RSS1, "title", markup.ambiguous(feed.title) if feed.title else out.heading(feed))
+    put(channel, RSS1, "title", markup.escape_ambiguous(feed.title) if feed.title else out.heading(feed))
     put(channel, RSS1, "link", feed.link or feed.address)
-    put(channel, RSS1, "description", markup.ambiguous(feed.summary) if feed.summary else "")
-    maybe(channel, DC, "language", feed.language)
-    out.bearings(channel, "", feed.direction)
+    put(channel, RSS1, "description", markup.escape_ambiguous(feed.summary) if feed.summary else "")
+    put_nonempty(channel, DC, "language", feed.language)
+    out.language_attributes(channel, "", feed.direction)
     if feed.rights is not None:
-        put(channel, DC, "rights", markup.ambiguous(feed.rights))
+        put(channel, DC, "rights", markup.escape_ambiguous(feed.rights))
     out.people(channel, feed.authors)
     if feed.webmaster is not None:
-        put(channel, RSS2, "webMaster", persons.written(feed.webmaster))
+        put(channel, RSS2, "webMaster", persons.to_rss_text(feed.webmaster))
     if feed.updated is not None:
         put(channel, DC, "date", dates.rfc3339(feed.updated))
     if feed.published is not None:
@@ -85,7 +85,7 @@ def _channel(channel: Element, feed: Feed) -> None:
             put(channel, ADMIN, "generatorAgent").set(_RESOURCE, feed.generator.uri)
     out.cloud(channel, feed.cloud, RSS2)
     out.schedule(channel, feed.schedule, RSS2)
-    maybe(channel, RSS2, "rating", feed.rating)
+    put_nonempty(channel, RSS2, "rating", feed.rating)
     out.extra_links(channel, feed.links, feed.link)
     channel_beyond_rss(channel, feed)
 
@@ -93,8 +93,8 @@ def _channel(channel: Element, feed: Feed) -> None:
 def _item(root: Element, item: Item, name: str) -> None:
     element = put(root, RSS1, "item")
     element.set(_ABOUT, name)
-    out.bearings(element, item.language, item.direction)
-    put(element, RSS1, "title", markup.ambiguous(item.title) if item.title else out.headline(item))
+    out.language_attributes(element, item.language, item.direction)
+    put(element, RSS1, "title", markup.escape_ambiguous(item.title) if item.title else out.headline(item))
     put(element, RSS1, "link", item.link or name)
     out.item_body(element, item, RSS1)
     out.people(element, item.authors)
@@ -114,7 +114,7 @@ def _item(root: Element, item: Item, name: str) -> None:
     if item.source is not None:
         source(element, item.source, RSS2)
     if item.rights is not None:
-        put(element, DC, "rights", markup.ambiguous(item.rights))
+        put(element, DC, "rights", markup.escape_ambiguous(item.rights))
     out.extra_links(element, item.links, item.link)
     out.item_modules(element, item, RSS2)
 

@@ -10,7 +10,7 @@ from feedproxy.feed.convert.namespaces import ATOM, DC
 from feedproxy.feed.convert.read.rss_as_atom import channel_beyond_rss, source
 from feedproxy.feed.convert.write import xml_writer as out
 from feedproxy.feed.convert.write.to_atom import own_id
-from feedproxy.feed.convert.write.xml_writer import maybe, put
+from feedproxy.feed.convert.write.xml_writer import put, put_nonempty
 from feedproxy.feed.convert.xml_nodes import add
 from feedproxy.feed.xml import Element
 
@@ -22,16 +22,16 @@ def render(feed: Feed) -> bytes:
     root = out.document("", "rss", feed)
     root.set("version", "2.0")
     channel = put(root, "", "channel")
-    put(channel, "", "title", markup.ambiguous(feed.title) if feed.title else out.heading(feed))
+    put(channel, "", "title", markup.escape_ambiguous(feed.title) if feed.title else out.heading(feed))
     put(channel, "", "link", feed.link or feed.address)
-    put(channel, "", "description", markup.ambiguous(feed.summary) if feed.summary else "")
-    maybe(channel, "", "language", feed.language)
-    out.bearings(channel, "", feed.direction)
+    put(channel, "", "description", markup.escape_ambiguous(feed.summary) if feed.summary else "")
+    put_nonempty(channel, "", "language", feed.language)
+    out.language_attributes(channel, "", feed.direction)
     if feed.rights is not None:
-        put(channel, "", "copyright", markup.ambiguous(feed.rights))
+        put(channel, "", "copyright", markup.escape_ambiguous(feed.rights))
     _people(channel, feed.authors, "managingEditor")
     if feed.webmaster is not None:
-        put(channel, "", "webMaster", people.written(feed.webmaster))
+        put(channel, "", "webMaster", people.to_rss_text(feed.webmaster))
     if feed.published is not None:
         put(channel, "", "pubDate", dates.rfc822(feed.published))
     if feed.updated is not None:
@@ -47,7 +47,7 @@ def render(feed: Feed) -> bytes:
     out.schedule(channel, feed.schedule, "")
     if feed.image is not None:
         out.image(channel, feed.image, feed, "")
-    maybe(channel, "", "rating", feed.rating)
+    put_nonempty(channel, "", "rating", feed.rating)
     out.text_input(channel, feed.text_input, "")
     out.extra_links(channel, feed.links, feed.link)
     channel_beyond_rss(channel, feed)
@@ -61,18 +61,18 @@ def render(feed: Feed) -> bytes:
 
 def _item(channel: Element, item: Item, feed: Feed, taken: set[str]) -> None:
     element = put(channel, "", "item")
-    out.bearings(element, item.language, item.direction)
+    out.language_attributes(element, item.language, item.direction)
     if item.title is not None:
-        put(element, "", "title", markup.ambiguous(item.title))
+        put(element, "", "title", markup.escape_ambiguous(item.title))
     elif item.content is None and item.summary is None:
         put(element, "", "title", out.headline(item))
-    maybe(element, "", "link", item.link)
+    put_nonempty(element, "", "link", item.link)
     out.item_body(element, item, "")
     _people(element, item.authors, "author")
     for person in item.contributors:
         out.atom_person(element, "contributor", person)
     _categories(element, item.categories)
-    maybe(element, "", "comments", item.comments)
+    put_nonempty(element, "", "comments", item.comments)
     for enclosure in item.enclosures:
         _enclosure(element, enclosure)
     if item.id:
@@ -83,12 +83,12 @@ def _item(channel: Element, item: Item, feed: Feed, taken: set[str]) -> None:
         put(element, "", "guid", own_id(item, feed, taken), isPermaLink="false")
     _dates(element, item)
     if item.source is not None:
-        title = markup.line(item.source.title) or item.source.address
+        title = markup.to_line(item.source.title) or item.source.address
         if item.source.address:
             put(element, "", "source", title, url=item.source.address)
         source(element, item.source)
     if item.rights is not None:
-        put(element, DC, "rights", markup.ambiguous(item.rights))
+        put(element, DC, "rights", markup.escape_ambiguous(item.rights))
     out.extra_links(element, item.links, item.link)
     out.item_modules(element, item)
 
@@ -107,7 +107,7 @@ def _people(element: Element, persons: tuple[Person, ...], local: str) -> None:
     """ "It's the email address of the author of the item" -- RSS 2.0; who has none is Dublin Core's creator."""
     for at, person in enumerate(persons):
         if at == 0 and people.is_email(person.email) and (local == "author" or person.name) and not person.uri:
-            put(element, "", local, people.written(person))
+            put(element, "", local, people.to_rss_text(person))
             if person.avatar or person.extensions:
                 out.atom_person(element, "author", person)
         else:

@@ -65,15 +65,15 @@ def _serialize(value: Data, pieces: list[bytes]) -> None:
             pieces.append(b's:%d:"%s";' % (len(written), written))
         case list():
             pieces.append(b"a:%d:{" % len(value))
-            for at, each in enumerate(value):
+            for at, element in enumerate(value):
                 pieces.append(b"i:%d;" % at)
-                _serialize(each, pieces)
+                _serialize(element, pieces)
             pieces.append(b"}")
         case dict():
             pieces.append(b"a:%d:{" % len(value))
-            for key, each in value.items():
+            for key, element in value.items():
                 _serialize(key, pieces)
-                _serialize(each, pieces)
+                _serialize(element, pieces)
             pieces.append(b"}")
 
 
@@ -152,12 +152,12 @@ def _write(value: Data, language: _Language, pieces: list[str], line: str) -> No
         case list() if not value:
             pieces.append("[]")
         case list():
-            for at, each in enumerate(value):
+            for at, element in enumerate(value):
                 pieces.append(("," if at else "[") + line + " ")
-                _write(each, language, pieces, line + " ")
+                _write(element, language, pieces, line + " ")
             pieces.append(line + "]")
         case dict():
-            for at, (key, each) in enumerate(value.items()):
+            for at, (key, element) in enumerate(value.items()):
                 pieces.append(("," if at else "{") + line + " " + language.quote(key) + language.arrow)
-                _write(each, language, pieces, line + " ")
+                _write(element, language, pieces, line + " ")
             pieces.append(line + "}" if value else "{}")

@@ -78,7 +78,7 @@ def tsv_of(feed: Feed) -> bytes:
 
 
 def _rows(feed: Feed) -> Iterator[list[str]]:
-    title = markup.line(feed.title)
+    title = markup.to_line(feed.title)
     for item in feed.items:
         yield [title, feed.link, *_cells(item)]
 
@@ -87,7 +87,7 @@ def _cells(item: Item) -> list[str]:
     return [
         item.id,
         item.link,
-        markup.line(item.title),
+        markup.to_line(item.title),
         "" if item.published is None else dates.rfc3339(item.published),
         "" if item.updated is None else dates.rfc3339(item.updated),
         "\n".join(_person(each) for each in item.authors),
@@ -98,7 +98,7 @@ def _cells(item: Item) -> list[str]:
         "\n".join(each.url for each in item_media.files(item)),
         item.comments,
         item.language,
-        markup.plain(item.rights),
+        markup.to_plain(item.rights),
     ]
 
 

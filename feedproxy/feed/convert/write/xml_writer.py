@@ -25,7 +25,7 @@ from feedproxy.feed.convert.model import (
     TextInput,
 )
 from feedproxy.feed.convert.namespaces import ATOM, CONTENT, DC, ITS, ITUNES, MEDIA, PREFIXES, RSS1, RSS2, SY, XML
-from feedproxy.feed.convert.xml_nodes import add, clark, prefixes
+from feedproxy.feed.convert.xml_nodes import add, assign_prefixes, clark_name
 from feedproxy.feed.xml import Element
 
 _HEADLINE = 80
@@ -37,11 +37,11 @@ _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Su
 def document(namespace: str, local: str, feed: Feed, default: str | None = None) -> Element:
     """The root of a document that `feed` is written into; `default` is the namespace without a prefix."""
     known = {prefix: each for each, prefix in PREFIXES.items() if each != default}
-    spare = {prefix: each for prefix, each in prefixes(_all(feed)).items() if prefix not in known}
+    spare = {prefix: each for prefix, each in assign_prefixes(_all(feed)).items() if prefix not in known}
     names: dict[Any, str] = {**known, **spare}
     if default is not None:
         names[None] = default
-    return etree.Element(clark(namespace, local), nsmap=names)
+    return etree.Element(clark_name(namespace, local), nsmap=names)
 
 
 def _all(feed: Feed) -> Iterable[Node]:
@@ -59,7 +59,7 @@ def finish(root: Element) -> bytes:
 
 def put(parent: Element, namespace: str, local: str, text: str = "", **attributes: str | int | None) -> Element:
     """Write an element; attributes that are empty are left out."""
-    element = etree.SubElement(parent, clark(namespace, local))
+    element = etree.SubElement(parent, clark_name(namespace, local))
     if text:
         element.text = text
     for key, value in attributes.items():
@@ -68,7 +68,9 @@ def put(parent: Element, namespace: str, local: str, text: str = "", **attribute
     return element
 
 
-def maybe(parent: Element, namespace: str, local: str, text: str | int | None, **attributes: str | int | None) -> None:
+def put_nonempty(
+    parent: Element, namespace: str, local: str, text: str | int | None, **attributes: str | int | None
+) -> None:
     """Write an element that has a text; none where it has not."""
     if text not in (None, ""):
         put(parent, namespace, local, str(text), **attributes)
@@ -82,7 +84,7 @@ def heading(feed: Feed) -> str:
 def headline(item: Item) -> str:
     """The same for an item: how it begins."""
     body = item.content or item.summary
-    first = " ".join(markup.plain(body).partition("\n")[0].split())
+    first = " ".join(markup.to_plain(body).partition("\n")[0].split())
     if len(first) > _HEADLINE:
         first = f"{first[:_HEADLINE].rpartition(' ')[0] or first[:_HEADLINE]} …"
     return first or item.link or item.id or "Untitled"
@@ -104,9 +106,9 @@ def atom_person(parent: Element, local: str, person: Person) -> None:
     """A person of Atom, who needs a name. The picture is a thumbnail of Media RSS, as in entries."""
     element = put(parent, ATOM, local)
     put(element, ATOM, "name", person.name or person.email or person.uri or person.avatar)
-    maybe(element, ATOM, "email", person.email)
-    maybe(element, ATOM, "uri", person.uri)
-    maybe_image(element, person.avatar)
+    put_nonempty(element, ATOM, "email", person.email)
+    put_nonempty(element, ATOM, "uri", person.uri)
+    put_image(element, person.avatar)
     for node in person.extensions:
         add(element, node, RSS2)
 
@@ -137,7 +139,7 @@ def atom_generator(parent: Element, generator: Generator) -> None:
     put(parent, ATOM, "generator", name, uri=generator.uri, version=generator.version)
 
 
-def bearings(element: Element, language: str, direction: str, *, atom: bool = False) -> None:
+def language_attributes(element: Element, language: str, direction: str, *, atom: bool = False) -> None:
     """Language and direction of an element, by attributes that every vocabulary may have."""
     if language:
         element.set(f"{{{XML}}}lang", language)
@@ -147,7 +149,7 @@ def bearings(element: Element, language: str, direction: str, *, atom: bool = Fa
 
 def schedule(parent: Element, hints: Schedule, core: str) -> None:
     """When the publisher wants to be asked: RSS's words and the syndication module's."""
-    maybe(parent, core, "ttl", hints.ttl)
+    put_nonempty(parent, core, "ttl", hints.ttl)
     if hints.skip_hours:
         hours = put(parent, core, "skipHours")
         for hour in sorted(hints.skip_hours):
@@ -188,13 +190,13 @@ def image(parent: Element, given: Image, feed: Feed, core: str, about: str = "")
     if about:
         element.set(about, given.url)
     put(element, core, "url", given.url)
-    title = given.title or markup.line(feed.title) or feed.link
-    put(element, core, "title", markup.ambiguous(Text(title)))
+    title = given.title or markup.to_line(feed.title) or feed.link
+    put(element, core, "title", markup.escape_ambiguous(Text(title)))
     put(element, core, "link", given.link or feed.link or feed.address)
     if not core:
-        maybe(element, core, "width", given.width)
-        maybe(element, core, "height", given.height)
-    maybe(element, DC if core == RSS1 else core, "description", markup.ambiguous(Text(given.description)))
+        put_nonempty(element, core, "width", given.width)
+        put_nonempty(element, core, "height", given.height)
+    put_nonempty(element, DC if core == RSS1 else core, "description", markup.escape_ambiguous(Text(given.description)))
 
 
 def image_size(channel: Element, given: Image | None) -> None:
@@ -220,7 +222,7 @@ def identifier(element: Element, item: Item, name: str) -> None:
 def people(parent: Element, persons: Iterable[Person]) -> None:
     """Authors as Dublin Core names them, and as Atom does where it knows more."""
     for person in persons:
-        maybe(parent, DC, "creator", person.name)
+        put_nonempty(parent, DC, "creator", person.name)
         if person != Person(person.name) or not person.name:
             atom_person(parent, "author", person)
 
@@ -229,16 +231,16 @@ def item_body(element: Element, item: Item, core: str) -> None:
     """Description and content. What RSS has one element for is in that; a second one is the module's."""
     content, summary = item.content, item.summary
     if content is not None and content.type not in ("text", "html"):
-        maybe(element, core, "description", markup.ambiguous(summary) if summary is not None else "")
+        put_nonempty(element, core, "description", markup.escape_ambiguous(summary) if summary is not None else "")
         atom_text(element, "summary", summary)
         atom_text(element, "content", content)
     elif content is not None and summary is not None:
-        put(element, core, "description", markup.ambiguous(summary))
-        put(element, CONTENT, "encoded", markup.ambiguous(content))
+        put(element, core, "description", markup.escape_ambiguous(summary))
+        put(element, CONTENT, "encoded", markup.escape_ambiguous(content))
     elif content is not None:
-        put(element, core, "description", markup.ambiguous(content))
+        put(element, core, "description", markup.escape_ambiguous(content))
     elif summary is not None:
-        put(element, core, "description", markup.ambiguous(summary))
+        put(element, core, "description", markup.escape_ambiguous(summary))
         atom_text(element, "summary", summary)
 
 
@@ -246,12 +248,12 @@ def item_modules(element: Element, item: Item, bare: str = "") -> None:
     """What every format of XML says of an item in the words of modules."""
     if item.enclosures and item.enclosures[0].duration is not None:
         put(element, ITUNES, "duration", str(item.enclosures[0].duration))
-    maybe_image(element, item.image)
+    put_image(element, item.image)
     for node in item.extensions:
         add(element, node, bare)
 
 
-def maybe_image(element: Element, url: str) -> None:
+def put_image(element: Element, url: str) -> None:
     """The picture of an item, as Media RSS has it."""
     if url:
         put(element, MEDIA, "thumbnail", url=url)
