@@ -118,7 +118,7 @@ def test_what_is_nonsense_in_the_corpus_is_noted(corpus: Path) -> None:
     assert "w3c_feedvalidator__skipDays_7_days.xml" in noted
 
 
-def test_what_is_read_at_once_is_what_is_read_piece_by_piece(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parse_small_equals_parse_streaming(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at_once = {name: channel for name, _, channel in feeds(corpus)}
     undigested = {
         name: read((corpus / record["file"]).read_bytes(), None, digest=False) for name, record, _ in feeds(corpus)

@@ -274,6 +274,6 @@ def test_what_was_packed_comes_out_again_at_sixteen_bytes_an_entry() -> None:
     assert unpack(packed) == {(entry.identity, entry.digest) for entry in version}
 
 
-def test_damaged_bytes_are_no_version() -> None:
+def test_unpack_rejects_damaged_bytes() -> None:
     with pytest.raises(ValueError, match="multiple of 16"):
         unpack(b"123")

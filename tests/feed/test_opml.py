@@ -41,7 +41,7 @@ def test_feeds_and_folders_of_a_list() -> None:
 
 
 @pytest.mark.parametrize("spelt", ["xmlUrl", "xmlurl", "XMLURL"])
-def test_attributes_are_taken_in_any_case(spelt: str) -> None:
+def test_outline_attribute_names_are_case_insensitive(spelt: str) -> None:
     assert listed(a_list(f'<outline text="a" {spelt}="feed://e.example/a"/>')) == [("http://e.example/a", ())]
 
 

@@ -135,6 +135,6 @@ def test_a_document_is_written_in_ascii_and_escaped() -> None:
 
 
 @pytest.mark.parametrize("location", ["", "https://a.example/\0", "\ud800"])
-def test_an_address_that_xml_cannot_hold_is_refused(location: str) -> None:
-    with pytest.raises(ValueError, match="address"):
+def test_document_with_location_invalid_in_xml_is_refused(location: str) -> None:
+    with pytest.raises(ValueError, match="invalid location"):
         make_document(location)
