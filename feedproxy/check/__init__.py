@@ -1,5 +1,5 @@
-"""A publisher's lint: what was gathered about a feed goes in, Notes come out, and nothing here asks anybody anything.
+"""Lint for publishers: checks of a feed that turn observations into Notes.
 
-`observations.py` is what goes in, `document.py` the feed read for its faults; each of the others judges one side of it,
-with its Notes below the code that gives them. `run_checks.py` is the whole. (Who asks is check/probe.py.)
+`probe.py` sends the requests and returns the `observations.py`; `document.py` reads the feed. Each other module checks
+one subject and defines its Notes. `run_checks.py` runs all of them; checks send no requests.
 """

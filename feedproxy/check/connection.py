@@ -11,7 +11,7 @@ DAY = 86_400.0
 SOON = 14 * DAY
 """Of what lasts 90 days and is renewed after 60; half of the rest has passed unused."""
 SLOW = 3.0
-"""Seconds; people who subscribe wait that long for the first answer."""
+"""Seconds; a user that subscribes waits this long for the first response."""
 
 _PERMANENT = (301, 308)
 _HEAD_FIELDS = ("content-type", "etag", "last-modified", "cache-control")

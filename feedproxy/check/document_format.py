@@ -25,7 +25,7 @@ _REQUIRED = {
 
 
 def check(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
-    """What is wrong with the writing, the gravest first."""
+    """Yield the Notes on syntax and encoding, the gravest first."""
     yield from _well_formed(document, channel, subject)
     yield from _encoding(document, channel, subject)
     yield from _version(channel, subject)

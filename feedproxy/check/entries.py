@@ -115,7 +115,7 @@ class GUID_NO_ADDRESS(Note):
 
 
 def check_stable_ids(one: Document, other: Document, subject: str) -> Iterator[Note]:
-    """Whether what is plainly the same entry was called by the same name in two answers."""
+    """Check that entries with the same content have the same identifier in two responses."""
     before = {_likeness(each): each.id for each in one.entries if each.id}
     changed = [
         (before[_likeness(each)], each.id)

@@ -1,4 +1,4 @@
-"""What was seen of a feed: its answers to a dozen questions, as facts for the judges."""
+"""Observations of a feed: the responses to the requests of a check."""
 
 import ipaddress
 from dataclasses import dataclass, field
@@ -21,9 +21,9 @@ class Exchange:
     framing: Fields = field(default_factory=Fields)
     """Content-Length and Transfer-Encoding, as they were understood."""
     doubt: str = ""
-    """What the framing left doubtful, in words."""
+    """Why the framing of the response is doubtful; empty if it is not."""
     body: bytes = b""
-    """As it came."""
+    """The body as received."""
     content: bytes | None = None
     """Without codings; None where they cannot be taken off."""
     error: str = ""
@@ -37,7 +37,7 @@ class Exchange:
 
     @property
     def target(self) -> str:
-        """Who was asked."""
+        """Return the target of the request."""
         return self.request.target
 
     @property
@@ -69,7 +69,7 @@ class FeedObservations:
     secure: Exchange | None = None
     """The same by https, where the address is one of http."""
     own: Exchange | None = None
-    """What the self link leads to, where that is elsewhere."""
+    """Response at the self link, if it is another address."""
     page: Exchange | None = None
     hubs: tuple[Exchange, ...] = ()
     cloud: Exchange | None = None
@@ -93,7 +93,7 @@ class FeedObservations:
 
 
 def is_local(address: str) -> bool:
-    """Whether nobody but this machine or network can ask there; a name other than localhost is not looked up."""
+    """Return True for addresses of this machine or a local network; names other than localhost are not resolved."""
     host, _ = uri.host_port(address)
     try:
         return not ipaddress.ip_address(host.strip("[]")).is_global

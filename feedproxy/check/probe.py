@@ -38,7 +38,7 @@ PAUSE: Seconds = 0.5
 of the time in seconds then shows."""
 
 PATIENCE: Seconds = 60
-"""So long an origin may take for all of them; then no more are made."""
+"""Most time of an origin for all requests of a check; then no more are sent."""
 
 _LIMITS = FetchLimits(connect=10, first_byte=20, total=30)
 _CODINGS = ("Accept-Encoding", "gzip, br, zstd")
@@ -189,7 +189,7 @@ class _Probe:
         self._tell(words)
         await asyncio.sleep(self._pause)
         exchange = await ask()
-        # An address of the inside is not for us to judge; that it was named at all is no fault of the feed's.
+        # Internal addresses are not checked; a link to one is no fault of the feed.
         return None if exchange.detail == Forbidden.detail else exchange
 
     def _is_enough(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a check came to, for a terminal, for programs, and as a page of HTML that needs nothing else.
+"""Reports of a check: text for a terminal, JSON, and a self-contained HTML page.
 
 Addresses may be secrets: a token in one is left out, wherever it is shown.
 """
@@ -40,12 +40,12 @@ class CheckReport:
     at: Instant
     notes: tuple[Note, ...]
     requests: int = 0
-    """That were made for it; 0 for a file."""
+    """Number of requests of the check; 0 for a file."""
 
     @property
     def has_findings(self) -> bool:
-        """Whether anything is to be mended."""
-        return any(each.level.is_finding for each in self.notes)
+        """True if a Note is a finding."""
+        return any(note.level.is_finding for note in self.notes)
 
     @property
     def verdict(self) -> Level:

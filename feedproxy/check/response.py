@@ -1,4 +1,4 @@
-"""What the answer is: a feed at all, with its media type and charset, in a coding that is what it says."""
+"""Checks of the response: feed or not, media type, charset and content coding."""
 
 from collections.abc import Iterator
 
@@ -26,7 +26,7 @@ _GENERIC = ("application/xml", "text/xml")
 
 
 def check(seen: FeedObservations, document: Document | None, challenge: str | None) -> Iterator[Note]:
-    """`challenge` names whose page it is that came instead, if it is one."""
+    """Check the response. `challenge` is the vendor of a challenge page received in place of the feed."""
     last = seen.last
     if challenge:
         yield CHALLENGE_PAGE(seen.at, whose=challenge)
@@ -157,7 +157,7 @@ def _content(seen: FeedObservations, document: Document) -> Iterator[Note]:
 
 
 def check_redirect_document(document: Document, subject: str) -> Iterator[Note]:
-    """What a redirect document says."""
+    """Yield the Notes on a redirect document."""
     match document.redirect:
         case xml_redirect.Moved(location):
             yield MOVED_BY_DOCUMENT(subject, location=location)
@@ -166,7 +166,7 @@ def check_redirect_document(document: Document, subject: str) -> Iterator[Note]:
 
 
 def check_not_a_feed(document: Document, subject: str) -> Iterator[Note]:
-    """What it is instead."""
+    """Yield the Note on a document that is not a feed."""
     match document.nature:
         case DocumentKind.EMPTY:
             yield NOTHING_AT_ALL(subject)

@@ -30,7 +30,7 @@ def check_document(body: bytes, now: Instant, subject: str = "") -> tuple[Note, 
 
 
 def check_feed(seen: FeedObservations, *, challenge: str | None = None) -> tuple[Note, ...]:
-    """The Notes on a feed where it is published. `challenge` names whose page came in its place."""
+    """Return the Notes on a published feed. `challenge` is the vendor of a page received in its place."""
     now = seen.last.at
     document = _parsed(seen.last)
     notes: list[Note] = [*connection.check(seen, now), *response.check(seen, document, challenge)]

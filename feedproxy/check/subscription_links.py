@@ -1,4 +1,4 @@
-"""Whether one click subscribes and news travel: self link, the page that names the feed, hub and cloud."""
+"""Checks of subscription and notification: self link, autodiscovery by the page, hub and cloud."""
 
 from collections.abc import Iterator
 
@@ -341,8 +341,8 @@ class CLOUD_SILENT(Note):
 
 
 def _answers(exchange: Exchange) -> bool:
-    """Whether something listens there. A bare GET is no request that hub or cloud has to like: 400 or 405 is an answer,
-    404 and 410 say that there is none."""
+    """Return True if a hub or cloud exists there. It may reject a bare GET by 400 or 405; 404 and 410 mean that there
+    is none."""
     return 0 < exchange.status < 500 and exchange.status not in (404, 410)
 
 

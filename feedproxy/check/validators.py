@@ -1,4 +1,4 @@
-"""Whether who has the feed already is told so: validators that are there, that hold, and that are listened to."""
+"""Checks of validators: presence, stability, and 304 responses to conditional requests."""
 
 from collections.abc import Iterator
 

@@ -20,7 +20,7 @@ from feedproxy.http.message import Fields
 
 @dataclass
 class Tally:
-    """What an origin was asked, and what it gave."""
+    """Counts of an origin's requests and response bytes."""
 
     requests: int = 0
     conditional: int = 0
@@ -73,7 +73,7 @@ class Origin:
                 writer.write(answer)
                 await writer.drain()
         except (OSError, EOFError):
-            pass  # whoever asked has gone
+            pass  # the client has closed the connection
         finally:
             self._writers.discard(writer)
             writer.close()

@@ -1,4 +1,4 @@
-"""What the demo's publishers published: four small feeds of different kinds and manners, the same for one seed.
+"""Publishers of the demo: four small feeds of different kinds, reproducible by seed.
 
 news      RSS 2.0, an item every twenty minutes or so by day; `ttl` 60, skipHours at night; ETag and Last-Modified
 blog      Atom, an entry every two days; ETag alone, no hints
@@ -50,7 +50,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What a feed was from one moment on."""
+    """The content of a feed from an instant on."""
 
     number: int
     since: Instant
@@ -83,7 +83,7 @@ class Feed:
 
     @property
     def name(self) -> str:
-        """What the table calls it."""
+        """Return the name in the table."""
         return self.manner.name
 
     @property
@@ -122,7 +122,7 @@ def _items(manner: Manner, seed: int, end: Instant) -> list[Item]:
     while True:
         at += random.expovariate(1 / manner.pause) + 60
         if datetime.fromtimestamp(at, UTC).hour in NIGHT:
-            continue  # nobody writes at night, skipHours or not
+            continue  # no feed has items at night, with skipHours or without
         if at >= end:
             return found
         number = len(found)

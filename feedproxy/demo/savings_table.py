@@ -1,4 +1,4 @@
-"""What was saved, as one table for people and as JSON for programs. Every figure is counted in the run itself."""
+"""Results of the demo as a table and as JSON. Every figure is counted in the run itself."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

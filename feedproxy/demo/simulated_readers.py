@@ -50,7 +50,7 @@ MANNERS = (
 
 @dataclass
 class Subscription:
-    """One reader's way with one feed, and what he remembers of it."""
+    """A reader's subscription to a feed, with the state that it keeps."""
 
     manner: Manner
     address: str
@@ -71,7 +71,7 @@ class Subscription:
             at += self.manner.every
 
     def fields(self, host: str) -> Fields:
-        """What the reader asks with."""
+        """Return the fields of the reader's request."""
         lines = [("Host", host), ("User-Agent", self.manner.agent), ("Accept", "*/*")]
         if self.manner.gzip:
             lines.append(("Accept-Encoding", "gzip"))
@@ -110,14 +110,14 @@ class Screenplay:
 
 
 def screenplay(feeds: Sequence[Feed], *, readers: int, seed: int, days: int) -> Screenplay:
-    """Who reads what, and when. Every reader has two of the feeds."""
+    """Return the subscriptions with their polls. Every reader has two of the feeds."""
     random = Random(f"{seed}/readers")  # noqa: S311 -- a play, no secret
     end = START + days * 86_400
     polls: list[Poll] = []
     for number in range(readers):
         manner = MANNERS[number % len(MANNERS)]
         address = f"198.51.100.{number + 1}"  # RFC 5737: addresses for examples
-        # In the second round everybody has the other two.
+        # In the second round the readers get the other two feeds.
         first = (number + number // len(MANNERS) * 2) % len(feeds)
         for feed in (feeds[first], feeds[(first + 1) % len(feeds)]):
             offset = 0.0 if manner.on_the_hour else random.uniform(0, manner.every)
