@@ -65,7 +65,7 @@ LEFT: dict[str, int] = {
     "feedproxy/cluster": 134,
     "feedproxy/demo": 22,
     "feedproxy/endpoints": 2,
-    "feedproxy/feed": 115,
+    "feedproxy/feed": 103,
     "feedproxy/http": 112,
     "feedproxy/notify": 395,
     "feedproxy/proxy": 3,

@@ -29,11 +29,11 @@ _MONTHS = {
 }
 _ZONES = {"EST": "-0500", "EDT": "-0400", "CST": "-0600", "CDT": "-0500", "MST": "-0700", "MDT": "-0600"}
 _EARLIEST, _LATEST = -2_208_988_800, 7_258_118_400
-"""1900 and 2200: beyond, it is somebody's placeholder."""
+"""1900 and 2200: dates beyond are placeholders."""
 
 
 def parse(text: str) -> int | None:
-    """The instant that a date of a feed names, in whole Unix seconds; None where it is none.
+    """Return the instant of a feed's date in whole Unix seconds; None for an invalid date.
 
     A date without a zone is in GMT, and one without a day is that of the month's or year's first.
     """

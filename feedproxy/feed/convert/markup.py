@@ -1,4 +1,4 @@
-"""Text that may be HTML: which of the two it is, what it says without markup, and where its links lead."""
+"""Text that may be HTML: detection, conversion to plain text, and resolution of links."""
 
 import re
 from copy import deepcopy
@@ -43,7 +43,7 @@ _NAMESPACES_TIMES_ELEMENTS = 100_000
 
 
 def make_text(value: str, *, is_html: bool) -> Text | None:
-    """The text that was said, in the one way the model has for it; None for nothing at all."""
+    """Return the text in the model's form; None for an empty one."""
     value = clean(value).strip()
     if not value:
         return None
@@ -53,7 +53,7 @@ def make_text(value: str, *, is_html: bool) -> Text | None:
 
 
 def as_html(text: Text) -> str:
-    """The text as HTML. Its line breaks are kept as they are."""
+    """Return the text as HTML, with its line breaks unchanged."""
     return text.value if text.type == "html" else escape(text.value, quote=False)
 
 
@@ -65,7 +65,7 @@ def escape_ambiguous(text: Text) -> str:
 
 
 def to_plain(text: Text | None) -> str:
-    """What the text says without its markup; paragraphs are lines."""
+    """Return the text without markup; paragraphs become lines."""
     if text is None:
         return ""
     if text.type != "html":
@@ -77,12 +77,12 @@ def to_plain(text: Text | None) -> str:
 
 
 def to_line(text: Text | None) -> str:
-    """The same in one line."""
+    """Return the text without markup in one line."""
     return " ".join(to_plain(text).split())
 
 
 def resolve(base: str, reference: str) -> str:
-    """An address, made absolute where its base is known (RFC 3986, section 5)."""
+    """Return an address, absolute if its base is known (RFC 3986, section 5)."""
     reference = clean(reference).strip()
     if not base or not reference or _SCHEME.match(reference):
         return reference
@@ -93,7 +93,7 @@ def resolve(base: str, reference: str) -> str:
 
 
 def resolve_html(base: str, html: str) -> str:
-    """HTML whose relative addresses are made absolute; nothing else in it is touched."""
+    """Return HTML with its relative addresses made absolute and nothing else changed."""
     if not base or len(html) > _PLAIN_MAX:
         return html
 
@@ -109,7 +109,7 @@ def resolve_html(base: str, html: str) -> str:
 
 
 def is_web(address: str) -> bool:
-    """Whether this is the address of something on the web."""
+    """Return True for an http or https address."""
     try:
         parts = urlsplit(address)
     except ValueError:

@@ -49,7 +49,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody: by name, address, or both."""
+    """A person: name, address, or both."""
 
     name: str = ""
     email: str = ""
@@ -115,7 +115,7 @@ class TextInput:
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """What wrote the feed."""
+    """The program that wrote the feed."""
 
     name: str = ""
     uri: str = ""
@@ -148,11 +148,11 @@ class _Statements:
 
     @property
     def link(self) -> str:
-        """The page that this is another form of; empty where there is none."""
+        """Return the address of the page; empty if there is none."""
         return next((link.href for link in self.links if link.rel == "alternate"), "")
 
     def first_href(self, rel: str) -> str:
-        """The first address with this relation; empty where there is none."""
+        """Return the first address with this relation; empty if there is none."""
         return next((link.href for link in self.links if link.rel == rel), "")
 
 
@@ -189,5 +189,5 @@ class Feed(_Statements):
 
     @property
     def address(self) -> str:
-        """The feed's own address; empty where it does not say it."""
+        """Return the feed's own address; empty if it has no self link."""
         return self.first_href("self")

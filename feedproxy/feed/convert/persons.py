@@ -1,4 +1,4 @@
-"""Persons: how RSS writes them into one text, and who is the same as who."""
+"""Persons: their form in RSS, and the merging of duplicates."""
 
 import re
 from collections.abc import Iterable
@@ -29,14 +29,14 @@ def parse(text: str) -> Person | None:
 
 
 def to_rss_text(person: Person) -> str:
-    """The form of RSS 2.0: `email (name)`; else what there is of the two."""
+    """Return the form of RSS 2.0: `email (name)`; else the one that is known."""
     if person.email and person.name:
         return f"{person.email} ({person.name})"
     return person.email or person.name or person.uri
 
 
 def is_email(text: str) -> bool:
-    """Whether this is the address of a mailbox."""
+    """Return True for the address of a mailbox."""
     return bool(_ALONE.fullmatch(text))
 
 
@@ -50,7 +50,7 @@ def without_false_names(person: Person) -> Person:
 
 
 def merge(persons: Iterable[Person | None]) -> tuple[Person, ...]:
-    """Everybody once: who is named twice, and nowhere differently, is one, of whom all that was said is known."""
+    """Return the persons without duplicates: entries that do not contradict each other are merged."""
     known: list[Person] = []
     places: dict[tuple[str, str], list[int]] = {}
     for person in persons:
