@@ -34,7 +34,6 @@ class Cache:
             "default_lifetime",
             "lifetime_min",
             "lifetime_max",
-            "learned_lifetime",
             "shared_fields",
             "targeted_fields",
             "state_freshness",

@@ -95,7 +95,7 @@ def main() -> int:
         try:
             with Wire(server.socket) as wire:
                 for each, url in (("one", server.url), ("two", wire.url)):
-                    options = {"fleet_local": folder / each / "own", "refresh_ahead": False}
+                    options = {"fleet_local": folder / each / "own", "polling": "off"}
                     machines.append(Feedproxy(folder / each, store=url, authority=authority.file, **options))  # type: ignore[arg-type]
                 _measured(Bench(origin, *machines), server, wire, machines)
         finally:

@@ -139,7 +139,7 @@ class Play:
         planned = polling.plan(
             self._rhythms.expected("", now, now + polling.HORIZON),
             now,
-            polling.Copy(self._fetched, self._fetched + lifetime, lifetime),
+            polling.Copy(self._fetched, self._fetched + lifetime, lambda at: at + lifetime),
             per_second=self._rate.per_second,
             price=self._price,
             permitted=lambda at: max(at, self._fetched + 60),

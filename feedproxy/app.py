@@ -356,6 +356,8 @@ class _Services:
         )
         with contextlib.suppress(StoreError, ValueError):
             self.counts.load(self.store.get_state("counts") or b"", runtime.clock.now())
+        with contextlib.suppress(StoreError):
+            self.counts.rhythms.load(self.store.get_state("rhythms") or b"", runtime.clock.now())
         imports = ImportedFeeds(self.store)
         self.service = Service(
             settings_for=runtime.settings_for,
@@ -445,6 +447,7 @@ class _Services:
         with contextlib.suppress(StoreError):
             await self.store.put_state("counts", await self.counts.dump_yielding())
             await self.feed_list.save_requested()
+            await self.store.put_state("rhythms", await self.counts.rhythms.dump_unhurried())
 
     async def close(self, timeout: Seconds) -> None:
         """Write what is to be remembered and let go; what is under way has `timeout` seconds in all."""

@@ -34,12 +34,14 @@ from feedproxy.rules import Rule
 from feedproxy.settings import (
     DERIVED,
     INSTEAD,
+    PRICES,
     RENAMED,
     Settings,
     deprecated_names,
     format_value,
     option_names,
     per_feed_names,
+    price_of,
 )
 from feedproxy.upstream import parent_proxy
 
@@ -281,6 +283,7 @@ def _warn(name: str, where: str) -> None:
     elif name in RENAMED:
         new, item = RENAMED[name]
         advice = f"use {new}: [{item}]" if item in ("hub", "cloud") else f"use {new}"
+        advice += f": {item} in place of false" if new == "polling" else ""
     elif name in INSTEAD:
         advice = INSTEAD[name]
     else:
@@ -301,6 +304,8 @@ def _translate_former(name: str, value: Any, where: str, options: Mapping[str, A
     if not isinstance(value, int):
         raise UsageError(f"{where}: {name} wants a number, or true or false, not {_describe_type(value)}")
     new, item = RENAMED[name]
+    if new == "polling":
+        return {} if value else {new: item}
     if not item:
         return {new: value}
     items = [*options.get(new, getattr(Settings(), new))]
@@ -400,7 +405,7 @@ def _parse_rules(value: Any, path: str, where: str) -> Iterable[Rule]:
             overrides[name] = _normalise_override(name, _check_value(name, said, specs[name], here), here)
         here = f"{path}:{_line(entry, MATCH_KEY)}"
         pattern = _parse_pattern(entry[MATCH_KEY], here)
-        if not overrides:
+        if len(entry) == 1:
             # What was meant for it holds for all feeds, where it is not indented.
             raise UsageError(f"{here}: this rule has no option: they stand below `{MATCH_KEY}`, as far in as it does")
         yield Rule(pattern, overrides)
@@ -441,12 +446,19 @@ def _check_value(name: str, value: Any, spec: OptionSpec, where: str) -> Any:
         return int(value)
     elif spec.kind is bool and isinstance(value, bool):
         return value
+    elif name == "polling" and value is False:
+        return "off"  # YAML 1.1 reads the word as false
+    elif name == "polling" and isinstance(value, int) and not isinstance(value, bool):
+        return _check_value(name, str(value), spec, where)
     elif spec.kind is str and isinstance(value, str):
         if spec.choices and value not in spec.choices:
             some = ", ".join(choice or "(empty)" for choice in spec.choices)
             raise UsageError(f"{where}: {name} cannot be {str(value)!r}, only {some}{_suggest(value, spec.choices)}")
         if name == parent_proxy.OPTION:
             _check_parent(value, where)
+        if name == "polling" and price_of(value) is None:
+            names = ", ".join(PRICES)
+            raise UsageError(f"{where}: polling cannot be {str(value)!r}: expected {names}, or a duration such as 45m")
         return str(value)
     hint = " (in quotes, if need be)" if spec.kind is str and value is not None else ""
     wanted = EXAMPLES.get(spec.unit) or _NOUNS.get(spec.kind, spec.kind.__name__)

@@ -10,11 +10,12 @@ configuration may write `30m` and `4GiB` (quantities.py).
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from typing import Any, Protocol
 
 from feedproxy.errors import UsageError
 from feedproxy.memory_limits import MemoryLimits
-from feedproxy.quantities import Unit, format_quantity
+from feedproxy.quantities import Unit, format_quantity, parse
 
 _ADDRESS = re.compile(r"(?:(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^:\[\]/@\s]*)):)?(?P<port>[0-9]{1,5})")
 
@@ -24,17 +25,23 @@ RENAMED: Mapping[str, tuple[str, str]] = {
     "brotli_level": ("codings", "br"),
     "gzip_level": ("codings", "gzip"),
     "ping_source_limit": ("source_limit", ""),
+    "refresh_ahead": ("polling", "off"),
     "rsscloud_register": ("push_subscribe", ""),
     "subscription_source_limit": ("source_limit", ""),
     "websub_subscribe": ("push_subscribe", ""),
     "zstd_level": ("codings", "zstd"),
 }
-"""Former names: today's option, and the item of its list that a true (or non-zero) value stood for."""
+"""Former names: today's option, and the item of its list that a true (or non-zero) value stood for. `polling` is no
+list: its item is what false stood for."""
 
 DERIVED: Mapping[str, str] = {
     "decoded_max": "five times buffer_max",
     "first_byte_timeout": "half of fetch_timeout",
+    "learned_lifetime": "what the price in polling gives",
+    "learned_patience": "what the price in polling gives",
     "memo_max": "half of memory_max",
+    "refresh_idle_after": "what the price in polling gives",
+    "refresh_per_poll": "what the price in polling gives",
     "stale_max_refused": "stale_max, and a day at most",
     "subscriptions_per_site": "a fiftieth of subscriptions_max",
 }
@@ -45,6 +52,17 @@ INSTEAD: Mapping[str, str] = {
     "changes_when": "ask for changes.xml?when=seconds",
 }
 """What takes the place of a deprecated option, where that is no other option."""
+
+
+PRICES: Mapping[str, int] = {"off": 300, "frugal": 7200, "balanced": 1800, "eager": 300}
+"""Seconds of staleness that a request costs, by the names of `polling`."""
+
+
+@lru_cache(maxsize=256)
+def price_of(polling: str) -> int | None:
+    """Return the price in seconds that a value of `polling` stands for; None where it is no such value."""
+    price = PRICES.get(polling)
+    return (parse(polling, "s") or None) if price is None else price
 
 
 def option(
@@ -208,36 +226,20 @@ class Settings:
     )
 
     # -- refreshing ahead of readers
-    refresh_ahead: bool = option(
-        True,
-        "Refresh feeds that are read shortly before their copy expires, so that no reader waits.",
-        "Without it origins are asked a little less, and the first reader after each lifetime waits.",
+    polling: str = option(
+        "balanced",
+        "Price of a request to an origin, in staleness that it has to save: off, frugal (2h), balanced (30m), eager"
+        " (5m), or a duration.",
+        "Feeds are refreshed shortly before their readers are expected, where the staleness that this saves all of them"
+        " together is worth the price. It also decides for how long a copy answers where neither HTTP nor the feed"
+        " says. `off` refreshes nothing ahead: copies then answer for as long as with `eager`.",
         per_feed=True,
-    )
-    refresh_per_poll: int = option(
-        1,
-        "Maximum number of requests that refreshing ahead may cost per poll of the feed's readers.",
-        "1 refreshes only feeds that are read about once a lifetime; more lets fewer readers wait.",
-        per_feed=True,
-    )
-    refresh_idle_after: int = option(
-        3_600,
-        "Time without a reader after which a feed is no longer refreshed ahead; at least one lifetime.",
-        per_feed=True,
-        unit="s",
     )
     stale_while_refreshing: int = option(
         0,
         "Time for which a stale copy still answers while it is refreshed, where HTTP does not forbid it.",
         "Readers who come after a long pause do not wait then; they get what is new with their next poll. An origin's"
         " own stale-while-revalidate counts without it.",
-        per_feed=True,
-        unit="s",
-    )
-    learned_patience: int = option(
-        0,
-        "Time for which a feed that changes seldom is not refreshed after its max-age has ended.",
-        "It needs stale_while_refreshing. An hour halves the requests to origins; news arrives up to so much later.",
         per_feed=True,
         unit="s",
     )
@@ -261,14 +263,6 @@ class Settings:
     default_lifetime: int = option(
         1_800,
         "Freshness lifetime of a response when nothing is stated and nothing is known of the feed yet.",
-        per_feed=True,
-        unit="s",
-    )
-    learned_lifetime: int = option(
-        2_700,
-        "Freshness lifetime of a feed that changes hourly and states none; scaled for others.",
-        "The lifetime follows the cube root of the usual gap: every 15 minutes gives 28 min, daily 2 h 10 min, weekly"
-        " 4 h. Less shows news earlier and asks origins more.",
         per_feed=True,
         unit="s",
     )
@@ -768,6 +762,11 @@ class Settings:
     def subscriptions_per_site(self) -> int:
         """Subscriptions with callbacks at one site (registrable domain)."""
         return max(2, self.subscriptions_max // 50)
+
+    @property
+    def price(self) -> int:
+        """Seconds of staleness that a request to an origin has to save (`polling`)."""
+        return price_of(self.polling) or PRICES["balanced"]
 
     @property
     def is_fleet(self) -> bool:

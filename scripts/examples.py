@@ -286,8 +286,8 @@ LAB = Example(
     {
         "What a week should show": [
             Line(
-                "refresh_ahead",
-                False,
+                "polling",
+                "off",
                 "On a clock that jumps it would happen at the end of each jump; then only requests cause fetches.",
             ),
             "feed_min_interval",

@@ -368,6 +368,12 @@ def test_size_in_a_file_may_have_a_unit(tmp_path: Path, text: str) -> None:
         ("gzip_level: 0\nzstd_level: 9\n", {"codings": ["br", "zstd"]}),
         ("ping_source_limit: 7\n", {"source_limit": 7}),
         ("decoded_max: 5\n", {}),
+        ("refresh_ahead: false\n", {"polling": "off"}),
+        ("refresh_ahead: true\n", {}),
+        ("refresh_per_poll: 4\n", {}),
+        ("refresh_idle_after: 2h\n", {}),
+        ("learned_patience: 6h\n", {}),
+        ("learned_lifetime: 90m\n", {}),
         ("redirects_max: 2\n", {"redirects_max": 2}),
         ("answer_timeout: 30s\n", {"answer_timeout": 30}),
         ("changes_when: seconds\n", {"changes_when": "seconds"}),
@@ -382,6 +388,36 @@ def test_former_option_is_accepted_with_a_hint(
 
     assert load(file, KNOWN).options == options
     assert f"{file}:1: {text.partition(':')[0]} is deprecated: " in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "price"),
+    [("off", 300), ("frugal", 7200), ("balanced", 1800), ("eager", 300), ("45m", 2700), ("90", 90), ("false", 300)],
+)
+def test_polling_is_a_name_or_a_duration(tmp_path: Path, text: str, price: int) -> None:
+    (file := tmp_path / "feedproxy.yaml").write_text(
+        f"polling: {text}\nfeeds:\n  - match: a.example\n    polling: 1h\n"
+    )
+
+    loaded = load(file, KNOWN)
+
+    assert from_options(loaded.options).price == price
+    assert loaded.rules[0].overrides == {"polling": "1h"}
+    assert from_options(parse_sets([f"polling={text.replace('false', 'off')}"], KNOWN)).price == price
+
+
+@pytest.mark.parametrize("text", ["eagerly", "0", "-5m", "true", "[off]", "0m"])
+def test_polling_refuses_what_is_no_price(tmp_path: Path, text: str) -> None:
+    (file := tmp_path / "feedproxy.yaml").write_text(f"polling: {text}\n")
+
+    with pytest.raises(UsageError, match="polling"):
+        load(file, KNOWN)
+
+
+def test_rule_with_nothing_but_a_former_option_is_accepted(tmp_path: Path) -> None:
+    (file := tmp_path / "feedproxy.yaml").write_text("feeds:\n  - match: a.example\n    learned_lifetime: 2h\n")
+
+    assert load(file, KNOWN).rules[0].overrides == {}
 
 
 def test_former_option_is_accepted_in_rules_by_set_and_in_the_environment(tmp_path: Path) -> None:

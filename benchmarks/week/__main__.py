@@ -29,19 +29,12 @@ MINUTES = 12.0
 """The longest that one system may play, if nothing else is said."""
 
 FEEDS = 200
-OPERATOR: dict[str, Any] = {
-    "stale_while_refreshing": 86_400,
-    "reload_interval": 86_400,
-    "learned_patience": 21_600,
-    "learned_lifetime": 5400,
-}
-"""What feedproxy is told beside its defaults. The first two are what the peers do by theirs, or by their configuration.
-With the others it is patient: a feed that changes hourly is looked at every hour and a half (seldomer and oftener ones
-by the cube root), and one that changes seldom is left alone for up to six hours, whatever its max-age."""
+OPERATOR: dict[str, Any] = {"stale_while_refreshing": 86_400, "reload_interval": 86_400}
+"""What feedproxy is told beside its defaults: what the peers do by theirs, or by their configuration."""
 
 CURVE: dict[str, dict[str, Any]] = {
-    "feedproxy, patience of an hour": {"learned_patience": 3600, "learned_lifetime": 2700},
-    "feedproxy, max-age to the letter": {"learned_patience": 0, "learned_lifetime": 2700},
+    "feedproxy, polling: eager": {"polling": "eager"},
+    "feedproxy, polling: frugal": {"polling": "frugal"},
     "feedproxy, without the feeds' hints": {"feed_hints": "off"},
 }
 FIXED = (300, 900, 3600, 21_600)

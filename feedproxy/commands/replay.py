@@ -135,7 +135,7 @@ async def _serve_proxy(args: argparse.Namespace, replay: Any, clock: Clock) -> i
     }
     try:
         # On a clock that is moved by hand nothing happens but what was asked for.
-        sets = ("refresh_ahead=false", *args.set) if args.step else tuple(args.set)
+        sets = ("polling=off", *args.set) if args.step else tuple(args.set)
         plan = serve.ServePlan(args.config, sets, options)
         announce: Callable[[str], None] = lambda address: print(f"feedproxy listens on {address}", flush=True)  # noqa: E731
         code = await serve.serve(plan, announce, clock, prepare=replay_setup(listener.url, clock, args.seed))

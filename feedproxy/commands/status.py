@@ -76,7 +76,9 @@ def line(row: Any) -> tuple[str, ...]:
     """One feed's cells."""
     at = row["next_fetch"]["at"]
     fetch = at.replace("T", " ").replace("Z", "") if at else "paused" if row["paused"] else "when asked for"
-    return row["state"], str(row["subscribers"]), fetch, f"{row['title'][:40]}  {row['target']}", row["reason"]
+    # Of a feed that needs no attention: why it is fetched then.
+    why = row["next_fetch"]["words"] if at and row["state"] in ("fresh", "held") else row["reason"]
+    return row["state"], str(row["subscribers"]), fetch, f"{row['title'][:40]}  {row['target']}", why
 
 
 def table(rows: Sequence[tuple[str, ...]], wide: int) -> Iterator[str]:

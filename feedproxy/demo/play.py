@@ -147,7 +147,7 @@ async def _feedproxy(clock: ManualClock) -> AsyncIterator[tuple[str, int]]:
             "store": "memory:",
             "confdir": folder,
             "log_format": "off",
-            "refresh_ahead": False,
+            "polling": "off",
             "allow_private": True,
             "trusted_proxies": ["127.0.0.1"],
         }

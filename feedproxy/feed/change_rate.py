@@ -66,18 +66,18 @@ def load(data: bytes) -> ChangeRate:
     return ChangeRate(changes, exposure, at)
 
 
-def from_changes(instants: Iterable[Instant], now: Instant) -> ChangeRate:
+def from_changes(instants: Iterable[Instant], now: Instant, *, since: Instant | None = None) -> ChangeRate:
     """Return the rate that a history of changes shows: entry dates, or changes that were seen.
 
-    The first change begins the observation and is not counted: how long the feed was quiet before it is not known.
+    `since` is when the feed was seen first, if that is known. Where a change is older, observation begins with the
+    oldest one, which is not counted: how long the feed was quiet before it is not known.
     """
-    past = sorted(instant for instant in set(instants) if instant <= now)
-    if not past:
-        return ChangeRate(at=now)
-    rate = ChangeRate(at=past[0])
-    for instant in past[1:]:
-        rate = rate.observe(1, instant)
-    return rate.observe(0, now)
+    past = sorted({instant for instant in instants if instant <= now})
+    begin = min([*past[:1], now if since is None else min(since, now)])
+    counted = past[1:] if past and past[0] == begin else past
+    # The same as `observe` for one change after the other.
+    changes = sum(math.exp((instant - now) / MEMORY) for instant in counted)
+    return ChangeRate(changes, -MEMORY * math.expm1((begin - now) / MEMORY), now)
 
 
 def expected_staleness(per_second: float, age: Seconds) -> Seconds:

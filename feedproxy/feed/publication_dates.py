@@ -1,7 +1,7 @@
 """Publication history of a feed before its first fetch, from the dates of its entries.
 
 The history gives a polling interval at the first fetch, instead of after weeks of polling too often or too seldom
-(feed/schedule.py: learned_lifetime).
+(change_rate.py).
 
 The dates are found by pattern, without parsing the document: one date more or less does no harm, and invalid dates are
 ignored.

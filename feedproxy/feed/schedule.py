@@ -11,11 +11,9 @@ moves to the end of these hours. Both kinds are capped, because a hint of months
 
 import math
 from calendar import monthrange
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import pairwise
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.channel import Period, Schedule
@@ -24,9 +22,6 @@ _HOUR = 3600.0
 _DAY = 24 * _HOUR
 _WEEK_HOURS = 7 * 24
 _EPOCH_DAY = 3  # 1970-01-01 was a Thursday, and 0 is Monday
-_RECENT_GAPS = 12
-"""Latest intervals between changes whose median is used: after six shorter intervals a livelier feed has a shorter
-median."""
 _PERIOD_NOUNS = {
     Period.HOURLY: "hour",
     Period.DAILY: "day",
@@ -112,36 +107,6 @@ def next_update(schedule: Schedule, after: Instant) -> Instant | None:
     step = length / schedule.frequency
     found = start + (math.floor((after - start) / step) + 1) * step
     return found if found > after else after + step
-
-
-def learned_lifetime(
-    changes: Sequence[Instant],
-    now: Instant,
-    *,
-    hourly: Seconds,
-    default: Seconds,
-    minimum: Seconds,
-    maximum: Seconds,
-) -> Seconds | None:
-    """Return a lifetime from the feed's history of content changes; None without enough history.
-
-    The lifetime is `hourly` for a feed that usually changes once an hour, and proportional to the cube root of the
-    usual interval for others. This minimizes the mean delay of many feeds for a given number of requests: a feed that
-    changes every T and is fetched every L is late by L²/6T on average and costs 1/L, so L³ is proportional to T.
-
-    The usual interval is the median of the latest intervals, which ignores one holiday, or the time since the last
-    change if that is longer. After a single change there is no median: then None is returned up to `default`.
-    """
-    times = sorted(set(changes))
-    if not times:
-        return None
-    quiet = max(0.0, now - times[-1])
-    gaps = sorted(later - earlier for earlier, later in pairwise(times[-_RECENT_GAPS - 1 :]))
-    usual = gaps[len(gaps) // 2] if gaps else 0.0
-    lifetime: Seconds = hourly * math.cbrt(max(usual, quiet) / _HOUR)
-    if not gaps and lifetime <= default:
-        return None
-    return min(max(lifetime, minimum), maximum)
 
 
 def _lifetime_expiries(schedule: Schedule, base: Instant, hint_max: Seconds) -> list[HintExpiry]:

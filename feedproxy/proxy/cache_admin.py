@@ -1,6 +1,6 @@
 """Operations on the cache beside requests: by the operator, pings and pushes, the schedule, and writes to origins."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import batched
@@ -10,9 +10,10 @@ from feedproxy.aio import yielding
 from feedproxy.cache import invalidation
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.freshness import Freshness
-from feedproxy.clock import Clock, Instant
+from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Request, Response
+from feedproxy.http.uri import site_of
 from feedproxy.http.url_pattern import anywhere
 from feedproxy.proxy.autodiscovery import Autodiscovery
 from feedproxy.proxy.interfaces import Demand, FeedOwnership, PeerCopies
@@ -24,11 +25,12 @@ from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.refresh.prefetch_scheduler import Agenda
 from feedproxy.refresh.resource_update import superseded
 from feedproxy.refresh.result import RefreshObserver
-from feedproxy.request.url_mapping import equivalent_urls, to_public, to_upstream
+from feedproxy.request.url_mapping import equivalent_urls, is_upstream_target, to_public, to_upstream
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, Resource
 from feedproxy.subscribers.counts import SubscriberCounts
+from feedproxy.subscribers.poll_rhythms import DAY, READERS_MAX, ExpectedPoll
 
 INVALIDATION_BATCH = 64
 """Targets of a purge that downstream caches are informed of in one step of the event loop: half a millisecond."""
@@ -47,6 +49,32 @@ class RefreshReport:
     words: str = ""
     status: int | None = None
     at: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FeedAudience:
+    """The readers of one feed as the schedule sees them at one moment."""
+
+    target: str
+    now: Instant
+    counts: SubscriberCounts
+    demand: Demand
+
+    def recent(self, window: Seconds) -> int:
+        """Return how many without a known rhythm wanted the feed within the last `window` seconds."""
+        since, rhythms = self.now - window, self.counts.rhythms
+        direct = 0
+        if rhythms.sampled(self.target) < READERS_MAX:
+            # Where the sample is full, it stands for all.
+            direct = max(0, self.counts.recent(self.target, since) - rhythms.regular(self.target, since))
+        return direct + self.demand.count_since(self.target, since)
+
+    def expected(self, until: Instant) -> Sequence[ExpectedPoll]:
+        """Return the polls that are expected until then, in order."""
+        rhythms, readers = self.counts.rhythms, 0
+        if rhythms.sampled(self.target) == READERS_MAX:
+            readers = self.counts.recent(self.target, self.now - DAY)
+        return rhythms.expected(self.target, self.now, until, readers=readers)
 
 
 class CacheAdmin:
@@ -78,7 +106,13 @@ class CacheAdmin:
         self._peers = peers
         self._ownership = ownership
         self._demand = demand
-        self.agenda = Agenda(clock, self._own_prefetch_plan, self._prefetch)
+        self.agenda = Agenda(
+            clock,
+            self._own_prefetch_plan,
+            self._prefetch,
+            lane_of=self._lane_of,
+            surprises=counts.rhythms.take_surprises,
+        )
 
     @property
     def active_refreshes(self) -> int:
@@ -283,14 +317,16 @@ class CacheAdmin:
         return prefetch.plan(
             resource,
             self.freshness_of(resource),
-            lambda seconds: (
-                self._counts.recent(target, now - seconds) + self._demand.count_since(target, now - seconds)
-            ),
+            FeedAudience(target, now, self._counts, self._demand),
             now,
             settings,
             permission=self._dispatch.check_fetch_allowed(resource, target, settings),
             jitter=prefetch.own_jitter(target),
         )
+
+    def _lane_of(self, target: str) -> str:
+        """The site of a feed; a publisher's own origin has a lane for each, since nothing is spaced there."""
+        return target if is_upstream_target(target, self._settings_for(target)) else site_of(target)
 
     def _own_prefetch_plan(self, target: str) -> prefetch.Plan:
         resource = self._lookup.peek(target) if self.owns(target) else None

@@ -33,8 +33,8 @@ class FeedDecision(StrEnum):
 
 
 _OVERRIDES: Mapping[FeedDecision, Mapping[str, Any]] = {
-    FeedDecision.PAUSED: {"refresh_ahead": False, "feed_min_interval": PAUSE_INTERVAL, "stale_max": PAUSE_INTERVAL},
-    FeedDecision.BLOCKED: {"readers": BLOCKED, "private": True, "refresh_ahead": False},
+    FeedDecision.PAUSED: {"polling": "off", "feed_min_interval": PAUSE_INTERVAL, "stale_max": PAUSE_INTERVAL},
+    FeedDecision.BLOCKED: {"readers": BLOCKED, "private": True, "polling": "off"},
 }
 
 

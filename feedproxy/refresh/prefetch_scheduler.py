@@ -1,39 +1,83 @@
-"""What is to be refreshed when: the doing beside prefetch.py's decisions.
+"""Scheduled refreshes: a heap of instants, one per feed, and lanes that keep a slow site from holding up others.
 
-A heap of instants, one for each feed that the schedule looks after, and one task that sleeps until the first. What is
-decided then is decided anew from what is stored: a feed that somebody else has refreshed meanwhile, in whatever
-process, simply gets its next instant. Nothing is remembered over a restart, since everything follows from the store
-and from who reads what.
+The policy (policy/prefetch.py) is asked again when a feed's instant has come: a feed that another request or process
+has refreshed meanwhile gets its next instant. Nothing is kept over a restart, since all of it follows from the store
+and from the readers' polls.
+
+What is due waits in the lane of its site. A lane has LANE_WIDTH refreshes under way at a time, all lanes together as
+many as it takes to get through what is due within DRAIN, by the time that refreshes have taken lately. So a thousand
+feeds that are due at the same second are fetched in parallel, and a start after a long stop is no storm.
 """
 
 import asyncio
 import heapq
 import logging
+import math
+import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import assert_never
 
-from feedproxy.aio import throttled
+from feedproxy.aio import THROTTLED_BLOCKING_TIME, throttled
 from feedproxy.clock import Clock, Instant, Seconds, is_set_back
 from feedproxy.refresh.policy.prefetch import Later, Plan, Refresh, Rest
 
 logger = logging.getLogger(__name__)
 
 AT_ONCE = 8
-"""Scheduled updates under way at a time: readers' own come first, and a start after a long stop is no storm."""
+"""Scheduled refreshes under way that are always admitted: readers' own come first."""
+
+AT_ONCE_MAX = 256
+"""Scheduled refreshes under way at most: a quarter of the file descriptors that a process usually has."""
+
+LANE_WIDTH = 2
+"""Scheduled refreshes of one site under way at a time, as browsers had connections to a server (RFC 2616, 8.1.4)."""
+
+DRAIN: Seconds = 10
+"""Seconds within which what is due shall be under way: well within the lead that a refresh has (policy/polling.py)."""
+
+SMOOTHING = 0.1
+"""Weight of the last refresh in the mean time that refreshes take."""
 
 NAP: Seconds = 60
 """The longest sleep: a machine that was suspended, or whose clock was set, is noticed after that."""
 
 
-class Agenda:
-    """Owns the scheduled updates. `look` decides about one feed, `refresh` asks for it and returns when it is over."""
+def _no_surprises() -> list[str]:
+    return []
 
-    def __init__(self, clock: Clock, look: Callable[[str], Plan], refresh: Callable[[str], Awaitable[object]]) -> None:
+
+class Agenda:
+    """Owns the scheduled refreshes.
+
+    `look` decides about one feed, `refresh` fetches it and returns when that is over. `lane_of` gives the lane of a
+    feed, its site usually. `surprises` gives the feeds whose readers behave otherwise than expected when they were
+    planned last: they are planned anew, within NAP.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        look: Callable[[str], Plan],
+        refresh: Callable[[str], Awaitable[object]],
+        *,
+        lane_of: Callable[[str], str] | None = None,
+        surprises: Callable[[], list[str]] = _no_surprises,
+    ) -> None:
         self._clock = clock
         self._look = look
         self._refresh = refresh
+        self._lane_of = lane_of
+        self._surprises = surprises
         self._due: dict[str, Instant] = {}
         self._heap: list[tuple[Instant, str]] = []
+        self._lanes: dict[str, deque[str]] = {}
+        self._free: deque[str] = deque()
+        """Lanes in which something waits and may begin, each once; first in, first served."""
+        self._busy: dict[str, int] = {}
+        """Refreshes under way by lane."""
+        self._waiting: set[str] = set()
+        self._took: Seconds = 1.0
         self._runner: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[None] | None = None
         self._under_way: set[asyncio.Task[None]] = set()
@@ -42,17 +86,29 @@ class Agenda:
         self._latest: Instant = 0.0
 
     def __len__(self) -> int:
-        return len(self._due)
+        return len(self._due) + len(self._waiting)
 
     def __contains__(self, target: str) -> bool:
-        return target in self._due
+        return target in self._due or target in self._waiting
+
+    @property
+    def limit(self) -> int:
+        """Refreshes that may be under way now: what is due, times what each takes, by the time there is for all."""
+        wanted = math.ceil((len(self._waiting) + len(self._under_way)) * self._took / DRAIN)
+        return min(max(AT_ONCE, wanted), AT_ONCE_MAX)
+
+    @property
+    def next_at(self) -> Instant | None:
+        """When the next feed is due; None where none is planned."""
+        return self._heap[0][0] if self._heap else None
 
     def start(self, targets: Iterable[str]) -> None:
-        """Take up these feeds again, a few at a time, in their order."""
+        """Plan these feeds, a few at a time, in their order."""
         self._starting = asyncio.ensure_future(self._start(targets))
+        self._run_on()
 
     def note(self, target: str) -> None:
-        """What is known of a feed has changed: reckon anew when to look at it."""
+        """Plan a feed of which something new is known."""
         if self._closed:
             return
         match self._look(target):
@@ -66,28 +122,33 @@ class Agenda:
                 assert_never(never)
 
     async def close(self) -> None:
-        """Begin nothing any more. What is under way lands where all updates land."""
+        """Begin nothing more. What is under way ends where all refreshes end."""
         self._closed = True
-        tasks = [each for each in (self._runner, self._starting, *self._under_way) if each is not None]
+        tasks = [task for task in (self._runner, self._starting, *self._under_way) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _start(self, targets: Iterable[str]) -> None:
         async for target in throttled(targets):
-            if target not in self._due:
+            if target not in self:
                 self.note(target)
 
     def _put(self, target: str, at: Instant) -> None:
+        if target in self._waiting:
+            return  # it is looked at when its turn comes
         if self._due.get(target) != at:
             self._due[target] = at
             heapq.heappush(self._heap, (at, target))
             self._tidy()
+        self._run_on()
+        if self._wakes is not None and self._heap[0] == (at, target):
+            self._wakes.set()
+
+    def _run_on(self) -> None:
         if self._runner is None:
             self._wakes = asyncio.Event()
             self._runner = asyncio.ensure_future(self._run(self._wakes))
-        elif self._wakes is not None and self._heap[0] == (at, target):
-            self._wakes.set()
 
     def _tidy(self) -> None:
         """Instants that were put off stay in the heap until their time; not when they are most of it."""
@@ -104,15 +165,48 @@ class Agenda:
                 async for target in throttled(list(self._due)):
                     self.note(target)
             self._latest = now
-            while self._heap and self._heap[0][0] <= self._clock.now():
-                if len(self._under_way) >= AT_ONCE:
-                    await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
-                    continue
-                at, target = heapq.heappop(self._heap)
-                if self._due.get(target) == at:
-                    del self._due[target]
-                    self._turn(target)
+            async for target in throttled(self._surprises()):
+                self.note(target)
+            until = time.monotonic() + THROTTLED_BLOCKING_TIME
+            while self._collect() or self._launch():
+                if time.monotonic() >= until:
+                    await asyncio.sleep(0)
+                    until = time.monotonic() + THROTTLED_BLOCKING_TIME
             await self._wait(wakes)
+
+    def _collect(self) -> bool:
+        """Move one feed that is due into its lane; return whether there was one."""
+        while self._heap and self._heap[0][0] <= self._clock.now():
+            at, target = heapq.heappop(self._heap)
+            if self._due.get(target) == at:
+                del self._due[target]
+                lane = self._lane(target)
+                self._lanes.setdefault(lane, deque()).append(target)
+                self._waiting.add(target)
+                if len(self._lanes[lane]) == 1 and self._has_room(lane):
+                    self._free.append(lane)
+                return True
+        return False
+
+    def _launch(self) -> bool:
+        """Give one feed its turn, the lanes one after the other; return whether there was one that may begin."""
+        if not self._free or len(self._under_way) >= self.limit:
+            return False
+        lane = self._free.popleft()
+        target = self._lanes[lane].popleft()
+        self._waiting.discard(target)
+        self._turn(target, lane)
+        if not self._lanes[lane]:
+            del self._lanes[lane]
+        elif self._has_room(lane):
+            self._free.append(lane)
+        return True
+
+    def _lane(self, target: str) -> str:
+        return target if self._lane_of is None else self._lane_of(target)
+
+    def _has_room(self, lane: str) -> bool:
+        return self._busy.get(lane, 0) < LANE_WIDTH
 
     async def _wait(self, wakes: asyncio.Event) -> None:
         left = self._heap[0][0] - self._clock.now() if self._heap else NAP
@@ -124,12 +218,12 @@ class Agenda:
             sleeping.cancel()
             waking.cancel()
 
-    def _turn(self, target: str) -> None:
+    def _turn(self, target: str, lane: str) -> None:
         match self._look(target):
             case Refresh():
-                task = asyncio.ensure_future(self._refreshed(target))
+                self._busy[lane] = self._busy.get(lane, 0) + 1
+                task = asyncio.ensure_future(self._refreshed(target, lane))
                 self._under_way.add(task)
-                task.add_done_callback(self._under_way.discard)
             case Later(at):
                 self._put(target, at)
             case Rest():
@@ -137,8 +231,25 @@ class Agenda:
             case never:
                 assert_never(never)
 
-    async def _refreshed(self, target: str) -> None:
+    async def _refreshed(self, target: str, lane: str) -> None:
+        began = time.monotonic()
         try:
             await self._refresh(target)
         except Exception:
-            logger.exception("a scheduled update failed")
+            logger.exception("scheduler: refresh failed")
+        finally:
+            self._took += SMOOTHING * (time.monotonic() - began - self._took)
+            task = asyncio.current_task()
+            if task is not None:
+                self._under_way.discard(task)
+            self._leave(lane)
+
+    def _leave(self, lane: str) -> None:
+        had_room = self._has_room(lane)
+        self._busy[lane] -= 1
+        if not self._busy[lane]:
+            del self._busy[lane]
+        if lane in self._lanes and not had_room:
+            self._free.append(lane)
+        if self._waiting and self._wakes is not None:
+            self._wakes.set()

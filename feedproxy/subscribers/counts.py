@@ -26,6 +26,7 @@ from feedproxy.subscribers import counts_codec
 from feedproxy.subscribers.claims import clamp_times, current_claim, unconfirmed_claim, update_claim
 from feedproxy.subscribers.distinct_readers import DistinctReaders
 from feedproxy.subscribers.feed_counts import CLAIM_WEIGHT, FeedReaders, weight_of_name
+from feedproxy.subscribers.poll_rhythms import PollRhythms
 from feedproxy.subscribers.product_names import ProductNames
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.subscribers.replication import CLAIM_INTERVAL, READER_INTERVAL, ReadEvents, is_due
@@ -106,6 +107,7 @@ class SubscriberCounts:
         self.news: ReadEvents | None = None
         """Where other processes hear of who reads; None where there are none."""
         self.distinct = DistinctReaders()
+        self.rhythms = PollRhythms(window=window)
         self.sums: ClusterCounts | None = None
         """What other machines know of who reads; None where there are none."""
 
@@ -125,6 +127,7 @@ class SubscriberCounts:
     def _note(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> bool:
         """Count one; whether that is news."""
         self.distinct.note(target, pseudonym, now)
+        self.rhythms.note(target, pseudonym, now)
         if not self._unswept and abs(now - self._pruned) >= self._window / 24:
             self._pruned, self._unswept = now, list(self._feeds)
         if self._unswept:
@@ -241,6 +244,7 @@ class SubscriberCounts:
         """Forget what has left the window, all at once. `seen` begins with it by itself 24 times a window, and does it
         a little with every request, so that none waits for all of it."""
         self._pruned, self._unswept = now, []
+        self.rhythms.prune(now)
         for target, feed in list(self._feeds.items()):
             self._expire(feed, now)
             if not feed.size and not feed.claims:
@@ -343,6 +347,7 @@ class SubscriberCounts:
             feed = self._feeds.get(target)
             if feed is not None:
                 left -= self._expire(feed, now, left)
+                self.rhythms.expire(target, now)
             left -= 1
             if left > 0 or feed is None:
                 self._unswept.pop()
@@ -386,6 +391,7 @@ class SubscriberCounts:
 
     def _forget(self, target: str) -> None:
         feed = self._feeds.pop(target)
+        self.rhythms.forget(target)
         self._drop(feed, list(feed.readers))
         self._entries -= CLAIM_WEIGHT * len(feed.claims) + weight_of_name(target)
 

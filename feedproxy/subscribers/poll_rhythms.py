@@ -8,12 +8,14 @@ Polls that follow one another at the reader's usual interval are a session. A lo
 in working hours is expected to begin the next one as long after the last as before.
 """
 
+import asyncio
 import math
 import struct
 import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from feedproxy.aio import yielding
 from feedproxy.clock import Instant, Seconds, is_set_back
 from feedproxy.errors import StoreError
 from feedproxy.subscribers.pseudonyms import Pseudonym
@@ -23,6 +25,9 @@ READERS_MAX = 64
 
 FEEDS_MAX = 200_000
 """Feeds of which readers are sampled, as many as are counted for; those polled longest ago are forgotten."""
+
+SURPRISES_MAX = 10_000
+"""Feeds that wait for their next refresh to be decided anew; of others that happens at the instant planned before."""
 
 REPEAT: Seconds = 20
 """A poll so soon after the reader's last one is the same poll: a second request, or another process's word of it."""
@@ -42,9 +47,11 @@ that has lasted as long as the one before."""
 
 GAPS_MAX = 5
 _RECORD = struct.Struct("<Qdfff5f")
-_KEY = struct.Struct("<Q")
+_KEY, _LAST = struct.Struct("<Q"), struct.Struct("<d")
 _HEAD = struct.Struct("<HH")
 MAGIC = b"fprhyth1"
+NAME_MAX = 0xFFFF
+"""Bytes of the longest address that is written."""
 
 
 class ExpectedPoll(NamedTuple):
@@ -75,12 +82,19 @@ class PollRhythms:
         self._window = window
         self._feeds_max = feeds_max
         self._feeds: dict[str, bytearray] = {}  # polled longest ago first
+        self._surprises: dict[str, None] = {}
 
     def __len__(self) -> int:
         return len(self._feeds)
 
     def note(self, target: str, pseudonym: Pseudonym, now: Instant) -> bool:
         """Record a poll; return whether it was a surprise, so that other polls are expected than before."""
+        surprise = self._note(target, pseudonym, now)
+        if surprise and len(self._surprises) < SURPRISES_MAX:
+            self._surprises[target] = None
+        return surprise
+
+    def _note(self, target: str, pseudonym: Pseudonym, now: Instant) -> bool:
         records = self._feeds.pop(target, None)
         if records is None:
             records = bytearray()
@@ -88,6 +102,8 @@ class PollRhythms:
                 del self._feeds[next(iter(self._feeds))]
         self._feeds[target] = records
         at = _find(records, pseudonym.current)
+        if at >= 0 and 0 <= now - _LAST.unpack_from(records, at + _KEY.size)[0] < REPEAT:
+            return False
         if at < 0:
             at = _find(records, pseudonym.previous)
         if at < 0:
@@ -102,8 +118,18 @@ class PollRhythms:
         return self._poll(records, at, pseudonym.current, now)
 
     def sampled(self, target: str) -> int:
-        """The readers of a feed that are sampled."""
+        """Return how many readers of a feed are sampled."""
         return len(self._feeds.get(target, b"")) // _RECORD.size
+
+    def regular(self, target: str, since: Instant) -> int:
+        """Return how many of them have polled since then, and before: from them polls are expected."""
+        records = self._feeds.get(target, bytearray())
+        return sum(reader.last >= since and bool(reader.gaps) for reader in _readers(records))
+
+    def take_surprises(self) -> list[str]:
+        """Return the feeds of which other polls are expected than before, and forget that."""
+        targets, self._surprises = list(self._surprises), {}
+        return targets
 
     def expected(self, target: str, now: Instant, until: Instant, *, readers: int = 0) -> list[ExpectedPoll]:
         """Return the polls to be expected from now on, in order.
@@ -127,27 +153,38 @@ class PollRhythms:
         self._feeds.pop(target, None)
 
     def prune(self, now: Instant) -> None:
-        """Forget the readers that have left the window."""
-        for target, records in list(self._feeds.items()):
-            current = b"".join(
-                _RECORD.pack(*reader[:5], *_padded(reader.gaps))
-                for reader in _readers(records)
-                if abs(now - reader.last) < self._window
-            )
-            if not current:
-                del self._feeds[target]
-            elif len(current) < len(records):
-                self._feeds[target] = bytearray(current)
+        """Forget the readers of all feeds that have left the window."""
+        for target in list(self._feeds):
+            self.expire(target, now)
+
+    def expire(self, target: str, now: Instant) -> None:
+        """Forget the readers of one feed that have left the window."""
+        records = self._feeds.get(target)
+        if records is None:
+            return
+        current = b"".join(
+            _RECORD.pack(*reader[:5], *_padded(reader.gaps))
+            for reader in _readers(records)
+            if abs(now - reader.last) < self._window
+        )
+        if not current:
+            del self._feeds[target]
+        elif len(current) < len(records):
+            self._feeds[target] = bytearray(current)
 
     def dump(self) -> bytes:
         """Return everything as bytes, for `load`: pseudonyms and times, never an address."""
-        parts: list[bytes] = []
-        for target, records in self._feeds.items():
-            name = target.encode("utf-8", "surrogatepass")
-            if len(name) <= 0xFFFF:
-                parts += (_HEAD.pack(len(name), len(records) // _RECORD.size), name, bytes(records))
-        body = b"".join(parts)
-        return MAGIC + zlib.crc32(body).to_bytes(4, "little") + body
+        return _whole(list(self._parts()))
+
+    async def dump_unhurried(self) -> bytes:
+        """Return the same, in slices; polls that come meanwhile may be missing."""
+        return await asyncio.to_thread(_whole, [part async for part in yielding(self._parts())])
+
+    def _parts(self) -> Iterator[bytes]:
+        for target in list(self._feeds):
+            name, records = target.encode("utf-8", "surrogatepass"), self._feeds.get(target)
+            if records and len(name) <= NAME_MAX:
+                yield _HEAD.pack(len(name), len(records) // _RECORD.size) + name + records
 
     def load(self, data: bytes, now: Instant) -> None:
         """Replace what is known by what `dump` returned. Raises StoreError, and then nothing has changed.
@@ -202,6 +239,11 @@ class PollRhythms:
         gaps = (gap, *reader.gaps)[:GAPS_MAX]
         _RECORD.pack_into(records, at, key, now, reader.since_begin + gap, reader.length, reader.cycle, *_padded(gaps))
         return len(gaps) < 2 or not 0.5 * usual < gap < 1.5 * usual
+
+
+def _whole(parts: list[bytes]) -> bytes:
+    body = b"".join(parts)
+    return MAGIC + zlib.crc32(body).to_bytes(4, "little") + body
 
 
 def _find(records: bytearray, key: int) -> int:

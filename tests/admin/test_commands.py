@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from feedproxy.cli import main
+from feedproxy.request.upstream_request import feed_id
 from feedproxy.store.resource import Relocation, RelocationKind
+from feedproxy.subscribers.pseudonyms import Pseudonym
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 
 
@@ -27,6 +29,23 @@ async def test_status_prints_totals_and_a_line_for_each_feed(proxy: Proxy, capsy
     assert "NEXT FETCH (UTC)" in printed
     assert TARGET in printed
     assert "\x1b" not in printed
+
+
+async def test_status_and_page_say_when_a_feed_is_refreshed_next_and_why(
+    proxy: Proxy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    rhythms = proxy.runtime.service.counts.rhythms
+    for number in range(3):
+        for hour in (3, 2, 1, 0):
+            rhythms.note(TARGET, Pseudonym(number + 1, 0), NOW - hour * 3600)
+    await proxy.keep(a_resource(minutes_ago=10, max_age=3000))
+
+    assert await _run(proxy, "status") == 0
+
+    why = "3 readers expected by 21:26, changes about every"
+    assert why in capsys.readouterr().out
+    assert why in (await proxy.get(f"/feeds/{feed_id(TARGET)}", Accept="text/html"))[1]
 
 
 async def test_status_says_what_is_wrong_and_what_to_do(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:

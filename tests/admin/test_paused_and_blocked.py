@@ -20,7 +20,7 @@ HTML = "text/html"
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
     runtime = App(ManualClock(NOW))
-    runtime.configure({"admin": "127.0.0.1:0", "store": "memory:", "site_interval": 0, "refresh_ahead": False})
+    runtime.configure({"admin": "127.0.0.1:0", "store": "memory:", "site_interval": 0, "polling": "off"})
     origin = Origin(runtime.clock)
     origin.publish("/feed.xml", a_feed("An entry"))
     runtime.make_fetcher = lambda: OriginFetcher(origin)

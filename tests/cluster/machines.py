@@ -35,7 +35,7 @@ class Machine:
             "fleet_timeout": PATIENT,
             "site_interval": 0,
             "feed_min_interval": 0,
-            "refresh_ahead": False,
+            "polling": "off",
         }
         self.runtime.configure({**given, **options})
 

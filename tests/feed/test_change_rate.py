@@ -57,6 +57,36 @@ def test_change_rate_observed_in_steps_equals_one_observed_at_once() -> None:
     assert steps.per_second == pytest.approx(rate.observe(0, NOW + HOUR).per_second)
 
 
+@given(
+    st.lists(st.floats(min_value=0, max_value=400 * DAY), max_size=20),
+    st.none() | AGES,
+    st.floats(min_value=0, max_value=20 * DAY),
+    st.floats(min_value=0, max_value=20 * DAY),
+)
+def test_change_rate_falls_the_longer_a_feed_is_quiet(
+    ages: list[float], known: float | None, quiet: float, more: float
+) -> None:
+    changes, since = [NOW - age for age in ages], None if known is None else NOW - known
+    sooner = from_changes(changes, NOW + quiet, since=since)
+    later = from_changes(changes, NOW + quiet + more, since=since)
+    if ages or since is not None:
+        assert later.per_second <= sooner.per_second * (1 + 1e-9)
+
+
+@given(st.lists(st.floats(min_value=0, max_value=400 * DAY), min_size=1, max_size=20))
+def test_change_rate_from_a_history_equals_the_one_observed(ages: list[float]) -> None:
+    changes = sorted({NOW - age for age in ages})
+    rate = ChangeRate(at=changes[0])
+    for change in changes[1:]:
+        rate = rate.observe(1, change)
+    assert from_changes(changes, NOW).per_second == pytest.approx(rate.observe(0, NOW).per_second, rel=1e-6)
+
+
+def test_change_rate_counts_quiet_from_the_first_sight() -> None:
+    assert from_changes((), NOW, since=NOW - 10 * DAY).per_second < from_changes((), NOW).per_second / 20
+    assert from_changes((NOW - DAY,), NOW, since=NOW - 10 * DAY).changes > 0.9
+
+
 @given(st.lists(st.floats(min_value=0, max_value=400 * DAY), max_size=64))
 def test_change_rate_is_positive_and_survives_being_written(ages: list[float]) -> None:
     rate = from_changes((NOW - age for age in ages), NOW)

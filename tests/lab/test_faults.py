@@ -258,7 +258,7 @@ async def test_faults_add_up() -> None:
 @asynccontextmanager
 async def _feedproxy(stage: Stage) -> AsyncIterator[Service]:
     """The service, whose origin is the replay, over real connections."""
-    settings = Settings(refresh_ahead=False, answer_timeout=10)
+    settings = Settings(polling="off", answer_timeout=10)
     client = ReplayClient(stage.listener.url, FetchLimits(first_byte=2, total=4), stage.clock)
     service = Service(
         settings_for=lambda _: settings,

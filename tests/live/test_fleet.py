@@ -63,7 +63,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Ite
                         fleet_local=folder / "own",
                         fleet_timeout=3000,
                         fleet_lease=3,
-                        refresh_ahead=False,
+                        polling="off",
                     )
                 )
             made = Fleet(server, wire, *machines)

@@ -58,7 +58,7 @@ def shown(made: WebSubStand) -> str:
 
 
 async def test_a_push_makes_polling_rarer_and_its_silence_makes_it_as_before(stand_at: Callable[..., Any]) -> None:
-    made = await subscribed(stand_at, default_lifetime=1_800, learned_lifetime=1_800, lifetime_max=1_800)
+    made = await subscribed(stand_at, default_lifetime=1_800, lifetime_max=1_800)
     assert "fresh for another 29 min" in shown(made)
 
     await push(made, "four", *OLD)
@@ -85,7 +85,7 @@ async def test_what_http_forbids_to_hold_is_not_held_by_a_push(stand_at: Callabl
 
 
 async def test_a_promise_ends_with_its_lease(stand_at: Callable[..., Any]) -> None:
-    made = await subscribed(stand_at, default_lifetime=1_800, learned_lifetime=1_800, lifetime_max=1_800)
+    made = await subscribed(stand_at, default_lifetime=1_800, lifetime_max=1_800)
     await push(made, "four", *OLD)
     resource = made.stand.runtime.service.store.get(TARGET)
     assert resource is not None

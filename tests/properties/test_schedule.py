@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from feedproxy.clock import Instant
 from feedproxy.feed.channel import Period, Schedule
-from feedproxy.feed.schedule import HintExpiry, hint_expiry, is_skipped, learned_lifetime, next_update, skipped_until
+from feedproxy.feed.schedule import HintExpiry, hint_expiry, is_skipped, next_update, skipped_until
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -145,26 +145,3 @@ def test_the_next_update_lies_ahead_and_no_further_than_its_period(schedule: Sch
     else:
         assert update is not None
         assert after < update <= after + longest[schedule.period] + 1e-3
-
-
-@given(st.lists(INSTANTS, max_size=20), INSTANTS)
-def test_what_is_learned_stays_within_its_bounds(changes: list[Instant], now: Instant) -> None:
-    lifetime = learned_lifetime(changes, now, hourly=2700, default=1800, minimum=300, maximum=DAY)
-
-    assert lifetime is None or 300 <= lifetime <= DAY
-    if len(set(changes)) < 2:
-        assert lifetime is None or lifetime > 1800
-
-
-@given(st.lists(INSTANTS, min_size=2, max_size=20, unique=True), AGES, AGES)
-def test_the_longer_a_feed_is_quiet_the_less_often_it_is_asked(
-    changes: list[Instant], quiet: float, more: float
-) -> None:
-    last = max(changes)
-
-    sooner = learned_lifetime(changes, last + quiet, hourly=2700, default=0, minimum=0, maximum=math.inf)
-    later = learned_lifetime(changes, last + quiet + more, hourly=2700, default=0, minimum=0, maximum=math.inf)
-
-    assert sooner is not None
-    assert later is not None
-    assert later >= sooner

@@ -38,7 +38,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> NetworkState:
 
 
 async def test_overload_counts_as_no_failure_of_the_feed() -> None:
-    stage = OnService(ManualClock(1_795_176_000.0), {"refresh_ahead": False})
+    stage = OnService(ManualClock(1_795_176_000.0), {"polling": "off"})
     await stage.open()
     proxy, feed, clock = Proxy(stage), stage.origin, stage.clock
     feed.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
@@ -57,7 +57,7 @@ async def test_overload_counts_as_no_failure_of_the_feed() -> None:
 
 
 async def test_failure_of_the_parent_proxy_is_never_a_move_or_an_end_of_the_feed() -> None:
-    stage = OnService(ManualClock(1_795_176_000.0), {"refresh_ahead": False})
+    stage = OnService(ManualClock(1_795_176_000.0), {"polling": "off"})
     await stage.open()
     proxy, feed, clock = Proxy(stage), stage.origin, stage.clock
     feed.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")

@@ -1,7 +1,8 @@
 """When a feed is refreshed ahead of its readers, and when it is left alone."""
 
 import calendar
-from dataclasses import replace
+import re
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given
@@ -9,14 +10,16 @@ from hypothesis import strategies as st
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import Content, StoredResponse
-from feedproxy.feed.channel import Channel, Kind, Schedule
+from feedproxy.feed.channel import Channel, Kind, Period, Schedule
 from feedproxy.feed.schedule import is_skipped, next_unskipped
 from feedproxy.http.message import Fields
 from feedproxy.refresh.policy import throttle
 from feedproxy.refresh.policy.feed_freshness import assess
-from feedproxy.refresh.policy.prefetch import GAP_MIN, SPREAD, Later, Plan, Refresh, Rest, own_jitter, plan
+from feedproxy.refresh.policy.polling import LEAD
+from feedproxy.refresh.policy.prefetch import GAP_MIN, REVIEW, SPREAD, Later, Plan, Refresh, Rest, own_jitter, plan
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resource
+from feedproxy.subscribers.poll_rhythms import ExpectedPoll
 
 NOON: float = calendar.timegm((2026, 11, 20, 12, 0, 0))
 """A Friday."""
@@ -37,14 +40,35 @@ def a_feed(*, control: str = "max-age=3600", fetched: float = NOON, **schedule: 
     return Resource(TARGET, (response,), channel, fetched=fetched)
 
 
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """So many readers without a rhythm, and the polls that others are expected to send."""
+
+    irregular: int
+    polls: tuple[ExpectedPoll, ...] = ()
+
+    def recent(self, _: float) -> int:
+        return self.irregular
+
+    def expected(self, until: float) -> list[ExpectedPoll]:
+        return [poll for poll in self.polls if poll.at <= until]
+
+
 def planned(
-    resource: Resource, now: float, *, readers: int = 100, jitter: float = 0.0, settings: Settings | None = None
+    resource: Resource,
+    now: float,
+    *,
+    readers: int = 100,
+    polls: tuple[float, ...] = (),
+    jitter: float = 0.0,
+    settings: Settings | None = None,
 ) -> Plan:
+    """What is planned for a feed with so many readers without a rhythm, and with polls expected at these instants."""
     chosen = settings or Settings()
     return plan(
         resource,
         assess(resource, resource.variants[-1], chosen, now),
-        lambda _: readers,
+        Readers(readers, tuple(ExpectedPoll(at, 0.95) for at in polls)),
         now,
         chosen,
         permission=throttle.check_fetch_allowed(resource, now, chosen, site_free_at=0.0),
@@ -70,36 +94,37 @@ def test_a_held_feed_is_refreshed_when_what_holds_it_ends() -> None:
     assert NOON + 2 * HOUR - 60 <= waiting.at < NOON + 2 * HOUR
 
 
-PATIENT = Settings(stale_while_refreshing=86_400, learned_patience=7200)
+STALE = Settings(stale_while_refreshing=86_400)
 WEEKLY = [NOON - days * 24 * HOUR for days in (21, 14, 7)]
 
 
-def test_where_the_operator_is_patient_a_feed_that_changes_seldom_is_left_alone_beyond_its_max_age() -> None:
+def test_feed_that_changes_seldom_is_left_alone_while_its_stale_copy_may_answer() -> None:
     resource = replace(a_feed(control="max-age=60"), changes=WEEKLY)
 
-    waiting = planned(resource, NOON + 60, settings=PATIENT)
+    waiting = planned(resource, NOON + 60, settings=STALE)
 
     assert isinstance(waiting, Later)
-    assert NOON + 2 * HOUR - 60 <= waiting.at < NOON + 2 * HOUR
+    assert waiting.at > NOON + 4 * HOUR
     assert isinstance(planned(resource, NOON + 60), Refresh)
 
 
-def test_patience_ends_with_what_was_learned() -> None:
-    lively = [NOON - minutes * 60 for minutes in (80, 60, 40, 20)]
+def test_feed_that_changes_often_is_refreshed_sooner_while_its_stale_copy_may_answer() -> None:
+    lively = [NOON - minutes * 60 for minutes in range(640, 0, -20)]
+    eager = replace(STALE, polling="eager")
 
-    waiting = planned(replace(a_feed(control="max-age=60"), changes=lively), NOON + 60, settings=PATIENT)
+    waiting = planned(replace(a_feed(control="max-age=60"), changes=lively), NOON + 60, settings=eager)
 
     assert isinstance(waiting, Later)
-    assert NOON + 20 * 60 < waiting.at < NOON + 40 * 60
+    assert NOON + 10 * 60 < waiting.at < NOON + 60 * 60
 
 
 @pytest.mark.parametrize("control", ["max-age=60, must-revalidate", "s-maxage=60"])
-def test_nobody_is_patient_where_http_forbids_stale_copies(control: str) -> None:
-    assert isinstance(planned(replace(a_feed(control=control), changes=WEEKLY), NOON + 60, settings=PATIENT), Refresh)
+def test_feed_is_refreshed_at_the_end_of_its_lifetime_where_http_forbids_stale_copies(control: str) -> None:
+    assert isinstance(planned(replace(a_feed(control=control), changes=WEEKLY), NOON + 60, settings=STALE), Refresh)
 
 
-def test_nothing_learned_gives_no_patience() -> None:
-    assert isinstance(planned(a_feed(control="max-age=60"), NOON + 60, settings=PATIENT), Refresh)
+def test_feed_without_a_history_is_refreshed_at_the_end_of_its_lifetime() -> None:
+    assert isinstance(planned(a_feed(control="max-age=60"), NOON + 60, settings=STALE), Refresh)
 
 
 def test_feeds_that_came_together_do_not_go_together() -> None:
@@ -113,7 +138,7 @@ def test_a_feed_that_nobody_asks_for_is_left_alone() -> None:
     found = planned(a_feed(), NOON + HOUR, readers=0)
 
     assert isinstance(found, Rest)
-    assert "nobody has asked for it for 60 min" in found.words or "1 h" in found.words
+    assert "not asked for within 60 min" in found.words or "1 h" in found.words
 
 
 def test_few_readers_do_not_make_a_feed_of_short_life_asked_all_the_time() -> None:
@@ -122,7 +147,6 @@ def test_few_readers_do_not_make_a_feed_of_short_life_asked_all_the_time() -> No
     # One reader an hour, twelve lifetimes an hour: twelve requests for one.
     assert isinstance(planned(resource, NOON + 300, readers=1), Rest)
     assert isinstance(planned(resource, NOON + 300, readers=12), Refresh)
-    assert isinstance(planned(resource, NOON + 300, readers=1, settings=Settings(refresh_per_poll=12)), Refresh)
 
 
 @pytest.mark.parametrize("control", ["no-cache", "max-age=0", "max-age=5", "private, max-age=600", "no-store"])
@@ -137,7 +161,7 @@ def test_what_has_moved_is_not_refreshed() -> None:
 
 
 def test_it_can_be_switched_off() -> None:
-    assert isinstance(planned(a_feed(), NOON + HOUR, settings=Settings(refresh_ahead=False)), Rest)
+    assert isinstance(planned(a_feed(), NOON + HOUR, settings=Settings(polling="off")), Rest)
 
 
 def test_in_skipped_hours_nothing_is_asked_whatever_http_says() -> None:
@@ -206,3 +230,132 @@ def test_no_scheduled_request_falls_into_a_skipped_hour(
     if isinstance(found, Later) and found.at > resource.fetched + GAP_MIN:
         assert not is_skipped(schedule, found.at)
     assert not is_skipped(schedule, next_unskipped(schedule, now))
+
+
+# -- readers with a rhythm
+
+
+def silent(**stated: object) -> Resource:
+    """A feed that changes hourly, fetched twice; without a word on its lifetime but what is given."""
+    changes = [NOON - number * HOUR for number in range(31, -1, -1)]
+    return replace(a_feed(control="", **stated), changes=changes, first_seen=NOON - 40 * HOUR)  # type: ignore[arg-type]
+
+
+def test_feed_is_refreshed_shortly_before_an_expected_poll() -> None:
+    waiting = planned(silent(), NOON, readers=0, polls=(NOON + HOUR, NOON + 2 * HOUR))
+
+    assert isinstance(waiting, Later)
+    assert waiting.at in {NOON + HOUR - LEAD, NOON + 2 * HOUR - LEAD}
+    assert isinstance(planned(silent(), waiting.at, readers=0, polls=(waiting.at + LEAD,)), Refresh)
+
+
+def test_plan_tells_who_is_expected_and_what_the_refresh_is_worth() -> None:
+    waiting = planned(silent(), NOON, readers=0, polls=(NOON + 2 * HOUR, NOON + 2 * HOUR + 5, NOON + 2 * HOUR + 9))
+
+    assert isinstance(waiting, Later)
+    assert re.fullmatch(
+        r"3 readers expected by 14:00, changes about every 1 h 16 min, worth \d\.\d h of staleness", waiting.words
+    )
+
+
+def test_refresh_that_is_not_worth_its_price_is_not_made() -> None:
+    rare = replace(silent(), changes=[NOON - 300 * 24 * HOUR])
+
+    found = planned(rare, NOON, readers=0, polls=(NOON + HOUR,), settings=Settings(polling="frugal"))
+
+    assert isinstance(found, Later)
+    assert found.at == NOON + REVIEW
+
+
+@pytest.mark.parametrize("polling", ["frugal", "balanced", "eager", "1s"])
+@pytest.mark.parametrize("stated", [{"ttl": 120}, {"period": Period.DAILY, "frequency": 12, "base": NOON}])
+def test_refresh_for_expected_polls_waits_for_the_end_of_what_the_feed_states(
+    stated: dict[str, object], polling: str
+) -> None:
+    polls = tuple(NOON + minutes * 60 for minutes in range(10, 400, 10))
+
+    waiting = planned(silent(**stated), NOON, polls=polls, settings=Settings(polling=polling))
+
+    assert isinstance(waiting, Later)
+    assert waiting.at >= NOON + 2 * HOUR - 60
+
+
+def test_refresh_for_expected_polls_waits_for_the_end_of_max_age() -> None:
+    polls = tuple(NOON + minutes * 60 for minutes in range(10, 400, 10))
+
+    waiting = planned(replace(a_feed(), changes=WEEKLY), NOON, polls=polls, settings=Settings(polling="1s"))
+
+    assert isinstance(waiting, Later)
+    assert waiting.at >= NOON + HOUR - 60
+
+
+def test_refresh_for_expected_polls_waits_for_the_end_of_a_pause() -> None:
+    failures = Failures(1, NOON, NOON, Detail.RETRY_AFTER, NOON + 9000, asked=True)
+    polls = tuple(NOON + minutes * 60 for minutes in range(10, 400, 10))
+
+    waiting = planned(replace(silent(), failures=failures), NOON, polls=polls, settings=Settings(polling="1s"))
+
+    assert isinstance(waiting, Later)
+    assert waiting.at >= NOON + 9000
+
+
+def test_refresh_for_expected_polls_keeps_to_the_floor() -> None:
+    polls = tuple(NOON + 10 * number for number in range(1, 400))
+
+    waiting = planned(silent(), NOON, polls=polls, settings=Settings(polling="1s", feed_min_interval=900))
+
+    assert isinstance(waiting, Later)
+    assert waiting.at >= NOON + 900
+
+
+def test_refresh_for_expected_polls_waits_for_the_turn_of_its_site() -> None:
+    resource = silent()
+    settings = Settings(polling="1s", site_interval=30)
+    readers = Readers(0, tuple(ExpectedPoll(NOON + HOUR + number, 1.0) for number in range(50)))
+    freshness = assess(resource, resource.variants[-1], settings, NOON + HOUR)
+    permission = throttle.check_fetch_allowed(resource, NOON + HOUR, settings, site_free_at=NOON + HOUR + 25)
+
+    waiting = plan(resource, freshness, readers, NOON + HOUR, settings, permission=permission, jitter=0.0)
+
+    assert isinstance(waiting, Later)
+    assert waiting.at >= NOON + HOUR + 25
+
+
+def test_feed_whose_changes_are_pushed_is_polled_for_safety_only() -> None:
+    polls = tuple(NOON + minutes * 60 for minutes in range(10, 1200, 10))
+    resource = replace(silent(), last_push=NOON - 60, push_lease_expires=NOON + 10 * 24 * HOUR)
+
+    waiting = planned(resource, NOON, polls=polls, settings=Settings(push_interval=6 * 3600, polling="1s"))
+
+    assert isinstance(waiting, Later)
+    assert waiting.at >= NOON + 6 * HOUR - 60
+
+
+@given(
+    st.frozensets(st.integers(0, 23)),
+    st.frozensets(st.integers(0, 6)),
+    st.integers(0, 14 * 86_400),
+    st.floats(0, 1),
+    st.lists(st.integers(1, 100_000), max_size=30),
+)
+def test_no_refresh_for_expected_polls_falls_into_a_skipped_hour(
+    hours: frozenset[int], days: frozenset[int], passed: int, jitter: float, ahead: list[int]
+) -> None:
+    schedule, now = Schedule(skip_hours=hours, skip_days=days), NOON + passed
+    polls = tuple(now + seconds for seconds in sorted(ahead))
+
+    found = planned(silent(skip_hours=hours, skip_days=days), now, readers=0, polls=polls, jitter=jitter)
+
+    if isinstance(found, Refresh):
+        assert not is_skipped(schedule, now)
+    if isinstance(found, Later) and found.at != now + REVIEW:
+        assert not is_skipped(schedule, found.at)
+
+
+@pytest.mark.parametrize("polls", [(), (NOON + 5 * HOUR,)])
+def test_readers_without_a_rhythm_are_served_shortly_before_the_lifetime_ends(polls: tuple[float, ...]) -> None:
+    waiting = planned(a_feed(), NOON, polls=polls)
+
+    assert isinstance(waiting, Later)
+    assert NOON + HOUR - 60 <= waiting.at < NOON + HOUR
+    assert isinstance(planned(a_feed(), waiting.at, polls=polls), Refresh)

@@ -9,7 +9,7 @@ import pytest
 from feedproxy.aio import THROTTLED_BLOCKING_TIME
 from feedproxy.clock import ManualClock
 from feedproxy.refresh.policy.prefetch import Later, Plan, Refresh, Rest
-from feedproxy.refresh.prefetch_scheduler import AT_ONCE, Agenda
+from feedproxy.refresh.prefetch_scheduler import AT_ONCE, AT_ONCE_MAX, LANE_WIDTH, NAP, Agenda
 from tests.waiting import PATIENCE
 
 NOON = 1_800_000_000.0
@@ -147,3 +147,88 @@ async def test_taking_up_many_feeds_leaves_most_of_the_time_to_others(world: Wor
     in_one_go = [later - earlier < THROTTLED_BLOCKING_TIME for earlier, later in pairwise(looked)]
     assert turns > len(names) // 4
     assert "1111" not in "".join("1" if each else "0" for each in in_one_go)
+
+
+def laned(world: World) -> Agenda:
+    """A scheduler whose lanes are the feeds' first letters."""
+    world.agenda = Agenda(world.clock, world.look, world.refresh, lane_of=lambda target: target[0])
+    return world.agenda
+
+
+async def test_slow_site_holds_up_no_other(world: World) -> None:
+    await world.agenda.close()
+    agenda = laned(world)
+    world.gate.clear()
+    world.due = {f"slow{number}": NOON + 10 for number in range(50)} | {f"{letter}": NOON + 20 for letter in "abcd"}
+    for target in world.due:
+        agenda.note(target)
+
+    await world.pass_time(30)
+
+    slow = [target for target in world.refreshed if target.startswith("slow")]
+    assert len(slow) == LANE_WIDTH
+    assert set(world.refreshed) >= set("abcd")
+    world.gate.set()
+    for _ in range(60):
+        await world.pass_time(0)
+    assert sorted(world.refreshed) == sorted(world.due)
+
+
+async def test_limit_adapts_to_what_is_due_and_to_how_long_it_takes(world: World) -> None:
+    world.gate.clear()
+    world.due = {str(number): NOON + 10 for number in range(3000)}
+    for target in world.due:
+        world.agenda.note(target)
+    world.agenda._took = 1.0
+
+    await world.pass_time(20)
+    async with asyncio.timeout(PATIENCE):
+        while len(world.refreshed) < AT_ONCE_MAX:  # noqa: ASYNC110 -- what is waited for happens inside the code under test
+            await asyncio.sleep(0.001)
+
+    assert AT_ONCE < world.agenda.limit <= AT_ONCE_MAX
+    assert len(world.refreshed) == AT_ONCE_MAX
+
+
+async def test_fast_origins_need_few_refreshes_at_once(world: World) -> None:
+    world.agenda._took = 0.005
+    world.agenda._waiting = {str(number) for number in range(1000)}
+
+    assert world.agenda.limit == AT_ONCE
+
+
+async def test_feed_with_a_surprise_is_planned_anew_within_a_minute(world: World) -> None:
+    await world.agenda.close()
+    surprises: list[str] = []
+
+    def take() -> list[str]:
+        taken = list(surprises)
+        surprises.clear()
+        return taken
+
+    world.agenda = Agenda(world.clock, world.look, world.refresh, surprises=take)
+    world.agenda.start([])
+    await world.pass_time(1)
+    world.due = {"a": NOON + 200}
+    surprises.append("a")
+
+    await world.pass_time(NAP)
+    assert "a" in world.agenda
+    assert world.agenda.next_at == NOON + 200
+
+
+async def test_refresh_that_fails_frees_its_lane(world: World) -> None:
+    await world.agenda.close()
+
+    async def fail(target: str) -> None:
+        world.refreshed.append(target)
+        del world.due[target]
+        raise RuntimeError("a test's own")
+
+    world.agenda = Agenda(world.clock, world.look, fail, lane_of=lambda _: "one")
+    world.due = {str(number): NOON + 10 for number in range(10)}
+    for target in world.due:
+        world.agenda.note(target)
+    for _ in range(12):
+        await world.pass_time(20)
+    assert len(world.refreshed) == 10

@@ -227,7 +227,7 @@ async def test_a_feed_that_was_ill_formed_all_along_is_followed_as_any_other(sta
 
 
 async def test_origin_that_comes_back_after_the_copy_is_too_old_is_asked_for_the_first_reader(stage):
-    proxy, origin, clock = await stage(stale_max=86_400, refresh_ahead=False)
+    proxy, origin, clock = await stage(stale_max=86_400, polling="off")
     origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
     await proxy.get("/feed.rss")
     origin.break_down(503)
@@ -241,7 +241,7 @@ async def test_origin_that_comes_back_after_the_copy_is_too_old_is_asked_for_the
 
 
 async def test_dead_origin_without_a_copy_is_asked_once_in_a_floors_time(stage):
-    proxy, origin, clock = await stage(stale_max=86_400, refresh_ahead=False, feed_min_interval=600)
+    proxy, origin, clock = await stage(stale_max=86_400, polling="off", feed_min_interval=600)
     origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
     await proxy.get("/feed.rss")
     origin.break_down(503)

@@ -11,7 +11,7 @@ STEPS = [HOUR, 30 * DAY, 365 * DAY]
 @pytest.mark.parametrize("step", STEPS, ids=["hour", "month", "year"])
 @pytest.mark.parametrize("fields", [{"cache_control": "max-age=600"}, {}], ids=["max-age", "learned"])
 async def test_copy_fetched_by_a_clock_that_was_ahead_grows_old_after_it_is_set_back(stage, step, fields):
-    proxy, origin, clock = await stage(refresh_ahead=False)
+    proxy, origin, clock = await stage(polling="off")
     clock.advance(step)
     origin.publish("/feed.rss", a_feed("one"), **fields)
     for _ in range(3):
@@ -32,7 +32,7 @@ async def test_copy_fetched_by_a_clock_that_was_ahead_grows_old_after_it_is_set_
 
 @pytest.mark.parametrize("step", STEPS, ids=["hour", "month", "year"])
 async def test_floor_and_turns_of_a_clock_that_was_ahead_hold_for_their_own_time(stage, step):
-    proxy, origin, clock = await stage(refresh_ahead=False, feed_min_interval=300, site_interval=2)
+    proxy, origin, clock = await stage(polling="off", feed_min_interval=300, site_interval=2)
     clock.advance(step)
     for path in ("/a.rss", "/b.rss"):
         origin.publish(path, a_feed("one"), cache_control="max-age=60")
@@ -48,7 +48,7 @@ async def test_floor_and_turns_of_a_clock_that_was_ahead_hold_for_their_own_time
 
 @pytest.mark.parametrize("step", STEPS, ids=["hour", "month", "year"])
 async def test_back_off_of_a_clock_that_was_ahead_lasts_as_long_as_it_would_have(stage, step):
-    proxy, origin, clock = await stage(refresh_ahead=False)
+    proxy, origin, clock = await stage(polling="off")
     origin.publish("/feed.rss", a_feed("one"), cache_control="max-age=60")
     await proxy.get("/feed.rss")
     clock.advance(step)
@@ -64,7 +64,7 @@ async def test_back_off_of_a_clock_that_was_ahead_lasts_as_long_as_it_would_have
 
 @pytest.mark.parametrize("step", STEPS, ids=["hour", "month", "year"])
 async def test_clock_that_is_set_ahead_leads_to_one_request_and_no_failure(stage, step):
-    proxy, origin, clock = await stage(refresh_ahead=False)
+    proxy, origin, clock = await stage(polling="off")
     origin.publish("/feed.rss", a_feed("one"), cache_control="max-age=600")
     await proxy.get("/feed.rss")
     clock.advance(step)

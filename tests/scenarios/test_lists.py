@@ -242,7 +242,7 @@ def a_file(*outlines: str) -> opml.SubscriptionList:
 
 
 async def test_what_is_imported_stands_in_the_list_in_its_folders_and_is_fetched_in_turn(door):
-    proxy, origin, clock = await door(site_interval=5, refresh_ahead=True)
+    proxy, origin, clock = await door(site_interval=5, polling="balanced")
     for path in ("/a", "/b"):
         origin.publish(path, a_feed(path), cache_control="max-age=600")
     office = proxy.stage.runtime.feed_list
@@ -264,7 +264,7 @@ async def test_what_is_imported_stands_in_the_list_in_its_folders_and_is_fetched
 
 
 async def test_an_import_counts_as_a_reader_that_asked_once(door):
-    proxy, origin, clock = await door(refresh_ahead=True)
+    proxy, origin, clock = await door(polling="balanced")
     origin.publish("/a", a_feed(), cache_control="max-age=1800")
     office = proxy.stage.runtime.feed_list
     await office.import_list(a_file(f'<outline xmlUrl="{origin.url("/a")}"/>'))

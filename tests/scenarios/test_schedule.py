@@ -23,7 +23,7 @@ async def pass_time(proxy, clock, *, minutes, step=20.0):
 
 
 async def test_my_feed_is_always_there_and_i_never_wait_for_its_publisher(stage):
-    proxy, origin, clock = await stage(refresh_ahead=True)
+    proxy, origin, clock = await stage(polling="balanced")
     origin.publish("/feed.rss", a_feed("one", ttl=60))
     (await proxy.get("/feed.rss")).expect(200, cache="fwd=uri-miss")
     for hour in range(5):
@@ -34,16 +34,55 @@ async def test_my_feed_is_always_there_and_i_never_wait_for_its_publisher(stage)
 
 
 async def test_what_is_new_is_there_before_i_ask(stage):
-    proxy, origin, clock = await stage(refresh_ahead=True, refresh_per_poll=4)
+    proxy, origin, clock = await stage(polling="balanced")
     origin.publish("/feed.rss", a_feed("one", ttl=30))
+    for _ in range(4):
+        await proxy.get("/feed.rss")
+        await pass_time(proxy, clock, minutes=45)
     await proxy.get("/feed.rss")
     origin.publish("/feed.rss", a_feed("two", "one", ttl=30))
-    await pass_time(proxy, clock, minutes=31)
+    await pass_time(proxy, clock, minutes=45)
     assert b"two" in (await proxy.get("/feed.rss")).expect(200, cache="hit").plain
 
 
+async def test_feed_is_refreshed_once_for_readers_that_poll_at_the_same_time(stage):
+    proxy, origin, clock = await stage(polling="balanced")
+    origin.publish("/feed.rss", a_feed("one", ttl=30))
+    for _ in range(6):
+        for reader in ("198.51.100.1", "198.51.100.2", "198.51.100.3"):
+            await proxy.get("/feed.rss", address=reader)
+        await pass_time(proxy, clock, minutes=60)
+    before = origin.requests
+    for _ in range(4):
+        for reader in ("198.51.100.1", "198.51.100.2", "198.51.100.3"):
+            (await proxy.get("/feed.rss", address=reader)).expect(200, cache="hit")
+        await pass_time(proxy, clock, minutes=60)
+    assert origin.requests - before == 4
+
+
+async def test_polling_off_refreshes_nothing_ahead(stage):
+    proxy, origin, clock = await stage(polling="off")
+    origin.publish("/feed.rss", a_feed("one", ttl=30))
+    for number in range(5):
+        (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale" if number else "fwd=uri-miss")
+        assert origin.requests == number + 1
+        await pass_time(proxy, clock, minutes=60)
+
+
+async def test_reader_that_has_left_costs_no_more_refreshes(stage):
+    proxy, origin, clock = await stage(polling="balanced")
+    origin.publish("/feed.rss", a_feed("one", ttl=30))
+    for _ in range(5):
+        await proxy.get("/feed.rss")
+        await pass_time(proxy, clock, minutes=60)
+    await pass_time(proxy, clock, minutes=30 * 60, step=60)
+    before = origin.requests
+    await pass_time(proxy, clock, minutes=24 * 60, step=60)
+    assert origin.requests == before
+
+
 async def test_a_feed_that_i_gave_up_is_left_in_peace(stage):
-    proxy, origin, clock = await stage(refresh_ahead=True)
+    proxy, origin, clock = await stage(polling="balanced")
     origin.publish("/feed.rss", a_feed("one", ttl=60))
     await proxy.get("/feed.rss")
     await pass_time(proxy, clock, minutes=12 * 60, step=60)
@@ -52,16 +91,16 @@ async def test_a_feed_that_i_gave_up_is_left_in_peace(stage):
 
 
 async def test_my_publisher_sleeps_at_night(stage):
-    proxy, origin, clock = await stage(refresh_ahead=True, refresh_per_poll=4)
+    proxy, origin, clock = await stage(polling="balanced")
     night = "<skipHours>" + "".join(f"<hour>{hour}</hour>" for hour in (14, 15, 16, 17)) + "</skipHours>"
     asked = []
     origin.publish("/feed.rss", a_feed("one", ttl=30, extra=night))
     await proxy.get("/feed.rss")
     clock.advance(minutes=2)
-    for _ in range(8 * 4):
+    for number in range(8 * 4):
         before = origin.requests
         await pass_time(proxy, clock, minutes=15)
-        (await proxy.get("/feed.rss")).expect(200, cache="hit")
+        (await proxy.get("/feed.rss")).expect(200, **({"cache": "hit"} if number > 3 else {}))
         asked += [clock.now()] * (origin.requests - before)
     schedule = Schedule(skip_hours=frozenset({14, 15, 16, 17}))
     assert asked
@@ -69,21 +108,27 @@ async def test_my_publisher_sleeps_at_night(stage):
 
 
 async def test_a_publisher_who_asks_for_a_pause_gets_it_and_i_get_the_copy(stage):
-    proxy, origin, clock = await stage(refresh_ahead=True, refresh_per_poll=4)
+    proxy, origin, clock = await stage(polling="balanced")
     origin.publish("/feed.rss", a_feed("one", ttl=30))
+    for _ in range(5):
+        await proxy.get("/feed.rss")
+        await pass_time(proxy, clock, minutes=45)
     await proxy.get("/feed.rss")
+    before = origin.requests
     origin.speak(lambda _: Response(429, Fields([("Retry-After", "1200")])))
     await pass_time(proxy, clock, minutes=45)
-    assert origin.requests == 2
+    assert origin.requests == before + 1
     (await proxy.get("/feed.rss")).expect(200)
     origin.recover()
-    await pass_time(proxy, clock, minutes=10)
-    assert origin.requests == 3
+    await pass_time(proxy, clock, minutes=18)
+    assert origin.requests == before + 1
+    await pass_time(proxy, clock, minutes=27)
+    assert origin.requests == before + 2
     (await proxy.get("/feed.rss")).expect(200, cache="hit")
 
 
 async def test_after_a_restart_the_schedule_goes_on(stage):
-    proxy, origin, clock = await stage(refresh_ahead=True)
+    proxy, origin, clock = await stage(polling="balanced")
     origin.publish("/feed.rss", a_feed("one", ttl=60))
     await proxy.get("/feed.rss")
     agenda = proxy.service.admin.agenda
@@ -144,7 +189,7 @@ async def test_what_http_forbids_to_use_stale_is_not_used_while_it_is_refreshed(
     (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale")
 
 
-PATIENT = {"stale_while_refreshing": 86_400, "learned_patience": 7200}
+STALE = {"stale_while_refreshing": 86_400}
 
 
 async def asked_within(proxy, origin, clock, minutes: int) -> int:
@@ -171,20 +216,20 @@ async def changed_once(stage, control: str, **settings):
     return proxy, origin, clock
 
 
-async def test_a_feed_that_changes_seldom_is_left_alone_beyond_its_max_age_where_the_operator_is_patient(stage):
-    proxy, origin, clock = await changed_once(stage, "max-age=60", **PATIENT)
+async def test_feed_that_changes_seldom_is_left_alone_beyond_its_max_age_while_its_stale_copy_answers(stage):
+    proxy, origin, clock = await changed_once(stage, "max-age=60", **STALE)
 
     assert await asked_within(proxy, origin, clock, 360) <= 4
 
 
-async def test_without_patience_its_max_age_counts(stage):
-    proxy, origin, clock = await changed_once(stage, "max-age=60", stale_while_refreshing=86_400)
+async def test_max_age_counts_where_no_stale_copy_answers(stage):
+    proxy, origin, clock = await changed_once(stage, "max-age=60")
 
     assert await asked_within(proxy, origin, clock, 360) >= 60
 
 
-async def test_patience_waits_for_nothing_where_http_forbids_stale_copies(stage):
-    proxy, origin, clock = await changed_once(stage, "max-age=60, must-revalidate", **PATIENT)
+async def test_max_age_counts_where_http_forbids_stale_copies(stage):
+    proxy, origin, clock = await changed_once(stage, "max-age=60, must-revalidate", **STALE)
 
     assert await asked_within(proxy, origin, clock, 360) >= 60
 

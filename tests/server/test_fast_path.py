@@ -81,7 +81,7 @@ async def test_age_and_ttl_are_right_to_the_second(front: Opened) -> None:
 
 
 async def test_a_copy_whose_time_is_over_is_no_answer_any_more(front: Opened) -> None:
-    proxy = await front(refresh_ahead=False)
+    proxy = await front(polling="off")
     line = await proxy.warm()
 
     proxy.clock.advance(hours=2)

@@ -164,7 +164,7 @@ def let_read(runtime: App) -> None:
 def a_runtime(**options: object) -> App:
     """The proxy on its first day, on a clock that stands still; nothing goes out, for nobody asks."""
     runtime = App(ManualClock(NOW - UP))
-    given = {"admin": "127.0.0.1:0", "store": "memory:", "feed_process": False, "refresh_ahead": False}
+    given = {"admin": "127.0.0.1:0", "store": "memory:", "feed_process": False, "polling": "off"}
     runtime.configure({**given, **options})
     runtime.ready = True
     return runtime

@@ -27,7 +27,7 @@ from tests.stages.origin import Origin, OriginFetcher, on_loopback
 HERE = "192.0.2.1"
 """Where a reader is unless a scenario says otherwise; on the whole proxy everybody is at 127.0.0.1."""
 
-ALONE: dict[str, Any] = {"refresh_ahead": False}
+ALONE: dict[str, Any] = {"polling": "off"}
 """What happens comes from the scenario alone, unless it is about the schedule."""
 
 UPSTREAM = "the origin"

@@ -1,13 +1,16 @@
 """How fresh is a stored response, everything considered: HTTP, the feed's hints, its history (DESIGN, section 6)."""
 
+import math
+
 from feedproxy.cache import freshness
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.freshness import Allowance, Freshness
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed import schedule
+from feedproxy.feed.change_rate import ChangeRate, from_changes
 from feedproxy.refresh.ingest.edit_settings import is_outdated
-from feedproxy.refresh.policy import push
+from feedproxy.refresh.policy import polling, push
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
@@ -91,34 +94,40 @@ def _doubt(resource: Resource, stored: StoredResponse, settings: Settings) -> Al
     return Allowance(until, Detail.ILL_FORMED, "it is not well-formed, and is fetched again soon")
 
 
+def rate_of(resource: Resource, at: Instant) -> ChangeRate:
+    """Return how often the feed's content changes, by what was known of it at that moment."""
+    return from_changes(resource.changes, at, since=resource.first_seen or None)
+
+
 def learned_lifetime(resource: Resource, stored: StoredResponse, settings: Settings) -> Seconds | None:
-    """What the feed's own history has taught of how long a copy is good; None where it has taught nothing."""
-    if stored.response_time <= resource.first_seen:
-        # A publisher's dates are his word, and nobody has seen yet whether he keeps it: at first sight they count for
-        # nothing.
+    """Return the lifetime that follows from the feed's history and the price of a request; None without a history.
+
+    The dates of a feed that was fetched once are its publisher's claim, and count from the second fetch on. A feed that
+    tells no dates is not left alone for longer than it has been observed.
+    """
+    if stored.response_time <= resource.first_seen or not resource.changes:
         return None
-    return schedule.learned_lifetime(
-        resource.changes,
-        # Quiet is counted until it was asked last: a lifetime that grew while it runs would never end.
-        stored.response_time,
-        hourly=settings.learned_lifetime,
-        default=settings.default_lifetime,
+    # Quiet is counted until the last fetch: a lifetime that grew while it runs would never end.
+    observed = stored.response_time - min(resource.changes[0], resource.first_seen or math.inf)
+    return polling.lifetime_for(
+        rate_of(resource, stored.response_time).per_second,
+        settings.price,
         minimum=settings.lifetime_min,
-        maximum=settings.lifetime_max,
+        maximum=min(settings.lifetime_max, max(settings.default_lifetime, observed)),
     )
 
 
 def rests_until(resource: Resource | None, stored: StoredResponse, fresh: Freshness, settings: Settings) -> Instant:
-    """Until when a feed need not be asked though its copy is stale, since it changes seldom: `learned_patience`.
+    """Return until when a stale copy answers without being refreshed: `stale_while_refreshing` and the price.
 
-    Never beyond what lets the stale copy answer meanwhile. In the past where the copy may not, or nothing is learned.
+    In the past where HTTP forbids stale copies, or where nothing is known of the feed's history.
     """
-    patience = min(settings.learned_patience, settings.stale_while_refreshing)
-    if resource is None or patience <= 0 or not stored.content.feed or not freshness.may_be_held(stored, fresh.control):
+    limit = settings.stale_while_refreshing
+    if resource is None or limit <= 0 or not stored.content.feed or not freshness.may_be_held(stored, fresh.control):
         return 0.0
     if fresh.limit is not None:
         return 0.0
     learned = learned_lifetime(resource, stored, settings)
     if learned is None:
         return 0.0
-    return min(stored.response_time + min(learned, patience), fresh.expires + settings.stale_while_refreshing)
+    return min(stored.response_time + learned, fresh.expires + limit)

@@ -7,7 +7,7 @@ clusters of expected polls; only its first refresh is carried out, and everythin
 
 A refresh comes shortly before the first poll it serves. At any other time it would cost the same and save less.
 
-A copy answers for `lifetime` (lifetime_for, or what HTTP and the feed's hints grant). A poll beyond it costs a request
+A copy answers as long as HTTP and the feed's hints grant, or for `lifetime_for`. A poll beyond that costs a request
 anyway, and the reader waits for it: so one that is likely to come is anticipated.
 """
 
@@ -34,12 +34,13 @@ CLUSTERS_MAX = 32
 HORIZON: Seconds = 30 * 3600
 """Polls further ahead are not weighed: tomorrow's first poll is, when today's last is over."""
 
-WAIT_PRICE = 1.0
-"""The cost of a reader that waits for the origin, in prices of a request."""
+MARGIN, MARGIN_MAX = 0.02, 30.0
+"""The part of a copy's time, and the seconds at most, that are left out at its end: a reader's interval varies, and is
+often the very lifetime that the feed states."""
 
-LIFETIME_PRICE = 3.0
-"""A copy may answer until an unexpected poll is stale by so many prices. (In the simulated week 1 makes four
-times as many readers wait, and 10 saves no request any more.)"""
+WAIT_PRICE = 2.0
+"""The cost of a reader that waits for the origin, in prices of a request. (In the simulated week 0 makes one poll in
+thirty wait, 2 one in two hundred, and 10 saves no request any more.)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,8 @@ class Copy:
     refreshed: Instant
     expires: Instant
     """Until when it may answer."""
-    lifetime: Seconds
-    """The seconds for which a copy answers that is fetched from now on."""
+    until: Callable[[Instant], Instant]
+    """Until when a copy may answer that is made at an instant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,16 @@ class Planned:
 
 
 def lifetime_for(per_second: float, price: Seconds, *, minimum: Seconds, maximum: Seconds) -> Seconds:
-    """Return how long a copy may answer where neither HTTP nor the feed says, as the price has it."""
-    return min(max(age_for(per_second, LIFETIME_PRICE * price), minimum), maximum)
+    """Return how long a copy may answer where neither HTTP nor the feed says.
+
+    It ends where the staleness of one unexpected poll costs what asking for its sake does: a request and a wait.
+    """
+    return min(max(age_for(per_second, (1 + WAIT_PRICE) * price), minimum), maximum)
+
+
+def margin(refreshed: Instant, expires: Instant) -> Seconds:
+    """Return the seconds before the end of a copy's time within which a poll is not relied on to come in time."""
+    return min(MARGIN_MAX, MARGIN * max(0.0, expires - refreshed))
 
 
 def plan(
@@ -91,7 +100,7 @@ def plan(
     if not clusters:
         return None
     at = [permitted(max(now, cluster.first - LEAD)) for cluster in clusters]
-    weighing = _Weighing(clusters, at, per_second, price, copy.lifetime)
+    weighing = _Weighing(clusters, at, per_second, price, copy.until)
     for number in range(len(clusters) - 1, -1, -1):
         weighing.weigh(number)
     first = weighing.cheapest(copy.refreshed, copy.expires, 0, before=True)[1]
@@ -103,7 +112,7 @@ def plan(
         sum(cluster.weight for cluster in served),
         served[-1].last,
         weighing.staleness(copy.refreshed, served) - weighing.staleness(at[first], served),
-        any(cluster.middle > copy.expires for cluster in served),
+        any(cluster.middle >= copy.expires - margin(copy.refreshed, copy.expires) for cluster in served),
     )
 
 
@@ -148,13 +157,13 @@ class _Weighing:
         at: Sequence[Instant],
         per_second: float,
         price: Seconds,
-        lifetime: Seconds,
+        until: Callable[[Instant], Instant],
     ) -> None:
         self._clusters = clusters
         self._at = at
         self._per_second = per_second
         self._price = price
-        self._lifetime = lifetime
+        self._until = until
         self._costs = [math.inf] * len(clusters)
         """The least cost from a cluster on with a refresh just before it; infinite where it may not come in time."""
         self._nexts = [len(clusters)] * len(clusters)
@@ -164,7 +173,7 @@ class _Weighing:
         """Find the least cost from this cluster on with a refresh just before it; later ones are weighed already."""
         at = self._at[number]
         if at <= self._clusters[number].last:
-            cost, self._nexts[number] = self.cheapest(at, at + self._lifetime, number)
+            cost, self._nexts[number] = self.cheapest(at, self._until(at), number)
             self._costs[number] = self._price + cost
 
     def cheapest(self, refreshed: Instant, expires: Instant, number: int, *, before: bool = False) -> tuple[float, int]:
@@ -177,12 +186,12 @@ class _Weighing:
             if (before or index > number) and spent + self._costs[index] < best:
                 best, where = spent + self._costs[index], index
             cluster = self._clusters[index]
-            if cluster.middle <= expires:
+            if cluster.middle < expires - margin(refreshed, expires):
                 spent += cluster.weight * expected_staleness(self._per_second, cluster.middle - refreshed)
             else:
                 # A poll renews the copy, and its reader waits for that.
                 spent += (1 - cluster.empty) * (1 + WAIT_PRICE) * self._price
-                refreshed, expires = cluster.middle, cluster.middle + self._lifetime
+                refreshed, expires = cluster.middle, self._until(cluster.middle)
             if spent >= best:
                 return best, where
         return (spent, len(self._clusters)) if spent < best else (best, where)

@@ -1,30 +1,31 @@
-"""Is a feed to be asked for before a reader has to wait for it?  Pure decisions of the schedule.
+"""The next refresh of a feed ahead of its readers, within what HTTP, the feed's hints and the origin allow. Pure.
 
-A feed that is read is refreshed shortly before its copy may no longer answer: when its freshness ends, or what holds
-it beyond (DESIGN, section 6). So the interval is whatever freshness comes from, the publisher's word or what was
-learned from the feed's history; the schedule adds nothing of its own. (`learned_patience` is of the freshness, too:
-feed_freshness.py.) Three things keep it modest:
+Where the readers' rhythms are known, the price of a request decides (polling.py): the feed is refreshed shortly before
+an expected poll, if that saves enough staleness. For readers without a rhythm it is refreshed shortly before its copy
+may no longer answer, unless that would cost more requests than they send polls.
 
-* It asks only for what is read. How often that is, is reckoned from how many readers came within the last hour, or
-  within one lifetime of the copy where that is longer. Where a refresh would serve few of them (`refresh_per_poll`),
-  the feed is left alone until somebody asks.
-* It never asks in an hour or on a day that the publisher wants to be skipped, whatever HTTP says.
-* It never asks for what no copy may answer: no-cache, no-store, what has moved or ended.
+Bounds of both:
 
-Floor, spacing, Retry-After and back-off bind it as they bind everybody (throttle.py).
+* No refresh while the publisher's word lasts: max-age, Expires, ttl, sy:*, or a push promised.
+* No refresh in an hour or on a day that the publisher wants to be skipped, whatever HTTP says.
+* No refresh of a feed that no copy may answer for: no-cache, no-store, moved or ended.
+* Floor, spacing, Retry-After and back-off (throttle.py) bind it like every other request.
 """
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
 
-from feedproxy.cache.freshness import Freshness, span
+from feedproxy.cache.freshness import Freshness, Source, may_be_held, span
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.schedule import next_unskipped
-from feedproxy.refresh.policy import relocation, throttle
-from feedproxy.refresh.policy.feed_freshness import rests_until
+from feedproxy.refresh.policy import polling, relocation, throttle
+from feedproxy.refresh.policy.feed_freshness import rate_of, rests_until
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
+from feedproxy.subscribers.poll_rhythms import ExpectedPoll
 
 LEAD = 0.05
 LEAD_MAX: Seconds = 60
@@ -63,8 +64,26 @@ class Rest:
 
 type Plan = Refresh | Later | Rest
 
-type Audience = Callable[[Seconds], int]
-"""How many readers asked for the feed within the last so many seconds, each counted once."""
+IDLE: Seconds = 3600
+"""A feed without a reader for so long, or for one lifetime where that is longer, is not refreshed ahead."""
+
+REVIEW: Seconds = 6 * 3600
+"""Where no refresh is worth its price, the polls beyond the horizon are weighed so much later."""
+
+STATED = frozenset({Source.TARGETED, Source.S_MAXAGE, Source.MAX_AGE, Source.EXPIRES, Source.HINT})
+"""Lifetimes that are the publisher's word; others are estimates, and a refresh may come before their end."""
+
+
+class Audience(Protocol):
+    """The readers of one feed."""
+
+    def recent(self, window: Seconds) -> int:
+        """Return how many without a known rhythm asked for the feed within the last `window` seconds."""
+        ...
+
+    def expected(self, until: Instant) -> Sequence[ExpectedPoll]:
+        """Return the polls that are expected until then, in order."""
+        ...
 
 
 def plan(
@@ -77,28 +96,116 @@ def plan(
     permission: throttle.Permission,
     jitter: float,
 ) -> Plan:
-    """What the schedule has to do for one feed. `freshness` is that of its newest stored response, `permission` the
-    planner's, `jitter` a number in [0, 1] that is the feed's own.
+    """Return what the schedule has to do for one feed. `freshness` is that of its newest stored response, `permission`
+    the throttle's, `jitter` a number in [0, 1] that is the feed's own.
     """
-    if not settings.refresh_ahead:
-        return Rest("refresh_ahead is off: the next reader's request")
+    if settings.polling == "off":
+        return Rest("polling is off: the next reader's request")
     if resource is None or resource.channel is None or not resource.variants or freshness is None:
         return Rest("no copy of a feed is held")
     if reason := _unusable(resource, freshness, now, settings):
         return Rest(reason)
-    end = max(
-        freshness.held.until if freshness.held is not None else freshness.expires,
-        rests_until(resource, resource.variants[-1], freshness, settings),
-    )
-    granted = end - (freshness.expires - freshness.lifetime)
-    due = _due(resource, end, granted, now, settings, jitter)
-    if due > now:
-        return Later(due, "refreshed then, if it is still read")
-    if reason := _unread(audience, max(granted, GAP_MIN), settings):
-        return Rest(reason)
+    bounds = _bounds(resource, freshness, now, settings, jitter)
+    expected = audience.expected(now + polling.HORIZON)
+    found = _weighed(resource, bounds, expected, now, settings, jitter)
+    unread = _unread(audience, bounds)
+    if (not unread or (bounds.ahead > now and not expected)) and (found is None or bounds.ahead < found.at):
+        found = Later(bounds.ahead, "refreshed then, if it is still read")
+    if found is None:
+        return Later(now + REVIEW, "no refresh is worth its price yet") if expected else Rest(unread)
+    if found.at > now:
+        return found
     if isinstance(permission, throttle.Deferred):
         return Later(permission.until + SPREAD * jitter / 10, permission.reason)
-    return Refresh("its copy's time is over" if now >= end else "its copy's time is over soon")
+    return Refresh(found.words if found.at != bounds.ahead else "its copy's time is over soon")
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """Between which instants a feed may be refreshed ahead."""
+
+    end: Instant
+    """The copy answers until then."""
+    granted: Seconds
+    """The seconds for which a copy answers."""
+    ahead: Instant
+    """Shortly before `end`: when it is refreshed for readers without a rhythm."""
+    until: Callable[[Instant], Instant]
+    """Until when a copy answers that is made at an instant."""
+    permitted: Callable[[Instant], Instant]
+    """The first moment from an instant on at which the origin may be asked."""
+
+
+def _bounds(resource: Resource, freshness: Freshness, now: Instant, settings: Settings, jitter: float) -> _Bounds:
+    held = freshness.held.until if freshness.held is not None else freshness.expires
+    end = max(held, rests_until(resource, resource.variants[-1], freshness, settings))
+    granted = max(0.0, end - (freshness.expires - freshness.lifetime))
+    lead = min(LEAD * granted, LEAD_MAX) * (1 + jitter) / 2
+    is_stated = freshness.held is not None or freshness.limit is not None or freshness.source in STATED
+    earliest = max(resource.fetched + max(GAP_MIN, float(settings.feed_min_interval)), held - lead if is_stated else 0)
+    pause = resource.failures.next_try
+
+    def permitted(at: Instant) -> Instant:
+        at = max(at, earliest)
+        if pause > at:
+            at = pause + SPREAD * jitter
+        if settings.feed_hints != "off" and resource.channel is not None:
+            # What is overdue, after a stop or a pause, is due now.
+            free = next_unskipped(resource.channel.schedule, max(at, now))
+            if free > max(at, now):
+                at = free + SPREAD * jitter
+        return at
+
+    is_held = settings.feed_hints != "off" and may_be_held(resource.variants[-1], freshness.control)
+
+    def until(at: Instant) -> Instant:
+        end = at + max(granted, GAP_MIN)
+        return next_unskipped(resource.channel.schedule, end) if is_held and resource.channel is not None else end
+
+    ahead = permitted(max(end - lead, resource.fetched + GAP_MIN))
+    return _Bounds(end, granted, ahead, until, permitted)
+
+
+def _weighed(
+    resource: Resource,
+    bounds: _Bounds,
+    expected: Sequence[ExpectedPoll],
+    now: Instant,
+    settings: Settings,
+    jitter: float,
+) -> Later | None:
+    """The refresh that is worth its price, and why; None where none is."""
+    if not expected:
+        return None
+    refreshed = resource.variants[-1].response_time
+    rate = rate_of(resource, refreshed)
+    planned = polling.plan(
+        expected,
+        now,
+        polling.Copy(refreshed, bounds.end, bounds.until),
+        per_second=rate.per_second,
+        price=settings.price,
+        permitted=bounds.permitted,
+    )
+    if planned is None:
+        return None
+    readers = max(1, round(planned.readers))
+    # Readers that poll many feeds at once are expected for all of them at the same instant.
+    at = planned.at if planned.at <= now else bounds.permitted(planned.at + SPREAD * jitter)
+    return Later(
+        at,
+        f"{readers} {'reader' if readers == 1 else 'readers'} expected by {_clock(planned.by)}, "
+        f"changes about every {span(rate.usual_gap)}, worth {_minutes(planned.worth)} of staleness"
+        + ("; the copy's time is over by then" if planned.anticipates else ""),
+    )
+
+
+def _clock(at: Instant) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%H:%M}"
+
+
+def _minutes(seconds: Seconds) -> str:
+    return f"{seconds / 60:.1f} min" if seconds < 5940 else f"{seconds / 3600:.1f} h"
 
 
 def own_jitter(target: str) -> float:
@@ -124,28 +231,13 @@ def _unusable(resource: Resource, freshness: Freshness, now: Instant, settings: 
     return ""
 
 
-def _due(
-    resource: Resource, end: Instant, granted: Seconds, now: Instant, settings: Settings, jitter: float
-) -> Instant:
-    lead = min(LEAD * max(granted, 0.0), LEAD_MAX) * (1 + jitter) / 2
-    due = max(end - lead, resource.fetched + GAP_MIN)
-    pause = resource.failures.next_try
-    if pause > due:
-        due = pause + SPREAD * jitter
-    if settings.feed_hints != "off" and resource.channel is not None:
-        # What is overdue, after a stop or a pause, is due now.
-        free = next_unskipped(resource.channel.schedule, max(due, now))
-        if free > max(due, now):
-            due = free + SPREAD * jitter
-    return due
-
-
-def _unread(audience: Audience, granted: Seconds, settings: Settings) -> str:
-    """Why its readers are too few for a refresh ahead; empty where they are not."""
-    window = max(granted, float(settings.refresh_idle_after))
-    readers = audience(window)
+def _unread(audience: Audience, bounds: _Bounds) -> str:
+    """Why the readers without a rhythm are too few for a refresh ahead; empty where they are not."""
+    granted = max(bounds.granted, GAP_MIN)
+    window = max(granted, IDLE)
+    readers = audience.recent(window)
     if readers == 0:
-        return f"nobody has asked for it for {span(window)}: the next reader's request"
-    if readers * granted / window * settings.refresh_per_poll < 1:
+        return f"not asked for within {span(window)}: the next reader's request"
+    if readers * granted / window < 1:
         return "its readers come too seldom for its short lifetime: the next one's request"
     return ""
