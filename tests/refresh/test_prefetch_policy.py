@@ -290,7 +290,7 @@ def test_refresh_for_expected_polls_waits_for_the_end_of_max_age() -> None:
 
 
 def test_refresh_for_expected_polls_waits_for_the_end_of_a_pause() -> None:
-    failures = Failures(1, NOON, NOON, Detail.RETRY_AFTER, NOON + 9000, asked=True)
+    failures = Failures(1, NOON, NOON, Detail.RETRY_AFTER, NOON + 9000, by_origin=True)
     polls = tuple(NOON + minutes * 60 for minutes in range(10, 400, 10))
 
     waiting = planned(replace(silent(), failures=failures), NOON, polls=polls, settings=Settings(polling="1s"))
