@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import assert_never
 
-from feedproxy.aio import THROTTLED_BLOCKING_TIME, throttled
+from feedproxy.aio import THROTTLED_BLOCKING_TIME, throttled, yielding
 from feedproxy.clock import Clock, Instant, Seconds, is_set_back
 from feedproxy.refresh.policy.prefetch import Later, Plan, Refresh, Rest
 
@@ -165,7 +165,7 @@ class Agenda:
                 async for target in throttled(list(self._due)):
                     self.note(target)
             self._latest = now
-            async for target in throttled(self._surprises()):
+            async for target in yielding(self._surprises()):
                 self.note(target)
             until = time.monotonic() + THROTTLED_BLOCKING_TIME
             while self._collect() or self._launch():
