@@ -6,7 +6,16 @@ all together. A full cache evicts what was least recently used, which is derived
 
 from dataclasses import dataclass
 
-DIVISORS = {"hits": 2, "conversions": 4, "headlines": 32, "deltas": 16, "decoded": 16, "pages": 32, "scores": 16}
+DIVISORS = {
+    "hits": 2,
+    "conversions": 4,
+    "headlines": 32,
+    "deltas": 32,
+    "dictionaries": 32,
+    "decoded": 16,
+    "pages": 32,
+    "scores": 16,
+}
 """Each cache may hold `memory_max` divided by its number. The parts add up to `memory_max` at most."""
 
 MODELS_DIVISOR = 64
@@ -27,6 +36,8 @@ class MemoryLimits:
     """Titles and texts of feeds, for pages that show several feeds."""
     deltas: int
     """Answers with new entries alone (RFC 3229)."""
+    dictionaries: int
+    """Feeds compressed with the version that a client has (RFC 9842)."""
     decoded: int
     """Content decoded for clients that do not accept its coding."""
     pages: int

@@ -16,6 +16,9 @@ from feedproxy.http.compression_dictionary import HASH_BYTES, compress, decompre
 CONTENTS_MAX = 8
 """Previous contents that are kept of one feed."""
 
+CONTENT_BYTES_MAX = 16 * 1024 * 1024
+"""Bytes of a content that is kept: feeds have a few megabytes at most, and a stored value may be written by another program."""
+
 LEVEL = 3
 """Zstandard's level: they are made with every update, and most are never asked for."""
 
@@ -60,15 +63,15 @@ class PreviousContents:
         return bool(self.data)
 
     def __contains__(self, digest: object) -> bool:
-        return bool(self.data) and any(each.hash == digest for each in self)
+        return bool(self.data) and any(entry.hash == digest for entry in self)
 
     def with_content(self, old: bytes, new: bytes, *, size_max: int) -> "PreviousContents":
         """Return these and `old`, which `new` has replaced; all together take `size_max` bytes at most."""
         current, replaced = hash_of(new), hash_of(old)
-        if current == replaced:
+        if current == replaced or len(old) > CONTENT_BYTES_MAX:
             return self
         made = PreviousContent(replaced, current, len(old), compress(old, new, level=LEVEL))
-        held = [each for each in self if each.hash not in (current, replaced)]
+        held = [entry for entry in self if entry.hash not in (current, replaced)]
         return _packed(_within([*held, made][-CONTENTS_MAX:], size_max))
 
     def content(self, digest: bytes, current: Iterable[bytes]) -> bytes | None:
@@ -76,15 +79,15 @@ class PreviousContents:
 
         A content that does not have its hash is not given.
         """
-        known = {each.hash: each for each in self}
+        known = {entry.hash: entry for entry in self}
         if digest not in known:
             return None
         path: list[PreviousContent] = []
-        at_hand = {hash_of(each): each for each in current}
+        at_hand = {hash_of(content): content for content in current}
         wanted = digest
         while wanted not in at_hand:
             step = known.pop(wanted, None)  # each once: deltas that lead in a circle lead nowhere
-            if step is None:
+            if step is None or step.size > CONTENT_BYTES_MAX:
                 return None
             path.append(step)
             wanted = step.base
@@ -102,21 +105,21 @@ NO_CONTENTS = PreviousContents()
 
 def _within(contents: Sequence[PreviousContent], size_max: int) -> list[PreviousContent]:
     """The newest contents that fit: each but the newest is read by way of newer ones."""
-    kept: list[PreviousContent] = []
+    fitting: list[PreviousContent] = []
     size = 0
-    for each in reversed(contents):
-        size += _ENTRY.size + len(each.stream)
+    for entry in reversed(contents):
+        size += _ENTRY.size + len(entry.stream)
         if size > size_max:
             break
-        kept.append(each)
-    return kept[::-1]
+        fitting.append(entry)
+    return fitting[::-1]
 
 
 def _packed(contents: Iterable[PreviousContent]) -> PreviousContents:
     return PreviousContents(
         b"".join(
             part
-            for each in contents
-            for part in (_ENTRY.pack(each.hash, each.base, each.size, len(each.stream)), each.stream)
+            for entry in contents
+            for part in (_ENTRY.pack(entry.hash, entry.base, entry.size, len(entry.stream)), entry.stream)
         )
     )

@@ -3,14 +3,16 @@
 import gzip
 import hashlib
 import random
+import struct
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from feedproxy.http.compression_dictionary import compress
 from feedproxy.store.packing.memory_entry import MemoryEntry
-from feedproxy.store.previous_contents import CONTENTS_MAX, NO_CONTENTS, PreviousContents
+from feedproxy.store.previous_contents import CONTENT_BYTES_MAX, CONTENTS_MAX, NO_CONTENTS, PreviousContents
 from feedproxy.store.resource import Resource
 
 WORDS = random.Random(9842)
@@ -120,3 +122,12 @@ def test_previous_contents_survive_while_their_feed_lies_in_memory_packed() -> N
 
     assert entry.size > len(held.data)
     assert entry.resource.previous == held
+
+
+def test_content_of_an_absurd_size_is_neither_kept_nor_unpacked() -> None:
+    large = b"\0" * (CONTENT_BYTES_MAX + 1)
+    bomb = struct.pack(">32s32sII", digest(large), digest(b"x"), len(large), len(compress(large, b"x", level=1)))
+    held = PreviousContents(bomb + compress(large, b"x", level=1))
+
+    assert NO_CONTENTS.with_content(large, b"x", size_max=ALL) == NO_CONTENTS
+    assert held.content(digest(large), [b"x"]) is None

@@ -42,7 +42,7 @@ class Dictionaries:
 
     def __init__(self, worker_pool: WorkerPool, limits: MemoryLimits) -> None:
         self._worker_pool = worker_pool
-        self._bodies: LRU[_Key, bytes | None] = LRU(limits.deltas)
+        self._bodies: LRU[_Key, bytes | None] = LRU(limits.dictionaries)
         """None where the dictionary is not known."""
         self._in_progress: SingleFlight[_Key, bytes | None] = SingleFlight()
 
@@ -85,7 +85,7 @@ class Dictionaries:
         is_current = digest.hex().startswith(stem)
         if not is_current and digest not in resource.previous:
             return None
-        current = [each.content.bodies["identity"] for each in resource.variants if is_shared(each, settings)]
+        current = [variant.content.bodies["identity"] for variant in resource.variants if is_shared(variant, settings)]
         work = functools.partial(_encode, content, digest, resource.previous, current)
         task, _ = self._in_progress.join_or_start(key, lambda: self._make(key, work))
         return await asyncio.shield(task)
@@ -146,7 +146,7 @@ def is_offered(stored: StoredResponse, resource: Resource, client: ClientContext
     """Tell whether a response to this client takes part in dictionary compression: it is for all, and kept for all."""
     if client.user or not is_shared(stored, settings):
         return False
-    if not any(each.content.tag == stored.content.tag for each in resource.variants):
+    if not any(variant.content.tag == stored.content.tag for variant in resource.variants):
         return False
     return settings.compression_dictionaries == "always" or _is_secure(stored.target, client, settings)
 

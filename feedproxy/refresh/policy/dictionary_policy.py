@@ -1,4 +1,4 @@
-"""May a stored feed serve as a compression dictionary, and be sent as `dcz`?  RFC 9842, section 9.
+"""The rule for what serves as a compression dictionary and is sent as `dcz` (RFC 9842, section 9).
 
 A dictionary tells of the content that is compressed with it, and the other way round ("Reading Content", section 9.2).
 So only contents that all clients may read take part, on either side.
@@ -29,7 +29,7 @@ def is_for_all(stored: StoredResponse, settings: Settings) -> bool:
         return False
     if stored.authorized or len(stored.key) or any(is_credential(name) for name, _ in stored.vary_request):
         return False
-    said = CacheControl.from_fields(stored.fields)
-    if said.private or said.no_store or said.no_transform:
+    directives = CacheControl.from_fields(stored.fields)
+    if directives.private or directives.no_store or directives.no_transform:
         return False
     return uri.without_fragment(stored.target) == stored.target and not has_secret(stored.target)
