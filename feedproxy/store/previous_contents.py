@@ -17,7 +17,7 @@ CONTENTS_MAX = 8
 """Previous contents that are kept of one feed."""
 
 CONTENT_BYTES_MAX = 16 * 1024 * 1024
-"""Bytes of a content that is kept: feeds have a few megabytes at most, and a stored value may be written by another program."""
+"""Bytes of a content that is kept. Feeds have a few megabytes at most; stored values may come from another program."""
 
 LEVEL = 3
 """Zstandard's level: they are made with every update, and most are never asked for."""

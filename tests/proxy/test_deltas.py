@@ -114,7 +114,7 @@ async def test_that_there_is_none_is_remembered_too(pool: Counting) -> None:
 
 
 async def test_deltas_hold_no_more_than_their_bytes(pool: Counting) -> None:
-    desk = Desk(pool, 3, 2, 1, 0, limits=MemoryLimits.of(16 * 1900))  # room for two
+    desk = Desk(pool, 3, 2, 1, 0, limits=MemoryLimits.of(32 * 1900))  # room for two
 
     for number in (0, 1, 2, 2, 1, 0):
         assert (await desk.ask(number)).status == 226
