@@ -313,3 +313,23 @@ async def test_previous_versions_are_stored_with_the_feed(stage):
     assert hashlib.sha256(first.plain).digest() in again.previous
     gzip = next(each.content.bodies["gzip"] for each in again.variants)
     assert len(again.previous.data) < len(gzip)
+
+
+async def test_origin_that_compresses_with_dictionaries_itself_is_asked_once_for_all(stage):
+    """Another feedproxy, for example: its Vary names the field, which is not sent to it."""
+    proxy, origin, clock = await stage(**ON)
+    said = {"vary": "Accept-Encoding, Available-Dictionary", "use_as_dictionary": 'match="/feed.rss"'}
+    publish(origin, **said)
+    first = await proxy.get(PATH, accept_encoding="gzip")
+    publish(origin, "news", **said)
+    clock.advance(minutes=10)
+    before = origin.requests
+
+    answers = [
+        await proxy.get(PATH, accept_encoding=CODINGS, available_dictionary=name)
+        for name in (name_of(first.plain), name_of(b"another"), name_of(first.plain))
+    ]
+
+    assert [is_dcz(seen) for seen in answers] == [True, False, True]
+    assert origin.requests == before + 1
+    assert len(first.fields.get_all("use-as-dictionary")) == 1
