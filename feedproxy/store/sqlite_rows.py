@@ -10,6 +10,7 @@ import os
 import re
 import sqlite3
 import stat
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -125,6 +126,9 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
     Every thread that uses it has its own connection; `close` closes that of the thread that calls.
     """
 
+    _remove_later: Callable[[str | None], None] | None = None
+    """Collects the files that the transaction under way has replaced."""
+
     def __init__(self, folder: Path, *, size_max: int | None) -> None:
         make_folder(folder)
         with contextlib.suppress(FileExistsError):
@@ -171,6 +175,23 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
             return result
 
         return bounded
+
+    @contextlib.contextmanager
+    def _transact(self, retry: bool = False, filename: str | None = None) -> Iterator[tuple[Any, Any]]:
+        """Run a transaction; files of replaced rows are removed after its commit.
+
+        diskcache removes them at the end of an inner transaction. A process that ends before the outer commit would
+        leave the old row without its file.
+        """
+        if threading.get_ident() == self._txn_id and self._remove_later is not None:
+            yield self._sql, self._remove_later
+            return
+        with super()._transact(retry, filename) as (sql, remove_later):
+            self._remove_later = remove_later
+            try:
+                yield sql, remove_later
+            finally:
+                self._remove_later = None
 
     def set_all(self, values: Iterable[tuple[str, bytes]]) -> None:
         """`set` for several, in one transaction."""

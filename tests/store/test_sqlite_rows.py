@@ -3,6 +3,7 @@
 import os
 import pickle
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -183,3 +184,25 @@ def test_culling_takes_the_least_recently_stored_in_slices(folder: Path) -> None
     assert "001" not in kept
     assert kept - {"000"} == {f"{number:03}" for number in range(101 - len(kept), 100)}
     rows.close()
+
+
+def test_transaction_that_is_not_committed_leaves_the_files_of_replaced_rows(rows: Rows) -> None:
+    before = b"1" * FILE_MIN
+    rows.set_all([("a", before), ("b", b"1")])
+
+    def interrupted() -> Iterator[tuple[str, bytes]]:
+        yield "a", b"2" * FILE_MIN
+        raise RuntimeError("the process ends here")
+
+    with pytest.raises(RuntimeError):
+        rows.set_all(interrupted())
+
+    assert rows.get("a") == before
+
+
+def test_transaction_that_is_committed_removes_the_files_of_replaced_rows(rows: Rows, folder: Path) -> None:
+    for number in range(3):
+        rows.set_all([("a", bytes([number]) * FILE_MIN), ("b", bytes([number]) * FILE_MIN)])
+
+    assert rows.get("a") == bytes([2]) * FILE_MIN
+    assert len(list(folder.glob("??/??/*.val"))) == 2
