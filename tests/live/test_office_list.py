@@ -54,7 +54,7 @@ def test_an_imported_list_is_every_workers_and_outlives_the_process(
     store = tmp_path / "store"
     proxy = start("--workers", "2", store=store)
 
-    done = command(proxy, "import", a_file(tmp_path, origin.url("/one"), "http://127.0.0.1:1/x?token=abc"))
+    done = command(proxy, "import", a_file(tmp_path, origin.url("/one"), "http://127.0.0.1:1/x?token=xyzzy"))
 
     assert (done.returncode, done.stdout) == (0, "2 feeds added, 0 known, 0 passed over; 2 in all\n"), done.stderr
     for _ in range(8):  # whichever worker it is
@@ -65,7 +65,7 @@ def test_an_imported_list_is_every_workers_and_outlives_the_process(
     again = opml.read(command(proxy, "export").stdout.encode())
     assert again is not None
     assert (again.title, again.feeds[0].folder) == ("Office", ("News",))
-    assert "abc" not in proxy.said
+    assert "xyzzy" not in proxy.said
     assert proxy.terminate() == 0
     assert listed(start(store=store)) == [origin.url("/one")]
 
