@@ -18,6 +18,7 @@ from feedproxy.request.context import ProxyResponse
 from feedproxy.settings import Settings
 from feedproxy.store.memory import MemoryStore
 from feedproxy.store.resource import Resource
+from tests.proxy.busy import refuse_first_job
 
 NOW = 1_800_000_000.0
 TARGET = "http://example.com/feed"
@@ -159,3 +160,12 @@ async def test_what_was_purged_meanwhile_does_not_come_back(pool: Counting) -> N
 
     assert gzip.decompress(got.body) == FEED
     assert desk.store.get(TARGET) is None
+
+
+async def test_coding_that_no_process_could_make_is_made_for_the_next_request(
+    pool: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_first_job(monkeypatch)
+    desk = await Desk(pool).keep()
+
+    assert [(await desk.ask("br")).fields.get("content-encoding") for _ in range(2)] == [None, "br"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from feedproxy.cache.stored_response import Content, StoredResponse
-from feedproxy.errors import NotAFeed
+from feedproxy.errors import NotAFeed, Overload
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.http.message import Fields
 from feedproxy.memory_limits import MemoryLimits
@@ -15,6 +15,7 @@ from feedproxy.proxy.representations import conversion_cache
 from feedproxy.proxy.representations.conversion_cache import ConversionCache
 from feedproxy.refresh.ingest.worker_pool import WorkerPool
 from feedproxy.settings import Settings
+from tests.proxy.busy import refuse_first_job
 
 FEED = (
     b"<rss version='2.0'><channel><title>t</title>"
@@ -83,3 +84,16 @@ def test_models_of_documents_follow_memory_max(monkeypatch: pytest.MonkeyPatch) 
         conversion_cache._parse_model(document)
 
     assert 20_000 < held.size <= 40_000
+
+
+async def test_conversion_that_no_process_could_make_is_made_for_the_next_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refuse_first_job(monkeypatch)
+    feed = _stored(b"<rss version='2.0'><channel><title>t</title><item><guid>1</guid></item></channel></rss>")
+    with ThreadPoolExecutor(1) as pool:
+        cache = ConversionCache(WorkerPool(pool), MemoryLimits.of(2**24))
+        with pytest.raises(Overload):
+            await cache.get(feed, FORMATS["atom"], "identity", Settings())
+
+        assert b"<feed" in (await cache.get(feed, FORMATS["atom"], "identity", Settings())).body

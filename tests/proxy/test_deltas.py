@@ -17,6 +17,7 @@ from feedproxy.refresh.ingest.worker_pool import WorkerPool
 from feedproxy.refresh.resource_update import VERSIONS_BYTES, VERSIONS_MAX, with_versions
 from feedproxy.settings import Settings
 from feedproxy.store.resource import DeltaBase, Resource
+from tests.proxy.busy import refuse_first_job
 
 NOW = 1_800_000_000.0
 TARGET = "http://example.com/feed"
@@ -163,3 +164,12 @@ def test_a_version_is_kept_once_for_each_of_its_dates() -> None:
     resource = with_versions(with_versions(Resource(TARGET), [one]), [one])
 
     assert len(resource.delta_bases) == 1
+
+
+async def test_delta_that_no_process_could_make_is_made_for_the_next_request(
+    pool: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_first_job(monkeypatch)
+    desk = Desk(pool, 1, 0)
+
+    assert [(await desk.ask(0)).status for _ in range(2)] == [200, 226]

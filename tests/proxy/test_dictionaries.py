@@ -23,6 +23,7 @@ from feedproxy.request.entrance import ClientContext, Entrance
 from feedproxy.settings import Settings
 from feedproxy.store.previous_contents import NO_CONTENTS
 from feedproxy.store.resource import Resource
+from tests.proxy.busy import refuse_first_job
 from tests.proxy.test_deltas import Counting
 
 TARGET = "https://example.com/feed"
@@ -118,3 +119,12 @@ async def test_user_that_signed_in_gets_no_dcz(pool: Counting, monkeypatch: pyte
 
     assert (await Feed(pool).request(0)).body == CONTENTS[-1]
     assert pool.jobs == 0
+
+
+async def test_dcz_that_no_process_could_make_is_made_for_the_next_request(
+    pool: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_first_job(monkeypatch)
+    feed = Feed(pool)
+
+    assert [(await feed.request(0)).fields.get("content-encoding") for _ in range(2)] == [None, "dcz"]

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.clock import Seconds
-from feedproxy.errors import FeedproxyError
+from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.etag import own_tag
 from feedproxy.http.message import Request
@@ -74,6 +74,8 @@ class CodingVariants:
     async def _make_coding(self, key: _Key, work: Callable[[], bytes | None]) -> bytes | None:
         try:
             body = await self._workshop.submit(work)
+        except Overload:
+            return None  # the next request tries again
         except FeedproxyError as error:
             logger.warning("%s of %s is not made: %s", key[2], key[0], error)
             body = None

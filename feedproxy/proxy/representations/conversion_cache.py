@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Seconds
-from feedproxy.errors import FeedproxyError, NotAFeed
+from feedproxy.errors import FeedproxyError, NotAFeed, Overload
 from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.formats import FORMATS, Format
 from feedproxy.feed.convert.model import Feed, Item
@@ -149,6 +149,8 @@ class ConversionCache:
         work = functools.partial(_convert_document, _document(stored, settings), wanted, name, level, at)
         try:
             identity, coded, stem, was_read = await self._workshop.submit(work)
+        except Overload:
+            raise  # the next request tries again
         except FeedproxyError as error:
             self._remember_failure(version, wanted, error)
             raise

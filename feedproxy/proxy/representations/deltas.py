@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Seconds
-from feedproxy.errors import FeedproxyError
+from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.delta.delta_document import make_delta
 from feedproxy.feed.delta.entries import unpack
@@ -91,6 +91,8 @@ class Deltas:
     async def _make(self, key: _Key, work: functools.partial[bytes | None]) -> bytes | None:
         try:
             made = await self._workshop.submit(work)
+        except Overload:
+            return None  # the next request tries again
         except FeedproxyError as error:
             logger.warning("no delta of %s is made: %s", key[0], error)
             made = None

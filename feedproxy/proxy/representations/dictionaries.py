@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Seconds
-from feedproxy.errors import FeedproxyError
+from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.http import compression_dictionary, negotiation, uri
 from feedproxy.http.compression_dictionary import DCZ, UseAsDictionary, may_encode, parse_available_dictionary
 from feedproxy.http.etag import own_tag
@@ -93,6 +93,8 @@ class Dictionaries:
     async def _make(self, key: _Key, work: functools.partial[bytes | None]) -> bytes | None:
         try:
             body = await self._worker_pool.submit(work)
+        except Overload:
+            return None  # the next request tries again
         except FeedproxyError as error:
             logger.warning("dcz of %s is not made: %s", key[0], error)
             body = None
