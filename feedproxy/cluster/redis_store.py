@@ -18,7 +18,6 @@ LOG_MAX = 10_000
 """News kept for machines that were away: some two megabytes. Who has missed more compares all it has."""
 TRANSFER_TIMEOUT_FACTOR: float = 20
 """Times the timeout for what nobody waits for: a copy may have megabytes."""
-BATCH = 200
 
 
 @dataclass(frozen=True, slots=True)

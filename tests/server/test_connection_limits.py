@@ -7,24 +7,9 @@ from typing import Any
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.server.mitm.connection_limits import ConnectionLimiter, client_network
+from feedproxy.server.mitm.connection_limits import ConnectionLimiter
 from feedproxy.settings import Settings
 from tests.stages.play import OnProxy
-
-
-@pytest.mark.parametrize(
-    ("peer", "place"),
-    [
-        ("192.0.2.7", "192.0.2.7"),
-        ("::ffff:192.0.2.7", "192.0.2.7"),
-        ("2001:db8::7", "2001:db8::/64"),
-        ("2001:db8::ffff:1:2:3", "2001:db8::/64"),
-        ("fe80::1%eth0", "fe80::/64"),
-        ("somewhere", "somewhere"),
-    ],
-)
-def test_a_place_is_an_address_or_a_network_that_one_has_to_himself(peer: str, place: str) -> None:
-    assert client_network(peer) == place
 
 
 def test_what_has_gone_makes_room_and_leaves_nothing_behind() -> None:

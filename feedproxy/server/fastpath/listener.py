@@ -24,10 +24,11 @@ from feedproxy.server.fastpath.handoff import PeerAddress
 from feedproxy.server.fastpath.loop_preemption import call_between_callbacks
 from feedproxy.server.fastpath.response_cache import FastPathCache
 from feedproxy.server.fastpath.tls_connection import CERTIFICATE_CHECK_INTERVAL, ReloadingCertificate, TlsConnection
-from feedproxy.server.mitm.connection_limits import ConnectionLimiter, client_network
+from feedproxy.server.mitm.connection_limits import ConnectionLimiter
 from feedproxy.server.mitm.http1_patches import error_page
 from feedproxy.server.mitm.request_routing import is_trusted_proxy
 from feedproxy.upstream.local_failure import RateLimitedLog
+from feedproxy.upstream.special_networks import client_network
 
 logger = logging.getLogger("feedproxy")
 

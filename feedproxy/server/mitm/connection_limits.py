@@ -1,11 +1,10 @@
 """How many connections one address holds, so that a single reader cannot take all there are."""
 
-import ipaddress
 from collections.abc import Hashable
-from functools import lru_cache
 
 from feedproxy.server.mitm.request_routing import is_trusted_proxy
 from feedproxy.settings import Settings
+from feedproxy.upstream.special_networks import client_network
 
 
 class ConnectionLimiter:
@@ -47,17 +46,3 @@ class ConnectionLimiter:
             self._counts[network] = count
         else:
             del self._counts[network]
-
-
-@lru_cache(maxsize=4096)
-def client_network(peer: str) -> str:
-    """Whose an address is: of IPv6 everybody has a whole /64 to himself (RFC 6177, section 2)."""
-    try:
-        address = ipaddress.ip_address(peer.partition("%")[0])
-    except ValueError:
-        return peer
-    if isinstance(address, ipaddress.IPv4Address):
-        return str(address)
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ipaddress.ip_network((address, 64), strict=False))
