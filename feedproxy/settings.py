@@ -329,7 +329,8 @@ class Settings:
     readers: tuple[str, ...] = option(
         (),
         "Users who may read, or `*` for all who signed in; empty: everyone.",
-        "Mostly in a rule. Feeds with readers stand in no public list (feeds.opml, changes.xml), whoever asks for it.",
+        "Mostly in a rule. Public lists (feeds.opml, changes.xml) never name feeds with readers,"
+        " also for clients that have signed in.",
         per_feed=True,
     )
     users_file: str = option(
