@@ -13,7 +13,8 @@ DIVISORS = {
     "deltas": 32,
     "dictionaries": 32,
     "decoded": 16,
-    "pages": 32,
+    "pages": 64,
+    "fetches": 64,
     "scores": 16,
 }
 """Each cache may hold `memory_max` divided by its number. The parts add up to `memory_max` at most."""
@@ -42,6 +43,8 @@ class MemoryLimits:
     """Content decoded for clients that do not accept its coding."""
     pages: int
     """Pages whose feeds were looked for (autodiscovery)."""
+    fetches: int
+    """The last fetches of each feed (telemetry/recent_activity.py)."""
     scores: int
     """What is kept of each reader and feed to score readers."""
     models: int

@@ -24,8 +24,9 @@ REQUESTS_MAX = 50
 FETCHES_MAX = 50
 """Fetches kept of each feed."""
 
-FETCHES_OF_ALL = 20_000
-"""Fetches kept of all feeds together, some 300 bytes each; the feeds fetched longest ago lose theirs first."""
+FETCH_SIZE = 320
+"""Bytes of a fetch in memory. All fetches together take `MemoryLimits.fetches` at most; the feeds fetched longest ago
+lose theirs first."""
 
 FAILED_MAX = 100
 """Addresses kept that never gave a feed."""
@@ -148,7 +149,7 @@ class RecentActivity:
         self._count += len(kept) < FETCHES_MAX
         kept.append(told)
         self._fetches.move_to_end(target)
-        while self._count > FETCHES_OF_ALL:
+        while self._count * FETCH_SIZE > self._settings().memory.fetches:
             self._count -= len(self._fetches.popitem(last=False)[1])
 
     def _keep_failed(self, target: str, told: FetchActivity) -> None:

@@ -3,10 +3,12 @@
 import json
 import logging
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from feedproxy.clock import ManualClock
+from feedproxy.memory_limits import DIVISORS
 from feedproxy.refresh.result import RefreshFinished
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.settings import Settings
@@ -30,7 +32,7 @@ FAILED = RefreshFinished(
 )
 
 
-def a_journal(**settings: str) -> RecentActivity:
+def a_journal(**settings: Any) -> RecentActivity:
     return RecentActivity(Metrics(), ManualClock(NOW), lambda: Settings(**settings), redact_target)
 
 
@@ -102,9 +104,8 @@ def test_journal_is_bounded() -> None:
     assert len(kept.fetches(TARGET)) == recent_activity.FETCHES_MAX
 
 
-def test_fetches_of_all_feeds_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recent_activity, "FETCHES_OF_ALL", 10)
-    kept = a_journal(log_format="off")
+def test_fetches_of_all_feeds_together_take_their_part_of_memory_max() -> None:
+    kept = a_journal(log_format="off", memory_max=10 * recent_activity.FETCH_SIZE * DIVISORS["fetches"])
 
     for number in range(30):
         kept.updated(replace(FAILED, target=f"https://example.com/{number}"))
