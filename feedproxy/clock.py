@@ -8,6 +8,7 @@ whole seconds anyway, and arithmetic on plain numbers is what the path of a hit 
 import asyncio
 import heapq
 import itertools
+import math
 import time
 from typing import Protocol
 
@@ -83,6 +84,11 @@ class ManualClock:
         waiter = asyncio.get_running_loop().create_future()
         heapq.heappush(self._sleepers, (self._now + seconds, next(self._order), waiter))
         await waiter
+
+    @property
+    def next_wake(self) -> Instant:
+        """Return when the next sleeper wakes; infinity where none sleeps."""
+        return self._sleepers[0][0] if self._sleepers else math.inf
 
     def advance(self, seconds: Seconds = 0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> None:
         """Move on, and wake those whose time has come."""

@@ -83,6 +83,12 @@ def test_no_request_falls_into_hours_that_the_feed_skips(figures: dict[str, Any]
     assert figures["with"]["origin"]["in_skipped_hours"] == 0
 
 
+def test_most_missed_items_are_explained_by_the_hints_of_their_feeds(figures: dict[str, Any]) -> None:
+    readers = figures["with"]["readers"]
+    assert readers["missed_a_new_item"] / 2 < readers["missed_within_hints"] <= readers["missed_a_new_item"]
+    assert figures["without"]["readers"]["missed_a_new_item"] == 0
+
+
 def test_an_origin_sees_one_user_agent_that_speaks_for_all_subscribers(figures: dict[str, Any]) -> None:
     agents = [feed["last_user_agent"] for feed in figures["with"]["feeds"].values()]
     assert all(agent.startswith("feedproxy/") for agent in agents)

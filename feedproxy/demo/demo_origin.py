@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import blake2b
 
-from feedproxy.clock import Clock
+from feedproxy.clock import Clock, Instant
 from feedproxy.demo.counted_http import HEAD_MAX, parsed, written
 from feedproxy.demo.publishers import Feed, Version
 from feedproxy.http.date import format_http_date, parse_http_date
@@ -31,6 +31,7 @@ class Tally:
     """Requests in hours in which the publisher asks not to be read."""
     agents: Counter[str] = field(default_factory=Counter)
     last_agent: str = ""
+    last_at: Instant = 0.0
 
 
 class Origin:
@@ -113,6 +114,7 @@ class Origin:
         tally.not_modified += unchanged
         tally.skipped += datetime.fromtimestamp(self._clock.now(), UTC).hour in self.feed.manner.skip_hours
         tally.last_agent = asked.get("user-agent") or ""
+        tally.last_at = self._clock.now()
         tally.agents[tally.last_agent] += 1
 
 

@@ -10,7 +10,7 @@ import gzip
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -27,6 +27,12 @@ from feedproxy.serve import ServePlan, make_master
 
 LANES = 6
 """Connections that readers share."""
+
+ITERATIONS = 8
+"""Iterations of the event loop in which those that wake begin what they do."""
+
+SETTLE_MAX: Seconds = 0.5
+"""Of the machine's own time: the longest wait for scheduled refreshes to end."""
 
 PATIENCE: Seconds = 30
 """Of the machine's own time, for the answers of one instant."""
@@ -49,6 +55,8 @@ class Seen:
     """Every answer, of the machine's own time."""
     behind: list[Seconds] = field(default_factory=list)
     """For every answer after which the reader missed an item: since when it had been published."""
+    behind_by_hint: int = 0
+    """How many of these came while the feed's own ttl, sy:* or skipHours let the copy answer."""
     foreign: int = 0
     """Answers with bytes that were never published."""
 
@@ -104,7 +112,12 @@ async def _straight(history: Sequence[Feed], script: Screenplay, progress: Progr
             return await wires[subscription.feed.name][lane].get(subscription.feed.path, fields)
 
         seen = await _perform(
-            script.polls, clock, ask, lambda done: progress("straight to the origins", done, len(script.polls))
+            script.polls,
+            origins,
+            clock,
+            _no_refreshes,
+            ask,
+            lambda done: progress("straight to the origins", done, len(script.polls)),
         )
     return Result(seen, {name: each.tally for name, each in origins.items()})
 
@@ -113,7 +126,7 @@ async def _through_feedproxy(history: Sequence[Feed], script: Screenplay, progre
     async with AsyncExitStack() as stack:
         clock = ManualClock(START)
         origins = await _origins(stack, history, clock)
-        host, port = await stack.enter_async_context(_feedproxy(clock))
+        host, port, count = await stack.enter_async_context(_feedproxy(clock))
         wires = [await stack.enter_async_context(Wire(host, port)) for _ in range(LANES)]
 
         async def ask(subscription: Subscription, lane: int) -> Received:
@@ -121,7 +134,12 @@ async def _through_feedproxy(history: Sequence[Feed], script: Screenplay, progre
             return await wires[lane].get(f"/{origins[subscription.feed.name].url}", fields)
 
         seen = await _perform(
-            script.polls, clock, ask, lambda done: progress("through feedproxy", done, len(script.polls))
+            script.polls,
+            origins,
+            clock,
+            count,
+            ask,
+            lambda done: progress("through feedproxy", done, len(script.polls)),
         )
     return Result(seen, {name: each.tally for name, each in origins.items()})
 
@@ -136,7 +154,7 @@ async def _origins(stack: AsyncExitStack, history: Sequence[Feed], clock: Manual
 
 
 @asynccontextmanager
-async def _feedproxy(clock: ManualClock) -> AsyncIterator[tuple[str, int]]:
+async def _feedproxy(clock: ManualClock) -> AsyncIterator[tuple[str, int, Callable[[], int]]]:
     """A whole feedproxy on a free port of loopback, which leaves nothing behind."""
     # mitmproxy writes the CA it makes into this folder.
     with TemporaryDirectory(prefix="feedproxy-demo-") as folder:
@@ -147,11 +165,10 @@ async def _feedproxy(clock: ManualClock) -> AsyncIterator[tuple[str, int]]:
             "store": "memory:",
             "confdir": folder,
             "log_format": "off",
-            "polling": "off",
             "allow_private": True,
             "trusted_proxies": ["127.0.0.1"],
         }
-        made, _ = make_master(ServePlan(options=options), clock)
+        made, app = make_master(ServePlan(options=options), clock)
         running = asyncio.ensure_future(made.run())
         try:
             server = made.addons.get("proxyserver")
@@ -160,27 +177,53 @@ async def _feedproxy(clock: ManualClock) -> AsyncIterator[tuple[str, int]]:
                     raise FeedproxyError("feedproxy did not start")
                 await asyncio.sleep(0.01)
             host, port, *_ = server.listen_addrs()[0]
-            yield host, port
+            yield host, port, lambda: app.service.admin.active_refreshes if app.opened else 0
         finally:
             made.shutdown()
             await running
 
 
-async def _perform(polls: Sequence[Poll], clock: ManualClock, ask: Ask, progress: Callable[[int], None]) -> Seen:
+def _no_refreshes() -> int:
+    return 0
+
+
+async def _advance(clock: ManualClock, until: Instant, refresh_count: Callable[[], int]) -> None:
+    """Move the clock on, and let the scheduled refreshes on the way end."""
+    while (wake := clock.next_wake) <= until:
+        clock.advance(wake - clock.now())
+        # A refresh that waits for its site's slot waits for this very clock.
+        latest = time.monotonic() + SETTLE_MAX
+        for _ in range(ITERATIONS):
+            await asyncio.sleep(0)
+        while refresh_count() and time.monotonic() < latest:  # noqa: ASYNC110 -- several of the proxy's tasks end it
+            await asyncio.sleep(0.0005)
+    clock.advance(until - clock.now())
+
+
+async def _perform(
+    polls: Sequence[Poll],
+    origins: Mapping[str, Origin],
+    clock: ManualClock,
+    refresh_count: Callable[[], int],
+    ask: Ask,
+    progress: Callable[[int], None],
+) -> Seen:
     for poll in polls:
         poll.subscription.forget()
     seen = Seen()
     done = 0
     for at, together in groupby(polls, key=lambda poll: poll.at):
-        clock.advance(at - clock.now())
+        await _advance(clock, at, refresh_count)
         subscriptions = [poll.subscription for poll in together]
         try:
             async with asyncio.timeout(PATIENCE):
                 if len(subscriptions) == 1:
-                    await _lane(subscriptions, done % LANES, at, ask, seen)
+                    await _lane(subscriptions, done % LANES, at, ask, seen, origins)
                 else:
                     lanes = [subscriptions[lane::LANES] for lane in range(LANES)]
-                    await asyncio.gather(*(_lane(each, lane, at, ask, seen) for lane, each in enumerate(lanes)))
+                    await asyncio.gather(
+                        *(_lane(each, lane, at, ask, seen, origins) for lane, each in enumerate(lanes))
+                    )
         except (TimeoutError, OSError, EOFError, ValueError) as error:
             raise FeedproxyError(f"the play was interrupted: {error or type(error).__name__}") from error
         done += len(subscriptions)
@@ -188,7 +231,9 @@ async def _perform(polls: Sequence[Poll], clock: ManualClock, ask: Ask, progress
     return seen
 
 
-async def _lane(subscriptions: Sequence[Subscription], lane: int, at: Instant, ask: Ask, seen: Seen) -> None:
+async def _lane(
+    subscriptions: Sequence[Subscription], lane: int, at: Instant, ask: Ask, seen: Seen, origins: Mapping[str, Origin]
+) -> None:
     for each in subscriptions:
         began = time.perf_counter()
         received = await ask(each, lane)
@@ -196,10 +241,12 @@ async def _lane(subscriptions: Sequence[Subscription], lane: int, at: Instant, a
         seen.statuses[received.status] += 1
         seen.received += received.size
         each.remember(received)
-        _compare(each, received, at, seen)
+        _compare(each, received, at, seen, origins)
 
 
-def _compare(subscription: Subscription, received: Received, at: Instant, seen: Seen) -> None:
+def _compare(
+    subscription: Subscription, received: Received, at: Instant, seen: Seen, origins: Mapping[str, Origin]
+) -> None:
     """Has the reader what was published, and how much later?"""
     feed = subscription.feed
     if received.status == 200:
@@ -208,6 +255,7 @@ def _compare(subscription: Subscription, received: Received, at: Instant, seen: 
         seen.foreign += subscription.held is None
     if subscription.held is not None and subscription.held < feed.at(at).number:
         seen.behind.append(at - feed.version(subscription.held + 1).since)
+        seen.behind_by_hint += feed.grants(origins[feed.name].tally.last_at, at)
 
 
 @lru_cache(maxsize=64)

@@ -69,6 +69,8 @@ class Manner:
     etag: bool = False
     last_modified: bool = False
     compresses: bool = True
+    lifetime: Seconds = 0
+    """How long a copy may answer, as the feed states; 0 where it does not."""
     skip_hours: frozenset[int] = frozenset()
 
 
@@ -104,6 +106,10 @@ class Feed:
             found = self._versions[number] = Version(number, shown[0].published, body)
             self._numbers[body] = number
         return found
+
+    def grants(self, fetched: Instant, now: Instant) -> bool:
+        """Return whether the feed's ttl, sy:* or skipHours let a copy answer that was fetched then."""
+        return now - fetched < self.manner.lifetime or datetime.fromtimestamp(now, UTC).hour in self.manner.skip_hours
 
     def number_of(self, body: bytes) -> int | None:
         """Which version these bytes are; None if none that was ever current."""
@@ -216,8 +222,10 @@ def _iso(instant: Instant) -> str:
 
 
 MANNERS = (
-    Manner("news", "application/rss+xml", _rss, 20 * 60, etag=True, last_modified=True, skip_hours=NIGHT),
+    Manner(
+        "news", "application/rss+xml", _rss, 20 * 60, etag=True, last_modified=True, lifetime=3600, skip_hours=NIGHT
+    ),
     Manner("blog", "application/atom+xml", _atom, 2 * 86_400, etag=True),
-    Manner("links", "application/rdf+xml", _rdf, 2 * 3600, last_modified=True),
+    Manner("links", "application/rdf+xml", _rdf, 2 * 3600, last_modified=True, lifetime=1800),
     Manner("status", "application/feed+json", _json, 6 * 3600, compresses=False),
 )

@@ -25,6 +25,8 @@ class Figures:
     reader_not_modified: int
     behind: int
     """Polls after which the reader missed an item that was out already …"""
+    behind_by_hint: int
+    """… of which so many came while the feed's own ttl, sy:* or skipHours let the copy answer …"""
     behind_median: Seconds
     behind_most: Seconds
     """… and since when it was out."""
@@ -49,6 +51,7 @@ def figures(result: Result) -> Figures:
         reader_bytes=seen.received,
         reader_not_modified=seen.statuses[304],
         behind=len(seen.behind),
+        behind_by_hint=seen.behind_by_hint,
         behind_median=median(seen.behind) if seen.behind else 0.0,
         behind_most=max(seen.behind, default=0.0),
         failed=seen.statuses.total() - good + seen.foreign,
@@ -87,6 +90,7 @@ def as_text(demo: Demo) -> str:
         ),
         row("  polls answered 304", lambda its: share(its.reader_not_modified, demo.polls)),
         row("  polls that missed a new item", lambda its: share(its.behind, demo.polls)),
+        row("    within its ttl, sy or skipHours", lambda its: share(its.behind_by_hint, demo.polls)),
         row("    out since (median, at most)", _since),
         row("  answers that failed", lambda its: f"{its.failed:,}"),
         row("answers took (median, slowest)", lambda its: f"{its.usual * 1000:.1f}, {its.slowest * 1000:.1f} ms"),
@@ -129,6 +133,7 @@ def _result(result: Result) -> dict[str, Any]:
             "bytes": its.reader_bytes,
             "statuses": {str(status): count for status, count in sorted(result.seen.statuses.items())},
             "missed_a_new_item": its.behind,
+            "missed_within_hints": its.behind_by_hint,
             "out_since_median": round(its.behind_median, 3),
             "out_since_at_most": round(its.behind_most, 3),
             "failed": its.failed,

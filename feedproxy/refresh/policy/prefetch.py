@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from feedproxy.cache.freshness import Freshness, Source, may_be_held, span
 from feedproxy.clock import Instant, Seconds
@@ -209,8 +210,9 @@ def _minutes(seconds: Seconds) -> str:
 
 
 def own_jitter(target: str) -> float:
-    """A number in [0, 1) that is the same for a feed in every process and at every start."""
-    return zlib.crc32(target.encode("utf-8", "surrogatepass")) / 2**32
+    """Return a number in [0, 1) that is the same for a feed in every process and at every start, whatever its port."""
+    parts = urlsplit(target)
+    return zlib.crc32(f"{parts.hostname}{parts.path}?{parts.query}".encode("utf-8", "surrogatepass")) / 2**32
 
 
 def _unusable(resource: Resource, freshness: Freshness, now: Instant, settings: Settings) -> str:
