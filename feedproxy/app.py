@@ -294,7 +294,7 @@ class App:
         """The readers whose behaviour is judged while they read."""
         self._panel.size, self._panel.bytes_max = self.settings.score_readers, self.settings.memory.scores
         if self.seat is not None and not self._panel.partial:
-            self._panel.share(self.seat.index, self.seat.size, self.seat.key)
+            self._panel.join_workers(self.seat.index, self.seat.size, self.seat.key)
         return self._panel
 
     def record_with(self, make: Callable[[], Recorder] | None) -> None:

@@ -191,7 +191,7 @@ def findings() -> str:
         for kind in notes_of(module)
     ]
     lines = [FINDINGS_HEAD, "## Rules", "", "| rule | weight |", "|---|---|"]
-    lines += [f"| {rule.words} | {rule.weight} |" for rule in Rule]
+    lines += [f"| {rule.requirement} | {rule.weight} |" for rule in Rule]
     return "\n".join([*lines, *_by_category(kinds), ""])
 
 

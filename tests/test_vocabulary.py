@@ -71,7 +71,6 @@ LEFT: dict[str, int] = {
     "feedproxy/proxy": 3,
     "feedproxy/refresh": 127,
     "feedproxy/request": 43,
-    "feedproxy/scoring": 203,
     "feedproxy/server": 115,
     "feedproxy/store": 134,
     "feedproxy/subscribers": 93,

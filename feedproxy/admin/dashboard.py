@@ -20,7 +20,7 @@ from feedproxy.admin.store_usage import StoreUsageMeter
 from feedproxy.clock import Seconds
 from feedproxy.lab.score_page import grade_level
 from feedproxy.request.upstream_request import feed_id
-from feedproxy.scoring.report import name_of
+from feedproxy.scoring.report import display_name
 from feedproxy.settings import Settings, listen_address
 from feedproxy.telemetry import aggregation, history, recent_activity
 from feedproxy.telemetry.history import DAY, HOUR, NO_TRAFFIC, History, TrafficCounts
@@ -80,7 +80,7 @@ class Dashboard:
             popular=await asyncio.to_thread(_popular, roll.rows),
             readers=(await self._pages.service().counts.by_reader(now))[:READERS_MAX],
             worst=[
-                (name_of(each), each.grade, grade_level(each.grade))
+                (display_name(each), each.grade, grade_level(each.grade))
                 for each in judged.scores[:READERS_MAX]
                 if each.grade < 90
             ],

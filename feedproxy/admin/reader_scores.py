@@ -17,7 +17,7 @@ from feedproxy.http.message import Fields
 from feedproxy.lab.score_page import grade_level, with_code
 from feedproxy.scoring import report
 from feedproxy.scoring.aggregate import merge_accounts
-from feedproxy.scoring.grade import ReaderScore, rank, score_of
+from feedproxy.scoring.grade import ReaderScore, rank, score_account
 from feedproxy.scoring.rules import redact_target
 from feedproxy.scoring.scored_request import Content, Poll
 
@@ -49,7 +49,7 @@ class ReaderScores:
         others = await self._runtime.others.readers()
         scores = []
         for account in merge_accounts([*self._runtime.live_scores.accounts(), *others]):
-            scores.append(score_of(account, now))
+            scores.append(score_account(account, now))
             await asyncio.sleep(0)
         judged = ScoreSummary(rank(scores), len(scores), self._runtime.live_scores.size * self._runtime.workers)
         self._last = (now, judged)
@@ -77,7 +77,7 @@ class ReadersPage:
             return as_json({**view, **more})
         readers = [
             {
-                "name": report.name_of(each),
+                "name": report.display_name(each),
                 "level": grade_level(each.grade),
                 "score": each,
                 "feeds": [redact_target(feed.feed) for feed in each.feeds[:3]],
@@ -137,6 +137,6 @@ def _total(scores: Iterable[ReaderScore]) -> dict[str, Any]:
     return {
         "requests": sum(each.requests for each in costs),
         "bytes": sum(each.size for each in costs),
-        "bytes_in_vain": sum(each.spared for each in costs),
+        "bytes_in_vain": sum(each.redundant for each in costs),
         "not_modified": sum(each.unchanged for each in costs),
     }

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from feedproxy.feed.channel import Schedule
 from feedproxy.lab.record.exchange import Exchange, Recording, Side
-from feedproxy.scoring.grade import ReaderScore, score
+from feedproxy.scoring.grade import ReaderScore, score_reader
 from feedproxy.scoring.reader import Reader, ReaderName, reader_name
 from feedproxy.scoring.scored_request import Content, Poll, read_content
 
@@ -48,11 +48,13 @@ def grade_recording(recording: Recording, side: Side | None = None) -> Recording
         name = reader_name(exchange.reader, exchange.user_agent, exchange.request.target)
         reader = readers.setdefault(name, Reader(name.reader))
         poll = to_poll(number, exchange, read)
-        conduct = reader.see(poll)
-        seen = ObservedPoll(poll, conduct.known.schedule, exchange.digest, exchange.faults)
-        polls.setdefault(name, {}).setdefault(conduct.feed, []).append(seen)
+        evaluation = reader.evaluate(poll)
+        seen = ObservedPoll(poll, evaluation.state.schedule, exchange.digest, exchange.faults)
+        polls.setdefault(name, {}).setdefault(evaluation.feed, []).append(seen)
     end = max(recording.until, exchanges[-1].at if exchanges else 0.0)
-    found = [(grade, polls[name]) for name, reader in readers.items() if (grade := score(reader, end)) is not None]
+    found = [
+        (grade, polls[name]) for name, reader in readers.items() if (grade := score_reader(reader, end)) is not None
+    ]
     found.sort(key=lambda scored: (scored[0].grade, -scored[0].cost.requests))
     return RecordingScores(tuple(grade for grade, _ in found), tuple(by_feed for _, by_feed in found))
 
@@ -71,7 +73,7 @@ def to_poll(number: int, exchange: Exchange, read: Callable[[Exchange], Content 
         version=exchange.version,
         connection=exchange.connection,
         size=exchange.size if exchange.status != 304 and exchange.request.method != "HEAD" else 0,
-        whole=exchange.status > 0 and not exchange.raw and not BROKEN_FAULTS.intersection(exchange.faults),
+        complete=exchange.status > 0 and not exchange.raw and not BROKEN_FAULTS.intersection(exchange.faults),
         entrance=exchange.entrance,
         public=exchange.public,
     )

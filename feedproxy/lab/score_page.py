@@ -19,7 +19,7 @@ from feedproxy.http.date import parse_http_date
 from feedproxy.lab.grading import ObservedPoll, RecordingScores
 from feedproxy.scoring import report
 from feedproxy.scoring.grade import FeedScore, ReaderScore
-from feedproxy.scoring.polling_interval import span
+from feedproxy.scoring.polling_interval import format_duration
 from feedproxy.scoring.rules import redact_target
 from feedproxy.scoring.scored_request import REDIRECTS
 from feedproxy.web import templates
@@ -101,12 +101,12 @@ def _reader_context(score: ReaderScore, polls: Any) -> dict[str, Any]:
     instants = [observed.poll.at for seen in polls.values() for observed in seen]
     begin, end = min(instants), max(instants)
     return {
-        "name": report.name_of(score),
+        "name": report.display_name(score),
         "score": score,
         "level": grade_level(score.grade),
         "cost": score.cost,
         "begin": templates.absolute(begin),
-        "length": span(end - begin),
+        "length": format_duration(end - begin),
         "feeds": [_feed_context(feed, polls[feed.feed], begin, end) for feed in score.feeds],
     }
 
@@ -116,7 +116,7 @@ def _feed_context(score: FeedScore, seen: Sequence[ObservedPoll], begin: Instant
         "name": redact_target(score.feed),
         "score": score,
         "level": grade_level(score.grade),
-        "interval": span(score.interval) if score.interval else "",
+        "interval": format_duration(score.interval) if score.interval else "",
         "timeline": draw_chart(seen, begin, end),
     }
 
@@ -144,7 +144,7 @@ def draw_chart(seen: Sequence[ObservedPoll], begin: Instant, end: Instant) -> Fe
         faults=tuple(_fault_bands(seen, end, place)),
         wrong=", ".join(dict.fromkeys(label for observed in seen if (label := _fault_names(observed)))),
         days=tuple(_time_labels(begin, end, place)),
-        label=f"{len(seen)} requests in {span(length)}: {counted}",
+        label=f"{len(seen)} requests in {format_duration(length)}: {counted}",
     )
 
 
@@ -225,7 +225,7 @@ def _skipped_bands(seen: Sequence[ObservedPoll], begin: Instant, end: Instant, p
             yield Band(
                 x,
                 round(max(1.0, place(instant) - x), 1),
-                f"to be skipped: {templates.absolute(since)}, {span(instant - since)}",
+                f"to be skipped: {templates.absolute(since)}, {format_duration(instant - since)}",
             )
             since = None
 

@@ -1,1 +1,1 @@
-"""How readers behave, by what they asked and were answered: findings, and a grade."""
+"""Grades of feed readers: rules, findings, and scores of what their requests show."""

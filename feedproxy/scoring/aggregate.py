@@ -1,9 +1,7 @@
-"""What a reader's conduct has come to: all that a score is made of, and nothing that only the next request needs.
+"""Accounts of readers: the part of an evaluation from which scores are computed, and which workers exchange.
 
-Where several workers answer the same reader, each keeps an account of what it saw, and the accounts are added up. A
-fault that one has seen is one for all. Of what is done well this only holds where a request shows it alone: between two
-requests at one worker the other may have had the one that was too early. So of a feed that several have answered, what
-is told as well done is only what each request shows by itself.
+If several workers answer the same reader, their accounts are added up. A violation seen by one worker counts. Praise
+counts only for rules that a single request can show: a worker does not see the requests between two of its own.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,22 +15,23 @@ from feedproxy.scoring.evaluator import PRAISE, Evidence, FeedEvaluation, Findin
 from feedproxy.scoring.reader import Reader, ReaderName, reader_name
 from feedproxy.scoring.rules import Rule
 
-EVIDENCE = 3
-"""Requests kept of each feed to show a finding, where readers are judged while they read."""
+EVIDENCE_MAX = 3
+"""Requests kept of each feed to show a finding of live scores."""
 
-BY_ITSELF = frozenset({Rule.CODING, Rule.IDENTITY, Rule.CONTACT, Rule.NEEDLESS, Rule.VERSION})
-"""Rules that look at one request alone."""
+SINGLE_REQUEST_RULES = frozenset({Rule.CODING, Rule.IDENTITY, Rule.CONTACT, Rule.NEEDLESS, Rule.VERSION})
+"""Rules that a single request can show to be kept."""
 
-PRAISED: Mapping[type[Note], Rule] = {kind: rule for rule, kind in PRAISE.items()}
+RULES_OF_PRAISE: Mapping[type[Note], Rule] = {kind: rule for rule, kind in PRAISE.items()}
+"""Kinds of praise, and the rule that each is for."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedAccount:
-    """One reader, one feed."""
+    """The account of one reader and feed."""
 
     feed: str
     tallies: Mapping[Rule, RuleTally]
-    heard: Mapping[type[Note], FindingCount]
+    findings: Mapping[type[Note], FindingCount]
     cost: TrafficCost
     first: Instant
     last: Instant
@@ -41,139 +40,146 @@ class FeedAccount:
     on_hour: int
     hourly: tuple[Evidence, ...]
     ended: Instant | None
-    """When it was last told that the feed is no more; None where it lives."""
+    """When the feed was last answered as gone; None if it is not gone."""
 
     @property
     def interval(self) -> Seconds:
-        """The usual time between two polls; 0 for one alone."""
+        """The mean time between two polls; 0 for a single poll."""
         return (self.last - self.first) / (self.rounds - 1) if self.rounds > 1 else 0.0
 
-    def settled(self, now: Instant) -> tuple[Mapping[Rule, RuleTally], Mapping[type[Note], FindingCount]]:
-        """Tallies and what was heard, with what only the end shows."""
-        tallies, heard = dict(self.tallies), dict(self.heard)
+    def finalize(self, now: Instant) -> tuple[Mapping[Rule, RuleTally], Mapping[type[Note], FindingCount]]:
+        """Return tallies and findings up to `now`, with those that all polls show together."""
+        tallies, findings = dict(self.tallies), dict(self.findings)
         if redirects.is_left_alone(self.ended, now) and Rule.ENDINGS not in tallies:
             tallies[Rule.ENDINGS] = RuleTally(1, 0)
-            heard[redirects.HEEDS_ENDINGS] = FindingCount({}, [], 1)
+            findings[redirects.HEEDS_ENDINGS] = FindingCount({}, [], 1)
         if self.rounds >= polling_interval.HOURS_MIN:
-            together = self.on_hour >= self.rounds / 2
-            tallies[Rule.HOUR] = RuleTally(self.rounds, self.on_hour if together else 0)
-            if together:
-                heard[polling_interval.ON_THE_HOUR] = FindingCount({}, list(self.hourly), self.on_hour, Rule.HOUR)
-        kept = {rule for rule, tally in tallies.items() if not tally.broken}
-        return tallies, {kind: each for kind, each in heard.items() if kind not in PRAISED or PRAISED[kind] in kept}
+            is_hourly = self.on_hour >= self.rounds / 2
+            tallies[Rule.HOUR] = RuleTally(self.rounds, self.on_hour if is_hourly else 0)
+            if is_hourly:
+                findings[polling_interval.ON_THE_HOUR] = FindingCount({}, list(self.hourly), self.on_hour, Rule.HOUR)
+        broken = {rule for rule, tally in tallies.items() if tally.broken}
+        withheld = {kind for kind, rule in RULES_OF_PRAISE.items() if rule in broken or rule not in tallies}
+        return tallies, {kind: finding for kind, finding in findings.items() if kind not in withheld}
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderAccount:
-    """One reader with all its feeds."""
+    """The account of one reader with all its feeds."""
 
     name: str
     user_agent: str
-    """As it was sent last."""
+    """The User-Agent of the last request."""
     feeds: tuple[FeedAccount, ...]
     aliases: Mapping[str, str]
-    """Addresses that belong to a feed: what it led to."""
+    """The feeds of addresses that were named by redirects."""
 
     @property
-    def who(self) -> ReaderName:
-        """Whose account it is."""
+    def identity(self) -> ReaderName:
+        """The name under which accounts of several workers are merged."""
         return reader_name(self.name, self.user_agent[:512], "")
 
 
-def account_of(reader: Reader) -> ReaderAccount:
-    """The account of a reader, up to now."""
+def create_account(reader: Reader) -> ReaderAccount:
+    """Return the account of a reader up to now."""
     return ReaderAccount(
         reader.name, reader.user_agent, tuple(map(_feed_account, reader.feeds.values())), dict(reader.aliases)
     )
 
 
 def merge_accounts(accounts: Iterable[ReaderAccount]) -> Iterator[ReaderAccount]:
-    """Accounts of several workers, those of the same reader made one when it is their turn."""
-    found: dict[ReaderName, list[ReaderAccount]] = {}
-    for each in accounts:
-        found.setdefault(each.who, []).append(each)
-    return (_merge_reader(same) if len(same) > 1 else same[0] for same in found.values())
+    """Yield the accounts of several workers, those of the same reader merged."""
+    by_reader: dict[ReaderName, list[ReaderAccount]] = {}
+    for account in accounts:
+        by_reader.setdefault(account.identity, []).append(account)
+    return (
+        _merge_reader(same_reader) if len(same_reader) > 1 else same_reader[0] for same_reader in by_reader.values()
+    )
 
 
-def _feed_account(conduct: FeedEvaluation) -> FeedAccount:
-    gone = conduct.known.gone
+def _feed_account(evaluation: FeedEvaluation) -> FeedAccount:
+    gone = evaluation.state.gone
     return FeedAccount(
-        feed=conduct.feed,
-        tallies=conduct.tallies,
-        heard=conduct.heard,
-        cost=conduct.cost,
-        first=conduct.last if conduct.first is None else conduct.first,
-        last=conduct.last,
-        has_content=conduct.has_content,
-        rounds=conduct.rounds,
-        on_hour=conduct.on_hour,
-        hourly=tuple(conduct.hourly),
+        feed=evaluation.feed,
+        tallies=evaluation.tallies,
+        findings=evaluation.findings,
+        cost=evaluation.cost,
+        first=evaluation.last if evaluation.first is None else evaluation.first,
+        last=evaluation.last,
+        has_content=evaluation.has_content,
+        rounds=evaluation.rounds,
+        on_hour=evaluation.on_hour,
+        hourly=tuple(evaluation.hourly),
         ended=gone.last if gone is not None else None,
     )
 
 
-def _merge_reader(same: list[ReaderAccount]) -> ReaderAccount:
+def _merge_reader(accounts: list[ReaderAccount]) -> ReaderAccount:
     aliases: dict[str, str] = {}
-    for each in same:
-        aliases |= each.aliases
+    for account in accounts:
+        aliases |= account.aliases
     feeds: dict[str, list[FeedAccount]] = {}
-    for feed in chain.from_iterable(each.feeds for each in same):
+    for feed in chain.from_iterable(account.feeds for account in accounts):
         feeds.setdefault(aliases.get(feed.feed, feed.feed), []).append(feed)
-    latest = max(same, key=lambda each: max((feed.last for feed in each.feeds), default=0.0))
-    one = tuple(_merge_feed(root, parts) if len(parts) > 1 else parts[0] for root, parts in feeds.items())
-    return replace(latest, feeds=one, aliases=aliases)
+    latest = max(accounts, key=lambda account: max((feed.last for feed in account.feeds), default=0.0))
+    merged = tuple(_merge_feed(root, parts) if len(parts) > 1 else parts[0] for root, parts in feeds.items())
+    return replace(latest, feeds=merged, aliases=aliases)
 
 
 def _merge_feed(root: str, parts: list[FeedAccount]) -> FeedAccount:
-    latest = max(parts, key=lambda each: each.last)
+    latest = max(parts, key=lambda part: part.last)
     return FeedAccount(
         feed=root,
-        tallies=_sum_tallies([each.tallies for each in parts]),
-        heard=_merge_findings([each.heard for each in parts]),
-        cost=sum_costs(each.cost for each in parts),
-        first=min(each.first for each in parts),
+        tallies=_sum_tallies([part.tallies for part in parts]),
+        findings=_merge_findings([part.findings for part in parts]),
+        cost=sum_costs(part.cost for part in parts),
+        first=min(part.first for part in parts),
         last=latest.last,
-        has_content=any(each.has_content for each in parts),
-        rounds=sum(each.rounds for each in parts),
-        on_hour=sum(each.on_hour for each in parts),
-        hourly=_latest_evidence(each.hourly for each in parts),
-        # Whoever answered last knows whether it has ended; where it has, every request since was one too many.
+        has_content=any(part.has_content for part in parts),
+        rounds=sum(part.rounds for part in parts),
+        on_hour=sum(part.on_hour for part in parts),
+        hourly=_latest_evidence(part.hourly for part in parts),
+        # The worker that answered last knows whether the feed is gone. If so, the last request was one too many.
         ended=latest.last if latest.ended is not None else None,
     )
 
 
-def _sum_tallies(tallies: list[Mapping[Rule, RuleTally]]) -> Mapping[Rule, RuleTally]:
+def _sum_tallies(parts: list[Mapping[Rule, RuleTally]]) -> Mapping[Rule, RuleTally]:
     return {
         rule: RuleTally(
-            sum(each[rule].chances for each in tallies if rule in each),
-            sum(each[rule].broken for each in tallies if rule in each),
+            sum(part[rule].chances for part in parts if rule in part),
+            sum(part[rule].broken for part in parts if rule in part),
         )
         for rule in Rule
-        if any(rule in each for each in tallies)
+        if any(rule in part for part in parts)
     }
 
 
 def _merge_findings(parts: list[Mapping[type[Note], FindingCount]]) -> Mapping[type[Note], FindingCount]:
     merged = {}
     for kind in dict.fromkeys(chain.from_iterable(parts)):
-        if kind in PRAISED and PRAISED[kind] not in BY_ITSELF:
+        if kind in RULES_OF_PRAISE and RULES_OF_PRAISE[kind] not in SINGLE_REQUEST_RULES:
             continue
-        told = [each[kind] for each in parts if kind in each]
-        shown = _latest_evidence(each.evidence for each in told)
-        merged[kind] = FindingCount(told[0].values, list(shown), sum(each.count for each in told), told[0].rule)
+        counts = [part[kind] for part in parts if kind in part]
+        evidence = _latest_evidence(count.evidence for count in counts)
+        merged[kind] = FindingCount(
+            counts[0].values, list(evidence), sum(count.count for count in counts), counts[0].rule
+        )
     return merged
 
 
-def _latest_evidence(shown: Iterable[Iterable[Evidence]]) -> tuple[Evidence, ...]:
-    return tuple(sorted(chain.from_iterable(shown), key=lambda each: (each.at, each.number))[-EVIDENCE:])
+def _latest_evidence(requests: Iterable[Iterable[Evidence]]) -> tuple[Evidence, ...]:
+    return tuple(
+        sorted(chain.from_iterable(requests), key=lambda request: (request.at, request.number))[-EVIDENCE_MAX:]
+    )
 
 
 def sum_costs(costs: Iterable[TrafficCost]) -> TrafficCost:
-    """What several came to."""
+    """Return the sum of several costs."""
     total = TrafficCost()
-    for each in costs:
-        total.requests += each.requests
-        total.size += each.size
-        total.unchanged += each.unchanged
-        total.spared += each.spared
+    for cost in costs:
+        total.requests += cost.requests
+        total.size += cost.size
+        total.unchanged += cost.unchanged
+        total.redundant += cost.redundant
     return total

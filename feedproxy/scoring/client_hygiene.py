@@ -1,4 +1,4 @@
-"""How a reader introduces itself, what it asks for, and what it sends that nobody needs."""
+"""Rules on request fields: compression, User-Agent, contact, cookies and parameters; and notes on connections."""
 
 import re
 from urllib.parse import urlsplit, urlunsplit
@@ -9,7 +9,7 @@ from feedproxy.http.memoize import memoised
 from feedproxy.http.negotiation import weights_in
 from feedproxy.http.user_agent import parse_claim, product
 from feedproxy.scoring.reader_state import ReaderState
-from feedproxy.scoring.rules import KEPT, Observation, Verdict, redact_target
+from feedproxy.scoring.rules import NO_VIOLATIONS, Observation, Verdict, redact_target
 from feedproxy.scoring.scored_request import Poll
 
 _LIBRARY = re.compile(
@@ -19,10 +19,10 @@ _LIBRARY = re.compile(
     r"rome|magpierss|libsoup|libfetch|cfnetwork|http_request2?|winhttp)(?:[/ ].*)?",
     re.IGNORECASE | re.DOTALL,
 )
-_LIBRARYS_OWN = re.compile(r"kurtmckee/feedparser|feedparser\.org|simplepie\.org|rometools", re.IGNORECASE)
-"""Pages about a library, which it names by itself: whoever uses it is somebody else."""
+_LIBRARY_PAGE = re.compile(r"kurtmckee/feedparser|feedparser\.org|simplepie\.org|rometools", re.IGNORECASE)
+"""Addresses of a library's own pages in its default User-Agent; they are not a contact for the reader."""
 _BROWSERS = frozenset({"Mozilla", "Chrome", "Safari", "Firefox", "Edge", "Opera"})
-# The look-behind keeps the search linear: a name before an `@` is looked at once, however long it is.
+# The look-behind keeps the search linear: a long name before an `@` is scanned once.
 _CONTACT = re.compile(r"https?://|www\.|(?<![\w.+-])[\w.+-]++@[\w-]++\.\w", re.IGNORECASE)
 _OLD_VERSIONS = ("/0.9", "/1.0")
 _FORWARDING_FIELDS = ("via", "forwarded", "x-forwarded-for")
@@ -35,90 +35,92 @@ _RANDOM_VALUE = re.compile(r"\d{9,14}|0\.\d{6,}|[0-9a-f]{8,}", re.IGNORECASE)
 
 
 AGENTS_MAX = 4096
-"""User-Agents of which it is remembered what is to be said: the same reader comes again and again."""
+"""Size of the caches of verdicts on User-Agents."""
 
 
-def coding(poll: Poll, _: ReaderState) -> Verdict:
-    """Whether compression is asked for."""
-    return _accepted_coding(poll.fields.combined("accept-encoding") or "")
+def evaluate_coding(poll: Poll, _: ReaderState) -> Verdict:
+    """Return a violation if the request does not accept compression."""
+    return _evaluate_accept_encoding(poll.fields.combined("accept-encoding") or "")
 
 
 @memoised(entries=256)
-def _accepted_coding(accepted: str) -> Verdict:
+def _evaluate_accept_encoding(accepted: str) -> Verdict:
     weights = weights_in(accepted)
     if any(weights.get(name, 0) > 0 for name in ("gzip", "x-gzip", "br", "zstd", "deflate", "*")):
-        return KEPT
+        return NO_VIOLATIONS
     return (Observation(NO_COMPRESSION, f"Accept-Encoding: {accepted}" if accepted else "no Accept-Encoding"),)
 
 
-def version(poll: Poll, _: ReaderState) -> Verdict:
-    """Whether the protocol is of this century."""
-    return (Observation(OLD_HTTP, poll.version),) if poll.version.endswith(_OLD_VERSIONS) else KEPT
+def evaluate_version(poll: Poll, _: ReaderState) -> Verdict:
+    """Return a violation if the protocol is older than HTTP/1.1."""
+    return (Observation(OLD_HTTP, poll.version),) if poll.version.endswith(_OLD_VERSIONS) else NO_VIOLATIONS
 
 
-def identity(poll: Poll, _: ReaderState) -> Verdict:
-    """Whether the User-Agent says which reader this is."""
-    return _identity((poll.fields.get("user-agent") or "").strip())
+def evaluate_identity(poll: Poll, _: ReaderState) -> Verdict:
+    """Return a violation if the User-Agent does not name the reader."""
+    return _evaluate_agent((poll.fields.get("user-agent") or "").strip())
 
 
 @memoised(entries=AGENTS_MAX)
-def _identity(agent: str) -> Verdict:
+def _evaluate_agent(agent: str) -> Verdict:
     if not agent:
         return (Observation(NO_USER_AGENT, "no User-Agent"),)
-    if _LIBRARY.fullmatch(agent) and (not _CONTACT.search(agent) or _LIBRARYS_OWN.search(agent)):
+    if _LIBRARY.fullmatch(agent) and (not _CONTACT.search(agent) or _LIBRARY_PAGE.search(agent)):
         return (Observation(LIBRARY_USER_AGENT, f"User-Agent: {agent}", {"agent": agent}),)
     if agent.startswith("Mozilla/") and product(agent) in _BROWSERS:
         return (Observation(BROWSER_USER_AGENT, f"User-Agent: {agent}", {"agent": agent}),)
-    return KEPT
+    return NO_VIOLATIONS
 
 
-def contact(poll: Poll, _: ReaderState) -> Verdict | None:
-    """Whether it says where somebody can be reached."""
+def evaluate_contact(poll: Poll, _: ReaderState) -> Verdict | None:
+    """Return a violation if neither User-Agent nor From has a contact; None without a User-Agent."""
     agent = (poll.fields.get("user-agent") or "").strip()
     if not agent:
         return None
     return (
-        KEPT if _has_contact(agent) or poll.fields.get("from") else (Observation(NO_CONTACT, f"User-Agent: {agent}"),)
+        NO_VIOLATIONS
+        if _has_contact(agent) or poll.fields.get("from")
+        else (Observation(NO_CONTACT, f"User-Agent: {agent}"),)
     )
 
 
 @memoised(entries=AGENTS_MAX)
 def _has_contact(agent: str) -> bool:
-    return bool(_CONTACT.search(agent)) and not _LIBRARYS_OWN.search(agent)
+    return bool(_CONTACT.search(agent)) and not _LIBRARY_PAGE.search(agent)
 
 
-def shared(poll: Poll, _: ReaderState) -> Observation | None:
-    """What is worth saying of how many read through this one, or could."""
-    if (told := _subscribers(poll.fields.get("user-agent") or "")) is not None:
-        return told
-    passed = next((name for name in _FORWARDING_FIELDS if name in poll.fields), None)
-    return Observation(SUBSCRIBERS_UNTOLD, f"{passed} was sent, and no count") if passed else None
+def observe_subscribers(poll: Poll, _: ReaderState) -> Observation | None:
+    """Return the number of subscribers that the User-Agent claims, or its absence behind a shared proxy."""
+    if (subscribers := _observe_claim(poll.fields.get("user-agent") or "")) is not None:
+        return subscribers
+    forwarding = next((name for name in _FORWARDING_FIELDS if name in poll.fields), None)
+    return Observation(SUBSCRIBERS_UNTOLD, f"{forwarding} was sent, and no count") if forwarding else None
 
 
 @memoised(entries=AGENTS_MAX)
-def _subscribers(agent: str) -> Observation | None:
+def _observe_claim(agent: str) -> Observation | None:
     claim = parse_claim(agent)
     return Observation(TELLS_SUBSCRIBERS, f"User-Agent: {agent}", {"subscribers": claim.count}) if claim else None
 
 
-def needless(poll: Poll, _: ReaderState) -> Verdict:
-    """Cookies, referrers, and parameters of the reader's own."""
-    said = []
+def evaluate_needless(poll: Poll, _: ReaderState) -> Verdict:
+    """Return violations for a cookie, a referrer, and parameters that the reader added."""
+    observations = []
     if "cookie" in poll.fields:
-        said.append(Observation(COOKIES_SENT, "Cookie was sent"))
+        observations.append(Observation(COOKIES_SENT, "Cookie was sent"))
     if referrer := poll.fields.get("referer"):
-        said.append(Observation(REFERRER_SENT, f"Referer: {redact_target(referrer)}"))
+        observations.append(Observation(REFERRER_SENT, f"Referer: {redact_target(referrer)}"))
     if (plain := strip_cache_busters(poll.target, poll.at)) != poll.target:
-        said.append(Observation(QUERY_ADDED, f"{redact_target(poll.target)} for {redact_target(plain)}"))
-    return tuple(said)
+        observations.append(Observation(QUERY_ADDED, f"{redact_target(poll.target)} for {redact_target(plain)}"))
+    return tuple(observations)
 
 
 def strip_cache_busters(target: str, at: Instant) -> str:
-    """An address without parameters that only keep caches from knowing it, or tell where the reader comes from."""
-    if "?" not in target or not (split := urlsplit(target)).query:
+    """Return a target without the parameters that defeat caches or track the client's origin."""
+    if "?" not in target or not (parts := urlsplit(target)).query:
         return target
-    kept = [each for each in split.query.split("&") if not _is_cache_buster(each, at)]
-    return urlunsplit((split.scheme, split.netloc, split.path, "&".join(kept), ""))
+    parameters = [parameter for parameter in parts.query.split("&") if not _is_cache_buster(parameter, at)]
+    return urlunsplit((parts.scheme, parts.netloc, parts.path, "&".join(parameters), ""))
 
 
 def _is_cache_buster(parameter: str, at: Instant) -> bool:
@@ -126,12 +128,12 @@ def _is_cache_buster(parameter: str, at: Instant) -> bool:
     if name.lower().startswith(("utm_", "fbclid", "gclid")):
         return True
     if not equals:
-        return _is_time(name, at)
-    return _is_time(value, at) or bool(_BUSTER_NAMES.fullmatch(name) and _RANDOM_VALUE.fullmatch(value))
+        return _is_request_time(name, at)
+    return _is_request_time(value, at) or bool(_BUSTER_NAMES.fullmatch(name) and _RANDOM_VALUE.fullmatch(value))
 
 
-def _is_time(text: str, at: Instant) -> bool:
-    """Whether this is the time of the request, in seconds or milliseconds."""
+def _is_request_time(text: str, at: Instant) -> bool:
+    """Return True for the time of the request (a day more or less) in seconds or milliseconds."""
     if not (text.isascii() and text.isdigit() and len(text) in (10, 13)):
         return False
     return abs(int(text) / (1000 if len(text) == 13 else 1) - at) < 86_400

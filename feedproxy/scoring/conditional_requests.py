@@ -1,7 +1,7 @@
-"""Does the reader ask only for what has changed?  RFC 9110, section 13.1; RFC 9111, section 4.3.1; RFC 3229.
+"""Rules on conditional requests and deltas.  RFC 9110, section 13.1; RFC 9111, section 4.3.1; RFC 3229.
 
-A validator is a word of the server's, to be given back as it came: nobody but the server knows what it means. So what
-was sent is compared as text with what was given, and only where that fails it is found out what became of it.
+Validators are opaque to clients and must be returned unchanged. Sent and issued validators are therefore compared as
+text; the kind of a mismatch is determined afterwards.
 """
 
 from feedproxy.clock import Seconds
@@ -9,120 +9,131 @@ from feedproxy.findings import Category, Level, Note
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.etag import parse_tag, parse_tags, stem_of, weak_match
 from feedproxy.scoring.reader_state import ReaderState
-from feedproxy.scoring.rules import KEPT, Observation, Verdict
+from feedproxy.scoring.rules import NO_VIOLATIONS, Observation, Verdict
 from feedproxy.scoring.scored_request import Poll
 
 UNCONDITIONAL_ALLOWED_AFTER: Seconds = 6.5 * 86_400
-"""After that long a reader may ask without conditions, to get out of a cache that is stuck."""
+"""Seconds after which a reader may send an unconditional request, to recover from a stuck cache."""
 
 
-def evaluate(poll: Poll, known: ReaderState) -> Verdict | None:
-    """None where the reader has nothing to ask with, or the answer says nothing of its conditions."""
+def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
+    """Return violations in a request's conditions; None if there is nothing to compare them with."""
     if poll.status in (0, 504) or (poll.status >= 300 and poll.status != 304):
         return None
-    if not known.held and not known.given:
-        # What it had before the recording began is not known, so nothing can be held against it.
-        return _evaluate_unconditional(poll, known)
+    if not state.stored and not state.issued:
+        # Validators from before the recording are unknown.
+        return _evaluate_unconditional(poll, state)
     if not poll.is_conditional:
-        if not known.stores or poll.at - known.held_at >= UNCONDITIONAL_ALLOWED_AFTER or not known.held:
+        if not state.is_storable or poll.at - state.stored_at >= UNCONDITIONAL_ALLOWED_AFTER or not state.stored:
             return None
-        if known.is_new_address(poll.target):
-            return None  # validators are those of an address: this one has given none yet
+        if state.is_new_address(poll.target):
+            return None  # validators belong to an address, and this one has not issued any
         return (
             Observation(
-                UNCONDITIONAL_REPEAT, f"no condition, though {_issued_names(known)} was given: {poll.size} bytes came"
+                UNCONDITIONAL_REPEAT, f"no condition, though {_issued_names(state)} was given: {poll.size} bytes came"
             ),
         )
-    return (*_evaluate_tag(poll, known), *_evaluate_date(poll, known))
+    return (*_evaluate_tag(poll, state), *_evaluate_date(poll, state))
 
 
-def delta(poll: Poll, known: ReaderState) -> Verdict | None:
-    """After a 226 its tag is the one to ask with."""
-    if not known.held_delta or not known.held.tag or poll.status not in (200, 226, 304) or not poll.is_conditional:
+def evaluate_delta(poll: Poll, state: ReaderState) -> Verdict | None:
+    """Return a violation if the ETag of the last 226 is not sent; None if the rule does not apply."""
+    if (
+        not state.stored_is_delta
+        or not state.stored.tag
+        or poll.status not in (200, 226, 304)
+        or not poll.is_conditional
+    ):
         return None
     sent = _sent_tags(poll)
-    if known.held.tag in sent or (known.other.tag and known.other.tag in sent):
-        return KEPT
-    if known.partial and not any(tag in known.given.tags for tag in sent):
-        return None  # it may be of a newer answer, by another
-    return (Observation(TAG_OF_226_UNUSED, f"If-None-Match {_condition_text(poll)}, and the 226 had {known.held.tag}"),)
+    if state.stored.tag in sent or (state.confirmed.tag and state.confirmed.tag in sent):
+        return NO_VIOLATIONS
+    if state.partial and not any(tag in state.issued.tags for tag in sent):
+        return None  # another worker may have issued it since
+    return (
+        Observation(TAG_OF_226_UNUSED, f"If-None-Match {_condition_text(poll)}, and the 226 had {state.stored.tag}"),
+    )
 
 
-def _evaluate_unconditional(poll: Poll, known: ReaderState) -> Verdict | None:
-    if known.success is None or not poll.is_conditional or known.partial:
+def _evaluate_unconditional(poll: Poll, state: ReaderState) -> Verdict | None:
+    if state.last_success is None or not poll.is_conditional or state.partial:
         return None
     since = poll.fields.get("if-modified-since")
-    if since is not None and since.strip() not in known.dates:
+    if since is not None and since.strip() not in state.date_fields:
         return (Observation(INVENTED_DATE, f"If-Modified-Since: {since}, and no Last-Modified was ever given"),)
     return (
         (Observation(INVENTED_TAG, f"If-None-Match {_condition_text(poll)}, and no ETag was ever given"),)
         if _sent_tags(poll)
-        else KEPT
+        else NO_VIOLATIONS
     )
 
 
-def _evaluate_tag(poll: Poll, known: ReaderState) -> Verdict:
+def _evaluate_tag(poll: Poll, state: ReaderState) -> Verdict:
     sent = _sent_tags(poll)
     if not sent:
-        if known.held.tag:
-            return (Observation(TAG_NOT_RETURNED, f"only If-Modified-Since, though ETag: {known.held.tag} was given"),)
+        if state.stored.tag:
+            return (
+                Observation(TAG_NOT_RETURNED, f"only If-Modified-Since, though ETag: {state.stored.tag} was given"),
+            )
         return ()
-    current = [tag for tag in (known.held.tag, known.other.tag) if tag]
+    current = [tag for tag in (state.stored.tag, state.confirmed.tag) if tag]
     if any(tag in sent for tag in current):
         return ()
-    if known.held_delta:
+    if state.stored_is_delta:
         return ()  # that is told by its own name
-    if any(tag in known.broken.tags for tag in sent):
+    if any(tag in state.rejected.tags for tag in sent):
         return (
             Observation(
                 TAG_OF_FAILURE, f"If-None-Match {_condition_text(poll)} is of an answer that was no whole feed"
             ),
         )
-    if any(tag in known.given.tags for tag in sent):
-        words = f"If-None-Match {_condition_text(poll)} is of an older version; {known.held.tag or 'none'} came since"
-        return (Observation(STEPPED_BACK if known.returned.tag in current and current else STALE_TAG, words),)
+    if any(tag in state.issued.tags for tag in sent):
+        reason = (
+            f"If-None-Match {_condition_text(poll)} is of an older version; {state.stored.tag or 'none'} came since"
+        )
+        return (Observation(STEPPED_BACK if state.last_sent.tag in current and current else STALE_TAG, reason),)
     altered = next((tag for tag in current if _is_altered(sent, tag)), None)
     if altered is not None:
         return (Observation(ALTERED_TAG, f"If-None-Match {_condition_text(poll)} for {altered}"),)
     return (
-        () if known.partial else (Observation(INVENTED_TAG, f"If-None-Match {_condition_text(poll)} was never given"),)
+        () if state.partial else (Observation(INVENTED_TAG, f"If-None-Match {_condition_text(poll)} was never given"),)
     )
 
 
-def _evaluate_date(poll: Poll, known: ReaderState) -> Verdict:
+def _evaluate_date(poll: Poll, state: ReaderState) -> Verdict:
     sent = (poll.fields.get("if-modified-since") or "").strip()
     if (
         not sent
-        or sent in (known.held.modified, known.other.modified)
-        or (known.held_delta and not known.held.modified)
+        or sent in (state.stored.modified, state.confirmed.modified)
+        or (state.stored_is_delta and not state.stored.modified)
     ):
         return ()
-    if sent in known.broken.dates:
+    if sent in state.rejected.dates:
         return (Observation(TAG_OF_FAILURE, f"If-Modified-Since: {sent} is of an answer that was no whole feed"),)
-    if sent in known.given.dates:
-        if known.held_delta:
+    if sent in state.issued.dates:
+        if state.stored_is_delta:
             return ()
-        words = f"If-Modified-Since: {sent} is of an older version; {known.held.modified or 'none'} came since"
-        if {known.held.tag, known.other.tag} & {*_sent_tags(poll)}:
+        reason = f"If-Modified-Since: {sent} is of an older version; {state.stored.modified or 'none'} came since"
+        if {state.stored.tag, state.confirmed.tag} & {*_sent_tags(poll)}:
             return (
-                Observation(MIXED_VALIDATORS, f"{words}, and If-None-Match {_condition_text(poll)} is of the newest"),
+                Observation(MIXED_VALIDATORS, f"{reason}, and If-None-Match {_condition_text(poll)} is of the newest"),
             )
-        back = known.returned.modified == known.held.modified and known.held.modified
-        return (Observation(STEPPED_BACK if back else STALE_DATE, words),)
-    instant, held = parse_http_date(sent, poll.at), parse_http_date(known.held.modified, poll.at)
+        back = state.last_sent.modified == state.stored.modified and state.stored.modified
+        return (Observation(STEPPED_BACK if back else STALE_DATE, reason),)
+    instant, held = parse_http_date(sent, poll.at), parse_http_date(state.stored.modified, poll.at)
     if held is not None and _parse_lenient_date(sent) == held:
-        return (Observation(ALTERED_DATE, f"If-Modified-Since: {sent} for {known.held.modified}"),)
-    if known.partial or (not known.held.modified and (sent in known.dates or instant is None)):
+        return (Observation(ALTERED_DATE, f"If-Modified-Since: {sent} for {state.stored.modified}"),)
+    if state.partial or (not state.stored.modified and (sent in state.date_fields or instant is None)):
         return ()
     return (
         Observation(
-            INVENTED_DATE, f"If-Modified-Since: {sent}, and Last-Modified was {known.held.modified or 'absent'}"
+            INVENTED_DATE, f"If-Modified-Since: {sent}, and Last-Modified was {state.stored.modified or 'absent'}"
         ),
     )
 
 
 def _sent_tags(poll: Poll) -> tuple[str, ...]:
-    """The tags of If-None-Match as text; the whole value is one, too, since there are tags that are none."""
+    """Return the tags of If-None-Match as text, and first the whole value, because servers issue invalid tags."""
     value = (poll.fields.combined("if-none-match") or "").strip()
     if not value:
         return ()
@@ -144,8 +155,8 @@ def _is_altered(sent: tuple[str, ...], given: str) -> bool:
 
 
 def _parse_lenient_date(text: str) -> float | None:
-    """A date in a form that is not HTTP's, as libraries write it."""
-    from email.utils import parsedate_to_datetime  # noqa: PLC0415 -- for what is wrong only
+    """Return the time of a date in HTTP's form or in that of mail libraries; None if it is invalid."""
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 -- for invalid dates only
 
     exact = parse_http_date(text)
     if exact is not None:
@@ -160,8 +171,8 @@ def _condition_text(poll: Poll) -> str:
     return (poll.fields.combined("if-none-match") or "").strip()[:120]
 
 
-def _issued_names(known: ReaderState) -> str:
-    return f"ETag: {known.held.tag}" if known.held.tag else f"Last-Modified: {known.held.modified}"
+def _issued_names(state: ReaderState) -> str:
+    return f"ETag: {state.stored.tag}" if state.stored.tag else f"Last-Modified: {state.stored.modified}"
 
 
 class UNCONDITIONAL_REPEAT(Note):

@@ -1,6 +1,6 @@
-"""How one reader has treated one feed: every request is judged by every rule, then learned from.
+"""Evaluation of one reader and feed: each request is evaluated by every rule, then the state learns from its answer.
 
-It goes on for ever in bounded memory, so a recording and live traffic are judged by the same code.
+Memory is bounded, so recordings and live traffic are evaluated by the same code.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,24 +14,24 @@ from feedproxy.scoring.reader_state import ReaderState
 from feedproxy.scoring.rules import Observation, Rule, Verdict
 from feedproxy.scoring.scored_request import Poll
 
-type Judge = Callable[[Poll, ReaderState], Verdict | None]
+type Evaluator = Callable[[Poll, ReaderState], Verdict | None]
 
-EVALUATORS: Mapping[Rule, Judge] = {
+EVALUATORS: Mapping[Rule, Evaluator] = {
     Rule.CONDITIONS: conditional_requests.evaluate,
     Rule.PACE: polling_interval.evaluate,
     Rule.REFUSALS: polling_interval.evaluate_refusal,
     Rule.MOVES: redirects.evaluate,
     Rule.ENDINGS: redirects.evaluate_ended,
     Rule.SKIPPED: polling_interval.evaluate_skips,
-    Rule.CODING: client_hygiene.coding,
-    Rule.IDENTITY: client_hygiene.identity,
+    Rule.CODING: client_hygiene.evaluate_coding,
+    Rule.IDENTITY: client_hygiene.evaluate_identity,
     Rule.TEMPORARY: redirects.evaluate_temporary,
-    Rule.DELTAS: conditional_requests.delta,
-    Rule.CONTACT: client_hygiene.contact,
-    Rule.NEEDLESS: client_hygiene.needless,
-    Rule.VERSION: client_hygiene.version,
+    Rule.DELTAS: conditional_requests.evaluate_delta,
+    Rule.CONTACT: client_hygiene.evaluate_contact,
+    Rule.NEEDLESS: client_hygiene.evaluate_needless,
+    Rule.VERSION: client_hygiene.evaluate_version,
 }
-"""All but those that look at more than one feed, or at all requests together."""
+"""Evaluators of single requests. `Reader` evaluates CONNECTION, `FeedAccount.finalize` HOUR."""
 
 PRAISE: Mapping[Rule, type[Note]] = {
     Rule.CONDITIONS: conditional_requests.ASKS_WELL,
@@ -50,161 +50,161 @@ PRAISE: Mapping[Rule, type[Note]] = {
 }
 
 TEXT_LENGTH_MAX = 500
-"""Characters of what a request shows: tags and addresses in it are as long as strangers make them."""
+"""Characters kept of a reason, which quotes tags and addresses of any length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A request that shows something, and what in it does."""
+    """A request that shows a finding, and the reason why."""
 
     number: int
     at: Instant
     target: str
     status: int
-    words: str
+    reason: str
 
 
 @dataclass(slots=True)
 class FindingCount:
-    """How often something was said, and by what it is shown."""
+    """The number of requests with a finding, and the latest of them."""
 
     values: Mapping[str, Any]
     evidence: list[Evidence] = field(default_factory=list)
-    """The latest last. Each conduct bounds its own."""
+    """The latest requests, in order; `FeedEvaluation` limits their number."""
     count: int = 0
     rule: Rule | None = None
-    """The rule that it is about; None for what only is worth knowing."""
+    """The violated rule; None for praise and information."""
 
 
 @dataclass(slots=True)
 class RuleTally:
-    """How often a rule had a say, and was broken."""
+    """The number of requests to which a rule applied, and of those that broke it."""
 
     chances: int = 0
     broken: int = 0
 
     @property
     def share(self) -> float:
-        """The part in which it was kept."""
+        """The share of requests that kept the rule."""
         return 1 - self.broken / self.chances if self.chances else 1.0
 
 
 @dataclass(slots=True)
 class TrafficCost:
-    """What a reader's polls came to."""
+    """The traffic of a reader's polls."""
 
     requests: int = 0
     size: int = 0
-    """Bytes of bodies."""
+    """Bytes of content."""
     unchanged: int = 0
     """Requests answered with 304."""
-    spared: int = 0
-    """Bytes of bodies that came again although nothing had changed."""
+    redundant: int = 0
+    """Bytes of content that was sent again although it had not changed."""
 
 
 class FeedEvaluation:
-    """One reader, one feed. `evidence_max` bounds what is kept to show each finding."""
+    """The evaluation of one reader and feed. `evidence_max` limits the requests kept for each finding."""
 
     def __init__(self, feed: str, *, evidence_max: int = 1000, partial: bool = False) -> None:
         self.feed = feed
-        self.known = ReaderState(partial)
+        self.state = ReaderState(partial)
         self.tallies: dict[Rule, RuleTally] = {}
-        self.heard: dict[type[Note], FindingCount] = {}
+        self.findings: dict[type[Note], FindingCount] = {}
         self.cost = TrafficCost()
         self.first: Instant | None = None
         self.last: Instant = 0.0
         self.has_content = False
-        """A feed, or a word of one that has moved or ended, was seen."""
+        """An answer was a feed, a redirect document, 226 or 304."""
         self.rounds = 0
-        """Polls, each with the redirects it went through."""
+        """Polls; the redirects that a poll follows are part of it."""
         self.on_hour = 0
         self.hourly: list[Evidence] = []
         self._evidence_max = evidence_max
-        self._plain: Evidence | None = None
+        self._plain_evidence: Evidence | None = None
+        """The evidence without a reason for the current request, shared by all rules that it keeps."""
 
-    def see(self, poll: Poll) -> None:
-        """Judge a request, and learn from its answer."""
-        known = self.known
-        for rule, judge in EVALUATORS.items():
-            if (verdict := judge(poll, known)) is not None:
-                self.count(rule, poll, verdict)
-        if (said := client_hygiene.shared(poll, known)) is not None:
-            self.hear(said, poll)
-        if poll.answer.get("location") is None and (when := redirects.adoptions(known, poll.target)):
-            self._praise_of(redirects.ADOPTS_MOVES, poll, f"adopted {when}")
-        if not known.follows(poll):
+    def evaluate(self, poll: Poll) -> None:
+        """Evaluate a request by all rules, then learn from its answer."""
+        state = self.state
+        for rule, evaluate in EVALUATORS.items():
+            if (verdict := evaluate(poll, state)) is not None:
+                self.record_verdict(rule, poll, verdict)
+        if (observation := client_hygiene.observe_subscribers(poll, state)) is not None:
+            self._record_observation(observation, poll)
+        if poll.answer.get("location") is None and (adoptions := redirects.describe_adoptions(state, poll.target)):
+            self._record_praise(redirects.ADOPTS_MOVES, poll, f"adopted {adoptions}")
+        if not state.follows(poll):
             self.rounds += 1
             if polling_interval.is_on_the_hour(poll):
                 self.on_hour += 1
-                self._show(self.hourly, self._evidence(poll, "on the hour"))
-        self._cost(poll)
-        known.learn(poll)
+                self._append_evidence(self.hourly, self._evidence(poll, "on the hour"))
+        self._add_cost(poll)
+        state.learn(poll)
 
-    def count(self, rule: Rule, poll: Poll, verdict: Verdict) -> None:
-        """Take in a verdict."""
+    def record_verdict(self, rule: Rule, poll: Poll, verdict: Verdict) -> None:
+        """Record a verdict, and praise if the rule was kept."""
         tally = self.tallies.get(rule)
         if tally is None:
             tally = self.tallies[rule] = RuleTally()
         tally.chances += 1
         tally.broken += bool(verdict)
         if len(verdict) == 1:
-            self.hear(verdict[0], poll, rule)
+            self._record_observation(verdict[0], poll, rule)
         elif verdict:
             self._record_once_per_request(verdict, poll, rule)
         if not verdict and (praise := PRAISE.get(rule)) is not None:
-            self._praise_of(praise, poll, "")
+            self._record_praise(praise, poll, "")
 
     def _record_once_per_request(self, verdict: Verdict, poll: Poll, rule: Rule) -> None:
-        """Once for each request, whatever shows it there."""
-        for said in {each.kind: each for each in reversed(verdict)}.values():
-            self.hear(said, poll, rule)
+        """Record the first observation of each kind."""
+        for observation in {observation.kind: observation for observation in reversed(verdict)}.values():
+            self._record_observation(observation, poll, rule)
 
-    def hear(self, said: Observation, poll: Poll, rule: Rule | None = None) -> None:
-        """Take in what was said of a request."""
-        heard = self.heard.get(said.kind)
-        if heard is None:
-            heard = self.heard[said.kind] = FindingCount(said.values, rule=rule)
-        heard.count += 1
-        self._show(heard.evidence, self._evidence(poll, said.words))
+    def _record_observation(self, observation: Observation, poll: Poll, rule: Rule | None = None) -> None:
+        finding = self.findings.get(observation.kind)
+        if finding is None:
+            finding = self.findings[observation.kind] = FindingCount(observation.values, rule=rule)
+        finding.count += 1
+        self._append_evidence(finding.evidence, self._evidence(poll, observation.reason))
 
-    def _praise_of(self, kind: type[Note], poll: Poll, words: str) -> None:
-        heard = self.heard.get(kind)
-        if heard is None:
-            heard = self.heard[kind] = FindingCount({})
-        if words:
-            heard.values = {"example": f"{words[0].upper()}{words[1:]}."} if not heard.values else heard.values
-            if heard.evidence and heard.evidence[-1].number == poll.number:
-                heard.evidence.pop()
-                heard.count -= 1
-        heard.count += 1
-        if words:
-            self._show(heard.evidence, self._evidence(poll, words))
+    def _record_praise(self, kind: type[Note], poll: Poll, reason: str) -> None:
+        finding = self.findings.get(kind)
+        if finding is None:
+            finding = self.findings[kind] = FindingCount({})
+        if reason:
+            finding.values = finding.values or {"example": f"{reason[0].upper()}{reason[1:]}."}
+            if finding.evidence and finding.evidence[-1].number == poll.number:
+                finding.evidence.pop()
+                finding.count -= 1
+        finding.count += 1
+        if reason:
+            self._append_evidence(finding.evidence, self._evidence(poll, reason))
             return
-        if self._plain is None or self._plain.number != poll.number:
-            self._plain = self._evidence(poll, "")  # the same for each rule that was kept
-        self._show(heard.evidence, self._plain)
+        if self._plain_evidence is None or self._plain_evidence.number != poll.number:
+            self._plain_evidence = self._evidence(poll, "")
+        self._append_evidence(finding.evidence, self._plain_evidence)
 
-    def _cost(self, poll: Poll) -> None:
-        cost, known = self.cost, self.known
+    def _add_cost(self, poll: Poll) -> None:
+        cost, state = self.cost, self.state
         cost.requests += 1
         cost.size += poll.size
         cost.unchanged += poll.status == 304
-        same = bool(known.held) and (poll.answer.get("etag"), poll.answer.get("last-modified")) == (
-            known.held.tag or None,
-            known.held.modified or None,
+        is_unchanged = bool(state.stored) and (poll.answer.get("etag"), poll.answer.get("last-modified")) == (
+            state.stored.tag or None,
+            state.stored.modified or None,
         )
-        if poll.status == 200 and poll.succeeded and same:
-            cost.spared += poll.size
+        if poll.status == 200 and poll.succeeded and is_unchanged:
+            cost.redundant += poll.size
         self.first = poll.at if self.first is None else self.first
         self.last = poll.at
         self.has_content |= poll.content.is_feed if poll.content is not None else poll.status in (226, 304)
 
-    def _show(self, shown: list[Evidence], another: Evidence) -> None:
-        """Add to what is shown, the oldest going first. Lists, since an empty deque takes as much as eighty entries."""
-        shown.append(another)
-        if len(shown) > self._evidence_max:
-            del shown[0]
+    def _append_evidence(self, evidence: list[Evidence], request: Evidence) -> None:
+        """Append a request and drop the oldest beyond the limit. An empty deque is as large as a list of 80."""
+        evidence.append(request)
+        if len(evidence) > self._evidence_max:
+            del evidence[0]
 
-    def _evidence(self, poll: Poll, words: str) -> Evidence:
-        target = self.feed if poll.target == self.feed else poll.target  # one text for all
-        return Evidence(poll.number, poll.at, target, poll.status, words[:TEXT_LENGTH_MAX])
+    def _evidence(self, poll: Poll, reason: str) -> Evidence:
+        target = self.feed if poll.target == self.feed else poll.target  # share one string
+        return Evidence(poll.number, poll.at, target, poll.status, reason[:TEXT_LENGTH_MAX])

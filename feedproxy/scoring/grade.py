@@ -1,9 +1,9 @@
-"""From what was counted to a score: findings with their numbers, and a grade.
+"""Scores: findings with their counts, and a grade.
 
-    grade = 100 x sum of (weight x share kept) / sum of weights, over the rules that had a say, rounded down
+    grade = 100 x sum of (weight x share kept) / sum of weights, over the rules that applied, rounded down
 
-A rule that nothing gave a chance to break, such as what to do after a 410 that never came, is left out. So 100 means
-that nothing was done wrong, and the grade of a short recording says less than that of a long one.
+A rule that did not apply, such as the one for 410 without a 410, is left out. 100 therefore means no violation, and
+the grade of a short recording says less than that of a long one.
 """
 
 import math
@@ -14,31 +14,31 @@ from itertools import chain
 from feedproxy.clock import Instant, Seconds
 from feedproxy.findings import Level, Note
 from feedproxy.scoring import client_hygiene
-from feedproxy.scoring.aggregate import PRAISED, FeedAccount, ReaderAccount, account_of, sum_costs
+from feedproxy.scoring.aggregate import RULES_OF_PRAISE, FeedAccount, ReaderAccount, create_account, sum_costs
 from feedproxy.scoring.evaluator import Evidence, FindingCount, RuleTally, TrafficCost
 from feedproxy.scoring.reader import Reader
 from feedproxy.scoring.rules import Rule
 
 REQUESTS_MIN = 3
-"""Polls below which a grade is only a beginning."""
+"""Polls below which FEW_REQUESTS qualifies a grade."""
 
 _ORDER = {Level.BAD: 0, Level.WARN: 1, Level.INFO: 2, Level.GOOD: 3}
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A Note, how often it was given rise to, and the requests that show it (the latest, where there are many)."""
+    """A Note, the number of requests that it applies to, and the latest of them."""
 
     note: Note
     count: int
     requests: tuple[Evidence, ...]
     rule: Rule | None = None
-    """The rule that is broken; None for praise and information."""
+    """The violated rule; None for praise and information."""
 
 
 @dataclass(frozen=True, slots=True)
-class RuleKept:
-    """How often a rule had a say, and how often it was broken."""
+class RuleResult:
+    """The number of requests to which a rule applied, and of those that broke it."""
 
     rule: Rule
     chances: int
@@ -46,118 +46,118 @@ class RuleKept:
 
     @property
     def share(self) -> float:
-        """The part in which it was kept."""
+        """The share of requests that kept the rule."""
         return 1 - self.broken / self.chances
 
 
 @dataclass(frozen=True, slots=True)
 class FeedScore:
-    """What one reader did with one feed."""
+    """The score of one reader and feed."""
 
     feed: str
     grade: int
     findings: tuple[Finding, ...]
-    rules: tuple[RuleKept, ...]
+    rules: tuple[RuleResult, ...]
     cost: TrafficCost
     interval: Seconds
-    """The usual time between polls; 0 for one alone."""
+    """The mean time between polls; 0 for a single poll."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderScore:
-    """What one reader did with all its feeds."""
+    """The score of one reader with all its feeds."""
 
     reader: str
     user_agent: str
     grade: int
     findings: tuple[Finding, ...]
-    rules: tuple[RuleKept, ...]
+    rules: tuple[RuleResult, ...]
     cost: TrafficCost
     feeds: tuple[FeedScore, ...] = field(default=())
 
 
-def grade(rules: Iterable[RuleKept]) -> int:
-    """0 to 100."""
-    had_a_say = list(rules)
-    weights = sum(each.rule.weight for each in had_a_say)
-    kept = sum(each.rule.weight * each.share for each in had_a_say)
-    # A share such as 2/3 is no exact number: what is a hundred but for 1e-9 is a hundred.
-    return math.floor(100 * kept / weights + 1e-9) if weights else 100
+def compute_grade(rules: Iterable[RuleResult]) -> int:
+    """Return the grade, 0 to 100."""
+    applicable = list(rules)
+    weights = sum(result.rule.weight for result in applicable)
+    fulfilled = sum(result.rule.weight * result.share for result in applicable)
+    # Shares such as 2/3 are rounded: the sum may miss 100 by less than 1e-9.
+    return math.floor(100 * fulfilled / weights + 1e-9) if weights else 100
 
 
-def score(reader: Reader, now: Instant) -> ReaderScore | None:
-    """The score of a reader, up to `now`; None for one that has asked for no feed."""
-    return score_of(account_of(reader), now)
+def score_reader(reader: Reader, now: Instant) -> ReaderScore | None:
+    """Return the score of a reader up to `now`; None if it has not requested a feed."""
+    return score_account(create_account(reader), now)
 
 
 def rank(scores: Iterable[ReaderScore | None]) -> list[ReaderScore]:
-    """The scores of those that have asked for a feed, the worst first."""
-    found = [each for each in scores if each is not None]
-    return sorted(found, key=lambda each: (each.grade, -each.cost.requests))
+    """Return the scores of readers that have requested a feed, the lowest grade first."""
+    return sorted(filter(None, scores), key=lambda score: (score.grade, -score.cost.requests))
 
 
-def score_of(account: ReaderAccount, now: Instant) -> ReaderScore | None:
-    """What an account comes to, up to `now`; None where there is no feed in it."""
-    settled = [(each, *each.settled(now)) for each in account.feeds if each.has_content]
-    if not settled:
+def score_account(account: ReaderAccount, now: Instant) -> ReaderScore | None:
+    """Return the score of an account up to `now`; None if it contains no feed."""
+    finalized = [(feed, *feed.finalize(now)) for feed in account.feeds if feed.has_content]
+    if not finalized:
         return None
-    feeds = tuple(_feed_score(*each) for each in settled)
-    rules = _rules(tallies for _, tallies, _ in settled)
-    rounds = sum(feed.rounds for feed, _, _ in settled)
+    feeds = tuple(_feed_score(*finalized_feed) for finalized_feed in finalized)
+    rules = _rules(tallies for _, tallies, _ in finalized)
+    rounds = sum(feed.rounds for feed, _, _ in finalized)
     return ReaderScore(
         reader=account.name,
         user_agent=account.user_agent,
-        grade=grade(rules),
-        findings=_findings([heard for _, _, heard in settled], rules, account.name, rounds),
+        grade=compute_grade(rules),
+        findings=_findings([findings for _, _, findings in finalized], rules, account.name, rounds),
         rules=rules,
-        cost=sum_costs(feed.cost for feed, _, _ in settled),
-        feeds=tuple(sorted(feeds, key=lambda each: (each.grade, each.feed))),
+        cost=sum_costs(feed.cost for feed, _, _ in finalized),
+        feeds=tuple(sorted(feeds, key=lambda feed: (feed.grade, feed.feed))),
     )
 
 
 def _feed_score(
-    account: FeedAccount, tallies: Mapping[Rule, RuleTally], heard: Mapping[type[Note], FindingCount]
+    account: FeedAccount, tallies: Mapping[Rule, RuleTally], findings: Mapping[type[Note], FindingCount]
 ) -> FeedScore:
     rules = _rules([tallies])
     return FeedScore(
         feed=account.feed,
-        grade=grade(rules),
-        findings=_findings([heard], rules, account.feed, account.rounds),
+        grade=compute_grade(rules),
+        findings=_findings([findings], rules, account.feed, account.rounds),
         rules=rules,
         cost=account.cost,
         interval=account.interval,
     )
 
 
-def _rules(tallies: Iterable[Mapping[Rule, RuleTally]]) -> tuple[RuleKept, ...]:
+def _rules(tallies: Iterable[Mapping[Rule, RuleTally]]) -> tuple[RuleResult, ...]:
     chances, broken = dict.fromkeys(Rule, 0), dict.fromkeys(Rule, 0)
-    for rule, tally in chain.from_iterable(each.items() for each in tallies):
+    for rule, tally in chain.from_iterable(feed_tallies.items() for feed_tallies in tallies):
         chances[rule] += tally.chances
         broken[rule] += tally.broken
-    return tuple(RuleKept(rule, chances[rule], broken[rule]) for rule in Rule if chances[rule])
+    return tuple(RuleResult(rule, chances[rule], broken[rule]) for rule in Rule if chances[rule])
 
 
 def _findings(
-    heard: list[Mapping[type[Note], FindingCount]], rules: tuple[RuleKept, ...], subject: str, rounds: int
+    findings_by_feed: list[Mapping[type[Note], FindingCount]], rules: tuple[RuleResult, ...], subject: str, rounds: int
 ) -> tuple[Finding, ...]:
-    kinds = dict.fromkeys(chain.from_iterable(heard))
-    broken = {each.rule for each in rules if each.broken}
-    found = []
+    kinds = dict.fromkeys(chain.from_iterable(findings_by_feed))
+    broken = {result.rule for result in rules if result.broken}
+    findings = []
     for kind in kinds:
-        if kind in PRAISED and PRAISED[kind] in broken:
-            continue  # kept with one feed, and not with another
-        told = [each[kind] for each in heard if kind in each]
-        count = sum(each.count for each in told)
-        values = {"example": "", "times": count_requests(count), **told[0].values}
-        shown = sorted(chain.from_iterable(each.evidence for each in told), key=lambda each: (each.at, each.number))
-        found.append(Finding(kind(subject, **values), count, tuple(shown), told[0].rule))
+        if kind in RULES_OF_PRAISE and RULES_OF_PRAISE[kind] in broken:
+            continue  # another feed's requests broke the rule
+        counts = [by_kind[kind] for by_kind in findings_by_feed if kind in by_kind]
+        total = sum(count.count for count in counts)
+        values = {"example": "", "times": count_requests(total), **counts[0].values}
+        evidence = chain.from_iterable(count.evidence for count in counts)
+        requests = tuple(sorted(evidence, key=lambda request: (request.at, request.number)))
+        findings.append(Finding(kind(subject, **values), total, requests, counts[0].rule))
     if rounds < REQUESTS_MIN:
-        found.append(Finding(client_hygiene.FEW_REQUESTS(subject, times=_count_noun(rounds, "poll")), rounds, ()))
-    return tuple(sorted(found, key=lambda each: (_ORDER[each.note.level], -each.count, each.note.id())))
+        findings.append(Finding(client_hygiene.FEW_REQUESTS(subject, times=_count_noun(rounds, "poll")), rounds, ()))
+    return tuple(sorted(findings, key=lambda finding: (_ORDER[finding.note.level], -finding.count, finding.note.id())))
 
 
 def count_requests(count: int) -> str:
-    """`1 request`, `12 requests`."""
+    """Return a number of requests in words: `1 request`, `12 requests`."""
     return _count_noun(count, "request")
 
 

@@ -1,8 +1,8 @@
-"""Readers judged while they read: a sample of bounded size, for the publisher to see who does what.
+"""Live scores: readers evaluated as they poll, a sample of bounded size.
 
-Whoever comes first is followed, as long as there is room; who has not been seen for two days makes way. So the cost is
-bounded however many come, in readers and in bytes, and those who poll most are the likeliest to be among them.
-Addresses are hashed under a key that lives as long as the process and is known to nobody.
+The first readers are scored while there is room; readers that are silent for two days are dropped. Memory is bounded
+in readers and in bytes, and frequent pollers are the likeliest to be scored. Network addresses are hashed under a
+random key of the process, or of its group of workers.
 """
 
 import hashlib
@@ -11,33 +11,35 @@ import sys
 from collections.abc import Callable, Iterator
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.scoring.aggregate import EVIDENCE, ReaderAccount, account_of
-from feedproxy.scoring.grade import ReaderScore, rank, score_of
+from feedproxy.scoring.aggregate import EVIDENCE_MAX, ReaderAccount, create_account
+from feedproxy.scoring.grade import ReaderScore, rank, score_account
 from feedproxy.scoring.reader import Reader, ReaderName, reader_name, secret_marker
 from feedproxy.scoring.scored_request import Poll
 from feedproxy.upstream.special_networks import client_network
 
-FEEDS = 50
-"""Feeds judged of one reader: a fetcher of thousands shows how it behaves with these."""
+FEEDS_MAX = 50
+"""Feeds scored of one reader; enough to show the behaviour of a reader of thousands."""
 
 FEED_BYTES = 10 * 1024
-"""What is remembered of one reader and feed takes as much at most (tests/admin/test_reader_scores.py)."""
+"""Bytes of the state of one reader and feed at most (tests/admin/test_reader_scores.py)."""
 
 ADDRESSES_MAX = 4096
-"""Addresses whose names are remembered."""
+"""Size of the cache of pseudonyms, in network addresses."""
 
-STRANGERS_MAX = 65_536
-"""Readers remembered for whom there was no room, as hashes: they are passed over at the cost of one look."""
+UNSCORED_MAX = 65_536
+"""Hashes of readers without room, and of feeds that are not scored; their requests cost one set lookup."""
 
 FORGOTTEN_AFTER: Seconds = 2 * 86_400
+"""Seconds without a request after which a reader or feed may be dropped."""
+
 SWEEP_INTERVAL: Seconds = 60
-"""How often it is looked whether somebody makes way."""
+"""Seconds between searches for readers to drop."""
 
 
 class LiveScores:
-    """At most `size` readers; 0 judges nobody. `partial`: other workers answer the same readers, unseen by this one.
+    """Scores of at most `size` readers; 0 disables scoring. `partial`: other workers answer the same readers, too.
 
-    Half of `bytes_max` is for those who come first, with all their feeds. Of the other half each reader has its part.
+    Half of `bytes_max` is for the first readers, up to FEEDS_MAX feeds each. The other half is shared out equally.
     """
 
     def __init__(self, size: int = 0, *, partial: bool = False, bytes_max: int = sys.maxsize) -> None:
@@ -46,80 +48,84 @@ class LiveScores:
         self.partial = partial
         self._readers: dict[ReaderName, Reader] = {}
         self._feeds = 0
-        self._seen: dict[ReaderName, Instant] = {}
+        self._last_seen: dict[ReaderName, Instant] = {}
         self._key = secrets.token_bytes(32)
-        self._names: dict[str, str] = {}
-        self._strangers: set[int] = set()
-        self._looked: Instant = 0.0
+        self._pseudonyms: dict[str, str] = {}
+        self._unscored: set[int] = set()
+        self._swept_at: Instant = 0.0
         self._skipped: set[int] = set()
-        """Hashes of reader and feed that it is not judged by: one look tells for a minute."""
+        """Hashes of reader and target that are not scored; cleared every SWEEP_INTERVAL."""
         self._skipped_since: Instant = 0.0
         self._number = 0
         self._step = 1
 
-    def share(self, index: int, size: int, key: bytes) -> None:
-        """It is one of `size`, which call the same reader by the same name, and number no two requests alike."""
+    def join_workers(self, index: int, size: int, key: bytes) -> None:
+        """Join a group of `size` workers, which share the pseudonyms of readers; request numbers stay unique."""
         self.partial, self._key, self._number, self._step = True, key, index, size
 
-    def see(self, address: str, user_agent: str, target: str, now: Instant, poll: Callable[[int], Poll]) -> None:
-        """Somebody was answered; `poll` makes of it what is judged, and is called for those who are followed."""
+    def record(
+        self, address: str, user_agent: str, target: str, now: Instant, make_poll: Callable[[int], Poll]
+    ) -> None:
+        """Score an answered request. `make_poll` is called with its number if the reader and feed are scored."""
         if self.size <= 0:
             return
         if now - self._skipped_since < SWEEP_INTERVAL and hash((address, user_agent, target)) in self._skipped:
             return
-        asking = hash((address, user_agent, secret_marker(target)))
-        if asking in self._strangers and now - self._looked < SWEEP_INTERVAL:
+        key = hash((address, user_agent, secret_marker(target)))
+        if key in self._unscored and now - self._swept_at < SWEEP_INTERVAL:
             return
         name = reader_name(self._pseudonym(address), user_agent[:512], target)
         reader = self._readers.get(name)
         if reader is None:
             if len(self._readers) >= self._readers_max() and not self._make_room(now):
-                if len(self._strangers) < STRANGERS_MAX:
-                    self._strangers.add(asking)
+                if len(self._unscored) < UNSCORED_MAX:
+                    self._unscored.add(key)
                 return
             reader = self._readers[name] = Reader(
-                name.reader, evidence_max=EVIDENCE, feeds_max=FEEDS, partial=self.partial
+                name.reader, evidence_max=EVIDENCE_MAX, feeds_max=FEEDS_MAX, partial=self.partial
             )
-        self._seen[name] = now
+        self._last_seen[name] = now
         if not self._is_followed(reader, target, now):
             self._skip(hash((address, user_agent, target)), now)
             return
         self._number += self._step
         before = len(reader.feeds)
-        reader.see(poll(self._number))
+        reader.evaluate(make_poll(self._number))
         self._feeds += len(reader.feeds) - before
 
     def scores(self, now: Instant) -> list[ReaderScore]:
-        """What they have come to, the worst first."""
-        return rank(score_of(each, now) for each in self.accounts())
+        """Return the scores, the lowest grade first."""
+        return rank(score_account(account, now) for account in self.accounts())
 
     def accounts(self) -> Iterator[ReaderAccount]:
-        """What each has done; good until the next request."""
-        return map(account_of, list(self._readers.values()))
+        """Yield the readers' accounts, which are valid until the next request."""
+        return map(create_account, list(self._readers.values()))
 
     def __len__(self) -> int:
         return len(self._readers)
 
     @property
     def feeds(self) -> int:
-        """Feeds judged, of all readers together."""
+        """The number of feeds scored, of all readers together."""
         return self._feeds
 
-    def _half(self) -> int:
+    def _reserved_feeds(self) -> int:
         return self.bytes_max // FEED_BYTES // 2
 
     def _readers_max(self) -> int:
-        return min(self.size, max(1, self._half()))
+        return min(self.size, max(1, self._reserved_feeds()))
 
     def _is_followed(self, reader: Reader, target: str, now: Instant) -> bool:
-        """Whether this feed is one of those that the reader is judged by, or there is room, or one makes way.
+        """Return True if the feed is scored, there is room for it, or the reader's oldest feed can be dropped.
 
-        What comes first stays: of feeds that drive one another out nothing could be learned, and it would be dear.
+        Active feeds are not replaced: feeds that replaced each other would cost time and yield no score.
         """
         count = len(reader.feeds)
-        if count < FEEDS and (self._feeds < self._half() or count < max(1, self._half() // self.size)):
+        if count < FEEDS_MAX and (
+            self._feeds < self._reserved_feeds() or count < max(1, self._reserved_feeds() // self.size)
+        ):
             return True
-        if reader.knows(target, now):
+        if reader.has_feed(target, now):
             return True
         oldest = next(iter(reader.feeds.values()))
         if now - oldest.last <= FORGOTTEN_AFTER:
@@ -129,27 +135,27 @@ class LiveScores:
         return True
 
     def _make_room(self, now: Instant) -> bool:
-        if now - self._looked < SWEEP_INTERVAL:
+        if now - self._swept_at < SWEEP_INTERVAL:
             return False
-        self._looked = now
-        self._strangers.clear()
-        for name in [each for each, seen in self._seen.items() if now - seen > FORGOTTEN_AFTER]:
+        self._swept_at = now
+        self._unscored.clear()
+        for name in [name for name, last_seen in self._last_seen.items() if now - last_seen > FORGOTTEN_AFTER]:
             self._feeds -= len(self._readers.pop(name).feeds)
-            del self._seen[name]
+            del self._last_seen[name]
         return len(self._readers) < self._readers_max()
 
-    def _skip(self, asking: int, now: Instant) -> None:
+    def _skip(self, key: int, now: Instant) -> None:
         if now - self._skipped_since >= SWEEP_INTERVAL:
             self._skipped_since = now
             self._skipped.clear()
-        if len(self._skipped) < STRANGERS_MAX:
-            self._skipped.add(asking)
+        if len(self._skipped) < UNSCORED_MAX:
+            self._skipped.add(key)
 
     def _pseudonym(self, address: str) -> str:
-        found = self._names.get(address)
-        if found is None:
-            if len(self._names) >= ADDRESSES_MAX:
-                self._names.clear()
+        pseudonym = self._pseudonyms.get(address)
+        if pseudonym is None:
+            if len(self._pseudonyms) >= ADDRESSES_MAX:
+                self._pseudonyms.clear()
             digest = hashlib.blake2b(client_network(address).encode(), key=self._key, digest_size=4).hexdigest()
-            found = self._names[address] = f"reader-{digest}"
-        return found
+            pseudonym = self._pseudonyms[address] = f"reader-{digest}"
+        return pseudonym

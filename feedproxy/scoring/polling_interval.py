@@ -1,6 +1,6 @@
-"""Does the reader come when it was asked to come?  RFC 9111, section 4.2; RSS 2.0; the syndication module.
+"""Rules on the time of polls.  RFC 9111, section 4.2; RSS 2.0; the syndication module.
 
-The latest of what was said holds, and for a day at most: a reader that polls once a day is never too early.
+The latest answer determines the interval, up to a day: a reader that polls once a day is never too early.
 """
 
 import math
@@ -9,109 +9,118 @@ from feedproxy.clock import Seconds
 from feedproxy.feed.schedule import is_skipped, next_update
 from feedproxy.findings import Category, Level, Note
 from feedproxy.scoring.reader_state import ReaderState
-from feedproxy.scoring.rules import KEPT, Observation, Verdict
+from feedproxy.scoring.rules import NO_VIOLATIONS, Observation, Verdict
 from feedproxy.scoring.scored_request import REFUSALS, Poll
 
 DAY: Seconds = 86_400
 
 DEFAULT_WAIT: Seconds = 900
-"""How long a reader waits where nothing was said. Most wait half an hour or an hour; less than a quarter of an hour is
-nobody's habit."""
+"""Seconds between polls of a feed that gives no interval. Most readers poll every half hour or hour."""
 
 REFUSAL_WAIT: Seconds = 3600
-"""After a 429 that does not say how long."""
+"""Seconds to wait after a 429 without Retry-After."""
 
 FAILURE_WAIT: Seconds = 300
-"""After a failure: the next poll at the usual time is well, the next second is not."""
+"""Seconds to wait after a failure; less than the usual intervals, more than an immediate retry."""
 
 HOUR_EDGE: Seconds = 10
-"""Seconds around the full hour in which the whole world's cron jobs run."""
+"""Seconds after the full hour in which most cron jobs run."""
 
 HOURS_MIN = 6
-"""Polls from which on a habit can be told from chance."""
+"""Polls needed before the rule HOUR applies."""
 
 
 def timer_tolerance(wait: Seconds) -> Seconds:
-    """What a timer may be off: 5 %, at least half a minute, never more than half of the wait."""
+    """Return the seconds by which a timer may be early: 5 %, at least half a minute, at most half of the wait."""
     return min(wait / 2, max(30.0, wait / 20))
 
 
-def evaluate(poll: Poll, known: ReaderState) -> Verdict | None:
-    """Whether this poll came too early."""
-    if known.success is None or known.follows(poll):
+def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
+    """Return a violation for each interval that the poll did not wait for; None before the first success."""
+    if state.last_success is None or state.follows(poll):
         return None
-    gap = poll.at - known.success
-    waits = _waits(known)
+    gap = poll.at - state.last_success
+    waits = _waits(state)
     if not waits:
         waits = [(DEFAULT_WAIT, POLLED_OFTEN, "no polling interval given")]
     return tuple(
-        Observation(kind, f"{span(gap)} after the last good answer; {words}", {"wait": span(wait)})
-        for wait, kind, words in waits
+        Observation(
+            kind, f"{format_duration(gap)} after the last good answer; {reason}", {"wait": format_duration(wait)}
+        )
+        for wait, kind, reason in waits
         if gap < wait - timer_tolerance(wait)
     )
 
 
-def _waits(known: ReaderState) -> list[tuple[Seconds, type[Note], str]]:
-    assert known.success is not None
-    schedule, waits = known.schedule, list[tuple[Seconds, type[Note], str]]()
-    if known.lifetime > 0:
-        waits.append((known.lifetime, POLLED_WITHIN_MAX_AGE, f"it was fresh for {span(known.lifetime)}"))
+def _waits(state: ReaderState) -> list[tuple[Seconds, type[Note], str]]:
+    """Return the intervals that a feed asks for, each with the note on a violation and the reason."""
+    assert state.last_success is not None
+    schedule, waits = state.schedule, list[tuple[Seconds, type[Note], str]]()
+    if state.lifetime > 0:
+        waits.append((state.lifetime, POLLED_WITHIN_MAX_AGE, f"it was fresh for {format_duration(state.lifetime)}"))
     if schedule.ttl is not None:
         waits.append((60.0 * schedule.ttl, POLLED_WITHIN_TTL, f"ttl is {schedule.ttl}"))
     steps = [schedule.interval] if schedule.interval else []
-    if (update := next_update(schedule, known.success)) is not None:
+    if (update := next_update(schedule, state.last_success)) is not None:
         length = {"hourly": DAY / 24}.get(str(schedule.period), DAY) / schedule.frequency
-        # Right after an update by the base, or a whole period later: both keep to it.
-        steps.append(min(update - known.success, length))
-    waits += [(step, POLLED_WITHIN_SY, f"it is updated every {span(step)}") for step in steps]
-    return [(min(wait, DAY), kind, words) for wait, kind, words in waits]
+        # A poll right after an update by the base, or a whole period after the last poll, is on time.
+        steps.append(min(update - state.last_success, length))
+    waits += [(step, POLLED_WITHIN_SY, f"it is updated every {format_duration(step)}") for step in steps]
+    return [(min(wait, DAY), kind, reason) for wait, kind, reason in waits]
 
 
-def evaluate_skips(poll: Poll, known: ReaderState) -> Verdict | None:
-    """Whether this poll came when the publisher asks not to be read."""
-    schedule = known.schedule
-    if known.success is None or known.follows(poll) or not (schedule.skip_hours or schedule.skip_days):
+def evaluate_skips(poll: Poll, state: ReaderState) -> Verdict | None:
+    """Return a violation if the poll falls in skipHours or on skipDays; None if the feed has neither."""
+    schedule = state.schedule
+    if state.last_success is None or state.follows(poll) or not (schedule.skip_hours or schedule.skip_days):
         return None
     if not is_skipped(schedule, poll.at):
-        return KEPT
+        return NO_VIOLATIONS
     hour, day = math.floor(poll.at / 3600) % 24, (math.floor(poll.at / DAY) + 3) % 7
     if day in schedule.skip_days:
         return (Observation(POLLED_ON_SKIP_DAY, f"on a {_DAYS[day]}"),)
     return (Observation(POLLED_IN_SKIP_HOUR, f"in hour {hour} GMT"),)
 
 
-def evaluate_refusal(poll: Poll, known: ReaderState) -> Verdict | None:
-    """Whether the server was left in peace after it had refused, or failed."""
-    refusal = known.refusal
-    if refusal is None or known.follows(poll):
+def evaluate_refusal(poll: Poll, state: ReaderState) -> Verdict | None:
+    """Return a violation if the poll came too soon after a refusal or failure; None without one."""
+    refusal = state.refusal
+    if refusal is None or state.follows(poll):
         return None
-    gap, said = poll.at - refusal.at, f"after {refusal.status or 'no answer'}"
+    gap, failure = poll.at - refusal.at, f"after {refusal.status or 'no answer'}"
     if refusal.wait is not None and refusal.status in (*REFUSALS, 413):
         if gap < refusal.wait - min(30.0, refusal.wait / 20):
-            return (Observation(RETRY_AFTER_IGNORED, f"{span(gap)} {said}, which asked for {span(refusal.wait)}"),)
-        return KEPT
+            return (
+                Observation(
+                    RETRY_AFTER_IGNORED,
+                    f"{format_duration(gap)} {failure}, which asked for {format_duration(refusal.wait)}",
+                ),
+            )
+        return NO_VIOLATIONS
     if refusal.status in REFUSALS:
         wait = REFUSAL_WAIT if refusal.status == 429 else DEFAULT_WAIT
         if gap < wait - timer_tolerance(wait):
-            return (Observation(HURRIED_AFTER_REFUSAL, f"{span(gap)} {said}"),)
-        return KEPT
+            return (Observation(HURRIED_AFTER_REFUSAL, f"{format_duration(gap)} {failure}"),)
+        return NO_VIOLATIONS
     return (
-        (Observation(HAMMERED, f"{span(gap)} {said}"),) if gap < FAILURE_WAIT - timer_tolerance(FAILURE_WAIT) else KEPT
+        (Observation(HAMMERED, f"{format_duration(gap)} {failure}"),)
+        if gap < FAILURE_WAIT - timer_tolerance(FAILURE_WAIT)
+        else NO_VIOLATIONS
     )
 
 
 def is_on_the_hour(poll: Poll) -> bool:
-    """Whether a poll came when everybody's does."""
+    """Return True if the poll came within HOUR_EDGE seconds of the full hour."""
     return (poll.at + 1) % 3600 < HOUR_EDGE + 1
 
 
-def span(seconds: Seconds) -> str:
-    """A length of time, in one or two units."""
+def format_duration(seconds: Seconds) -> str:
+    """Return a duration in one or two units."""
     total = round(max(0.0, seconds))
-    for size, unit, below, small in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+    for size, unit, small_size, small_unit in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
         if total >= size:
-            rest = total % size // below
-            return f"{total // size} {unit} {rest} {small}" if rest else f"{total // size} {unit}"
+            rest = total % size // small_size
+            return f"{total // size} {unit} {rest} {small_unit}" if rest else f"{total // size} {unit}"
     return f"{total} s"
 
 

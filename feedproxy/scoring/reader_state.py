@@ -1,4 +1,4 @@
-"""What a reader must know of a feed by what it has been answered so far; bounded, however long it goes on."""
+"""State of one reader and feed: the validators, intervals and moves in the answers so far; of bounded size."""
 
 from array import array
 from dataclasses import dataclass, field, replace
@@ -14,16 +14,16 @@ from feedproxy.http.message import Fields
 from feedproxy.scoring.scored_request import PERMANENT, REDIRECTS, REFUSALS, Poll
 
 ISSUED_MAX = 64
-"""Tags remembered of a feed, and dates; older ones count as never given."""
+"""ETags of a feed that are remembered, and as many dates; older ones count as never issued."""
 
 ADDRESSES_MAX = 32
-"""Addresses of one feed remembered."""
+"""Addresses of a feed that are remembered, in each list."""
 
 FOLLOW_TIMEOUT: Seconds = 600
-"""A redirect is followed at once, or that was no following."""
+"""Seconds after a redirect in which a request for its target counts as following it."""
 
 RETRY_MAX: Seconds = 2 * 86_400
-"""The longest Retry-After that anybody is held to: a slip for years is nobody's to obey."""
+"""Seconds to which Retry-After is cut; longer ones are taken for mistakes of the server."""
 
 
 NO_FIELDS = Fields()
@@ -31,7 +31,7 @@ NO_FIELDS = Fields()
 
 @dataclass(frozen=True, slots=True)
 class Validators:
-    """What came with an answer, as it was written; empty where it did not come."""
+    """ETag and Last-Modified, byte for byte as they were sent; empty if absent."""
 
     tag: str
     modified: str
@@ -41,7 +41,7 @@ class Validators:
 
 
 class RecentTexts:
-    """The last `GIVEN_MAX` texts, as hashes: 8 bytes each, however long the texts are."""
+    """The last `ISSUED_MAX` texts, as hashes of 8 bytes."""
 
     __slots__ = ("_hashes",)
 
@@ -55,7 +55,7 @@ class RecentTexts:
         return hash(text) in self._hashes
 
     def add(self, text: str) -> None:
-        """Remember a text; the same text twice in a row is one."""
+        """Add a text, unless it is the last one added."""
         number = hash(text)
         if self._hashes and self._hashes[-1] == number:
             return
@@ -65,7 +65,7 @@ class RecentTexts:
 
 
 class IssuedValidators:
-    """Validators that came with answers: their tags, and their dates."""
+    """The ETags and Last-Modified dates of answers."""
 
     __slots__ = ("dates", "tags")
 
@@ -76,31 +76,33 @@ class IssuedValidators:
     def __bool__(self) -> bool:
         return bool(self.tags or self.dates)
 
-    def __contains__(self, said: Validators) -> bool:
-        known = (not said.tag or said.tag in self.tags) and (not said.modified or said.modified in self.dates)
-        return bool(said) and known
+    def __contains__(self, validators: Validators) -> bool:
+        issued = (not validators.tag or validators.tag in self.tags) and (
+            not validators.modified or validators.modified in self.dates
+        )
+        return bool(validators) and issued
 
-    def add(self, said: Validators) -> None:
-        """Remember what came with an answer."""
-        if said.tag:
-            self.tags.add(said.tag)
-        if said.modified:
-            self.dates.add(said.modified)
+    def add(self, validators: Validators) -> None:
+        """Add the validators of an answer."""
+        if validators.tag:
+            self.tags.add(validators.tag)
+        if validators.modified:
+            self.dates.add(validators.modified)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerRefusal:
-    """When the server wants to be left in peace, and how it said so."""
+    """A refusal or failure, after which the reader should wait."""
 
     at: Instant
     status: int
     wait: Seconds | None
-    """By Retry-After; None where that was not said, or made no sense."""
+    """Seconds of Retry-After; None if it is absent or invalid."""
 
 
 @dataclass(slots=True)
 class RelocationSightings:
-    """How often something lasting was said, and when."""
+    """The count and times of answers with the same move, or with the end of the feed."""
 
     location: str
     xml: bool
@@ -111,103 +113,113 @@ class RelocationSightings:
 
 @dataclass(slots=True)
 class ReaderState:
-    """Kept up by `learn`, after each request has been judged."""
+    """The state that evaluators read. `learn` updates it after each evaluated request."""
 
     partial: bool = False
-    """Others answer this reader, too, and what they have told it is not known: what it may have from them is not held
-    against it."""
-    held: Validators = Validators("", "")
-    """Those of the last whole answer."""
-    other: Validators = Validators("", "")
-    """What a 304 gave for the same, or a redirect document: neither can be held against anybody."""
-    held_at: Instant = 0.0
-    held_delta: bool = False
-    """They came with a 226."""
-    stores: bool = True
-    """The last answer may be kept (no no-store)."""
-    given: IssuedValidators = field(default_factory=IssuedValidators)
-    dates: RecentTexts = field(default_factory=RecentTexts)
-    """Date fields of answers without Last-Modified: with those one may ask, too."""
-    broken: IssuedValidators = field(default_factory=IssuedValidators)
-    """Of answers that were not whole, or no feed."""
-    returned: Validators = Validators("", "")
-    """What the reader asked with last."""
-    success: Instant | None = None
+    """Other workers answer this reader, too, unseen here. Requests that their answers may explain are no violations."""
+    stored: Validators = Validators("", "")
+    """The validators of the last complete answer."""
+    confirmed: Validators = Validators("", "")
+    """Validators of a 304 to the same content, or of a redirect document; they may be used as well."""
+    stored_at: Instant = 0.0
+    stored_is_delta: bool = False
+    """The last complete answer was a 226."""
+    is_storable: bool = True
+    """The last complete answer had no `no-store`."""
+    issued: IssuedValidators = field(default_factory=IssuedValidators)
+    date_fields: RecentTexts = field(default_factory=RecentTexts)
+    """Date fields of answers without Last-Modified, which If-Modified-Since may repeat."""
+    rejected: IssuedValidators = field(default_factory=IssuedValidators)
+    """Validators of answers that were incomplete, or not a feed."""
+    last_sent: Validators = Validators("", "")
+    """The conditions of the reader's last conditional request."""
+    last_success: Instant | None = None
     lifetime: Seconds = 0.0
-    """HTTP's, in seconds from `success`."""
+    """The freshness lifetime by HTTP, in seconds from `last_success`."""
     schedule: Schedule = field(default_factory=Schedule)
     refusal: ServerRefusal | None = None
     previous: Poll | None = None
-    expected: str = ""
-    """Where the answer before leads."""
+    redirect_target: str = ""
+    """The target of the redirect that was the previous answer."""
     hops: int = 0
     permanent: dict[str, RelocationSightings] = field(default_factory=dict)
-    """Addresses that have moved for good."""
+    """Permanent moves, by the old address."""
     temporary: tuple[str, ...] = ()
-    """Addresses that were led to for this time only."""
+    """Targets of temporary redirects."""
     gone: RelocationSightings | None = None
-    vouched: tuple[str, ...] = ()
-    """Addresses that have given validators."""
-    own: tuple[str, ...] = ()
-    """Addresses that the reader came to by itself before it was led there."""
+    issuing_addresses: tuple[str, ...] = ()
+    """Addresses that have answered with validators."""
+    direct_addresses: tuple[str, ...] = ()
+    """Addresses that the reader requested without a redirect to them."""
 
     def follows(self, poll: Poll) -> bool:
-        """Whether this request only goes where the answer before led."""
-        before = self.previous
+        """Return True if the request follows the redirect of the previous answer."""
         return (
-            before is not None and bool(self.expected) and poll.target == self.expected
-        ) and poll.at - before.at <= FOLLOW_TIMEOUT
+            self.previous is not None
+            and bool(self.redirect_target)
+            and poll.target == self.redirect_target
+            and poll.at - self.previous.at <= FOLLOW_TIMEOUT
+        )
 
     def is_new_address(self, target: str) -> bool:
-        """Whether a move has led here, and nothing that was answered here could be asked with."""
-        led = target in self.temporary or any(each.location == target for each in self.permanent.values())
-        return led and target not in self.vouched
+        """Return True if a redirect leads to `target`, and none of its answers had validators."""
+        is_redirect_target = target in self.temporary or any(
+            move.location == target for move in self.permanent.values()
+        )
+        return is_redirect_target and target not in self.issuing_addresses
 
     def learn(self, poll: Poll) -> None:
-        """Take in what a request was answered."""
+        """Update the state by a request and its answer."""
         follows = self.follows(poll)
         self.hops = self.hops + 1 if follows else 0
         if not follows and poll.target not in self.temporary:
-            self.own = _with_address(self.own, poll.target)
+            self.direct_addresses = _with_address(self.direct_addresses, poll.target)
         if poll.is_conditional:
-            self.returned = _returned_validators(poll)
+            self.last_sent = _sent_validators(poll)
         self._learn_validators(poll)
         self._learn_pace(poll)
         self._learn_moves(poll)
-        # The fields of a request and its answer take kilobytes, and of these only a redirect's are looked at again.
+        # The fields of a request and its answer take kilobytes; only the fields of a redirect are read again.
         self.previous = replace(poll, fields=NO_FIELDS, answer=poll.answer if poll.status in REDIRECTS else NO_FIELDS)
 
     def _learn_validators(self, poll: Poll) -> None:
-        said = Validators((poll.answer.get("etag") or "").strip(), (poll.answer.get("last-modified") or "").strip())
+        validators = Validators(
+            (poll.answer.get("etag") or "").strip(), (poll.answer.get("last-modified") or "").strip()
+        )
         if _relocates(poll):
-            self.other = said
+            self.confirmed = validators
             return
         if poll.status in (200, 226) and poll.succeeded and poll.method == "GET":
-            self.held, self.other, self.held_at = said, Validators("", ""), poll.at
-            self.held_delta = poll.status == 226
-            self.stores = not CacheControl.from_fields(poll.answer).no_store
+            self.stored, self.confirmed, self.stored_at = validators, Validators("", ""), poll.at
+            self.stored_is_delta = poll.status == 226
+            self.is_storable = not CacheControl.from_fields(poll.answer).no_store
         elif poll.status == 304:
-            if not self.given and not self.held:
-                self.held, self.held_at = Validators(said.tag or _returned_validators(poll).tag, said.modified), poll.at
-            if said not in self.broken:
-                self.other = said  # a validator of what broke off is confirmed, too, and is none the better for it
-        elif said and poll.status:
-            self.broken.add(said)
+            if not self.issued and not self.stored:
+                self.stored, self.stored_at = (
+                    Validators(validators.tag or _sent_validators(poll).tag, validators.modified),
+                    poll.at,
+                )
+            if validators not in self.rejected:
+                self.confirmed = validators  # servers answer 304 to validators of truncated answers, too
+        elif validators and poll.status:
+            self.rejected.add(validators)
             return
-        if said:
-            self.given.add(said)
-            self.vouched = _with_address(self.vouched, poll.target)
-        if not said.modified and (date := poll.answer.get("date")):
-            self.dates.add(date)
+        if validators:
+            self.issued.add(validators)
+            self.issuing_addresses = _with_address(self.issuing_addresses, poll.target)
+        if not validators.modified and (date := poll.answer.get("date")):
+            self.date_fields.add(date)
 
     def _learn_pace(self, poll: Poll) -> None:
         if _relocates(poll):
             self.refusal = None
         elif poll.succeeded:
-            self.success = poll.at
+            self.last_success = poll.at
             self.lifetime = _lifetime(poll, self.lifetime if poll.status == 304 else 0.0)
             self.refusal = None
-        elif poll.status in REFUSALS or poll.status >= 400 or not poll.status or not poll.whole or poll.status == 200:
+        elif (
+            poll.status in REFUSALS or poll.status >= 400 or not poll.status or not poll.complete or poll.status == 200
+        ):
             self.refusal = (
                 None if poll.status in (404, 410) else ServerRefusal(poll.at, poll.status, _retry_after(poll))
             )
@@ -215,79 +227,79 @@ class ReaderState:
             self.schedule = poll.content.schedule
 
     def _learn_moves(self, poll: Poll) -> None:
-        self.expected = ""
-        said = poll.content.relocation if poll.content is not None and poll.status == 200 else None
+        self.redirect_target = ""
+        relocation = poll.content.relocation if poll.content is not None and poll.status == 200 else None
         if poll.status in REDIRECTS:
-            self.expected = location(poll)
-            if poll.status in PERMANENT and self.expected:
-                self._seen_moved(poll, self.expected, xml=False)
-            elif self.expected and self.expected not in self.own:
-                self.temporary = _with_address(self.temporary, self.expected)
-        elif isinstance(said, Moved):
-            self._seen_moved(poll, resolve_location(poll, said.location), xml=True)
-        elif poll.succeeded and said is None:
+            self.redirect_target = resolve_redirect(poll)
+            if poll.status in PERMANENT and self.redirect_target:
+                self._record_move(poll, self.redirect_target, xml=False)
+            elif self.redirect_target and self.redirect_target not in self.direct_addresses:
+                self.temporary = _with_address(self.temporary, self.redirect_target)
+        elif isinstance(relocation, Moved):
+            self._record_move(poll, resolve_reference(poll, relocation.location), xml=True)
+        elif poll.succeeded and relocation is None:
             self.permanent.pop(poll.target, None)
-        if poll.status == 410 or isinstance(said, Gone):
-            before = self.gone
-            if before is None:
+        if poll.status == 410 or isinstance(relocation, Gone):
+            sightings = self.gone
+            if sightings is None:
                 self.gone = RelocationSightings("", poll.status != 410, 1, poll.at, poll.at)
             else:
-                before.count, before.last = before.count + 1, poll.at
+                sightings.count, sightings.last = sightings.count + 1, poll.at
         elif poll.succeeded:
             self.gone = None
 
-    def _seen_moved(self, poll: Poll, target: str, *, xml: bool) -> None:
-        before = self.permanent.get(poll.target)
-        if before is not None and before.location == target:
-            before.count, before.last = before.count + 1, poll.at
+    def _record_move(self, poll: Poll, target: str, *, xml: bool) -> None:
+        sightings = self.permanent.get(poll.target)
+        if sightings is not None and sightings.location == target:
+            sightings.count, sightings.last = sightings.count + 1, poll.at
         elif len(self.permanent) < ADDRESSES_MAX:
             self.permanent[poll.target] = RelocationSightings(target, xml, 1, poll.at, poll.at)
 
 
-def _with_address(addresses: tuple[str, ...], another: str) -> tuple[str, ...]:
-    """The addresses, another among them as long as there is room: nearly always there is one alone."""
-    if another in addresses or len(addresses) >= ADDRESSES_MAX:
+def _with_address(addresses: tuple[str, ...], address: str) -> tuple[str, ...]:
+    """Return the addresses with `address`, up to ADDRESSES_MAX. Most feeds have one."""
+    if address in addresses or len(addresses) >= ADDRESSES_MAX:
         return addresses
-    return (*addresses, another)
+    return (*addresses, address)
 
 
 def _relocates(poll: Poll) -> bool:
     return poll.status == 200 and poll.content is not None and poll.content.relocation is not None
 
 
-def location(poll: Poll) -> str:
-    """Where a redirect leads; empty where that cannot be understood."""
-    said = poll.answer.get("location") or ""
-    return resolve_location(poll, said) if said else ""
+def resolve_redirect(poll: Poll) -> str:
+    """Return the target of a redirect; empty if Location is absent or invalid."""
+    reference = poll.answer.get("location") or ""
+    return resolve_reference(poll, reference) if reference else ""
 
 
-def resolve_location(poll: Poll, reference: str) -> str:
-    """An address that an answer names, as a target.
+def resolve_reference(poll: Poll, reference: str) -> str:
+    """Return a URI reference in an answer as a target; empty if it is invalid.
 
-    Through a gateway its addresses mean the targets behind it, and in reverse mode the public ones the upstream's.
+    Gateway addresses become the targets in their paths; in reverse mode, public addresses become those of the upstream.
     """
     return _resolve(poll, reference)[0]
 
 
 def stays_in_proxy(poll: Poll) -> bool:
-    """Whether who follows this redirect asks here again: else nobody sees whether it was followed."""
-    target, unfolded = _resolve(poll, poll.answer.get("location") or "")
+    """Return True if a client that follows this redirect sends the next request to this proxy, too."""
+    target, is_proxied = _resolve(poll, poll.answer.get("location") or "")
     if not target:
         return False
-    through_us = poll.entrance == "proxy" and target.startswith("http://")
-    return unfolded or through_us or uri.origin_of(target) == uri.origin_of(poll.target)
+    via_proxy = poll.entrance == "proxy" and target.startswith("http://")
+    return is_proxied or via_proxy or uri.origin_of(target) == uri.origin_of(poll.target)
 
 
 def _resolve(poll: Poll, reference: str) -> tuple[str, bool]:
-    """The target, and whether it was told in the form of an address of ours."""
+    """Return the target, and True if the reference was an address of this proxy."""
     try:
         absolute = uri.normalise(urljoin(poll.public or poll.target, reference).partition("#")[0])
     except (BadTarget, ValueError):
         return "", False
     if poll.public:
-        ours, theirs = _url_prefixes(poll.target, poll.public)
-        inside = absolute.startswith(f"{theirs}/")
-        return (ours + absolute.removeprefix(theirs), True) if inside else (absolute, False)
+        target_prefix, public_prefix = _url_prefixes(poll.target, poll.public)
+        is_proxied = absolute.startswith(f"{public_prefix}/")
+        return (target_prefix + absolute.removeprefix(public_prefix), True) if is_proxied else (absolute, False)
     try:
         return uri.gateway_target(absolute.removeprefix(uri.origin_of(absolute))), True
     except (BadTarget, NotFound):
@@ -295,35 +307,38 @@ def _resolve(poll: Poll, reference: str) -> tuple[str, bool]:
 
 
 def _url_prefixes(target: str, public: str) -> tuple[str, str]:
-    """What stands before the path that a target and its public form have in common."""
-    ours, theirs = target.split("/"), public.split("/")
-    while len(ours) > 3 and len(theirs) > 3 and ours[-1] == theirs[-1]:
-        ours.pop()
-        theirs.pop()
-    return "/".join(ours), "/".join(theirs)
+    """Return the parts of a target and of its public address before the path segments that they share."""
+    target_parts, public_parts = target.split("/"), public.split("/")
+    while len(target_parts) > 3 and len(public_parts) > 3 and target_parts[-1] == public_parts[-1]:
+        target_parts.pop()
+        public_parts.pop()
+    return "/".join(target_parts), "/".join(public_parts)
 
 
-def _returned_validators(poll: Poll) -> Validators:
+def _sent_validators(poll: Poll) -> Validators:
     return Validators(
         (poll.fields.combined("if-none-match") or "").strip(), (poll.fields.get("if-modified-since") or "").strip()
     )
 
 
-def _lifetime(poll: Poll, before: Seconds) -> Seconds:
-    """RFC 9111, section 4.2.1, for a cache of one's own; less the time that it has been under way."""
+def _lifetime(poll: Poll, default: Seconds) -> Seconds:
+    """Return the remaining freshness lifetime for a private cache; `default` if the answer gives none.
+
+    RFC 9111, section 4.2.1; Age is subtracted.
+    """
     control = CacheControl.from_fields(poll.answer)
     if control.no_cache or control.no_store:
         return 0.0
-    said = control.max_age if control.max_age is not None else poll.seconds_until("expires")
-    if said is None:
-        return before
+    lifetime = control.max_age if control.max_age is not None else poll.seconds_until("expires")
+    if lifetime is None:
+        return default
     age = poll.answer.get("age") or "0"
-    return max(0.0, said - (float(age) if age.isdigit() and len(age) < 10 else 0.0))
+    return max(0.0, lifetime - (float(age) if age.isdigit() and len(age) < 10 else 0.0))
 
 
 def _retry_after(poll: Poll) -> Seconds | None:
-    said = (poll.answer.get("retry-after") or "").strip()
-    if said.isascii() and said.isdigit():
-        return min(float(said[:12]), RETRY_MAX)
-    until = poll.seconds_until("retry-after")
-    return min(until, RETRY_MAX) if until is not None and until >= 0 else None
+    value = (poll.answer.get("retry-after") or "").strip()
+    if value.isascii() and value.isdigit():
+        return min(float(value[:12]), RETRY_MAX)
+    seconds = poll.seconds_until("retry-after")
+    return min(seconds, RETRY_MAX) if seconds is not None and seconds >= 0 else None

@@ -1,94 +1,107 @@
-"""Does the reader go where the feed went, and stop where it ended?  RFC 9110, section 15.4; RSS Feed State."""
+"""Rules on redirects, moves and ended feeds.  RFC 9110, section 15.4; RSS Feed State."""
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.findings import Category, Level, Note
-from feedproxy.scoring.polling_interval import span
+from feedproxy.scoring.polling_interval import format_duration
 from feedproxy.scoring.reader_state import ReaderState, RelocationSightings, stays_in_proxy
-from feedproxy.scoring.rules import KEPT, Observation, Verdict, redact_target
+from feedproxy.scoring.rules import NO_VIOLATIONS, Observation, Verdict, redact_target
 from feedproxy.scoring.scored_request import REDIRECTS, Poll
 
 SIGHTINGS = 3
-"""How often a reader may see a move, or an end, before it believes it: mistakes are taken back, too."""
+"""Answers with a permanent move, or with the end of a feed, after which a reader must act; publishers make mistakes."""
 
-HOPS = 5
-"""Redirects in a row that a reader has to follow."""
+HOPS_MAX = 5
+"""Redirects in a row that a reader must follow."""
 
 WEEK: Seconds = 6.5 * 86_400
-"""Whoever looks once a week whether an end was a mistake, obeys."""
+"""Seconds after which a reader may check again whether a feed is still gone; a week, with half a day of tolerance."""
 
 
-def evaluate(poll: Poll, known: ReaderState) -> Verdict | None:
-    """Whether redirects are followed, and lasting ones adopted."""
-    said, had_a_say = list[Observation](), False
-    before = known.previous
-    if known.follows(poll):
-        return KEPT
-    if before is not None and before.status in REDIRECTS and _is_observable(before, known) and known.hops < HOPS:
-        had_a_say = True
-        said.append(
-            Observation(REDIRECT_NOT_FOLLOWED, f"{before.status} to {redact_target(known.expected)} came before")
+def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
+    """Return violations for a redirect that was not followed and a permanent move that was not adopted."""
+    observations, applies = list[Observation](), False
+    previous = state.previous
+    if state.follows(poll):
+        return NO_VIOLATIONS
+    if (
+        previous is not None
+        and previous.status in REDIRECTS
+        and _is_observable(previous, state)
+        and state.hops < HOPS_MAX
+    ):
+        applies = True
+        observations.append(
+            Observation(
+                REDIRECT_NOT_FOLLOWED, f"{previous.status} to {redact_target(state.redirect_target)} came before"
+            )
         )
-    moved = known.permanent.get(poll.target)
-    if moved is not None and moved.count >= SIGHTINGS and not _may_be_over(poll, known):
+    moved = state.permanent.get(poll.target)
+    if moved is not None and moved.count >= SIGHTINGS and not _may_be_revoked(poll, state):
         kind = XML_REDIRECT_IGNORED if moved.xml else PERMANENT_MOVE_IGNORED
-        said.append(
+        observations.append(
             Observation(
                 kind,
                 f"{redact_target(moved.location)} was told {moved.count} times, "
-                f"first {span(poll.at - moved.first)} ago",
+                f"first {format_duration(poll.at - moved.first)} ago",
             )
         )
-    elif moved is None and any(each.location == poll.target for each in known.permanent.values()):
-        had_a_say = True
-    return tuple(said) if said or had_a_say else None
+    elif moved is None and any(move.location == poll.target for move in state.permanent.values()):
+        applies = True
+    return tuple(observations) if observations or applies else None
 
 
-def evaluate_temporary(poll: Poll, known: ReaderState) -> Verdict | None:
-    """Whether a redirect for this time was taken for one for ever."""
-    if known.follows(poll) or not known.temporary:
+def evaluate_temporary(poll: Poll, state: ReaderState) -> Verdict | None:
+    """Return a violation if the target of a temporary redirect is requested directly."""
+    if state.follows(poll) or not state.temporary:
         return None
-    lasting = any(each.location == poll.target for each in known.permanent.values())
-    if known.partial and poll.target not in known.own:
-        return None  # another may have led there
-    if poll.target in known.temporary and poll.target not in known.own and not lasting:
+    is_permanent = any(move.location == poll.target for move in state.permanent.values())
+    if state.partial and poll.target not in state.direct_addresses:
+        return None  # another worker may have redirected the reader to it
+    if poll.target in state.temporary and poll.target not in state.direct_addresses and not is_permanent:
         return (Observation(TEMPORARY_MOVE_ADOPTED, f"{redact_target(poll.target)} was asked by itself"),)
-    return KEPT if poll.target in known.own else None
+    return NO_VIOLATIONS if poll.target in state.direct_addresses else None
 
 
-def evaluate_ended(poll: Poll, known: ReaderState) -> Verdict | None:
-    """Whether a feed that has ended is asked for no more."""
-    gone = known.gone
-    if gone is None or gone.count < SIGHTINGS or _may_be_over(poll, known):
+def evaluate_ended(poll: Poll, state: ReaderState) -> Verdict | None:
+    """Return a violation if a feed that is gone is requested more than once a week."""
+    gone = state.gone
+    if gone is None or gone.count < SIGHTINGS or _may_be_revoked(poll, state):
         return None
     if poll.at - gone.last >= WEEK:
-        return KEPT
+        return NO_VIOLATIONS
     kind = XML_GONE_IGNORED if gone.xml else GONE_IGNORED
-    return (Observation(kind, f"the end was told {gone.count} times, first {span(poll.at - gone.first)} ago"),)
+    return (
+        Observation(kind, f"the end was told {gone.count} times, first {format_duration(poll.at - gone.first)} ago"),
+    )
 
 
-def adoptions(known: ReaderState, target: str) -> str:
-    """When a move was adopted, in words; empty where none was."""
-    return "; ".join(_adopted_after(each) for each in known.permanent.values() if each.location == target)
+def describe_adoptions(state: ReaderState, target: str) -> str:
+    """Describe after how many answers the moves to `target` were adopted; empty without a move."""
+    return "; ".join(_describe_adoption(move) for move in state.permanent.values() if move.location == target)
 
 
-def _adopted_after(seen: RelocationSightings) -> str:
-    often = "once" if seen.count == 1 else f"{seen.count} times in {span(seen.last - seen.first)}"
-    return f"{redact_target(seen.location)} after it was told {often}"
+def _describe_adoption(sightings: RelocationSightings) -> str:
+    often = (
+        "once"
+        if sightings.count == 1
+        else f"{sightings.count} times in {format_duration(sightings.last - sightings.first)}"
+    )
+    return f"{redact_target(sightings.location)} after it was told {often}"
 
 
 def is_left_alone(ended: Instant | None, now: Instant) -> bool:
-    """Whether a feed that was last said to have ended then has not been asked for since, for a day or more."""
+    """Return True if the last poll, at `ended`, was answered as gone and is at least a day old."""
     return ended is not None and now - ended >= 86_400
 
 
-def _is_observable(redirect: Poll, known: ReaderState) -> bool:
-    """Whether it would be known here that it was followed."""
-    return not known.partial and stays_in_proxy(redirect)
+def _is_observable(redirect: Poll, state: ReaderState) -> bool:
+    """Return True if a request that follows the redirect would be seen."""
+    return not state.partial and stays_in_proxy(redirect)
 
 
-def _may_be_over(poll: Poll, known: ReaderState) -> bool:
-    """Whether another may have said that a move or an end was taken back, since the feed is there again."""
-    return known.partial and poll.succeeded
+def _may_be_revoked(poll: Poll, state: ReaderState) -> bool:
+    """Return True if another worker may have revoked a move or an end, because the feed is available again."""
+    return state.partial and poll.succeeded
 
 
 class REDIRECT_NOT_FOLLOWED(Note):

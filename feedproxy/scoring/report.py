@@ -1,4 +1,4 @@
-"""Scores for a terminal, for programs, and for the tests of a reader's own project (JUnit)."""
+"""Scores as text for a terminal, as JSON, and as JUnit XML for the tests of a feed reader's project."""
 
 import json
 import textwrap
@@ -8,39 +8,43 @@ from xml.etree import ElementTree
 
 from feedproxy.findings import Level
 from feedproxy.scoring.evaluator import Evidence, TrafficCost
-from feedproxy.scoring.grade import FeedScore, Finding, ReaderScore, RuleKept
-from feedproxy.scoring.polling_interval import span
+from feedproxy.scoring.grade import FeedScore, Finding, ReaderScore, RuleResult
+from feedproxy.scoring.polling_interval import format_duration
 from feedproxy.scoring.rules import Rule, redact_target
 from feedproxy.web.templates import iso, plain_text, size
 
 EXAMPLES = 3
-"""Requests that a terminal shows for each finding; JSON has all of them."""
+"""Requests that the text shows for each finding; JSON has all of them."""
 
 WIDTH = 100
+"""Characters of a line of advice in the text."""
 
 _MARKS = {Level.BAD: "✗", Level.WARN: "!", Level.INFO: "i", Level.GOOD: "✓"}
 
 
 def as_json(scores: Sequence[ReaderScore]) -> str:
-    """`{"readers": [{"user_agent", "reader", "grade", "findings": […], …}]}`."""
+    """Return JSON: `{"readers": [{"user_agent", "reader", "grade", "findings": […], …}]}`."""
     return json.dumps(view(scores), ensure_ascii=False, indent=1)
 
 
 def view(scores: Sequence[ReaderScore]) -> dict[str, Any]:
-    """What programs are told."""
-    return {"readers": [_reader(each) for each in scores]}
+    """Return the values of the JSON form."""
+    return {"readers": [_reader_view(score) for score in scores]}
 
 
 def as_text(scores: Sequence[ReaderScore]) -> str:
-    """For a terminal: each reader with its findings, the worst first."""
-    return "\n\n".join(_reader_text(each) for each in scores) if scores else "No reader asked for a feed."
+    """Return text for a terminal: each reader with its findings."""
+    return "\n\n".join(_reader_text(score) for score in scores) if scores else "No reader asked for a feed."
 
 
 def as_junit(scores: Sequence[ReaderScore], failures: Sequence[str] = ()) -> str:
-    """A test suite per reader, a test case per rule; a rule that had no say is skipped. `failures` are the plan's."""
+    """Return a test suite per reader with a test case per rule. Rules that did not apply are skipped cases.
+
+    `failures` are the failed expectations of a lab plan.
+    """
     root = ElementTree.Element("testsuites", name="feedproxy score")
-    for each in scores:
-        root.append(_suite(each))
+    for score in scores:
+        root.append(_suite(score))
     if failures:
         suite = ElementTree.SubElement(root, "testsuite", name="plan", tests="1", failures="1", errors="0", skipped="0")
         case = ElementTree.SubElement(suite, "testcase", classname="plan", name="the plan's demands are met")
@@ -49,8 +53,8 @@ def as_junit(scores: Sequence[ReaderScore], failures: Sequence[str] = ()) -> str
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True)
 
 
-def name_of(score: ReaderScore | FeedScore) -> str:
-    """A reader or a feed as people call it; a key in an address is not repeated."""
+def display_name(score: ReaderScore | FeedScore) -> str:
+    """Return the User-Agent of a reader, or the target of a feed without its secrets."""
     if isinstance(score, FeedScore):
         return redact_target(score.feed)
     return plain_text(score.user_agent) or "(no User-Agent)"
@@ -59,55 +63,55 @@ def name_of(score: ReaderScore | FeedScore) -> str:
 # -- JSON
 
 
-def _reader(score: ReaderScore) -> dict[str, Any]:
+def _reader_view(score: ReaderScore) -> dict[str, Any]:
     return {
         "user_agent": score.user_agent,
         "reader": score.reader,
         "grade": score.grade,
-        "findings": [_finding(each) for each in score.findings],
-        "rules": [_rule(each) for each in score.rules],
+        "findings": [_finding_view(finding) for finding in score.findings],
+        "rules": [_rule_view(result) for result in score.rules],
         "cost": cost_view(score.cost),
         "feeds": [
             {
-                "feed": redact_target(each.feed),
-                "grade": each.grade,
-                "interval": round(each.interval),
-                "findings": [_finding(found) for found in each.findings],
-                "rules": [_rule(kept) for kept in each.rules],
-                "cost": cost_view(each.cost),
+                "feed": redact_target(feed.feed),
+                "grade": feed.grade,
+                "interval": round(feed.interval),
+                "findings": [_finding_view(finding) for finding in feed.findings],
+                "rules": [_rule_view(result) for result in feed.rules],
+                "cost": cost_view(feed.cost),
             }
-            for each in score.feeds
+            for feed in score.feeds
         ],
     }
 
 
-def _finding(found: Finding) -> dict[str, Any]:
-    said = found.note.as_json()
-    del said["subject"]
-    return {**said, "count": found.count, "requests": [_request(each) for each in found.requests]}
+def _finding_view(finding: Finding) -> dict[str, Any]:
+    note = finding.note.as_json()
+    del note["subject"]
+    return {**note, "count": finding.count, "requests": [_request_view(request) for request in finding.requests]}
 
 
-def _request(each: Evidence) -> dict[str, Any]:
+def _request_view(request: Evidence) -> dict[str, Any]:
     return {
-        "number": each.number,
-        "at": iso(each.at),
-        "url": redact_target(each.target),
-        "status": each.status,
-        "words": each.words,
+        "number": request.number,
+        "at": iso(request.at),
+        "url": redact_target(request.target),
+        "status": request.status,
+        "words": request.reason,
     }
 
 
-def _rule(kept: RuleKept) -> dict[str, Any]:
-    return {"rule": str(kept.rule), "weight": kept.rule.weight, "chances": kept.chances, "broken": kept.broken}
+def _rule_view(result: RuleResult) -> dict[str, Any]:
+    return {"rule": str(result.rule), "weight": result.rule.weight, "chances": result.chances, "broken": result.broken}
 
 
 def cost_view(cost: TrafficCost) -> dict[str, int]:
-    """What a reader's polls came to."""
+    """Return the values of a cost in JSON."""
     return {
         "requests": cost.requests,
         "bytes": cost.size,
         "not_modified": cost.unchanged,
-        "bytes_in_vain": cost.spared,
+        "bytes_in_vain": cost.redundant,
     }
 
 
@@ -117,35 +121,35 @@ def cost_view(cost: TrafficCost) -> dict[str, int]:
 def _reader_text(score: ReaderScore) -> str:
     cost = score.cost
     head = [
-        f"{score.grade:>3} of 100  {name_of(score)}",
+        f"{score.grade:>3} of 100  {display_name(score)}",
         f"            {score.reader or 'one address'}: {cost.requests:,} requests, {size(cost.size)}, "
         f"{cost.unchanged:,} answered with 304"
-        + (f"; {size(cost.spared)} came although nothing had changed" if cost.spared else ""),
+        + (f"; {size(cost.redundant)} came although nothing had changed" if cost.redundant else ""),
     ]
     if len(score.feeds) > 1:
         head += [
-            f"            {each.grade:>3}  {redact_target(each.feed)}{_interval_text(each)}" for each in score.feeds
+            f"            {feed.grade:>3}  {redact_target(feed.feed)}{_interval_text(feed)}" for feed in score.feeds
         ]
     elif score.feeds:
         head.append(f"            {redact_target(score.feeds[0].feed)}{_interval_text(score.feeds[0])}")
-    bad = [found for found in score.findings if found.note.level is not Level.GOOD]
-    good = [found for found in score.findings if found.note.level is Level.GOOD]
+    bad = [finding for finding in score.findings if finding.note.level is not Level.GOOD]
+    good = [finding for finding in score.findings if finding.note.level is Level.GOOD]
     return "\n".join([*head, *(line for found in [*bad, *good] for line in _finding_text(found))])
 
 
 def _interval_text(feed: FeedScore) -> str:
-    return f", asked every {span(feed.interval)}" if feed.interval else ""
+    return f", asked every {format_duration(feed.interval)}" if feed.interval else ""
 
 
-def _finding_text(found: Finding) -> list[str]:
-    mark, note = _MARKS[found.note.level], found.note
+def _finding_text(finding: Finding) -> list[str]:
+    mark, note = _MARKS[finding.note.level], finding.note
     if note.level is Level.GOOD:
         return [f"  {mark} {note.message}"]
     lines = ["", f"  {mark} {note.id()}: {note.message}"]
-    for each in found.requests[:EXAMPLES]:
-        lines.append(f"      #{each.number} {iso(each.at)} {each.status}: {plain_text(each.words, 160)}")
-    if found.count > EXAMPLES and found.requests:
-        lines.append(f"      and {found.count - min(EXAMPLES, len(found.requests)):,} more")
+    for request in finding.requests[:EXAMPLES]:
+        lines.append(f"      #{request.number} {iso(request.at)} {request.status}: {plain_text(request.reason, 160)}")
+    if finding.count > EXAMPLES and finding.requests:
+        lines.append(f"      and {finding.count - min(EXAMPLES, len(finding.requests)):,} more")
     lines += textwrap.wrap(note.advice_text, WIDTH, initial_indent="    ", subsequent_indent="    ")
     return [*lines, f"    See {note.reference}."]
 
@@ -154,25 +158,25 @@ def _finding_text(found: Finding) -> list[str]:
 
 
 def _suite(score: ReaderScore) -> ElementTree.Element:
-    kept = {each.rule: each for each in score.rules}
-    name = f"{name_of(score)} ({score.grade} of 100)"
+    results = {result.rule: result for result in score.rules}
+    name = f"{display_name(score)} ({score.grade} of 100)"
     suite = ElementTree.Element("testsuite", name=name, tests=str(len(Rule)), errors="0")
     failures = 0
     for rule in Rule:
-        case = ElementTree.SubElement(suite, "testcase", classname=score.reader or "reader", name=rule.words)
-        if rule not in kept:
+        case = ElementTree.SubElement(suite, "testcase", classname=score.reader or "reader", name=rule.requirement)
+        if rule not in results:
             ElementTree.SubElement(case, "skipped", message="nothing gave a chance to see it")
-        elif kept[rule].broken:
+        elif results[rule].broken:
             failures += 1
-            words = f"{kept[rule].broken:,} of {kept[rule].chances:,}"
+            message = f"{results[rule].broken:,} of {results[rule].chances:,}"
             text = "\n\n".join(
-                "\n".join(_finding_text(found)).strip() for found in score.findings if found.rule is rule
+                "\n".join(_finding_text(finding)).strip() for finding in score.findings if finding.rule is rule
             )
-            ElementTree.SubElement(case, "failure", message=words, type=str(rule)).text = _valid_xml(text)
+            ElementTree.SubElement(case, "failure", message=message, type=str(rule)).text = _valid_xml(text)
     suite.set("failures", str(failures))
-    suite.set("skipped", str(len(Rule) - len(kept)))
+    suite.set("skipped", str(len(Rule) - len(results)))
     return suite
 
 
 def _valid_xml(text: str) -> str:
-    return "".join(each for each in text if each in "\t\n" or each >= " ")
+    return "".join(character for character in text if character in "\t\n" or character >= " ")

@@ -1,4 +1,4 @@
-"""What readers are judged by, what each rule weighs, and how a verdict is written."""
+"""The rules that feed readers are graded by, their weights, and the form of a verdict."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from feedproxy.http.redaction import without_secrets
 
 
 class Rule(StrEnum):
-    """A promise that a good reader keeps. Its weight says what breaking it costs others."""
+    """A rule for feed readers. Its weight says what breaking it costs origins and other readers."""
 
     CONDITIONS = "conditions"
     PACE = "pace"
@@ -30,13 +30,13 @@ class Rule(StrEnum):
 
     @property
     def weight(self) -> int:
-        """Its share in the grade, before what a recording gave no chance for is left out."""
+        """The rule's share in the grade, before rules that did not apply are left out."""
         return WEIGHTS[self]
 
     @property
-    def words(self) -> str:
-        """What is asked for."""
-        return WORDS[self]
+    def requirement(self) -> str:
+        """The requirement, as a clause."""
+        return REQUIREMENTS[self]
 
 
 WEIGHTS: Mapping[str, int] = {
@@ -57,7 +57,7 @@ WEIGHTS: Mapping[str, int] = {
     "version": 2,
 }
 
-WORDS: Mapping[str, str] = {
+REQUIREMENTS: Mapping[str, str] = {
     "conditions": "ETag and Last-Modified are returned exactly as they came",
     "pace": "no request before max-age, ttl or sy allow it",
     "refusals": "429, 503 and Retry-After are kept to, and failures not hammered",
@@ -78,15 +78,15 @@ WORDS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A Note that a request gives rise to; `words` say what shows it in this request."""
+    """A kind of Note that applies to a request; `reason` quotes what in the request shows it."""
 
     kind: type[Note]
-    words: str
+    reason: str
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
 def redact_target(target: str) -> str:
-    """An address as it may be told: without what is secret in it, and not without end."""
+    """Return a target without its secrets, cut to 200 characters."""
     try:
         return without_secrets(target)[:200]
     except ValueError:
@@ -94,6 +94,6 @@ def redact_target(target: str) -> str:
 
 
 type Verdict = tuple[Observation, ...]
-"""What a request does wrong by a rule. Empty: the rule had a say, and was kept."""
+"""The violations of a rule by a request. Empty if the rule applied and was kept."""
 
-KEPT: Verdict = ()
+NO_VIOLATIONS: Verdict = ()

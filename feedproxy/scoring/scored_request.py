@@ -1,4 +1,4 @@
-"""What a judgement rests on: one request of a reader for a feed, its answer, and what that told the reader."""
+"""The input of scoring: one request of a reader for a feed, and its answer."""
 
 from dataclasses import dataclass, field
 
@@ -17,7 +17,7 @@ REFUSALS = frozenset({429, 503})
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What the content of an answer says."""
+    """The properties of an answer's content that scoring needs."""
 
     is_feed: bool
     schedule: Schedule = field(default_factory=Schedule)
@@ -25,9 +25,9 @@ class Content:
 
 
 def read_content(body: bytes, content_type: str | None) -> Content:
-    """What a decoded body says; never raises."""
-    if (found := xml_redirect.read(body)) is not None:
-        return Content(is_feed=True, relocation=found)
+    """Return the properties of a decoded content; never raises."""
+    if (relocation := xml_redirect.read(body)) is not None:
+        return Content(is_feed=True, relocation=relocation)
     channel = feeds.read(body, content_type)
     return Content(is_feed=False) if channel is None else Content(is_feed=True, schedule=channel.schedule)
 
@@ -40,39 +40,39 @@ class Poll:
     at: Instant
     target: str
     fields: Fields
-    """The request's, as they were sent."""
+    """The request's fields, as they were sent."""
     status: int
-    """0 where no answer came."""
+    """0 if the request was not answered."""
     answer: Fields
     """The answer's fields."""
     content: Content | None = None
-    """None where there was none, or it is not known."""
+    """None if the answer had no content, or it is unknown."""
     method: str = "GET"
     version: str = "HTTP/1.1"
     connection: str = ""
-    """The same for requests on one connection; empty where that is not known."""
+    """An identifier of the connection; empty if unknown."""
     size: int = 0
-    """Bytes of the answer's body."""
-    whole: bool = True
-    """False where the answer broke off, or could not be decoded."""
+    """Bytes of the answer's content."""
+    complete: bool = True
+    """False if the answer was truncated, or could not be decoded."""
     entrance: str = ""
-    """How it came in: gateway, proxy, reverse, origin; empty where that is not known."""
+    """The entrance: gateway, proxy, reverse, origin; empty if unknown."""
     public: str = ""
-    """The target as the reader knows it, where that is another address."""
+    """The address by which the reader knows the target, if it differs."""
 
     @property
     def succeeded(self) -> bool:
-        """Whether it told the reader how the feed stands."""
-        return self.status in (200, 226, 304) and self.whole and (self.content is None or self.content.is_feed)
+        """True if the answer gave the reader the feed, or confirmed its copy."""
+        return self.status in (200, 226, 304) and self.complete and (self.content is None or self.content.is_feed)
 
     @property
     def is_conditional(self) -> bool:
-        """Whether it asked only for what has changed."""
+        """True if the request has If-None-Match or If-Modified-Since."""
         return "if-none-match" in self.fields or "if-modified-since" in self.fields
 
     def seconds_until(self, name: str) -> Seconds | None:
-        """From the answer's Date to the date in another of its fields; None where there is no such date."""
-        found = parse_http_date(self.answer.get(name) or "", self.at)
-        if found is None:
+        """Return the seconds from the answer's Date to the date in its field `name`; None without such a date."""
+        end = parse_http_date(self.answer.get(name) or "", self.at)
+        if end is None:
             return None
-        return found - (parse_http_date(self.answer.get("date") or "", self.at) or self.at)
+        return end - (parse_http_date(self.answer.get("date") or "", self.at) or self.at)

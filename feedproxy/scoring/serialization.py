@@ -1,6 +1,6 @@
-"""An account of a reader as one worker tells it to another: a line of JSON.
+"""Reader accounts as lines of JSON, in which workers exchange them.
 
-Of what is done well only the count is told: the page shows no requests for it.
+Praise is sent without its requests, because the readers page shows none for it.
 """
 
 import json
@@ -21,75 +21,75 @@ _KINDS: dict[str, type[Note]] = {
 
 
 def dump_account(account: ReaderAccount) -> bytes:
-    """The account in one line."""
-    told = {
+    """Return an account as a line."""
+    values = {
         "name": account.name,
         "user_agent": account.user_agent,
         "aliases": account.aliases,
-        "feeds": [_feed(each) for each in account.feeds],
+        "feeds": [_dump_feed(feed) for feed in account.feeds],
     }
-    return json.dumps(told).encode() + b"\n"
+    return json.dumps(values).encode() + b"\n"
 
 
-def load_account(told: bytes) -> ReaderAccount:
-    """The account in a line. Raises ValueError, LookupError or TypeError for what is none."""
-    values = json.loads(told)
+def load_account(line: bytes) -> ReaderAccount:
+    """Return the account in a line. Raises ValueError, LookupError or TypeError if the line is invalid."""
+    values = json.loads(line)
     return ReaderAccount(
         str(values["name"]),
         str(values["user_agent"]),
-        tuple(_read_feed(each) for each in values["feeds"]),
+        tuple(_load_feed(feed) for feed in values["feeds"]),
         {str(alias): str(feed) for alias, feed in values["aliases"].items()},
     )
 
 
-def _feed(account: FeedAccount) -> dict[str, Any]:
+def _dump_feed(account: FeedAccount) -> dict[str, Any]:
     cost = account.cost
     return {
         "feed": account.feed,
-        "tallies": {rule: [each.chances, each.broken] for rule, each in account.tallies.items()},
-        "heard": {kind.id(): _dump_finding(kind, each) for kind, each in account.heard.items()},
-        "cost": [cost.requests, cost.size, cost.unchanged, cost.spared],
+        "tallies": {rule: [tally.chances, tally.broken] for rule, tally in account.tallies.items()},
+        "heard": {kind.id(): _dump_finding(kind, count) for kind, count in account.findings.items()},
+        "cost": [cost.requests, cost.size, cost.unchanged, cost.redundant],
         "first": account.first,
         "last": account.last,
         "has_content": account.has_content,
         "rounds": account.rounds,
         "on_hour": account.on_hour,
-        "hourly": _requests(account.hourly),
+        "hourly": _dump_evidence(account.hourly),
         "ended": account.ended,
     }
 
 
-def _dump_finding(kind: type[Note], heard: FindingCount) -> list[Any]:
-    shown = () if kind.level is Level.GOOD else heard.evidence
-    return [heard.count, heard.rule, dict(heard.values), _requests(shown)]
+def _dump_finding(kind: type[Note], finding: FindingCount) -> list[Any]:
+    requests = () if kind.level is Level.GOOD else finding.evidence
+    return [finding.count, finding.rule, dict(finding.values), _dump_evidence(requests)]
 
 
-def _requests(shown: Iterable[Evidence]) -> list[Any]:
-    return [[each.number, each.at, each.target, each.status, each.words] for each in shown]
+def _dump_evidence(requests: Iterable[Evidence]) -> list[Any]:
+    return [[request.number, request.at, request.target, request.status, request.reason] for request in requests]
 
 
-def _read_feed(told: dict[str, Any]) -> FeedAccount:
-    heard = {}
-    for name, (count, rule, values, shown) in told["heard"].items():
-        known = Rule(rule) if rule is not None else None
-        heard[_KINDS[name]] = FindingCount(dict(values), list(_read_requests(shown)), int(count), known)
+def _load_feed(values: dict[str, Any]) -> FeedAccount:
+    findings = {}
+    for name, (count, rule, details, requests) in values["heard"].items():
+        broken_rule = Rule(rule) if rule is not None else None
+        findings[_KINDS[name]] = FindingCount(dict(details), list(_load_evidence(requests)), int(count), broken_rule)
     return FeedAccount(
-        feed=str(told["feed"]),
-        tallies={Rule(rule): RuleTally(*map(int, counts)) for rule, counts in told["tallies"].items()},
-        heard=heard,
-        cost=TrafficCost(*map(int, told["cost"])),
-        first=float(told["first"]),
-        last=float(told["last"]),
-        has_content=bool(told["has_content"]),
-        rounds=int(told["rounds"]),
-        on_hour=int(told["on_hour"]),
-        hourly=_read_requests(told["hourly"]),
-        ended=None if told["ended"] is None else float(told["ended"]),
+        feed=str(values["feed"]),
+        tallies={Rule(rule): RuleTally(*map(int, counts)) for rule, counts in values["tallies"].items()},
+        findings=findings,
+        cost=TrafficCost(*map(int, values["cost"])),
+        first=float(values["first"]),
+        last=float(values["last"]),
+        has_content=bool(values["has_content"]),
+        rounds=int(values["rounds"]),
+        on_hour=int(values["on_hour"]),
+        hourly=_load_evidence(values["hourly"]),
+        ended=None if values["ended"] is None else float(values["ended"]),
     )
 
 
-def _read_requests(told: list[Any]) -> tuple[Evidence, ...]:
+def _load_evidence(values: list[Any]) -> tuple[Evidence, ...]:
     return tuple(
-        Evidence(int(number), float(at), str(target), int(status), str(words))
-        for number, at, target, status, words in told
+        Evidence(int(number), float(at), str(target), int(status), str(reason))
+        for number, at, target, status, reason in values
     )

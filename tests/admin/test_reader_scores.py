@@ -30,7 +30,7 @@ def _answered(at: float, target: str, asked: Fields, answer: Fields, number: int
 
 
 def _seen(panel: LiveScores, address: str, agent: str, at: float, *lines: tuple[str, str], status: int = 200) -> None:
-    panel.see(address, agent, TARGET, at, lambda number: _poll(number, at, agent, *lines, status=status))
+    panel.record(address, agent, TARGET, at, lambda number: _poll(number, at, agent, *lines, status=status))
 
 
 async def test_the_worst_reader_comes_first_with_what_it_costs(proxy: Proxy) -> None:
@@ -85,7 +85,7 @@ def test_a_panel_of_size_nothing_makes_nothing_of_anybody() -> None:
     def never(number: int) -> Poll:
         raise AssertionError
 
-    panel.see("192.0.2.1", "A/1", TARGET, NOW, never)
+    panel.record("192.0.2.1", "A/1", TARGET, NOW, never)
     assert panel.scores(NOW) == []
 
 
@@ -93,7 +93,7 @@ def test_a_reader_that_asks_for_years_takes_no_more_memory() -> None:
     panel = LiveScores(1)
     for number in range(3000):
         at, target = NOW + 60 * number, f"https://example.com/{number % 100}"
-        panel.see("192.0.2.1", "A/1", target, at, lambda n, at=at, t=target: _poll(n, at, "A/1", target=t))  # type: ignore[misc]
+        panel.record("192.0.2.1", "A/1", target, at, lambda n, at=at, t=target: _poll(n, at, "A/1", target=t))  # type: ignore[misc]
 
     (score,) = panel.scores(NOW + 1e6)
     assert len(score.feeds) <= 50
@@ -110,7 +110,7 @@ def test_a_feed_of_a_reader_takes_no_more_than_it_counts_for_however_often_it_ch
             target = f"https://example.com/{number}"
             answer = Fields([("ETag", f'"{number}-{version}-{"x" * 600}"'), ("Last-Modified", f"{number}, {version}")])
             poll = functools.partial(_answered, at, target, asked, answer)
-            panel.see("192.0.2.1", "A/1", target, at, poll)
+            panel.record("192.0.2.1", "A/1", target, at, poll)
 
     ask(LiveScores(1), 0)  # what is made once for all panels
     panel = LiveScores(1)
@@ -131,7 +131,7 @@ def test_scores_of_many_readers_hold_no_more_than_their_bytes() -> None:
     for reader in range(40):
         for number in range(60):
             target, address = f"https://example.com/{number}", f"192.0.{reader}.1"
-            panel.see(address, "A/1", target, NOW, lambda n, t=target: _poll(n, NOW, "A/1", target=t))  # type: ignore[misc]
+            panel.record(address, "A/1", target, NOW, lambda n, t=target: _poll(n, NOW, "A/1", target=t))  # type: ignore[misc]
 
     accounts = list(panel.accounts())
     counts = [len(each.feeds) for each in accounts]
@@ -142,7 +142,7 @@ def test_scores_of_many_readers_hold_no_more_than_their_bytes() -> None:
 def test_scores_with_hardly_any_memory_follow_fewer_readers() -> None:
     panel = LiveScores(200, bytes_max=10 * FEED_BYTES)
     for reader in range(40):
-        panel.see(f"192.0.{reader}.1", "A/1", TARGET, NOW, lambda n: _poll(n, NOW, "A/1"))
+        panel.record(f"192.0.{reader}.1", "A/1", TARGET, NOW, lambda n: _poll(n, NOW, "A/1"))
 
     assert len(panel) == panel.feeds == 5
 
@@ -152,7 +152,7 @@ def test_scores_of_readers_that_went_silent_make_room_for_others() -> None:
     for at in (NOW, NOW + 3 * 86_400, NOW + 3 * 86_400 + 60):
         for number in range(10):
             target, address = f"https://example.com/{number}", f"192.0.2.{at % 7}"
-            panel.see(address, "A/1", target, at, lambda n, a=at, t=target: _poll(n, a, "A/1", target=t))  # type: ignore[misc]
+            panel.record(address, "A/1", target, at, lambda n, a=at, t=target: _poll(n, a, "A/1", target=t))  # type: ignore[misc]
 
     assert panel.feeds == sum(len(each.feeds) for each in panel.accounts()) <= 8
 
@@ -168,7 +168,7 @@ def test_of_a_reader_of_many_feeds_the_first_fifty_are_followed_until_they_are_s
             judged.append(target)
             return _poll(count, at, "A/1", target=target)
 
-        panel.see("192.0.2.1", "A/1", target, at, poll)
+        panel.record("192.0.2.1", "A/1", target, at, poll)
 
     for number in range(60):
         ask(number, NOW + number)
@@ -226,8 +226,8 @@ class Other(NoPeers):
 
 def _of_two(proxy: Proxy) -> tuple[LiveScores, LiveScores]:
     here, there = proxy.runtime.live_scores, LiveScores(proxy.runtime.live_scores.size)
-    here.share(0, 2, KEY)
-    there.share(1, 2, KEY)
+    here.join_workers(0, 2, KEY)
+    there.join_workers(1, 2, KEY)
     proxy.runtime.others = Other(there)
     return here, there
 
@@ -323,7 +323,7 @@ def test_an_account_is_read_as_it_was_told() -> None:
 
     again = serialization.load_account(serialization.dump_account(account))
 
-    assert again.who == account.who
+    assert again.identity == account.identity
     assert serialization.dump_account(again) == serialization.dump_account(account)
     assert again.feeds[0].tallies == account.feeds[0].tallies
     assert again.feeds[0].ended == NOW - NOW % 3600 + 7 * 3600
@@ -334,7 +334,7 @@ def _found_by_part_and_whole(*polls: Poll) -> list[set[str]]:
     for partial in (True, False):
         panel = LiveScores(1, partial=partial)
         for each in polls:
-            panel.see("192.0.2.1", GOOD, each.target, each.at, lambda _, each=each: each)  # type: ignore[misc]
+            panel.record("192.0.2.1", GOOD, each.target, each.at, lambda _, each=each: each)  # type: ignore[misc]
         (score,) = panel.scores(polls[-1].at)
         found.append({each.note.id() for each in score.findings})
     return found

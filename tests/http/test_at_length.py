@@ -10,6 +10,7 @@ from feedproxy.http.message import Fields
 from feedproxy.http.redaction import without_secrets
 from feedproxy.scoring import client_hygiene
 from feedproxy.scoring.reader_state import ReaderState
+from feedproxy.scoring.rules import NO_VIOLATIONS
 from feedproxy.scoring.scored_request import Poll
 
 LENGTH = 1_000_000
@@ -46,7 +47,9 @@ def test_what_is_hidden_is_the_value_alone(address: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize("agent", ["x" * LENGTH, "1" * LENGTH, "x@" * LENGTH, "www" * LENGTH])
-@pytest.mark.parametrize("rule", [client_hygiene.identity, client_hygiene.contact, client_hygiene.shared])
+@pytest.mark.parametrize(
+    "rule", [client_hygiene.evaluate_identity, client_hygiene.evaluate_contact, client_hygiene.observe_subscribers]
+)
 def test_a_reader_may_introduce_itself_at_any_length(agent: str, rule: Callable[[Poll, ReaderState], object]) -> None:
     poll = Poll(1, NOW, "https://example.com/feed", Fields([("User-Agent", agent)]), 200, Fields())
 
@@ -58,4 +61,4 @@ def test_an_address_to_write_to_is_found_behind_a_long_word() -> None:
         1, NOW, "https://example.com/feed", Fields([("User-Agent", "x." * 400 + "me@example.com")]), 200, Fields()
     )
 
-    assert client_hygiene.contact(poll, ReaderState()) == client_hygiene.KEPT
+    assert client_hygiene.evaluate_contact(poll, ReaderState()) == NO_VIOLATIONS

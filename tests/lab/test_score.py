@@ -277,7 +277,7 @@ def test_each_thing_done_wrong_is_found_and_nothing_beside_it(kind: type[Note]) 
     assert score.grade < 100
     (found,) = (each for each in score.findings if type(each.note) is kind)
     assert found.count == len(found.requests) > 0
-    assert all(each.words for each in found.requests), "each request says what shows it"
+    assert all(each.reason for each in found.requests), "each request says what shows it"
 
 
 def test_a_library_s_name_is_found_out_and_costs_the_contact_too() -> None:

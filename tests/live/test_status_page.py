@@ -256,7 +256,7 @@ async def test_pages_fit_a_phone_whatever_readers_and_publishers_say(office: Off
         here.journal.asked(RequestActivity(now, "gateway", "GET", target, 200, 1, f"feedproxy; detail={long}", agent))
     asked, answer = Fields([("User-Agent", long)]), Fields([("ETag", '"a"')])
     for second in range(20):
-        here.live_scores.see(
+        here.live_scores.record(
             "192.0.2.9", long, target, now + second, lambda n: poll_of(n, now, target, asked, 200, answer, None, 900)
         )
     failed = RefreshFinished(

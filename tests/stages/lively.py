@@ -139,7 +139,7 @@ def let_read(runtime: App) -> None:
     for minute in range(0, 24 * 60, 2):
         at = NOW - DAY + 60 * minute
         rude = Fields([("User-Agent", "python-requests/2.31"), ("Host", "news.example.com")])
-        runtime.live_scores.see(
+        runtime.live_scores.record(
             "192.0.2.7",
             "python-requests/2.31",
             NEWS,
@@ -150,7 +150,7 @@ def let_read(runtime: App) -> None:
             kind = Fields(
                 [("User-Agent", "NetNewsWire (RSS Reader)"), ("If-None-Match", '"0006"'), ("Accept-Encoding", "gzip")]
             )
-            runtime.live_scores.see(
+            runtime.live_scores.record(
                 "192.0.2.8",
                 "NetNewsWire (RSS Reader)",
                 NEWS,

@@ -33,7 +33,7 @@ def score_flow(app: App, flow: http.HTTPFlow, case: FlowState, size: int) -> Non
     schedule = _schedule(app, target)
     if schedule is None or _is_oversized(request_fields):
         return
-    panel.see(
+    panel.record(
         case.visit.address,
         request_fields.get("user-agent") or "",
         target,
@@ -66,7 +66,7 @@ def score_response(
     now, target, request_fields = app.clock.now(), request.target, request.fields
     if _is_oversized(request_fields):
         return
-    panel.see(
+    panel.record(
         visit.address,
         request_fields.get("user-agent") or "",
         target,
@@ -111,7 +111,7 @@ def score_template(app: App, template: ResponseTemplate, address: str, agent: st
             method=template.method,
         )
 
-    panel.see(address, agent, target, now, poll)
+    panel.record(address, agent, target, now, poll)
 
 
 def _is_oversized(request_fields: Fields) -> bool:
