@@ -1,4 +1,4 @@
-"""The product's table of contents, in the order in which a request meets it."""
+"""The addons of feedproxy, in the order in which a request passes them."""
 
 from collections.abc import Sequence
 
@@ -28,27 +28,27 @@ from feedproxy.addons import (
 
 
 def default_addons() -> Sequence[object]:
-    """Everything feedproxy adds to mitmproxy."""
+    """Return a new instance of every addon."""
     return [
-        entrance.Entrance(),  # which of the three ways in, and to what target?
-        access.Access(),  # may this reader have this feed?
-        subscribers.Subscribers(),  # who reads, and for how many?
-        pings.Pings(),  # "this feed changed": heard, and told
-        purges.Purges(),  # and told to caches in front
+        entrance.Entrance(),  # gateway, explicit proxy or reverse mode: finds the target
+        access.Access(),  # authorizes clients
+        subscribers.Subscribers(),  # counts subscribers
+        pings.Pings(),  # pings, received and sent
+        purges.Purges(),  # purges caches in front
         hub.Hub(),  # WebSub, both ways
         rsscloud.RssClouds(),  # rssCloud, both ways
-        cnws.ChangeNotification(),  # the service of 2003, both ways
-        changes.Changes(),  # what changed lately
-        lists.Lists(),  # what is read here
-        moved.Moved(),  # 301 and 410, remembered
-        usm.Usm(),  # one click subscribes
-        formats.Formats(),  # the same feed in other formats
-        discovery.Discovery(),  # from a page to its feed
+        cnws.ChangeNotification(),  # change notification by web service, both ways
+        changes.Changes(),  # change lists (changes.xml)
+        lists.Lists(),  # lists of feeds (OPML, proxy.pac)
+        moved.Moved(),  # moves (301) and ends (410) of feeds
+        usm.Usm(),  # media type and self link of feeds
+        formats.Formats(),  # conversions to other formats
+        discovery.Discovery(),  # redirects from a page to its feed
         coding.Coding(),  # gzip, br, zstd
-        cache.Cache(),  # store, reuse, validate
-        origin.Origin(),  # the one path to the origin, and its limits
-        admin.Admin(),  # the operator's view
-        finish.Finish(),  # every answer leaves well-framed
-        record.Record(),  # is written down for the lab, if the operator wants it
-        accesslog.AccessLog(),  # and is told of
+        cache.Cache(),  # stores, reuses and validates responses
+        origin.Origin(),  # limits of requests to origins
+        admin.Admin(),  # the admin listener
+        finish.Finish(),  # corrects the framing of responses
+        record.Record(),  # records exchanges for the lab
+        accesslog.AccessLog(),  # the access log
     ]

@@ -1,4 +1,4 @@
-"""May this reader have this feed?"""
+"""Access control: users, tokens and secret addresses."""
 
 from mitmproxy import ctx
 from mitmproxy.addonmanager import Loader
@@ -11,20 +11,20 @@ from feedproxy.server.mitm import secret_urls
 
 
 class Access:
-    """Passwords are asked for at the desk, with every request; secret addresses are an endpoint."""
+    """Declares the options, and offers secret addresses as an endpoint. The service checks passwords."""
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "readers", "users_file", "wsse_file", "tokens_file", "wallet", "realm")
 
     def configure(self, updated: set[str]) -> None:
-        here = get_app(ctx.master)
-        here.adopt(ctx.options)
+        app = get_app(ctx.master)
+        app.adopt(ctx.options)
         if "tokens_file" not in updated:
             return
-        if here.settings.tokens_file:
-            here.endpoints.add(secret_urls.PATH, self.with_token)
+        if app.settings.tokens_file:
+            app.endpoints.add(secret_urls.PATH, self.with_token)
         else:
-            here.endpoints.remove(secret_urls.PATH)
+            app.endpoints.remove(secret_urls.PATH)
 
     async def with_token(self, call: Call) -> Response:
         return await secret_urls.handle(get_app(ctx.master), call)

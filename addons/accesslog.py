@@ -1,4 +1,4 @@
-"""A line for every request, and a count: what was asked, what became of it, and why."""
+"""The access log: a line and a count for every request, with its outcome and the reason."""
 
 import logging
 import time
@@ -21,7 +21,7 @@ logger = logging.getLogger(REQUESTS)
 
 
 class AccessLog:
-    """Comes last, so that it tells what the reader really gets."""
+    """Logs each flow when it ends. Comes last, so that it sees the response as the client gets it."""
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "log_format", "log_level", "score_readers")
@@ -30,69 +30,72 @@ class AccessLog:
         get_app(ctx.master).adopt(ctx.options)
 
     def response(self, flow: http.HTTPFlow) -> None:
-        self._tell(flow)
+        self._log(flow)
 
     def error(self, flow: http.HTTPFlow) -> None:
-        self._tell(flow)
+        self._log(flow)
 
     def http_connected(self, flow: http.HTTPFlow) -> None:
-        self._tell(flow)
+        self._log(flow)
 
     def http_connect_error(self, flow: http.HTTPFlow) -> None:
-        self._tell(flow)
+        self._log(flow)
 
-    def _tell(self, flow: http.HTTPFlow) -> None:
-        here = get_app(ctx.master)
-        case = get_flow_handler(here).pop(flow)
+    def _log(self, flow: http.HTTPFlow) -> None:
+        app = get_app(ctx.master)
+        case = get_flow_handler(app).pop(flow)
         if case is None or case.status is None:
             return
         seconds = time.time() - flow.request.timestamp_start
         response = flow.response or case.error_page
         code = response.status_code if response is not None else 0
         size = len(response.raw_content or b"") if response is not None else 0
-        words = case.reason
+        reason = case.reason
         if flow.error is not None and case.error_page is None and case.streamed is None:
-            code, size, words = 0, 0, CLIENT_GONE if flow.response is not None else words  # it was made, and not sent
+            # A response that was made and not sent counts as none.
+            code, size, reason = 0, 0, CLIENT_GONE if flow.response is not None else reason
         if case.streamed is not None:
             size = case.streamed.size
         connects = flow.request.method == "CONNECT"
         if connects:
-            here.metrics.connected(case.connect_result or "refused", code, case.status.detail or "", size, seconds)
+            app.metrics.connected(case.connect_result or "refused", code, case.status.detail or "", size, seconds)
         else:
-            here.metrics.answered(case.visit.entrance, code, case.status, size, seconds)
+            app.metrics.answered(case.visit.entrance, code, case.status, size, seconds)
         if case.routed_request is not None and not connects and code:
-            score_flow(here, flow, case, size)
+            score_flow(app, flow, case, size)
         agent = flow.request.headers.get("user-agent", "")
-        asked = case.routed_request.request.target if case.routed_request is not None else ""
-        target = to_public(asked, here.settings) if asked else flow.request.path
+        upstream_target = case.routed_request.request.target if case.routed_request is not None else ""
+        target = to_public(upstream_target, app.settings) if upstream_target else flow.request.path
         if connects:
             target = uri.hostport(flow.request.host, flow.request.port)
         entrance, cache = "connect" if connects else str(case.visit.entrance), case.status.text()
-        here.journal.asked(
+        app.journal.asked(
             RequestActivity(
-                here.clock.now(), entrance, flow.request.method, target, code, size, cache, agent[:LENGTH_MAX]
+                app.clock.now(), entrance, flow.request.method, target, code, size, cache, agent[:LENGTH_MAX]
             )
         )
-        if here.settings.log_format == "off":
+        if app.settings.log_format == "off":
             return
-        named, upstream = target, ""
+        target_in_log, upstream = target, ""
         if case.routed_request is not None and not connects:
-            named, upstream = here.names_in_log(case.routed_request.request.target, case.routed_request.request.fields)
+            target_in_log, upstream = app.names_in_log(
+                case.routed_request.request.target, case.routed_request.request.fields
+            )
         line = AccessLine(
-            at=here.clock.now(),
-            reader=here.service.audience.log_name(case.visit, agent),
+            at=app.clock.now(),
+            reader=app.service.audience.log_name(case.visit, agent),
             entrance=entrance,
             method=flow.request.method,
-            target=named,
+            target=target_in_log,
             status=code,
             size=size,
             cache=cache,
             seconds=seconds,
             agent=agent,
             upstream=upstream,
-            words=words or (flow.error.msg if flow.error is not None else ""),
+            words=reason or (flow.error.msg if flow.error is not None else ""),
         )
-        logger.info("%s", line.written(here.settings.log_format))
+        logger.info("%s", line.written(app.settings.log_format))
 
 
 addons = [AccessLog()]

@@ -1,4 +1,4 @@
-"""The operator's view: status page, metrics, probes, refresh and purge, on a listener of their own."""
+"""The admin listener: status page, metrics, probes and the operator's actions."""
 
 import logging
 from urllib.parse import urlsplit
@@ -17,52 +17,52 @@ logger = logging.getLogger("feedproxy.admin")
 
 
 class Admin:
-    """Starts the admin listener once the proxy runs, and closes it before the store is closed."""
+    """Starts the admin listener when the proxy runs, and closes it before the store."""
 
     def __init__(self) -> None:
         self.server: AdminServer | None = None
         self.failure = ""
-        """Why the listener could not be had; the proxy does not run without it."""
+        """The reason why the listener could not be opened. The proxy does not run without it."""
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "admin", "admin_token", "admin_token_file", "admin_hosts", "reuse_port")
 
     def configure(self, updated: set[str]) -> None:
-        here = get_app(ctx.master)
-        here.adopt(ctx.options)
-        if updated & {"admin", "admin_token", "admin_token_file"} and here.settings.admin:
+        app = get_app(ctx.master)
+        app.adopt(ctx.options)
+        if updated & {"admin", "admin_token", "admin_token_file"} and app.settings.admin:
             try:
-                listen_address(here.settings.admin, admin_token(here.settings))
+                listen_address(app.settings.admin, admin_token(app.settings))
             except UsageError as error:
                 raise exceptions.OptionsError(str(error)) from error
 
     async def running(self) -> None:
-        here, master = get_app(ctx.master), ctx.master
-        if not here.settings.admin or (here.seat is not None and not here.seat.is_first):
+        app, master = get_app(ctx.master), ctx.master
+        if not app.settings.admin or (app.worker is not None and not app.worker.is_first):
             return
-        server = AdminServer(here, lambda: here.ready or _listens(master), here.admin_actions, here.shown)
+        server = AdminServer(app, lambda: app.ready or _listens(master), app.admin_actions, app.admin_pages)
         try:
-            await server.start(here.admin_sockets)
+            await server.start(app.admin_sockets)
         except UsageError as error:
-            self.failure = here.failure = str(error)
-            if not here.reports_failures:
+            self.failure = app.failure = str(error)
+            if not app.reports_failures:
                 logger.error("%s", error)
             master.shutdown()
             return
         self.server = server
-        here.listeners.add(urlsplit(server.url).port or 0, for_readers=False)
+        app.listeners.add(urlsplit(server.url).port or 0, for_readers=False)
         logger.info("the admin listener is at %s", server.url)
 
     async def done(self) -> None:
         server, self.server = self.server, None
         if server is not None:
             await server.stop()
-        # Loaded alone, this is all that has opened it; closing twice is allowed.
+        # Loaded alone, only this addon has opened the App. Closing twice is allowed.
         await get_app(ctx.master).close()
 
 
 def _listens(master: Master) -> bool:
-    """Whether mitmproxy lets readers in, where no `feedproxy serve` says so."""
+    """Return whether mitmproxy listens, for a master that `feedproxy serve` did not make."""
     proxy = master.addons.get("proxyserver")
     return proxy is not None and any(instance.is_running for instance in proxy.servers)
 

@@ -1,4 +1,4 @@
-"""Store, reuse, validate: one shared copy in front of many readers (RFC 9111)."""
+"""The shared cache: stores, reuses and validates responses (RFC 9111)."""
 
 import logging
 
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class Cache:
-    """Answers GET and HEAD from the store, or by way of the one path to the origin."""
+    """Answers GET and HEAD from the store or by a refresh."""
 
     def load(self, loader: Loader) -> None:
         settings.declare(
@@ -44,7 +44,7 @@ class Cache:
             "cors",
             "keep_unchanged",
             "drain_timeout",
-            # Whoever has the cache alone fetches, too.
+            # The cache fetches, too, when it is loaded alone.
             "allow_private",
             "allow_networks",
             "allow_ports",
@@ -55,18 +55,19 @@ class Cache:
         get_app(ctx.master).adopt(ctx.options)
 
     async def request(self, flow: http.HTTPFlow) -> None:
-        at = get_flow_handler(get_app(ctx.master))
-        alone = not get_app(ctx.master).whole
-        if flow.response is not None or (alone and flow.request.method not in CACHED_METHODS):
+        app = get_app(ctx.master)
+        handler = get_flow_handler(app)
+        has_entrance = app.enforces_targets
+        if flow.response is not None or (not has_entrance and flow.request.method not in CACHED_METHODS):
             return
         try:
-            await at.on_request(flow)
+            await handler.on_request(flow)
         except FeedproxyError as error:
-            at.refuse(flow, error)
+            handler.refuse(flow, error)
         except Exception:
-            # An exception here would let the request go upstream as it is: mitmproxy's hooks fail open.
+            # mitmproxy's hooks fail open: an exception here would let the request go upstream unchanged.
             logger.exception("a request could not be answered")
-            at.refuse(flow, FeedproxyError("feedproxy failed; its log says more"))
+            handler.refuse(flow, FeedproxyError("feedproxy failed; its log says more"))
 
     def client_disconnected(self, client: connection.Client) -> None:
         get_flow_handler(get_app(ctx.master)).on_client_disconnected(client.id)

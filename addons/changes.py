@@ -1,4 +1,4 @@
-"""What changed lately: the log of changes, and the lists made of it."""
+"""Change lists: the feeds that changed, as changes.xml and archives."""
 
 from mitmproxy import ctx
 from mitmproxy.addonmanager import Loader
@@ -21,20 +21,20 @@ class Changes:
         settings.declare(loader, "changes_when", "subscriptions_max")
 
     def configure(self, _: set[str]) -> None:
-        here = get_app(ctx.master)
-        here.adopt(ctx.options)
-        here.notification_plugins["changes"] = self._join
-        here.endpoints.add("changes.xml", self._long)
-        here.endpoints.add("shortChanges.xml", self._short)
-        here.endpoints.add("changes/", self._archive)
+        app = get_app(ctx.master)
+        app.adopt(ctx.options)
+        app.notification_plugins["changes"] = self._make_lists
+        app.endpoints.add("changes.xml", self._long)
+        app.endpoints.add("shortChanges.xml", self._short)
+        app.endpoints.add("changes/", self._archive)
 
     def running(self) -> None:
-        _ = get_app(ctx.master).notices  # what changed while we were away is told now
+        _ = get_app(ctx.master).notices  # notifications that a former run left are delivered now
 
     async def done(self) -> None:
         await get_app(ctx.master).close()
 
-    def _join(self, notices: NotificationService) -> None:
+    def _make_lists(self, notices: NotificationService) -> None:
         self._lists = ChangeLists(notices)
 
     def _opened(self) -> ChangeLists:

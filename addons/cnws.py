@@ -1,4 +1,4 @@
-"""The change notification service of 2003: others subscribe here, and we with the publishers that a rule names."""
+"""Change notification by web service (CNWS): a publisher for clients, and a subscriber at `cnws_subscribe`."""
 
 import logging
 
@@ -23,48 +23,48 @@ logger = logging.getLogger("feedproxy.cnws")
 
 
 class ChangeNotification:
-    """Publisher and subscriber."""
+    """The endpoints of CNWS."""
 
     def __init__(self) -> None:
-        self._made: DuplexProtocol[Publisher, Subscriber] | None = None
+        self._protocol: DuplexProtocol[Publisher, Subscriber] | None = None
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "cnws_publisher", "cnws_subscribe", *SHARED)
 
     def configure(self, updated: set[str]) -> None:
-        here = get_app(ctx.master)
-        here.adopt(ctx.options)
-        here.notification_plugins["cnws"] = self._join
-        here.endpoints.add("cnws", self._subscribe, methods=("POST",))
-        here.endpoints.add("push/cnws/", self._push, methods=("POST",))
-        if "cnws_subscribe" in updated and here.settings.cnws_subscribe:
+        app = get_app(ctx.master)
+        app.adopt(ctx.options)
+        app.notification_plugins["cnws"] = self._add_protocol
+        app.endpoints.add("cnws", self._subscribe, methods=("POST",))
+        app.endpoints.add("push/cnws/", self._push, methods=("POST",))
+        if "cnws_subscribe" in updated and app.settings.cnws_subscribe:
             try:
-                uri.normalise(here.settings.cnws_subscribe)
+                uri.normalise(app.settings.cnws_subscribe)
             except BadTarget as error:
-                raise exceptions.OptionsError(f"cnws_subscribe is an address to subscribe at: {error}") from error
+                raise exceptions.OptionsError(f"cnws_subscribe: expected a URL: {error}") from error
 
     def running(self) -> None:
-        here = get_app(ctx.master)
-        if not here.settings.public_url and here.settings.cnws_subscribe:
-            logger.warning("CNWS: we subscribe with nobody, for nobody could call us (public_url is not set)")
+        app = get_app(ctx.master)
+        if not app.settings.public_url and app.settings.cnws_subscribe:
+            logger.warning("cnws_subscribe has no effect: publishers cannot call this proxy (public_url is not set)")
 
     async def done(self) -> None:
         await get_app(ctx.master).close()
 
-    def _join(self, notices: NotificationService) -> None:
-        self._made = DuplexProtocol(NAME, Publisher(notices), Subscriber(notices))
-        notices.add(self._made)
+    def _add_protocol(self, notices: NotificationService) -> None:
+        self._protocol = DuplexProtocol(NAME, Publisher(notices), Subscriber(notices))
+        notices.add(self._protocol)
 
-    def _both(self) -> DuplexProtocol[Publisher, Subscriber]:
+    def _opened(self) -> DuplexProtocol[Publisher, Subscriber]:
         _ = get_app(ctx.master).notices
-        assert self._made is not None
-        return self._made
+        assert self._protocol is not None
+        return self._protocol
 
     async def _subscribe(self, call: Call) -> Response:
-        return await self._both().publisher.endpoint(call)
+        return await self._opened().publisher.endpoint(call)
 
     async def _push(self, call: Call) -> Response:
-        return await self._both().subscriber.endpoint(call)
+        return await self._opened().subscriber.endpoint(call)
 
 
 addons = [ChangeNotification()]

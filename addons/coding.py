@@ -1,4 +1,4 @@
-"""gzip, br, zstd: every reader gets the coding that it asks for."""
+"""Content codings: gzip, br and zstd, as each client accepts them."""
 
 from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
@@ -15,11 +15,11 @@ from feedproxy.settings import Settings
 
 TEXT = ("xml", "json", "text/", "javascript")
 WORTH_CODING = 512
-"""Bytes below which a coding saves less than its field line costs."""
+"""Bytes of content below which a coding saves less than its field line adds."""
 
 
 class Coding:
-    """In the product the service codes once, at store time; alone, it is done to every response that passes."""
+    """Codes every response when it is loaded alone. With the other addons the service codes stored responses once."""
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "codings", "feed_process")
@@ -28,14 +28,14 @@ class Coding:
         get_app(ctx.master).adopt(ctx.options)
 
     def response(self, flow: http.HTTPFlow) -> None:
-        here = get_app(ctx.master)
+        app = get_app(ctx.master)
         response = flow.response
-        if response is None or get_flow_handler(here).state_of(flow) or response.status_code != 200:
+        if response is None or get_flow_handler(app).state_of(flow) or response.status_code != 200:
             return
         fields, body = fields_of(response), response.raw_content or b""
-        if not _worth_coding(fields, body, here.settings):
+        if not _worth_coding(fields, body, app.settings):
             return
-        levels = _levels(here.settings)
+        levels = _levels(app.settings)
         available = [name for name in content_coding.CODINGS if levels[name]]
         chosen = negotiation.choose_coding(flow.request.headers.get("accept-encoding"), [*available, "identity"])
         if chosen is None or chosen == "identity":

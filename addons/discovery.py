@@ -1,4 +1,4 @@
-"""From a page to its feed, for readers in the gateway whose Accept prefers feeds."""
+"""Autodiscovery: redirects from a page to its feed, for gateway clients that prefer feeds (Accept)."""
 
 from mitmproxy import ctx
 from mitmproxy.addonmanager import Loader

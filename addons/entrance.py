@@ -1,4 +1,4 @@
-"""Gateway, explicit proxy, reverse: which of the three ways in, and to what target?"""
+"""The entrances: gateway, explicit proxy and reverse mode. Finds the target of every request."""
 
 import logging
 from typing import Any
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class Stream(FeedStream):
-    """mitmproxy's stream, with our own words for what fails on the way upstream."""
+    """mitmproxy's HTTP stream with feedproxy's error pages and limits."""
 
     error_page = staticmethod(flow_handler.error_page)
     interim_of = staticmethod(flow_handler.interim_responses)
@@ -27,13 +27,13 @@ class Stream(FeedStream):
 
 
 def _peer(client: connection.Client) -> str | None:
-    """Where a connection comes from; None, whatever its type says, of one that has gone before it was looked at."""
+    """Return the address of a client; None if it has disconnected already, whatever the type of `peername` says."""
     peer: tuple[Any, ...] | None = client.peername
     return peer[0] if peer else None
 
 
 class Entrance:
-    """Finds the target of every request, and answers what is asked of feedproxy itself."""
+    """Routes every request to its target or endpoint, and limits connections."""
 
     def load(self, loader: Loader) -> None:
         settings.declare(
@@ -57,42 +57,42 @@ class Entrance:
         )
         http1_patches.apply()
         parent_proxy_connections.install()
-        # An eager mitmproxy connects upstream before anybody asked whether it may.
+        # With `eager` mitmproxy would connect upstream before the target is checked.
         ctx.options.update_defer(connection_strategy="lazy", rawtcp=False, websocket=False)
 
     def configure(self, _: set[str]) -> None:
-        here = get_app(ctx.master)
-        here.adopt(ctx.options)
-        here.whole = True
+        app = get_app(ctx.master)
+        app.adopt(ctx.options)
+        app.enforces_targets = True
 
     def running(self) -> None:
-        here, proxy = get_app(ctx.master), ctx.master.addons.get("proxyserver")
+        app, proxy = get_app(ctx.master), ctx.master.addons.get("proxyserver")
         for _, port, *_ in proxy.listen_addrs() if proxy is not None else ():
-            here.listeners.add(port, for_readers=True)
+            app.listeners.add(port, for_readers=True)
 
     def client_connected(self, client: connection.Client) -> None:
-        here = get_app(ctx.master)
-        here.connections += 1
-        flow_handler.get_flow_handler(here).backpressure.on_client_connected(
+        app = get_app(ctx.master)
+        app.connections += 1
+        flow_handler.get_flow_handler(app).backpressure.on_client_connected(
             client, ctx.master.addons.get("proxyserver")
         )
-        if here.draining or here.connections > here.settings.max_connections:
-            client.error = "feedproxy holds as many connections as it may"
+        if app.draining or app.connections > app.settings.max_connections:
+            client.error = "max_connections is reached"
         elif (peer := _peer(client)) is None:
-            client.error = "the reader has gone already"
-        elif not flow_handler.get_flow_handler(here).connection_limiter.acquire_for_client(
-            client.id, peer, here.settings
+            client.error = "the client has disconnected"
+        elif not flow_handler.get_flow_handler(app).connection_limiter.acquire_for_client(
+            client.id, peer, app.settings
         ):
-            client.error = "feedproxy holds as many connections from that address as it may"
+            client.error = "max_connections_per_address is reached"
 
     def client_disconnected(self, client: connection.Client) -> None:
-        here = get_app(ctx.master)
-        here.connections -= 1
-        flow_handler.get_flow_handler(here).connection_limiter.release_client(client.id)
-        flow_handler.get_flow_handler(here).on_client_disconnected(client.id)
+        app = get_app(ctx.master)
+        app.connections -= 1
+        flow_handler.get_flow_handler(app).connection_limiter.release_client(client.id)
+        flow_handler.get_flow_handler(app).on_client_disconnected(client.id)
 
     def server_connect(self, data: ServerConnectionHookData) -> None:
-        # Here, and not where the other limits are: no script of ours that finds targets goes without the veto.
+        # Checked in this addon, since every script that finds targets contains it.
         passthrough.enforce(data, flow_handler.get_flow_handler(get_app(ctx.master)).connect_approvals)
 
     def server_connected(self, data: ServerConnectionHookData) -> None:
@@ -106,8 +106,8 @@ class Entrance:
             return
         if chosen.layer is None and (default := ctx.master.addons.get("nextlayer")):
             default.next_layer(chosen)
-        decided = get_app(ctx.master).settings
-        install(chosen, Stream, decided.header_max, decided.head_timeout, handler.backpressure)
+        options = get_app(ctx.master).settings
+        install(chosen, Stream, options.header_max, options.head_timeout, handler.backpressure)
 
     async def http_connect(self, flow: http.HTTPFlow) -> None:
         handler = flow_handler.get_flow_handler(get_app(ctx.master))
@@ -120,10 +120,10 @@ class Entrance:
             handler.refuse(flow, Forbidden("feedproxy could not decide whether that address may be reached"))
 
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
-        here = get_app(ctx.master)
-        handler = flow_handler.get_flow_handler(here)
+        app = get_app(ctx.master)
+        handler = flow_handler.get_flow_handler(app)
         try:
-            if not await handler.backpressure.wait_drained(flow.client_conn.id, here.settings.answer_timeout):
+            if not await handler.backpressure.wait_drained(flow.client_conn.id, app.settings.answer_timeout):
                 flow.kill()
                 return
             await handler.on_request_headers(flow)

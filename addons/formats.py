@@ -1,4 +1,4 @@
-"""The same feed in other formats: `/-/as/FORMAT/TARGET`, and by Accept where `negotiate` allows it."""
+"""Conversions of feeds to other formats: `/-/as/FORMAT/TARGET`, and by Accept where `negotiate` allows it."""
 
 from mitmproxy import ctx
 from mitmproxy.addonmanager import Loader
@@ -11,7 +11,7 @@ from feedproxy.request.endpoints import Call
 
 
 class Formats:
-    """Offers the endpoint; the service does the rest, for negotiation too."""
+    """Offers the endpoint. The service converts, and negotiates by Accept."""
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "negotiate")
@@ -21,12 +21,12 @@ class Formats:
         get_app(ctx.master).adopt(ctx.options)
 
     async def _convert(self, call: Call) -> Response:
-        here, visit = get_app(ctx.master), call.client
-        formats = here.service.conversions
+        app, visit = get_app(ctx.master), call.client
+        formats = app.service.conversions
         wanted, target = formats.parse_call(call)
-        # Who may not have the feed may not have it in another format either.
-        readers = here.settings_for(target).readers
-        user, fields = await here.doorkeeper.authorize(readers, call.request.fields, visit.address, proxy=False)
+        # A conversion is for the readers of its feed only.
+        readers = app.settings_for(target).readers
+        user, fields = await app.gatekeeper.authorize(readers, call.request.fields, visit.address, proxy=False)
         return await formats.respond(call, wanted, target, fields, user=user)
 
 

@@ -1,4 +1,4 @@
-"""WebSub: a hub for our feeds, and a subscriber to those of others."""
+"""WebSub: a hub for the feeds of this proxy, and a subscriber at the hubs of origins."""
 
 import functools
 
@@ -15,7 +15,7 @@ from feedproxy.request.endpoints import Call
 
 
 class Hub:
-    """Whoever subscribes is sent our feeds when they change; and hubs send us theirs."""
+    """The endpoints of the hub, and those that other hubs distribute to."""
 
     def __init__(self) -> None:
         self._websub: WebSub | None = None
@@ -34,18 +34,18 @@ class Hub:
         )
 
     def configure(self, _: set[str]) -> None:
-        here = get_app(ctx.master)
-        here.adopt(ctx.options)
-        here.notification_plugins["websub"] = self._join
-        here.endpoints.add(HUB, self._hub, methods=("POST",))
-        here.endpoints.add("push/websub/", self._push, methods=("GET", "POST"), content_max=self._push_max)
+        app = get_app(ctx.master)
+        app.adopt(ctx.options)
+        app.notification_plugins["websub"] = self._add_protocol
+        app.endpoints.add(HUB, self._hub, methods=("POST",))
+        app.endpoints.add("push/websub/", self._push, methods=("GET", "POST"), content_max=self._push_max)
 
     async def done(self) -> None:
         await get_app(ctx.master).close()
 
-    def _join(self, notices: NotificationService) -> None:
-        here = get_app(ctx.master)
-        self._websub = WebSub(notices, functools.cache(lambda: here.stored_secret("push-key")))
+    def _add_protocol(self, notices: NotificationService) -> None:
+        app = get_app(ctx.master)
+        self._websub = WebSub(notices, functools.cache(lambda: app.stored_secret("push-key")))
         notices.add(self._websub)
 
     def _opened(self) -> WebSub:

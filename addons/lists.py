@@ -1,4 +1,4 @@
-"""What is read here, as lists: `/-/feeds.opml` and `/-/proxy.pac`; the operator imports and exports at `/opml`."""
+"""Lists of feeds: `/-/feeds.opml` and `/-/proxy.pac`; the operator imports and exports at `/opml`."""
 
 from mitmproxy import ctx
 from mitmproxy.addonmanager import Loader
@@ -12,18 +12,18 @@ from feedproxy.request.endpoints import Call
 
 
 class Lists:
-    """Offers the endpoints, and the operator's hand on them."""
+    """Offers the endpoints, and the operator's import."""
 
     def __init__(self) -> None:
-        self._pages: FeedListDocuments | None = None
+        self._documents: FeedListDocuments | None = None
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "list_readers_min")
-        here = get_app(ctx.master)
-        here.endpoints.add("feeds.opml", self._opml)
-        here.endpoints.add("proxy.pac", self._pac)
-        desk = FeedListImport(here)
-        here.admin_actions["opml"], here.shown["opml"] = desk.take, desk.show
+        app = get_app(ctx.master)
+        app.endpoints.add("feeds.opml", self._opml)
+        app.endpoints.add("proxy.pac", self._pac)
+        feed_list = FeedListImport(app)
+        app.admin_actions["opml"], app.admin_pages["opml"] = feed_list.take, feed_list.show
 
     def configure(self, _: set[str]) -> None:
         get_app(ctx.master).adopt(ctx.options)
@@ -32,16 +32,16 @@ class Lists:
         await get_app(ctx.master).close()
 
     async def _opml(self, call: Call) -> Response:
-        return await self._made().opml(call)
+        return await self._current().opml(call)
 
     async def _pac(self, call: Call) -> Response:
-        return await self._made().pac(call)
+        return await self._current().pac(call)
 
-    def _made(self) -> FeedListDocuments:
-        here = get_app(ctx.master)
-        if self._pages is None or self._pages.feed_list is not here.feed_list:
-            self._pages = FeedListDocuments(here.feed_list, lambda: here.settings, here.clock)
-        return self._pages
+    def _current(self) -> FeedListDocuments:
+        app = get_app(ctx.master)
+        if self._documents is None or self._documents.feed_list is not app.feed_list:
+            self._documents = FeedListDocuments(app.feed_list, lambda: app.settings, app.clock)
+        return self._documents
 
 
 addons = [Lists()]

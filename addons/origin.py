@@ -1,4 +1,4 @@
-"""The one path to the origin: what may be reached, how long it may take, and when it is left in peace."""
+"""Limits of requests to origins: addresses, timeouts, sizes and intervals."""
 
 import logging
 
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class Origin:
-    """Declares the limits, and stands at the door when mitmproxy connects by itself."""
+    """Declares the limits, and checks the connections that mitmproxy itself makes."""
 
     def load(self, loader: Loader) -> None:
         settings.declare(
@@ -45,9 +45,10 @@ class Origin:
         get_app(ctx.master).adopt(ctx.options)
 
     async def server_connect(self, data: ServerConnectionHookData) -> None:
-        here = get_app(ctx.master)
-        if not here.whole:  # without the entrance mitmproxy finds its own targets, and only addresses are checked
-            await passthrough.enforce_address_policy(data, here.policy, here.parent_of)
+        app = get_app(ctx.master)
+        # Without the addon `entrance` mitmproxy finds its own targets, and only addresses are checked.
+        if not app.enforces_targets:
+            await passthrough.enforce_address_policy(data, app.policy, app.parent_of)
 
     async def responseheaders(self, flow: http.HTTPFlow) -> None:
         try:

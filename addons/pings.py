@@ -1,4 +1,4 @@
-""" "This feed changed": pings that come in, and pings that go out."""
+"""Pings: messages that a site or feed has changed, received and sent."""
 
 import logging
 
@@ -19,45 +19,45 @@ logger = logging.getLogger("feedproxy.pings")
 
 
 class Pings:
-    """Whoever says that a site changed makes us look, once; and sinks are told of the publisher's own feeds."""
+    """Offers the ping endpoints, and sends pings for the feeds of the upstream to `ping_sinks`."""
 
     def __init__(self) -> None:
-        self._ear: PingReceiver | None = None
+        self._receiver: PingReceiver | None = None
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "ping_unknown", "ping_interval", "source_limit", "ping_sinks")
 
     def configure(self, updated: set[str]) -> None:
-        here = get_app(ctx.master)
-        here.adopt(ctx.options)
-        here.notification_plugins["pings"] = self._join
-        here.endpoints.add("RPC2", here.rpc, methods=("POST",), content_max=CONTENT_MAX)
-        here.endpoints.add("pingSiteForm", self._page, methods=("GET",))
+        app = get_app(ctx.master)
+        app.adopt(ctx.options)
+        app.notification_plugins["pings"] = self._add_protocol
+        app.endpoints.add("RPC2", app.rpc, methods=("POST",), content_max=CONTENT_MAX)
+        app.endpoints.add("pingSiteForm", self._page, methods=("GET",))
         if "ping_sinks" in updated:
             try:
-                for each in here.settings.ping_sinks:
-                    read_sink(each)
+                for sink in app.settings.ping_sinks:
+                    read_sink(sink)
             except UsageError as error:
                 raise exceptions.OptionsError(f"ping_sinks: {error}") from error
 
     def running(self) -> None:
-        decided = get_app(ctx.master).settings
-        if decided.ping_sinks and not (decided.upstream and decided.public_url):
-            logger.warning("ping_sinks hear of nothing: they are told of a publisher's feeds (upstream, public_url)")
+        options = get_app(ctx.master).settings
+        if options.ping_sinks and not (options.upstream and options.public_url):
+            logger.warning("ping_sinks has no effect: it needs upstream and public_url")
 
     async def done(self) -> None:
         await get_app(ctx.master).close()
 
-    def _join(self, notices: NotificationService) -> None:
-        self._ear = ear = PingReceiver(notices)
-        notices.xmlrpc.add("weblogUpdates.ping", ear.simple)
-        notices.xmlrpc.add("weblogUpdates.extendedPing", ear.extended)
+    def _add_protocol(self, notices: NotificationService) -> None:
+        self._receiver = receiver = PingReceiver(notices)
+        notices.xmlrpc.add("weblogUpdates.ping", receiver.simple)
+        notices.xmlrpc.add("weblogUpdates.extendedPing", receiver.extended)
         notices.add(PingSinks(notices.settings, notices.service.store.get))
 
     async def _page(self, call: Call) -> Response:
         _ = get_app(ctx.master).notices
-        assert self._ear is not None
-        return await self._ear.page(call)
+        assert self._receiver is not None
+        return await self._receiver.page(call)
 
 
 addons = [Pings()]

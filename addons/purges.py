@@ -1,4 +1,4 @@
-"""Caches in front (a CDN, Varnish) hear when a feed of the publisher's is another than theirs."""
+"""Purges of caches in front (a CDN, Varnish) when a feed of the upstream changes."""
 
 import logging
 
@@ -16,39 +16,39 @@ logger = logging.getLogger("feedproxy.purges")
 
 
 class Purges:
-    """Purges what stands in front, by the queue of notifications: what is away is told later."""
+    """Sends purges through the delivery queue, which repeats them for a cache that does not answer."""
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "purge_sinks", "purge_fields")
 
     def configure(self, updated: set[str]) -> None:
-        here = get_app(ctx.master)
-        here.adopt(ctx.options)
-        here.notification_plugins["purges"] = self._join
+        app = get_app(ctx.master)
+        app.adopt(ctx.options)
+        app.notification_plugins["purges"] = self._add_protocol
         if updated & {"purge_sinks", "purge_fields"}:
             try:
-                downstream_purge.read_purge_fields(here.settings.purge_fields)
-                for each in here.settings.purge_sinks:
-                    downstream_purge.read_purge_sink(each)
+                downstream_purge.read_purge_fields(app.settings.purge_fields)
+                for sink in app.settings.purge_sinks:
+                    downstream_purge.read_purge_sink(sink)
             except UsageError as error:
                 raise exceptions.OptionsError(f"purge_sinks: {error}") from error
 
     def running(self) -> None:
-        decided = get_app(ctx.master).settings
-        if decided.purge_sinks and not (decided.upstream and decided.state_freshness):
-            logger.warning("purge_sinks have nothing to forget: they go with upstream and state_freshness")
+        options = get_app(ctx.master).settings
+        if options.purge_sinks and not (options.upstream and options.state_freshness):
+            logger.warning("purge_sinks has no effect: it needs upstream and state_freshness")
 
     async def done(self) -> None:
         await get_app(ctx.master).close()
 
-    def _join(self, notices: NotificationService) -> None:
+    def _add_protocol(self, notices: NotificationService) -> None:
         protocol = downstream_purge.DownstreamPurge(notices.settings)
         notices.add(protocol)
 
         def on_copies_invalidated(event: CopiesInvalidated) -> None:
-            orders = [order for target in event.targets for order in protocol.purge_requests(target)]
-            if orders:
-                notices.defer(lambda: notices.enqueue(*orders))
+            requests = [request for target in event.targets for request in protocol.purge_requests(target)]
+            if requests:
+                notices.defer(lambda: notices.enqueue(*requests))
 
         notices.service.events.copies_invalidated.subscribe(on_copies_invalidated)
 

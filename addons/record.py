@@ -1,4 +1,4 @@
-"""What readers asked and what origins said, as a HAR file that the lab replays and grades."""
+"""Recording: the requests of clients and the responses of origins in a HAR file, which the lab replays and grades."""
 
 import logging
 from pathlib import Path
@@ -17,12 +17,12 @@ from feedproxy.server.mitm.recording import StableNames, client_exchange, flow_e
 
 logger = logging.getLogger("feedproxy.record")
 
-ARRIVED = "feedproxy.arrived"
-"""Key in `flow.metadata`: when the request came, by the proxy's clock."""
+RECEIVED_AT = "feedproxy.received_at"
+"""Key in `flow.metadata` of the instant at which the request was received, by the proxy's clock."""
 
 
 class Record:
-    """Stands before the log, which forgets what was known of a flow."""
+    """Records each flow. Stands before the access log, which drops the state of a flow."""
 
     def __init__(self) -> None:
         self._writer: HarWriter | None = None
@@ -32,72 +32,72 @@ class Record:
         settings.declare(loader, "record", "record_max", "record_keep")
 
     def configure(self, updated: set[str]) -> None:
-        here = get_app(ctx.master)
-        here.adopt(ctx.options)
+        app = get_app(ctx.master)
+        app.adopt(ctx.options)
         if not updated & {"record", "record_max", "record_keep"}:
             return
         self.done()
-        if unknown := set(here.settings.record_keep) - {*KEEP_CHOICES}:
+        if unknown := set(app.settings.record_keep) - {*KEEP_CHOICES}:
             raise exceptions.OptionsError(f"record_keep: {unknown.pop()!r}: expected {' or '.join(KEEP_CHOICES)}")
-        if here.settings.record:
-            here.record_with(self._opened)
+        if app.settings.record:
+            app.use_recorder(self._make_recorder)
 
     def running(self) -> None:
-        # Not when it is configured: a supervisor that only reads the options takes no file from its workers.
-        here = get_app(ctx.master)
+        # Opened only now: a supervisor reads the options too, and must not open the file of its workers.
+        app = get_app(ctx.master)
         try:
-            _ = here.recorder
+            _ = app.recorder
         except UsageError as error:
-            here.failure = f"record: {error}"
-            if not here.reports_failures:
-                logger.error("%s", here.failure)
+            app.failure = f"record: {error}"
+            if not app.reports_failures:
+                logger.error("%s", app.failure)
             ctx.master.shutdown()
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
         if get_app(ctx.master).settings.record:
-            flow.metadata[ARRIVED] = get_app(ctx.master).clock.now()
+            flow.metadata[RECEIVED_AT] = get_app(ctx.master).clock.now()
 
     def response(self, flow: http.HTTPFlow) -> None:
-        self._note(flow)
+        self._record(flow)
 
     def error(self, flow: http.HTTPFlow) -> None:
-        self._note(flow)
+        self._record(flow)
 
     def done(self) -> None:
-        here = get_app(ctx.master)
-        here.record_with(None)
+        app = get_app(ctx.master)
+        app.use_recorder(None)
         if self._writer is not None:
-            self._writer.close(here.clock.now())
+            self._writer.close(app.clock.now())
             self._writer = None
 
-    def _opened(self) -> Recorder:
-        here = get_app(ctx.master)
-        decided = here.settings
-        key = here.stored_secret("recording-secret")
-        # What several processes have recorded may be read as one.
-        self._connections = StableNames(f"{here.random_bytes(4).hex()}-")
-        self._writer = HarWriter(Path(decided.record).expanduser(), limit=decided.record_max)
+    def _make_recorder(self) -> Recorder:
+        app = get_app(ctx.master)
+        options = app.settings
+        key = app.stored_secret("recording-secret")
+        # The prefix keeps names apart when recordings of several processes are merged.
+        self._connections = StableNames(f"{app.random_bytes(4).hex()}-")
+        self._writer = HarWriter(Path(options.record).expanduser(), limit=options.record_max)
         return Recorder(
-            self._writer, Redactor(key, decided.record_keep), lambda target: here.settings_for(target).private
+            self._writer, Redactor(key, options.record_keep), lambda target: app.settings_for(target).private
         )
 
-    def _note(self, flow: http.HTTPFlow) -> None:
-        here = get_app(ctx.master)
-        at = flow.metadata.get(ARRIVED)
-        if at is None or (recorder := here.recorder) is None or flow.request.method == "CONNECT":
+    def _record(self, flow: http.HTTPFlow) -> None:
+        app = get_app(ctx.master)
+        at = flow.metadata.get(RECEIVED_AT)
+        if at is None or (recorder := app.recorder) is None or flow.request.method == "CONNECT":
             return
-        seconds = max(0.0, here.clock.now() - at)
-        case, named = get_flow_handler(here).state_of(flow), self._connections
+        seconds = max(0.0, app.clock.now() - at)
+        case, names = get_flow_handler(app).state_of(flow), self._connections
         if case is not None and case.routed_request is not None and case.status is not None:
             target, user = case.routed_request.request.target, case.visit.user
-            private = bool(user) or here.doorkeeper.key_for(target, user) != target
-            upstream = here.settings.upstream
-            recorder.note(*client_exchange(flow, case, at, seconds, named, upstream), private=private)
-        elif not here.whole:
-            for noted in flow_exchanges(flow, at, seconds, named):
-                recorder.note(*noted)
+            private = bool(user) or app.gatekeeper.key_for(target, user) != target
+            upstream = app.settings.upstream
+            recorder.note(*client_exchange(flow, case, at, seconds, names, upstream), private=private)
+        elif not app.enforces_targets:
+            for exchange in flow_exchanges(flow, at, seconds, names):
+                recorder.note(*exchange)
         if case is not None and case.is_streaming:
-            recorder.note(*origin_exchange(flow, at, seconds, named))  # mitmproxy itself asked the origin
+            recorder.note(*origin_exchange(flow, at, seconds, names))  # mitmproxy itself fetched it
 
 
 addons = [Record()]

@@ -1,4 +1,4 @@
-"""rssCloud: others register here for feeds; and we register with the clouds of feeds that are read here."""
+"""rssCloud: a cloud for the feeds of this proxy, and an aggregator at the clouds of feeds that are read."""
 
 from mitmproxy import ctx
 from mitmproxy.addonmanager import Loader
@@ -18,52 +18,52 @@ SHARED = ("subscriptions_max", "source_limit", "push_interval")
 
 
 class RssClouds:
-    """The cloud and the workstation."""
+    """The endpoints of the cloud, and those that other clouds notify."""
 
     def __init__(self) -> None:
-        self._made: DuplexProtocol[RssCloudServer, RssCloudAggregator] | None = None
+        self._protocol: DuplexProtocol[RssCloudServer, RssCloudAggregator] | None = None
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "rsscloud_hub", "push_subscribe", "announce", *SHARED)
 
     def configure(self, updated: set[str]) -> None:
-        here = get_app(ctx.master)
-        here.adopt(ctx.options)
-        here.notification_plugins["rsscloud"] = self._join
-        here.endpoints.add("RPC2", here.rpc, methods=("POST",), content_max=CONTENT_MAX)
-        here.endpoints.add("soap", self._soap, methods=("POST",))
-        here.endpoints.add("pleaseNotify", self._please_notify, methods=("POST",))
-        here.endpoints.add("ping", self._ping, methods=("POST",))
-        here.endpoints.add("push/rsscloud/", self._push, methods=("GET", "POST"))
+        app = get_app(ctx.master)
+        app.adopt(ctx.options)
+        app.notification_plugins["rsscloud"] = self._add_protocol
+        app.endpoints.add("RPC2", app.rpc, methods=("POST",), content_max=CONTENT_MAX)
+        app.endpoints.add("soap", self._soap, methods=("POST",))
+        app.endpoints.add("pleaseNotify", self._please_notify, methods=("POST",))
+        app.endpoints.add("ping", self._ping, methods=("POST",))
+        app.endpoints.add("push/rsscloud/", self._push, methods=("GET", "POST"))
 
     async def done(self) -> None:
         await get_app(ctx.master).close()
 
-    def _join(self, notices: NotificationService) -> None:
+    def _add_protocol(self, notices: NotificationService) -> None:
         hub = RssCloudServer(notices)
-        self._made = DuplexProtocol(NAME, hub, RssCloudAggregator(notices))
-        notices.add(self._made)
+        self._protocol = DuplexProtocol(NAME, hub, RssCloudAggregator(notices))
+        notices.add(self._protocol)
         for name in ("rssCloud.pleaseNotify", "xmlStorageSystem.rssPleaseNotify"):
             notices.xmlrpc.add(name, hub.by_rpc)
         notices.xmlrpc.add("rssCloud.ping", hub.ping)
         notices.xmlrpc.add("rssCloud.hello", hub.hello)
 
-    def _both(self) -> DuplexProtocol[RssCloudServer, RssCloudAggregator]:
+    def _opened(self) -> DuplexProtocol[RssCloudServer, RssCloudAggregator]:
         _ = get_app(ctx.master).notices
-        assert self._made is not None
-        return self._made
+        assert self._protocol is not None
+        return self._protocol
 
     async def _soap(self, call: Call) -> Response:
-        return await self._both().publisher.by_soap(call)
+        return await self._opened().publisher.by_soap(call)
 
     async def _please_notify(self, call: Call) -> Response:
-        return await self._both().publisher.by_form(call)
+        return await self._opened().publisher.by_form(call)
 
     async def _ping(self, call: Call) -> Response:
-        return await self._both().publisher.ping_by_form(call)
+        return await self._opened().publisher.ping_by_form(call)
 
     async def _push(self, call: Call) -> Response:
-        return await self._both().subscriber.endpoint(call)
+        return await self._opened().subscriber.endpoint(call)
 
 
 addons = [RssClouds()]

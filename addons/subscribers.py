@@ -1,4 +1,4 @@
-"""Who reads, and for how many: told to the origin in the User-Agent."""
+"""Subscriber counts, which origins see in the User-Agent."""
 
 from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
@@ -11,7 +11,7 @@ from feedproxy.server.mitm.request_routing import client_context, incoming_reque
 
 
 class Subscribers:
-    """In the product the service counts; alone, every request that passes is counted and speaks for all."""
+    """Counts every request when it is loaded alone. With the other addons the service counts."""
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "subscriber_window", "claim_max", "claim_jump", "contact_url")
@@ -20,11 +20,16 @@ class Subscribers:
         get_app(ctx.master).adopt(ctx.options)
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
-        here = get_app(ctx.master)
-        if flow.response or here.whole or flow.request.method != "GET" or get_flow_handler(here).state_of(flow):
+        app = get_app(ctx.master)
+        if (
+            flow.response
+            or app.enforces_targets
+            or flow.request.method != "GET"
+            or get_flow_handler(app).state_of(flow)
+        ):
             return
-        audience = here.service.audience
-        visit = client_context(incoming_request(flow), here.settings, Entrance.PROXY)
+        audience = app.service.audience
+        visit = client_context(incoming_request(flow), app.settings, Entrance.PROXY)
         audience.record_read(flow.request.url, visit, flow.request.headers.get("user-agent", ""))
         flow.request.headers["User-Agent"] = audience.upstream_user_agent(flow.request.url)
 

@@ -1,4 +1,4 @@
-"""One click subscribes: the right media type for every feed, and a self link in it (USM)."""
+"""Media type and self link of feeds, by which a click subscribes (Universal Subscription Mechanism)."""
 
 from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
@@ -12,7 +12,7 @@ from feedproxy.server.mitm.request_routing import fields_of, headers_of
 
 
 class Usm:
-    """In the product the service does this at store time; alone, it is done to every response that passes."""
+    """Edits every response when it is loaded alone. With the other addons the service edits stored responses once."""
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "feed_usm", "rdf_media_type", "self_link", "self_link_text")
@@ -21,20 +21,20 @@ class Usm:
         get_app(ctx.master).adopt(ctx.options)
 
     def response(self, flow: http.HTTPFlow) -> None:
-        here = get_app(ctx.master)
+        app = get_app(ctx.master)
         response = flow.response
         if (
             response is None
-            or get_flow_handler(here).state_of(flow)
+            or get_flow_handler(app).state_of(flow)
             or response.status_code != 200
             or not response.raw_content
         ):
             return
-        options = here.settings
+        options = app.settings
         if len(response.raw_content) > options.buffer_max:
             return
         plain = Response(200, fields_of(response), response.raw_content)
-        prepared = ingest(plain, options, self_href=flow.request.url, now=here.clock.now())
+        prepared = ingest(plain, options, self_href=flow.request.url, now=app.clock.now())
         content = prepared.content
         if not content.feed or content.media_type is None:
             return

@@ -1,7 +1,7 @@
-"""What the addons share: one App per mitmproxy master, made from its options, started once.
+"""The App: settings, service, store, counts and metrics that the addons share. One for each mitmproxy master.
 
-Addons never import one another. Each asks `runtime(ctx.master)` and finds the same service, store, counts and
-metrics, whichever of them came first. Loaded alone, an addon finds defaults for the options it does not declare.
+Addons never import one another: each calls `get_app(ctx.master)`. An addon that is loaded alone gets the defaults of
+the options that it does not declare.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from feedproxy import __version__
 from feedproxy.access.gatekeeper import Gatekeeper
-from feedproxy.admin.server import Deed
+from feedproxy.admin.server import AdminHandler
 from feedproxy.clock import Clock, Seconds, SystemClock
 from feedproxy.cluster.node import ClusterNode
 from feedproxy.endpoints.feed_list import FeedList, ImportedFeeds
@@ -61,23 +61,23 @@ from feedproxy.workers.worker import WorkerContext
 logger = logging.getLogger(__name__)
 
 HISTORY_INTERVAL = 60
-"""Seconds after which the history is written down: what a crash forgets of it at most."""
+"""Seconds between two writings of the history; a crash loses at most that."""
 
 DECISIONS_INTERVAL = 1.0
-"""Seconds after which a worker carries out what the operator has decided with another."""
+"""Seconds between a worker's looks at the operator's decisions, which another worker may have stored."""
 
 SAVE_INTERVAL = 600
-"""Counts are written this often; a crash forgets ten minutes of who read what, and no feed."""
+"""Seconds between two writings of the subscriber counts; a crash loses ten minutes of reads, and no feed."""
 
 
 class Client(OriginClient, Protocol):
-    """What the service fetches with; closed at the end."""
+    """HTTP client of the service. It is closed with the App."""
 
     async def close(self) -> None: ...
 
 
 class App:
-    """Settings, and what was made from them. Created at the first look, opened at the first request."""
+    """Settings, and the parts that are made from them. The store and the client are opened at the first use."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock: Clock = clock or SystemClock()
@@ -85,67 +85,67 @@ class App:
         self._adopted: Any = None
         self.rules = Rules()
         self.configured_rules = Rules()
-        """Those of the configuration; `rules` are also what the operator has decided for single feeds."""
-        self._configured: tuple[Rule, ...] = ()
+        """Rules of the configuration. `rules` also contain the operator's decisions for single feeds."""
+        self._decision_rules: tuple[Rule, ...] = ()
         self.metrics = Metrics()
         self.journal = RecentActivity(
             self.metrics, self.clock, lambda: self.settings, lambda target: self.names_in_log(target)[0]
         )
         self.draining = False
         self.reports_failures = False
-        """`feedproxy serve` tells `failure` itself, in one line at the end; under mitmdump the log has to."""
+        """`feedproxy serve` prints `failure` at its end. Under mitmdump the addons log it."""
         self.failure = ""
-        """Why the proxy cannot run, told by an addon that found out after the start."""
+        """The reason why the proxy cannot run, set by an addon after the start."""
         self.ready = False
-        """The listeners are up, and not being closed."""
+        """All listeners are open."""
         self.requests = 0
         """Requests under way in mitmproxy."""
         self.fastpath_requests = 0
-        """Requests under way that the listener in front answers itself."""
-        self.changed = 0
-        """Another number after every change of options or rules."""
-        self.seat: WorkerContext | None = None
-        """Where this process is one of several workers."""
+        """Requests under way on the fast path."""
+        self.settings_generation = 0
+        """The number of changes of options and rules so far."""
+        self.worker: WorkerContext | None = None
+        """This process's context, if it is one of several workers."""
         self.sockets: tuple[socket.socket, ...] = ()
-        """Sockets for readers that this process was given by its supervisor or by systemd: it binds none itself."""
+        """Listening sockets for clients, from the supervisor or systemd. Empty: the process binds its own."""
         self.admin_sockets: tuple[socket.socket, ...] = ()
         """The same for the admin listener."""
-        self.leaving = False
-        """SIGTERM has come. What has connected already is still let in for a moment; `draining` comes after that."""
-        self.drained_by: Seconds | None = None
-        """When what is under way has had its time (`drain_timeout`), on the event loop's clock."""
-        self.others: PeerMetrics = NoPeers()
-        """The other workers."""
-        self.whole = False
-        """The desk decides what goes upstream: whatever it did not let pass is refused (server/mitm/passthrough.py)."""
+        self.terminating = False
+        """SIGTERM was received. Waiting connections are still accepted, until `draining` is set."""
+        self.drain_deadline: Seconds | None = None
+        """The end of `drain_timeout`, on the event loop's clock."""
+        self.peer_metrics: PeerMetrics = NoPeers()
+        """The metrics of the other workers."""
+        self.enforces_targets = False
+        """mitmproxy may connect only to targets that `server/mitm/passthrough.py` approved."""
         self.listeners = OwnListeners()
-        """What listens here, and in the other workers: no target may lead there."""
+        """Listeners of this process and of the other workers. No target may lead to them."""
         self.connections = 0
-        """Connections from readers held now."""
+        """Open connections from clients."""
         self.trusted_ca: str | None = None
         self.insecure = False
         self.make_fetcher: Callable[[], Client] | None = None
-        """Makes another client than upstream/client.py's: a recording, or an origin in memory."""
+        """Returns another client than that of upstream/client.py: a replay, or an origin in memory."""
         self.random_bytes: Callable[[int], bytes] = secrets.token_bytes
-        """Where names and secrets come from that are made at the first start."""
+        """Source of the names and secrets that are made at the first start."""
         self.endpoints = Endpoints()
-        """What stands under `/-/`: whoever offers an endpoint adds it here."""
-        self.admin_actions: dict[str, Deed] = {}
-        """What else the operator can do, by its path on the admin listener."""
-        self.shown: dict[str, Deed] = {}
-        """What else the operator can look at there, by its path."""
-        self._panel = LiveScores()
+        """Endpoints below `/-/`; addons add theirs."""
+        self.admin_actions: dict[str, AdminHandler] = {}
+        """POST handlers that addons add to the admin listener, by path."""
+        self.admin_pages: dict[str, AdminHandler] = {}
+        """GET handlers that addons add to the admin listener, by path."""
+        self._live_scores = LiveScores()
         self._make_recorder: Callable[[], Recorder] | None = None
         self._recorder: Recorder | None = None
         self.notification_plugins: dict[str, Callable[[NotificationService], None]] = {}
-        """Addons that hear and tell of changes: each adds what it has to the Notices when these are made."""
-        self._opened: _Services | None = None
+        """Functions that add an addon's notification protocols to a new NotificationService."""
+        self._services: _Services | None = None
 
     # -- settings
 
     @property
     def settings(self) -> Settings:
-        """What the operator decided; what was opened already keeps the store and the limits it was opened with."""
+        """Return the settings in force. An open store and client keep those that they were opened with."""
         if self._adopted is not None:
             options, self._adopted = self._adopted, None
             names = set(options.keys())
@@ -158,51 +158,51 @@ class App:
         return self._settings
 
     def configure(self, values: Mapping[str, Any]) -> None:
-        """Take over option values."""
-        self.changed += 1
+        """Replace the settings by these option values."""
+        self.settings_generation += 1
         self._adopted, self._settings = None, from_options(values)
 
     def adopt(self, options: Any) -> None:
-        """Take over mitmproxy's options: those of ours that are declared, and its own word on upstream TLS.
+        """Take the settings from mitmproxy's options: feedproxy's that are declared, and those for upstream TLS.
 
-        They are read when they are next asked for: mitmproxy configures every addon anew for each option declared.
+        They are read at the next use, since mitmproxy configures every addon again for each option declared.
         """
         self._adopted = options
-        self.changed += 1
+        self.settings_generation += 1
 
     def set_rules(self, rules: Rules) -> None:
-        """Take over the rules of `feeds:`."""
+        """Replace the rules of `feeds:`."""
         self.configured_rules = rules
-        self._join_rules()
+        self._merge_rules()
 
-    def _set_configured(self, decided: tuple[Rule, ...]) -> None:
-        self._configured = decided
-        self._join_rules()
+    def _set_decision_rules(self, rules: tuple[Rule, ...]) -> None:
+        self._decision_rules = rules
+        self._merge_rules()
 
-    def _join_rules(self) -> None:
+    def _merge_rules(self) -> None:
         configured = self.configured_rules
-        self.rules = Rules((*configured.rules, *self._configured)) if self._configured else configured
-        self.changed += 1
+        self.rules = Rules((*configured.rules, *self._decision_rules)) if self._decision_rules else configured
+        self.settings_generation += 1
 
     def settings_for(self, target: str) -> Settings:
-        """The settings for one target, rules included."""
+        """Return the settings for a target, with its rules applied."""
         return self.rules.settings_for(uri.without_fragment(target), self.settings)
 
     def parent_of(self, target: str) -> Parent | None:
-        """The parent proxy that a target is asked for through. Raises ParentFailed."""
+        """Return the parent proxy for a target, None for a direct connection. Raises ParentFailed."""
         return parent_of(self.settings_for(target).upstream_proxy, target)
 
-    def may_lead(self, start: str, end: str | None) -> bool:
-        """Whether what came from `end` may be had under the target `start`. None: where it came from is not known."""
+    def is_redirect_permitted(self, start: str, end: str | None) -> bool:
+        """Return whether a response from `end` may be stored under the target `start`. None: its origin is unknown."""
         if end is not None:
             return may_serve_under(self.settings_for(start), self.settings_for(end))
         return not self.rules.protects_feeds
 
     def names_in_log(self, target: str, request: Fields | None = None) -> tuple[str, str]:
-        """Return how the log names a target: its public address, and the one at the upstream where that is another.
+        """Return how the log names a target: by its public address, and by its upstream address if that differs.
 
-        Only the host is named where not everybody may read what is there: a rule, credentials in the `request`, or the
-        origin's answers say so (proxy/visibility.py). Other addresses lack their secrets.
+        Of a resource that is not public only the host is named (proxy/visibility.py), and also if the `request` has
+        credentials. Secrets in other addresses are left out.
         """
         public = to_public(target, self.settings)
         is_personal = request is not None and any(is_credential(name) for name, _ in request)
@@ -211,220 +211,219 @@ class App:
             if is_personal or not is_public(self.settings_for(target), resource):
                 return host_alone(public), ""
         except ValueError:
-            pass  # it was refused, since it is no address
+            pass  # the target is invalid and was refused
         return without_secrets(public), without_secrets(target) if public != target else ""
 
-    # -- life
+    # -- opening and closing
 
     @property
     def opened(self) -> bool:
-        """Whether store and client are open."""
-        return self._opened is not None
+        """True while store and client are open."""
+        return self._services is not None
 
     @property
     def service(self) -> Service:
-        """The service; opens store and client at the first look, inside a running event loop."""
-        return self._open.service
+        """The service. The first use opens store and client; it needs a running event loop."""
+        return self._open().service
 
-    @property
     def _open(self) -> "_Services":
-        if self._opened is None:
-            self._opened = _Services(self)
-        return self._opened
+        if self._services is None:
+            self._services = _Services(self)
+        return self._services
 
     @property
     def notices(self) -> NotificationService:
-        """Who hears and who tells that a feed changed."""
-        return self._open.notices
+        """The notification service: pings received, subscriptions, deliveries."""
+        return self._open().notices
 
     async def rpc(self, call: Call) -> Response:
-        """The endpoint of XML-RPC, which all who have methods for it offer."""
+        """Answer a call of the XML-RPC endpoint, which several addons share."""
         return await self.notices.xmlrpc.answer(call)
 
     @property
     def feed_list(self) -> FeedList:
-        """The list of what is read here, and what was imported into it."""
-        return self._open.feed_list
+        """The list of feeds that are read or imported."""
+        return self._open().feed_list
 
     @property
     def decisions(self) -> OperatorDecisions:
-        """What the operator has decided for single feeds."""
-        return self._open.decisions
+        """The feeds that the operator has paused or blocked."""
+        return self._open().decisions
 
     @property
     def workers(self) -> int:
-        """How many processes work on this port, this one included."""
-        return self.seat.size if self.seat is not None else 1
+        """The number of processes that serve this port."""
+        return self.worker.size if self.worker is not None else 1
 
     @property
     def history_recorder(self) -> HistoryRecorder:
-        """What this process has done, by hour and day."""
-        return self._open.history_recorder
+        """The recorder of this process's traffic by hour and day."""
+        return self._open().history_recorder
 
     @property
     def fleet(self) -> ClusterNode | None:
-        """What this machine does with the others that share its store; None where there are none."""
-        return self._opened.fleet if self._opened is not None else None
+        """This machine's node of the fleet; None unless the store is in Redis and open."""
+        return self._services.fleet if self._services is not None else None
 
-    def condition(self) -> tuple[str, ...]:
-        """What there is to say of how it stands, beside that it runs."""
+    def status_lines(self) -> tuple[str, ...]:
+        """Return a line for each part that has a state to report, for the health probe and the status page."""
         return (self.fleet.status_line(),) if self.fleet is not None else ()
 
     def problems(self) -> tuple[str, ...]:
-        """What is wrong with parts of it now, each in a sentence for the operator."""
+        """Return a sentence for each problem that the operator should see."""
         return tuple(filter(None, (self.fleet.problem(),))) if self.fleet is not None else ()
 
     @property
-    def doorkeeper(self) -> Gatekeeper:
-        """Who may read what, and with what credentials we read for whom."""
-        return self._open.doorkeeper
+    def gatekeeper(self) -> Gatekeeper:
+        """The gatekeeper: authorizes clients, and gives requests to origins their credentials."""
+        return self._open().gatekeeper
 
     @property
     def connect_policy(self) -> AddressPolicy:
-        """Which addresses and ports CONNECT may reach."""
-        return self._open.connect_policy
+        """The addresses and ports that CONNECT may reach."""
+        return self._open().connect_policy
 
     @property
     def policy(self) -> AddressPolicy:
-        """Which addresses may be reached."""
-        return self._open.policy
+        """The addresses and ports that may be fetched from."""
+        return self._open().policy
 
     @property
     def live_scores(self) -> LiveScores:
-        """The readers whose behaviour is judged while they read."""
-        self._panel.size, self._panel.bytes_max = self.settings.score_readers, self.settings.memory.scores
-        if self.seat is not None and not self._panel.partial:
-            self._panel.join_workers(self.seat.index, self.seat.size, self.seat.key)
-        return self._panel
+        """The scores of the readers that this process follows."""
+        scores = self._live_scores
+        scores.size, scores.bytes_max = self.settings.score_readers, self.settings.memory.scores
+        if self.worker is not None and not scores.partial:
+            scores.join_workers(self.worker.index, self.worker.size, self.worker.key)
+        return scores
 
-    def record_with(self, make: Callable[[], Recorder] | None) -> None:
-        """From now on exchanges go to this recorder, which is made when the first one does; None: to nobody."""
+    def use_recorder(self, make: Callable[[], Recorder] | None) -> None:
+        """Record exchanges from now on with the recorder that `make` returns at the first use; None: stop recording."""
         self._make_recorder, self._recorder = make, None
 
     @property
     def recorder(self) -> Recorder | None:
-        """Who writes down what is asked and answered, if anybody does."""
+        """The recorder of exchanges; None if nothing is recorded."""
         if self._recorder is None and self._make_recorder is not None:
             self._recorder = self._make_recorder()
         return self._recorder
 
     def stored_secret(self, name: str) -> bytes:
-        """A secret of this installation: 32 random bytes, the same as long as the store is."""
-        return self._open.stored_secret(name, lambda: self.random_bytes(32))
+        """Return a secret of this installation: 32 random bytes, kept in the store."""
+        return self._open().stored_secret(name, lambda: self.random_bytes(32))
 
     async def close(self) -> None:
-        """Drain, write what is to be remembered, close."""
-        if self._opened is not None:
-            opened, self._opened = self._opened, None
+        """Finish open refreshes within `drain_timeout`, save the state and close. Closing twice is allowed."""
+        if self._services is not None:
+            services, self._services = self._services, None
             timeout: Seconds = self.settings.drain_timeout
-            if self.drained_by is not None:
-                timeout = max(0.0, self.drained_by - asyncio.get_running_loop().time())
-            await opened.close(timeout)
+            if self.drain_deadline is not None:
+                timeout = max(0.0, self.drain_deadline - asyncio.get_running_loop().time())
+            await services.close(timeout)
 
 
 class _Services:
-    """What needs an event loop, and is closed again."""
+    """The parts of an App that need an event loop and are closed again."""
 
-    def __init__(self, runtime: App) -> None:
-        settings = runtime.settings
-        uri.site_of_host("www.example")  # loads the list of public suffixes now, not while readers wait
-        self.clock = runtime.clock
+    def __init__(self, app: App) -> None:
+        settings = app.settings
+        uri.site_of_host("www.example")  # loads the list of public suffixes before clients wait for it
+        self.clock = app.clock
         self.store: Store = open_store(
             settings.local_store,
             memory_max=settings.memory.responses,
             disk_max=settings.store_max,
-            on_failure=runtime.metrics.store_failed,
-            shared=runtime.seat.coordination_file if runtime.seat is not None else False,
+            on_failure=app.metrics.store_failed,
+            shared=app.worker.coordination_file if app.worker is not None else False,
         )
-        self.fleet = ClusterNode(settings, self.store, runtime.clock) if settings.is_fleet else None
-        name = partial(_new_pseudonym, runtime.random_bytes)
-        makers = {"pseudonym": name, "reader-secret": partial(runtime.random_bytes, 32)}
+        self.fleet = ClusterNode(settings, self.store, app.clock) if settings.is_fleet else None
+        name = partial(_new_pseudonym, app.random_bytes)
+        makers = {"pseudonym": name, "reader-secret": partial(app.random_bytes, 32)}
         if self.fleet is not None:
             self.fleet.adopt_shared_state(makers)
             self.store = self.fleet.store
-        permitted, own = (settings.allow_private, settings.allow_networks), runtime.listeners
-        self.store = PermittedStore(self.store, runtime.may_lead)
+        permitted, own = (settings.allow_private, settings.allow_networks), app.listeners
+        self.store = PermittedStore(self.store, app.is_redirect_permitted)
         self.policy = AddressPolicy(*permitted, ports(settings, settings.allow_ports), listeners=own)
         self.connect_policy = AddressPolicy(*permitted, ports(settings, settings.connect_ports), listeners=own)
-        pseudonym, secret = (self.stored_secret(*each) for each in makers.items())
-        self.doorkeeper = Gatekeeper(settings, runtime.clock, secret, _nonces(settings.local_store, runtime.seat))
-        client = (runtime.make_fetcher or partial(_make_client, runtime, self.policy))()
-        credentialed = CredentialedClient(client, self.doorkeeper.with_credentials)
-        self.fetcher: Client = RecordingClient(credentialed, lambda: runtime.recorder, runtime.clock)
+        pseudonym, secret = (self.stored_secret(*item) for item in makers.items())
+        self.gatekeeper = Gatekeeper(settings, app.clock, secret, _nonce_file(settings.local_store, app.worker))
+        client = (app.make_fetcher or partial(_make_client, app, self.policy))()
+        credentialed = CredentialedClient(client, self.gatekeeper.with_credentials)
+        self.fetcher: Client = RecordingClient(credentialed, lambda: app.recorder, app.clock)
         self.counts = SubscriberCounts(
             window=settings.subscriber_window, claim_max=settings.claim_max, claim_jump=settings.claim_jump
         )
         with contextlib.suppress(StoreError, ValueError):
-            self.counts.load(self.store.get_state("counts") or b"", runtime.clock.now())
+            self.counts.load(self.store.get_state("counts") or b"", app.clock.now())
         with contextlib.suppress(StoreError):
-            self.counts.rhythms.load(self.store.get_state("rhythms") or b"", runtime.clock.now())
+            self.counts.rhythms.load(self.store.get_state("rhythms") or b"", app.clock.now())
         imports = ImportedFeeds(self.store)
         self.service = Service(
-            settings_for=runtime.settings_for,
+            settings_for=app.settings_for,
             store=self.store,
             fetcher=self.fetcher,
-            clock=runtime.clock,
+            clock=app.clock,
             counts=self.counts,
             identifier=Identifier(secret, period=max(86_400, settings.subscriber_window)),
             pseudonym=pseudonym.decode(),
             version=__version__,
-            observer=runtime.journal,
+            observer=app.journal,
             events=Events(),
-            key_for=self.doorkeeper.key_for,
+            key_for=self.gatekeeper.key_for,
             peers=self.fleet,
-            ownership=runtime.seat,
+            ownership=app.worker,
             demand=imports,
             limits=settings.memory,
         )
-        self.decisions = OperatorDecisions(self.store, runtime._set_configured)
+        self.decisions = OperatorDecisions(self.store, app._set_decision_rules)
         self._reloading: asyncio.Task[None] | None = None
-        if runtime.seat is not None or self.fleet is not None:
+        if app.worker is not None or self.fleet is not None:
             self._reloading = asyncio.ensure_future(self._reload_decisions())
-        seat = runtime.seat
+        worker = app.worker
         self.history_recorder = HistoryRecorder(
-            runtime.metrics.tally, self.store, seat.index if seat else 0, runtime.workers
+            app.metrics.tally, self.store, worker.index if worker else 0, app.workers
         )
-        self.crew: WorkerPeers | None = None
-        if seat is not None:
-            told = (
-                runtime.metrics,
-                runtime.clock,
-                lambda: runtime.connections,
+        self.worker_peers: WorkerPeers | None = None
+        if worker is not None:
+            self.worker_peers = app.peer_metrics = WorkerPeers(
+                worker,
+                self.service,
+                app.metrics,
+                app.clock,
+                lambda: app.connections,
                 self.history_recorder,
-                lambda: runtime.live_scores,
+                lambda: app.live_scores,
+                app.journal,
             )
-            self.crew = runtime.others = WorkerPeers(seat, self.service, *told, runtime.journal)
         self.service.admin.resume()
-        self.feed_list = FeedList(self.service, imports, runtime.clock, runtime.settings_for, lambda: runtime.changed)
-        if seat is None or seat.is_first:
+        self.feed_list = FeedList(self.service, imports, app.clock, app.settings_for, lambda: app.settings_generation)
+        if worker is None or worker.is_first:
             self.feed_list.resume()
-        context = upstream_context(runtime.trusted_ca, insecure=runtime.insecure)
-        self.caller = CallbackClient(self.policy, ssl_context=context, parent_of=runtime.parent_of)
+        context = upstream_context(app.trusted_ca, insecure=app.insecure)
+        self.callback_client = CallbackClient(self.policy, ssl_context=context, parent_of=app.parent_of)
         self.notices = NotificationService(
             file=database_file(settings.local_store),
             service=self.service,
-            settings=lambda: runtime.settings,
-            settings_for=runtime.settings_for,
-            caller=self.caller,
-            clock=runtime.clock,
+            settings=lambda: app.settings,
+            settings_for=app.settings_for,
+            caller=self.callback_client,
+            clock=app.clock,
             listed_feeds=self.feed_list.public_addresses,
         )
         if self.fleet is not None:
-            self.fleet.join(self.service, self.notices, runtime.metrics)
-        for join in runtime.notification_plugins.values():
-            join(self.notices)
-        if runtime.notification_plugins:
+            self.fleet.join(self.service, self.notices, app.metrics)
+        for add_protocols in app.notification_plugins.values():
+            add_protocols(self.notices)
+        if app.notification_plugins:
             self.notices.start()
         self._saving = asyncio.ensure_future(self._save_periodically())
 
     def stored_secret(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """A value of this installation, made at its first start."""
-        try:
-            found = self.store.get_state(name)
-        except StoreError:
-            found = None
-        if found:
-            return found
+        """Return a stored value of this installation; `make` returns it at the first start."""
+        with contextlib.suppress(StoreError):
+            if stored := self.store.get_state(name):
+                return stored
         value = make()
         self._pending = asyncio.ensure_future(self.store.put_state(name, value))
         return value
@@ -450,55 +449,55 @@ class _Services:
             await self.store.put_state("rhythms", await self.counts.rhythms.dump_unhurried())
 
     async def close(self, timeout: Seconds) -> None:
-        """Write what is to be remembered and let go; what is under way has `timeout` seconds in all."""
-        until = asyncio.get_running_loop().time() + timeout
+        """Save the state and close all parts. Refreshes and deliveries under way have `timeout` seconds in all."""
+        deadline = asyncio.get_running_loop().time() + timeout
         self._saving.cancel()
         if self._reloading is not None:
             self._reloading.cancel()
-        await asyncio.gather(self._saving, return_exceptions=True)  # it must not write after what is written last
+        await asyncio.gather(self._saving, return_exceptions=True)  # it must not write after the last save below
         await self.feed_list.close()
         await self.service.close(timeout)
-        if self.crew is not None:
-            await self.crew.send_reads()  # who saves last, saves what all have counted
+        if self.worker_peers is not None:
+            await self.worker_peers.send_reads()  # so that the last worker to save has the reads of all
         if self.fleet is not None:
             await self.fleet.close()
-        await self.notices.close(max(0.0, until - asyncio.get_running_loop().time()))
+        await self.notices.close(max(0.0, deadline - asyncio.get_running_loop().time()))
         await self._save()
-        await self.caller.close()
+        await self.callback_client.close()
         await self.fetcher.close()
-        if self.crew is not None:
-            await self.crew.close()
+        if self.worker_peers is not None:
+            await self.worker_peers.close()
         await self.store.close()
 
 
-def _nonces(store: str, seat: WorkerContext | None) -> Path | None:
-    """Where workers remember nonces together, and through restarts; None where one process has no folder at all."""
+def _nonce_file(store: str, worker: WorkerContext | None) -> Path | None:
+    """Return the file of the nonces used, which workers share and a restart keeps; None for one process in memory."""
     file = database_file(store)
     if file is not None:
         return file.parent.parent / "nonces"
-    return seat.folder / "nonces" if seat is not None else None
+    return worker.folder / "nonces" if worker is not None else None
 
 
-def _make_client(runtime: App, policy: AddressPolicy) -> Fetcher:
+def _make_client(app: App, policy: AddressPolicy) -> Fetcher:
     return Fetcher(
         policy,
-        FetchLimits.from_settings(runtime.settings),
-        clock=runtime.clock,
-        ssl_context=upstream_context(runtime.trusted_ca, insecure=runtime.insecure),
-        parent_of=runtime.parent_of,
+        FetchLimits.from_settings(app.settings),
+        clock=app.clock,
+        ssl_context=upstream_context(app.trusted_ca, insecure=app.insecure),
+        parent_of=app.parent_of,
     )
 
 
-def _new_pseudonym(chance: Callable[[int], bytes]) -> bytes:
-    return f"feedproxy-{chance(4).hex()}".encode()
+def _new_pseudonym(random_bytes: Callable[[int], bytes]) -> bytes:
+    return f"feedproxy-{random_bytes(4).hex()}".encode()
 
 
 _apps: "WeakKeyDictionary[object, App]" = WeakKeyDictionary()
 
 
 def get_app(master: object) -> App:
-    """The App of this mitmproxy master."""
-    found = _apps.get(master)
-    if found is None:
-        found = _apps[master] = App()
-    return found
+    """Return the App of a mitmproxy master; the first call makes it."""
+    app = _apps.get(master)
+    if app is None:
+        app = _apps[master] = App()
+    return app

@@ -127,33 +127,33 @@ def make_master(plan: ServePlan, clock: Clock | None = None) -> tuple[master.Mas
     """A master ready to run, configured. Inside a running event loop. Raises UsageError."""
     made = Master(options.Options())
     _be_silent(made)
-    here = get_app(made)
+    app = get_app(made)
     if clock is not None:
-        here.clock = clock
+        app.clock = clock
     made.addons.add(core.Core(), disable_h2c.DisableH2C(), proxyserver.Proxyserver())
     made.addons.add(*default_addons(), next_layer.NextLayer(), tlsconfig.TlsConfig())
     config, given = _read(made, plan)
-    here.set_rules(Rules(config.rules))
+    app.set_rules(Rules(config.rules))
     try:
         values = {**_with_modes(config.options), **_with_modes(given)}
         _check_mode(values)
         made.options.update(**{**MITMPROXY_DEFAULTS, **values})
-        _check(here)
-        mode = _reverse_mode(here.settings.upstream) if here.settings.upstream else ""
+        _check(app)
+        mode = _reverse_mode(app.settings.upstream) if app.settings.upstream else ""
     except (exceptions.OptionsError, UsageError) as error:
         # All of these begin with the option's name.
         option = re.match(r"\w*", str(error))[0]  # type: ignore[index]  # it matches at least the empty string
         place = config.locations.get(option) if option not in given else None
         raise UsageError(f"{place}: {error}" if place else str(error)) from error
     if "tcp_timeout" not in values:
-        made.options.update(tcp_timeout=max(75, here.settings.answer_timeout + 30))
+        made.options.update(tcp_timeout=max(75, app.settings.answer_timeout + 30))
     if mode:
         made.options.update(mode=[mode], keep_host_header=True)
-    if here.settings.fast_path and not here.settings.record:  # what is answered there makes no flow to be recorded
+    if app.settings.fast_path and not app.settings.record:  # what is answered there makes no flow to be recorded
         made.options.update(mode=select_modes(made.options.mode))
-    if here.settings.tls_certificate and not all(mode.startswith("front") for mode in made.options.mode):
+    if app.settings.tls_certificate and not all(mode.startswith("front") for mode in made.options.mode):
         raise UsageError("tls_certificate: only the fast path speaks TLS with readers, and it is off")
-    return made, here
+    return made, app
 
 
 def _read(made: master.Master, plan: ServePlan) -> tuple[Config, dict[str, Any]]:
@@ -166,13 +166,13 @@ def _read(made: master.Master, plan: ServePlan) -> tuple[Config, dict[str, Any]]
     return config, given
 
 
-def reload(made: master.Master, here: App, plan: ServePlan) -> None:
+def reload(made: master.Master, app: App, plan: ServePlan) -> None:
     """Read the configuration again and take over what needs no restart, rules included; log what came of it.
 
     After a mistake in it nothing is taken over. An empty file is refused where rules protect feeds: an editor may be
     writing it.
     """
-    protecting = here.configured_rules.protecting_count
+    protecting = app.configured_rules.protecting_count
     try:
         config, given = _read(made, plan)
         if plan.config and not config.options and not config.rules and protecting:
@@ -183,29 +183,29 @@ def reload(made: master.Master, here: App, plan: ServePlan) -> None:
         }
         later = [name for name in changed if name in restart_names()]
         now = {name: value for name, value in changed.items() if name not in later}
-        _take_over(made, here, now, Rules(config.rules))
+        _take_over(made, app, now, Rules(config.rules))
     except (exceptions.OptionsError, UsageError) as error:
         logger.error("configuration not loaded, the former one stays in force: %s", error)
         return
-    _set_log(here.settings)
+    _set_log(app.settings)
     logger.info(
-        "configuration loaded: %d rules; options changed: %s", len(here.configured_rules), ", ".join(now) or "none"
+        "configuration loaded: %d rules; options changed: %s", len(app.configured_rules), ", ".join(now) or "none"
     )
-    if (left := here.configured_rules.protecting_count) < protecting:
+    if (left := app.configured_rules.protecting_count) < protecting:
         logger.warning("rules with readers or private: %d, and %d before", left, protecting)
     if later:
         logger.warning("these options take effect after a restart: %s", ", ".join(later))
 
 
-def _take_over(made: master.Master, here: App, options: Mapping[str, Any], rules: Rules) -> None:
+def _take_over(made: master.Master, app: App, options: Mapping[str, Any], rules: Rules) -> None:
     """Set rules and options, or neither. Raises UsageError or mitmproxy's OptionsError."""
-    former, former_rules = {name: getattr(made.options, name) for name in options}, here.configured_rules
-    here.set_rules(rules)
+    former, former_rules = {name: getattr(made.options, name) for name in options}, app.configured_rules
+    app.set_rules(rules)
     try:
         made.options.update(**options)
-        _check(here)
+        _check(app)
     except (exceptions.OptionsError, UsageError):
-        here.set_rules(former_rules)
+        app.set_rules(former_rules)
         made.options.update(**former)
         raise
 
@@ -226,17 +226,17 @@ async def check(plan: ServePlan) -> list[str]:
 
     Raises UsageError at the first mistake, as a start would.
     """
-    made, here = make_master(plan)
+    made, app = make_master(plan)
     _check_confdir(made.options.confdir)
-    settings = here.settings
+    settings = app.settings
     if settings.admin:
         auth.listen_address(settings.admin, auth.admin_token(settings))
-    Gatekeeper(settings, here.clock, b"")  # reads the files of users, tokens and credentials
+    Gatekeeper(settings, app.clock, b"")  # reads the files of users, tokens and credentials
     _check_folders(settings)
     kind = f"reverse, in front of {settings.upstream}" if settings.upstream else "gateway and explicit proxy"
     defaults = Settings()
     changed = [name for name in option_names() if getattr(settings, name) != getattr(defaults, name)]
-    rules = len(here.rules)
+    rules = len(app.rules)
     return [
         f"mode:    {kind}",
         f"listen:  {made.options.listen_host or '*'}:{made.options.listen_port}; admin: {settings.admin or 'off'}",
@@ -305,9 +305,9 @@ def _check_mode(values: Mapping[str, Any]) -> None:
             raise UsageError(f"mode: {mode} is mitmproxy's; {words}")
 
 
-def _check(here: App) -> None:
+def _check(app: App) -> None:
     """What is found wrong only when it is used: late, and then by a reader. Raises UsageError."""
-    for each in here.settings.trusted_proxies:
+    for each in app.settings.trusted_proxies:
         try:
             ipaddress.ip_network(each, strict=False)
         except ValueError:
@@ -315,21 +315,21 @@ def _check(here: App) -> None:
     policies = {"allow_ports": "ports", "connect_ports": "ports", "allow_networks": "networks"}
     for name, argument in policies.items():
         try:
-            AddressPolicy(**{argument: getattr(here.settings, name)})
+            AddressPolicy(**{argument: getattr(app.settings, name)})
         except UsageError as error:
             raise UsageError(f"{name}: {error}") from error
-    if here.settings.tls_certificate:
-        ReloadingCertificate(here.settings.tls_certificate, here.settings.tls_key)
+    if app.settings.tls_certificate:
+        ReloadingCertificate(app.settings.tls_certificate, app.settings.tls_key)
     for name, permitted in (("codings", CODINGS), ("announce", ("hub", "cloud"))):
-        for each in getattr(here.settings, name):
+        for each in getattr(app.settings, name):
             if each not in permitted:
                 raise UsageError(f"{name}: {each!r} is none of {', '.join(permitted)}")
-    _check_parents(here)
-    if here.settings.workers < 1:
+    _check_parents(app)
+    if app.settings.workers < 1:
         raise UsageError("workers is 1 at least")
-    if not re.fullmatch(r"/([^/?#]+/)+", here.settings.endpoint_prefix):
-        raise UsageError(f"endpoint_prefix: {here.settings.endpoint_prefix!r} is no path such as /-/")
-    if public := here.settings.public_url:
+    if not re.fullmatch(r"/([^/?#]+/)+", app.settings.endpoint_prefix):
+        raise UsageError(f"endpoint_prefix: {app.settings.endpoint_prefix!r} is no path such as /-/")
+    if public := app.settings.public_url:
         try:
             uri.normalise(public)
         except BadTarget as error:
@@ -337,19 +337,19 @@ def _check(here: App) -> None:
         if "?" in public or "#" in public:
             raise UsageError(f"public_url: {public!r} has more than a path")
     try:
-        if here.trusted_ca:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=here.trusted_ca)
+        if app.trusted_ca:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=app.trusted_ca)
     except OSError as error:
-        raise UsageError(f"ssl_verify_upstream_trusted_ca: {here.trusted_ca}: {error.strerror or error}") from error
+        raise UsageError(f"ssl_verify_upstream_trusted_ca: {app.trusted_ca}: {error.strerror or error}") from error
 
 
-def _check_parents(here: App) -> None:
+def _check_parents(app: App) -> None:
     """Check `upstream_proxy`, in rules too. Raises UsageError, also for a parent that is this proxy itself."""
-    settings = here.settings
+    settings = app.settings
     own = {listen_address(settings.listen, "listen")[1]}
     if settings.admin:
         own.add(listen_address(settings.admin, "admin")[1])
-    for value in sorted({settings.upstream_proxy, *(each.overrides.get(OPTION, "") for each in here.rules.rules)}):
+    for value in sorted({settings.upstream_proxy, *(each.overrides.get(OPTION, "") for each in app.rules.rules)}):
         parent_proxy.validate(value)
         parent = parent_proxy.parse(value) if value != parent_proxy.ENVIRONMENT else None
         if parent is not None and parent.port in own and parent_proxy.is_this_machine(parent.host):
@@ -381,14 +381,14 @@ def _reverse_mode(upstream: str) -> str:
 class _Lifecycle:
     """Listens for the moment when the listeners are up, and brings everything to a good end."""
 
-    def __init__(self, made: master.Master, here: App, announce: Callable[[str], None]) -> None:
+    def __init__(self, made: master.Master, app: App, announce: Callable[[str], None]) -> None:
         self._master = made
-        self._here = here
+        self._app = app
         self._announce = announce
         self.failure = ""
 
     def running(self) -> None:
-        if self._here.failure:
+        if self._app.failure:
             return  # the end is on its way
         server: proxyserver.Proxyserver = self._master.addons.get("proxyserver")
         addresses = server.listen_addrs()
@@ -397,27 +397,27 @@ class _Lifecycle:
             self.failure = _short_reason(failures[0]) if failures else "no listener"
             self._master.shutdown()
             return
-        self._here.ready = True
+        self._app.ready = True
         freeze_startup_objects(has_scheduler=True)
         if not any(each.startswith("front") for each in self._master.options.mode):
             self._collect_garbage(GcScheduler(asyncio.get_running_loop().time()))
         sys.setswitchinterval(SWITCH_INTERVAL)
-        scheme = "https" if self._here.settings.tls_certificate else "http"
+        scheme = "https" if self._app.settings.tls_certificate else "http"
         for host, port, *_ in addresses:
             self._announce(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
-        if self._here.seat is not None:
-            self._send_heartbeats(self._here.seat)
+        if self._app.worker is not None:
+            self._send_heartbeats(self._app.worker)
         else:
             systemd.notify("READY=1\nSTATUS=ready")
             self._notify_watchdog(systemd.watchdog())
-        if self._here.seat is None or self._here.seat.is_first:
+        if self._app.worker is None or self._app.worker.is_first:
             self._warn_if_open(addresses)
-        if not self._here.settings.public_url:
+        if not self._app.settings.public_url:
             logger.info("public_url is not set: push updates (WebSub, rssCloud, CNWS) are disabled")
 
     def _warn_if_open(self, addresses: Iterable[tuple[Any, ...]]) -> None:
         """Log that other machines may use the proxy, where they may and nothing restricts them."""
-        settings = self._here.settings
+        settings = self._app.settings
         if settings.upstream or settings.readers:
             return
         for host, port, *_ in addresses:
@@ -436,10 +436,10 @@ class _Lifecycle:
         loop.call_later(1, self._collect_garbage, garbage)
         garbage.maybe_collect(loop.time(), int(loop.time()))
 
-    def _send_heartbeats(self, seat: WorkerContext) -> None:
+    def _send_heartbeats(self, worker: WorkerContext) -> None:
         """Tell the supervisor, as long as the event loop turns."""
-        seat.record_heartbeat()
-        asyncio.get_running_loop().call_later(HEARTBEAT_INTERVAL, self._send_heartbeats, seat)
+        worker.record_heartbeat()
+        asyncio.get_running_loop().call_later(HEARTBEAT_INTERVAL, self._send_heartbeats, worker)
 
     def _notify_watchdog(self, interval: Seconds | None) -> None:
         """Tell systemd's watchdog, as long as the event loop turns."""
@@ -452,30 +452,30 @@ class _Lifecycle:
 
         A connection that the system has made already, and that waits to be accepted, is no new one.
         """
-        here = self._here
-        if here.leaving:
+        app = self._app
+        if app.terminating:
             return
-        here.leaving = True
-        here.ready = False
-        logger.info("shutting down: finishing open requests (up to %s s, drain_timeout)", here.settings.drain_timeout)
-        if here.seat is None:
+        app.terminating = True
+        app.ready = False
+        logger.info("shutting down: finishing open requests (up to %s s, drain_timeout)", app.settings.drain_timeout)
+        if app.worker is None:
             systemd.notify("STOPPING=1\nSTATUS=draining")
         loop = asyncio.get_running_loop()
-        deadline = here.drained_by = loop.time() + here.settings.drain_timeout
+        deadline = app.drain_deadline = loop.time() + app.settings.drain_timeout
         server: proxyserver.Proxyserver = self._master.addons.get("proxyserver")
         listeners = [each for instance in server.servers for each in getattr(instance, "_servers", ())]
         listening = [each for one in listeners for each in one.sockets]
-        if not here.sockets:
+        if not app.sockets:
             for each in listening:
                 reject_new_connections(each)  # a worker's socket is its supervisor's, and systemd's sockets live on
-        if here.seat is not None or not here.sockets:
+        if app.worker is not None or not app.sockets:
             await wait_accept_queue_empty(listening)
         for one in listeners:
             one.close()
         await asyncio.sleep(CONNECTION_WAIT)
-        here.draining = True
+        app.draining = True
         self._master.options.update(server=False)
-        while self._here.requests + self._here.fastpath_requests > 0 and loop.time() < deadline:  # noqa: ASYNC110 (it happens once)
+        while self._app.requests + self._app.fastpath_requests > 0 and loop.time() < deadline:  # noqa: ASYNC110 (it happens once)
             await asyncio.sleep(0.05)
         self._master.shutdown()
 
@@ -484,7 +484,7 @@ async def serve(
     plan: ServePlan,
     announce: Callable[[str], None],
     clock: Clock | None = None,
-    seat: WorkerContext | None = None,
+    worker: WorkerContext | None = None,
     prepare: Callable[[App], None] = lambda _: None,
 ) -> int | WorkerOptions:
     """Run until SIGTERM or SIGINT; the exit code. `announce` is told each address that listens. Raises UsageError.
@@ -492,21 +492,21 @@ async def serve(
     Where several workers are wanted nothing is run, and the answer is what their supervisor (supervisor.py) needs: it
     gives each a `seat`. `prepare` is given what was made, before anything of it is opened.
     """
-    made, here = make_master(plan, clock)
-    prepare(here)
+    made, app = make_master(plan, clock)
+    prepare(app)
     _check_confdir(made.options.confdir)
-    if here.settings.workers > 1 and seat is None:
-        return _worker_options(made, here)
-    here.seat = seat
-    for port in seat.admin_ports if seat is not None else ():
-        here.listeners.add(port, for_readers=False)
-    here.sockets = seat.sockets if seat is not None else plan.sockets
-    here.admin_sockets = seat.admin if seat is not None else plan.admin_sockets
-    _listen_as_given(here)
-    _set_log(here.settings)
-    for warning in _warnings(here.settings):
+    if app.settings.workers > 1 and worker is None:
+        return _worker_options(made, app)
+    app.worker = worker
+    for port in worker.admin_ports if worker is not None else ():
+        app.listeners.add(port, for_readers=False)
+    app.sockets = worker.sockets if worker is not None else plan.sockets
+    app.admin_sockets = worker.admin if worker is not None else plan.admin_sockets
+    _listen_as_given(app)
+    _set_log(app.settings)
+    for warning in _warnings(app.settings):
         logger.warning("%s", warning)
-    life = _Lifecycle(made, here, announce)
+    life = _Lifecycle(made, app, announce)
     made.addons.add(life)
     loop = asyncio.get_running_loop()
     drains: set[asyncio.Task[None]] = set()
@@ -518,37 +518,37 @@ async def serve(
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(name, stop)
     with contextlib.suppress(NotImplementedError):
-        loop.add_signal_handler(signal.SIGHUP, reload, made, here, plan)
-    here.reports_failures = True
-    lock = folder_lock.acquire(folder) if seat is None and (folder := _own_folder(here.settings)) else None
-    _ = here.service  # a store that cannot be opened is told before anybody is let in
+        loop.add_signal_handler(signal.SIGHUP, reload, made, app, plan)
+    app.reports_failures = True
+    lock = folder_lock.acquire(folder) if worker is None and (folder := _own_folder(app.settings)) else None
+    _ = app.service  # a store that cannot be opened is told before anybody is let in
     try:
-        _ = here.recorder  # and so is a recording that cannot be written
+        _ = app.recorder  # and so is a recording that cannot be written
     except UsageError as error:
-        await here.close()
+        await app.close()
         raise UsageError(f"record: {error}") from error
-    if here.settings.feed_process:
-        here.service.worker_pool.start()
-    if seat is not None:
-        loop.add_reader(seat.lifeline, stop)  # it is readable when the supervisor is no more
-        await here.service.store.flush()  # the next worker finds this installation's name and secrets
-        if isinstance(here.others, WorkerPeers):
-            await here.others.start()
-    if here.fleet is not None:
-        await here.fleet.start()
+    if app.settings.feed_process:
+        app.service.worker_pool.start()
+    if worker is not None:
+        loop.add_reader(worker.lifeline, stop)  # it is readable when the supervisor is no more
+        await app.service.store.flush()  # the next worker finds this installation's name and secrets
+        if isinstance(app.peer_metrics, WorkerPeers):
+            await app.peer_metrics.start()
+    if app.fleet is not None:
+        await app.fleet.start()
     await made.run()
     if lock is not None:
         os.close(lock)
     if life.failure:
         address = f"{made.options.listen_host}:{made.options.listen_port}"
         raise UsageError(f"cannot listen on {address}: {life.failure} (--listen HOST:PORT names another address)")
-    if here.failure:
-        raise UsageError(here.failure)
+    if app.failure:
+        raise UsageError(app.failure)
     return 0
 
 
-def _worker_options(made: master.Master, here: App) -> WorkerOptions:
-    settings = here.settings
+def _worker_options(made: master.Master, app: App) -> WorkerOptions:
+    settings = app.settings
     if settings.local_store == MEMORY:
         raise UsageError(f"workers: {settings.workers} workers need a store that they share, not {MEMORY}")
     admin = auth.listen_address(settings.admin, auth.admin_token(settings)) if settings.admin else None
@@ -563,17 +563,17 @@ def _own_folder(settings: Settings) -> Path | None:
     return None if settings.local_store == MEMORY or settings.reuse_port else store_folder(settings.local_store)
 
 
-def _listen_as_given(here: App) -> None:
+def _listen_as_given(app: App) -> None:
     """Let mitmproxy listen on the sockets that this process was given, or on a shared port, where it would bind its
     own."""
-    shared = here.seat is not None or here.settings.reuse_port
-    if not here.sockets and not shared:
+    shared = app.worker is not None or app.settings.reuse_port
+    if not app.sockets and not shared:
         return
 
     async def listen(instance: AsyncioServerInstance[Any], host: str, port: int) -> list[Any]:
-        if instance.mode.custom_listen_port is not None or not here.sockets:
+        if instance.mode.custom_listen_port is not None or not app.sockets:
             return [await asyncio.start_server(instance.handle_stream, host, port, reuse_port=shared or None)]
-        return [await asyncio.start_server(instance.handle_stream, sock=each) for each in here.sockets]
+        return [await asyncio.start_server(instance.handle_stream, sock=each) for each in app.sockets]
 
     # This process is a proxy and nothing else, so there is nobody who would want mitmproxy's own way.
     AsyncioServerInstance.listen = listen  # type: ignore[method-assign,assignment]

@@ -230,7 +230,7 @@ class Supervisor:
             admin = self._admin if worker.index == 0 else ()
             if not admin:
                 _close(self._admin)
-            seat = WorkerContext(
+            context = WorkerContext(
                 worker.index,
                 self.wanted.size,
                 self._folder,
@@ -243,7 +243,7 @@ class Supervisor:
                 self._beats,
                 self._admin_ports,
             )
-            _run_worker(self.plan, seat)
+            _run_worker(self.plan, context)
         theirs.close()
         worker.pid, worker.control_socket, worker.started, worker.due = pid, ours, time.monotonic(), None
 
@@ -309,7 +309,7 @@ class Supervisor:
 type Place = tuple[socket.AddressFamily, tuple[str | int, ...]]
 
 
-def _run_worker(plan: serve.ServePlan, seat: WorkerContext) -> None:
+def _run_worker(plan: serve.ServePlan, worker: WorkerContext) -> None:
     """In the new process: be a worker to the end. Does not return."""
     code = 1
     try:
@@ -319,7 +319,7 @@ def _run_worker(plan: serve.ServePlan, seat: WorkerContext) -> None:
         systemd.be_silent()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         random.seed()  # else all workers would throw the same dice
-        done = asyncio.run(serve.serve(plan, lambda _: seat.notify_ready(), seat=seat))
+        done = asyncio.run(serve.serve(plan, lambda _: worker.notify_ready(), worker=worker))
         code = done if isinstance(done, int) else 1
     except UsageError as error:
         print(f"feedproxy: {error}", file=sys.stderr)
@@ -327,7 +327,7 @@ def _run_worker(plan: serve.ServePlan, seat: WorkerContext) -> None:
     except FeedproxyError as error:
         print(f"feedproxy: {error}", file=sys.stderr)
     except BaseException:
-        logger.exception("worker %d failed", seat.index)
+        logger.exception("worker %d failed", worker.index)
     finally:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()

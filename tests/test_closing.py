@@ -25,7 +25,7 @@ async def test_who_came_while_the_counts_were_written_is_known_after_a_restart(
     monkeypatch.setattr(aio, "MAX_BLOCKING_TIME", -1)
     first = a_runtime(tmp_path / "store")
     feeds = [f"https://example.com/{number}" for number in range(20)]
-    counts, opened = first.service.counts, first._opened
+    counts, opened = first.service.counts, first._services
     assert opened is not None
     for target in feeds:
         counts.seen(target, Pseudonym(1, 0), "curl/8", NOON)

@@ -83,9 +83,9 @@ async def test_environment_wins_over_the_file_and_set_over_both(tmp_path: Path) 
     environment = {"FEEDPROXY_SKIP_MAX": "2h", "FEEDPROXY_SITE_INTERVAL": "2h"}
     options = {"admin": "", "store": "memory:"}
 
-    _, here = serve.make_master(serve.ServePlan(str(path), ("site_interval=3h",), options, environment))
+    _, app = serve.make_master(serve.ServePlan(str(path), ("site_interval=3h",), options, environment))
 
-    assert (here.settings.hint_max, here.settings.skip_max, here.settings.site_interval) == (3600, 7200, 10_800)
+    assert (app.settings.hint_max, app.settings.skip_max, app.settings.site_interval) == (3600, 7200, 10_800)
 
 
 async def test_check_reports_what_is_in_force_and_starts_nothing(tmp_path: Path) -> None:
@@ -123,9 +123,9 @@ async def test_check_reports_a_mistake_with_the_options_name(
 async def test_admin_token_is_read_from_its_file(tmp_path: Path) -> None:
     (file := tmp_path / "token").write_text("a-secret\n")
 
-    _, here = serve.make_master(serve.ServePlan(options={"admin": ":8081", "admin_token_file": str(file)}))
+    _, app = serve.make_master(serve.ServePlan(options={"admin": ":8081", "admin_token_file": str(file)}))
 
-    assert auth.admin_token(here.settings) == "a-secret"
+    assert auth.admin_token(app.settings) == "a-secret"
 
 
 async def test_admin_token_in_two_places_is_refused(tmp_path: Path) -> None:
@@ -154,9 +154,9 @@ async def test_admin_token_in_two_places_is_refused(tmp_path: Path) -> None:
 async def test_proxy_that_every_machine_may_use_is_warned_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, host: str, warns: bool
 ) -> None:
-    made, here = configured(tmp_path, text)
+    made, app = configured(tmp_path, text)
 
-    serve._Lifecycle(made, here, print)._warn_if_open([(host, 8080)])
+    serve._Lifecycle(made, app, print)._warn_if_open([(host, 8080)])
 
     assert ("may use this proxy (readers is empty)" in caplog.text) is warns
 
@@ -164,37 +164,37 @@ async def test_proxy_that_every_machine_may_use_is_warned_of(
 # -- reload
 
 
-def reloaded(path: Path, made: master.Master, here: App, **given: object) -> None:
-    serve.reload(made, here, serve.ServePlan(str(path), options={"admin": "", "store": "memory:", **given}))
+def reloaded(path: Path, made: master.Master, app: App, **given: object) -> None:
+    serve.reload(made, app, serve.ServePlan(str(path), options={"admin": "", "store": "memory:", **given}))
 
 
 async def test_reload_takes_over_options_and_rules_and_puts_back_defaults(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "feedproxy")
-    made, here = configured(tmp_path, "site_interval: 7\nstale_max: 1h\n")
+    made, app = configured(tmp_path, "site_interval: 7\nstale_max: 1h\n")
     target = "https://slow.example/feed"
-    before = here.changed
+    before = app.settings_generation
     (path := tmp_path / "feedproxy.yaml").write_text(
         "site_interval: 5\nping_sinks: [https://sink.example/RPC2]\nfeeds:\n- match: slow.example\n  private: true\n"
     )
 
-    reloaded(path, made, here)
+    reloaded(path, made, app)
 
-    assert (here.settings.site_interval, here.settings.stale_max) == (5, 604_800)
-    assert here.settings_for(target).private
-    assert here.changed > before
+    assert (app.settings.site_interval, app.settings.stale_max) == (5, 604_800)
+    assert app.settings_for(target).private
+    assert app.settings_generation > before
     assert "configuration loaded: 1 rules; options changed: site_interval, stale_max, ping_sinks" in caplog.text
     assert "restart" not in caplog.text
 
 
 async def test_reload_leaves_what_is_read_at_the_start_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    made, here = configured(tmp_path, "memory_max: 1MiB\n")
+    made, app = configured(tmp_path, "memory_max: 1MiB\n")
     (path := tmp_path / "feedproxy.yaml").write_text("memory_max: 2MiB\nworkers: 2\nsite_interval: 5\n")
 
-    reloaded(path, made, here)
+    reloaded(path, made, app)
 
-    assert (here.settings.memory_max, here.settings.workers, here.settings.site_interval) == (1_048_576, 1, 5)
+    assert (app.settings.memory_max, app.settings.workers, app.settings.site_interval) == (1_048_576, 1, 5)
     assert "these options take effect after a restart: memory_max, workers" in caplog.text
 
 
@@ -213,14 +213,14 @@ async def test_reload_leaves_what_is_read_at_the_start_only(tmp_path: Path, capl
 async def test_reload_with_a_mistake_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, words: str
 ) -> None:
-    made, here = configured(tmp_path, "site_interval: 7\nfeeds:\n- match: a.example\n  private: true\n")
-    settings = here.settings
+    made, app = configured(tmp_path, "site_interval: 7\nfeeds:\n- match: a.example\n  private: true\n")
+    settings = app.settings
     (path := tmp_path / "feedproxy.yaml").write_text(text)
 
-    reloaded(path, made, here)
+    reloaded(path, made, app)
 
-    assert here.settings == settings
-    assert here.settings_for("https://a.example/").private
+    assert app.settings == settings
+    assert app.settings_for("https://a.example/").private
     assert words in caplog.text
 
 
@@ -228,33 +228,33 @@ async def test_reload_with_a_mistake_changes_nothing(
 async def test_reload_of_an_empty_file_takes_no_protection_away(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
-    made, here = configured(tmp_path, "feeds:\n- match: a.example\n  readers: [bob]\n")
+    made, app = configured(tmp_path, "feeds:\n- match: a.example\n  readers: [bob]\n")
     (path := tmp_path / "feedproxy.yaml").write_text(text)
 
-    reloaded(path, made, here)
+    reloaded(path, made, app)
 
-    assert here.settings_for("https://a.example/").readers == ("bob",)
+    assert app.settings_for("https://a.example/").readers == ("bob",)
     assert "feedproxy.yaml: it is empty, and rules with readers or private are in force" in caplog.text
 
 
 async def test_reload_that_takes_protection_away_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rules = "- match: a.example\n  readers: [bob]\n", "- match: b.example\n  private: true\n"
-    made, here = configured(tmp_path, f"feeds:\n{''.join(rules)}")
+    made, app = configured(tmp_path, f"feeds:\n{''.join(rules)}")
     (path := tmp_path / "feedproxy.yaml").write_text(f"feeds:\n{rules[0]}")
 
-    reloaded(path, made, here)
+    reloaded(path, made, app)
 
-    assert not here.settings_for("https://b.example/").private
+    assert not app.settings_for("https://b.example/").private
     assert "rules with readers or private: 1, and 2 before" in caplog.text
 
 
 async def test_reload_keeps_what_the_command_line_says(tmp_path: Path) -> None:
-    made, here = configured(tmp_path, "site_interval: 7\n", site_interval=3)
+    made, app = configured(tmp_path, "site_interval: 7\n", site_interval=3)
     (path := tmp_path / "feedproxy.yaml").write_text("site_interval: 5\n")
 
-    reloaded(path, made, here, site_interval=3)
+    reloaded(path, made, app, site_interval=3)
 
-    assert here.settings.site_interval == 3
+    assert app.settings.site_interval == 3
 
 
 def test_no_option_of_a_rule_waits_for_a_restart() -> None:
@@ -266,9 +266,9 @@ async def test_log_level_and_format_are_taken_over_by_a_reload(tmp_path: Path) -
     before = list(root.handlers), root.level, product.level
     serve.log_to(stream)
     try:
-        made, here = configured(tmp_path, "")
+        made, app = configured(tmp_path, "")
         (path := tmp_path / "feedproxy.yaml").write_text("log_level: warning\nlog_format: json\n")
-        reloaded(path, made, here)
+        reloaded(path, made, app)
         stream.truncate(0)
         stream.seek(0)
         product.info("not heard")
@@ -276,7 +276,7 @@ async def test_log_level_and_format_are_taken_over_by_a_reload(tmp_path: Path) -
         assert json.loads(stream.getvalue())["message"] == "heard"
 
         path.write_text("log_level: debug\n")
-        reloaded(path, made, here)
+        reloaded(path, made, app)
         logging.getLogger("mitmproxy.x").info("of mitmproxy")
         assert "of mitmproxy" in stream.getvalue()
     finally:
@@ -347,16 +347,16 @@ async def test_check_warns_of_a_file_of_secrets_that_others_can_read(tmp_path: P
 async def test_reload_takes_over_another_parent_proxy_and_refuses_a_wrong_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made, here = configured(tmp_path, "upstream_proxy: http://u:s3cret@one.example.com:3128\n")
+    made, app = configured(tmp_path, "upstream_proxy: http://u:s3cret@one.example.com:3128\n")
     path, target = tmp_path / "feedproxy.yaml", "https://feeds.example.com/"
-    assert str(here.parent_of(target)) == "http://one.example.com:3128"
+    assert str(app.parent_of(target)) == "http://one.example.com:3128"
 
     path.write_text("upstream_proxy: socks5://two.example.com:1080\n")
-    reloaded(path, made, here)
-    assert str(here.parent_of(target)) == "socks5://two.example.com:1080"
+    reloaded(path, made, app)
+    assert str(app.parent_of(target)) == "socks5://two.example.com:1080"
 
     path.write_text("upstream_proxy: ftp://u:s3cret@three.example.com:3128\n")
-    reloaded(path, made, here)
-    assert str(here.parent_of(target)) == "socks5://two.example.com:1080"
+    reloaded(path, made, app)
+    assert str(app.parent_of(target)) == "socks5://two.example.com:1080"
     assert "upstream_proxy: not a proxy's address" in caplog.text
     assert "s3cret" not in caplog.text

@@ -55,8 +55,7 @@ FIRST = re.compile(r"(Who|What|Whose|Whether|Whom|May|Is|Are|Does|For how|So|Tha
 QUOTED = re.compile(r"\"[^\"]*\"|`[^`]*`|“[^”]*”")
 
 LEFT: dict[str, int] = {
-    "addons": 26,
-    "feedproxy": 143,
+    "feedproxy": 109,
     "feedproxy/access": 70,
     "feedproxy/admin": 157,
     "feedproxy/cache": 35,

@@ -52,8 +52,8 @@ SENTENCES = {
 class AdminActions:
     """The handlers that change something."""
 
-    def __init__(self, runtime: AppView, clerk: FeedTableCache, answers: FeedPages) -> None:
-        self._runtime = runtime
+    def __init__(self, app: AppView, clerk: FeedTableCache, answers: FeedPages) -> None:
+        self._app = app
         self._feed_table = clerk
         self._pages = answers
 
@@ -121,16 +121,16 @@ class AdminActions:
     async def add(self, request: web.Request) -> web.Response:
         """Put a feed on the imported list and fetch it: `url`, as people paste it. Raises BadTarget, StoreError."""
         given = await form.read_parameters(request)
-        settings = self._runtime.settings
+        settings = self._app.settings
         service = self._pages.service()
         target = service.admin.to_upstream_url(
             subscription_address.read(given.get("url", ""), settings.public_url.rstrip("/"))
         )
-        if await is_own(target, settings, self._runtime.policy, self._runtime.listeners):
+        if await is_own(target, settings, self._app.policy, self._app.listeners):
             target = subscription_address.unwrap(target, settings.endpoint_prefix)
-        if self._runtime.settings_for(target).readers == BLOCKED:
+        if self._app.settings_for(target).readers == BLOCKED:
             raise form.InvalidForm("This feed is blocked: unblock it first.")
-        outcome = await self._runtime.feed_list.import_list(SubscriptionList("", (Subscription(target),)))
+        outcome = await self._app.feed_list.import_list(SubscriptionList("", (Subscription(target),)))
         known = "Added" if outcome.added else "It is on the list already"
         if service.store.get(target) is None:
             done = await service.admin.refresh(target)
@@ -168,7 +168,7 @@ class AdminActions:
         target, pattern = await self._parse_target(request)
         if pattern:
             raise form.InvalidForm("One feed at a time: url, not pattern. For many, write a rule (feeds:).")
-        is_change = await self._runtime.decisions.decide(target, decision)
+        is_change = await self._app.decisions.decide(target, decision)
         if decision is FeedDecision.BLOCKED:
             await service.admin.purge(target)
         service.admin.agenda.note(target)
@@ -179,7 +179,7 @@ class AdminActions:
 
     async def _refresh_all(self, service: Service, targets: list[str]) -> list[View]:
         """Refresh them, those of one site one after the other in its turns (`site_interval`) for a minute at most."""
-        gate, clock = asyncio.Semaphore(MAX_CONCURRENT), self._runtime.clock
+        gate, clock = asyncio.Semaphore(MAX_CONCURRENT), self._app.clock
         end = clock.now() + SITE_SLOTS_MAX
 
         async def one(target: str) -> View:
@@ -222,4 +222,4 @@ class AdminActions:
         }
 
     def _public_name(self, target: str) -> View:
-        return public_name(target, self._runtime.settings)
+        return public_name(target, self._app.settings)

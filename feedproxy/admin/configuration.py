@@ -20,13 +20,13 @@ HIDDEN = "(set)"
 class Configuration:
     """The handler of `/configuration`."""
 
-    def __init__(self, runtime: AppView, answers: FeedPages) -> None:
-        self._runtime = runtime
+    def __init__(self, app: AppView, answers: FeedPages) -> None:
+        self._app = app
         self._pages = answers
 
     async def show(self, request: web.Request) -> web.Response:
         """Return the page, or the same as JSON."""
-        seen = {"options": changed_options(self._runtime.settings), "rules": rules(self._runtime.rules.rules)}
+        seen = {"options": changed_options(self._app.settings), "rules": rules(self._app.rules.rules)}
         if wants_json(request):
             return as_json(seen)
         return self._pages.page(request, "configuration.html", **seen)

@@ -41,24 +41,22 @@ TROUBLED_STATES = (State.FAILING, State.GONE, State.MOVED)
 class Dashboard:
     """The handlers of `/` and of the history."""
 
-    def __init__(
-        self, runtime: AppView, answers: FeedPages, listening: Callable[[], bool], judges: ReaderScores
-    ) -> None:
-        self._runtime = runtime
+    def __init__(self, app: AppView, answers: FeedPages, listening: Callable[[], bool], judges: ReaderScores) -> None:
+        self._app = app
         self._pages = answers
         self._listening = listening
         self._judges = judges
-        self._started = runtime.clock.now()
+        self._started = app.clock.now()
         self._surveyor = StoreUsageMeter()
 
     async def show(self, request: web.Request) -> web.Response:
         """The page, or the same as JSON."""
-        others = await self._runtime.others.families()
+        others = await self._app.peer_metrics.families()
         roll, book = await self._pages.roll(), self.book()
         view = await self._view(roll, others, book)
         if wants_json(request):
             return as_json(view)
-        now = self._runtime.clock.now()
+        now = self._app.clock.now()
         span = charts.find_span(request.query.get("span", ""))
         shown = charts.make_slots(book, span, now)
         judged = await self._judges.look(age_max=READERS_KEPT)
@@ -68,7 +66,7 @@ class Dashboard:
             "status.html",
             as_of=roll.at,
             status=view,
-            gateway=_gateway(self._runtime.settings),
+            gateway=_gateway(self._app.settings),
             span=span,
             spans=charts.SPANS,
             slots=shown,
@@ -88,7 +86,7 @@ class Dashboard:
 
     async def history(self, request: web.Request) -> web.Response:
         """What happened by the hour (72) and by the day (400), as JSON; stretches in which nothing did are left out."""
-        await self._runtime.others.families()
+        await self._app.peer_metrics.families()
         book = self.book()
         told = (("hours", book.hours, HOUR), ("days", book.days, DAY))
         return as_json({name: _slots(kept, unit) for name, kept, unit in told})
@@ -96,40 +94,40 @@ class Dashboard:
     def book(self) -> History:
         """The history of all workers, up to now."""
         self._pages.service()
-        mine = self._runtime.history_recorder.note(self._runtime.clock.now())
-        return history.merge_histories([mine, *self._runtime.others.books])
+        mine = self._app.history_recorder.note(self._app.clock.now())
+        return history.merge_histories([mine, *self._app.peer_metrics.books])
 
     async def _view(self, roll: FeedTable, others: Sequence[aggregation.Plain], book: History) -> View:
-        now, metrics, settings = self._runtime.clock.now(), self._runtime.metrics, self._runtime.settings
+        now, metrics, settings = self._app.clock.now(), self._app.metrics, self._app.settings
         metrics.observe_process(
-            under_way=self._pages.service().admin.active_refreshes, connections=self._runtime.connections
+            under_way=self._pages.service().admin.active_refreshes, connections=self._app.connections
         )
         families = aggregation.merge_families(metrics.families(), others)
         totals, memory = metrics.totals(families), aggregation.gauge_value(families, "process_resident_memory_bytes")
         read = subscribers_of(roll)
-        ready = self._listening() and not self._runtime.draining
+        ready = self._listening() and not self._app.draining
         connections = round(aggregation.gauge_value(families, "feedproxy_connections") or 0)
-        silent = self._runtime.others.silent
-        workers = max(1, self._runtime.workers - silent)
+        silent = self._app.peer_metrics.silent
+        workers = max(1, self._app.workers - silent)
         place = await self._surveyor.look(settings.local_store, settings.store_max)
         findings = health.examine(
             health.HealthFacts(
                 ready=ready,
-                draining=self._runtime.draining,
+                draining=self._app.draining,
                 place=place,
                 connections=connections,
-                connections_max=settings.max_connections * self._runtime.workers,
+                connections_max=settings.max_connections * self._app.workers,
                 workers=workers,
                 silent=silent,
                 lately=sum((tally for _, tally in book.last(HOUR, 2, now)), NO_TRAFFIC),
-                told=[redact_text(each) for each in self._runtime.problems()],
+                told=[redact_text(each) for each in self._app.problems()],
             )
         )
-        journals = self._runtime.others.journals
+        journals = self._app.peer_metrics.journals
         on_roll = {row["id"] for row in roll.rows}
-        failed = recent_activity.merge_failures(journals, self._runtime.journal.failed())
+        failed = recent_activity.merge_failures(journals, self._app.journal.failed())
         failed = [each for each in failed if feed_id(each.target) not in on_roll]
-        asked = recent_activity.merge_requests(journals, self._runtime.journal.requests())
+        asked = recent_activity.merge_requests(journals, self._app.journal.requests())
         states = by_state(roll.rows)
         troubled = sum(states[each] for each in TROUBLED_STATES)
         today = next(tally for _, tally in book.last(DAY, 1, now))
@@ -142,7 +140,7 @@ class Dashboard:
             "headline": health.headline(findings, len(roll.rows), troubled, len(failed)),
             "findings": [{**asdict(each), "level": str(each.level)} for each in findings],
             "ready": ready,
-            "draining": self._runtime.draining,
+            "draining": self._app.draining,
             "feeds": len(roll.rows),
             "states": states,
             "others": roll.others,
@@ -158,7 +156,7 @@ class Dashboard:
             "memory": None if memory is None else int(memory),
             "workers": workers,
             "store": asdict(place),
-            "fleet": [redact_text(each) for each in self._runtime.condition()],
+            "fleet": [redact_text(each) for each in self._app.status_lines()],
         }
 
 

@@ -67,8 +67,8 @@ class AppView(Protocol):
 class FeedListImport:
     """The two handlers."""
 
-    def __init__(self, here: AppView) -> None:
-        self._here = here
+    def __init__(self, app: AppView) -> None:
+        self._app = app
 
     async def take(self, request: web.Request) -> web.Response:
         """Import the list that is the request's content. Raises NoList, ListTooLarge, StoreError.
@@ -83,11 +83,11 @@ class FeedListImport:
         else:
             body, named = await _read_content(request), ""
         # Thousands of feeds are some tenths of a second, which readers need not wait for.
-        listing = await self._here.service.worker_pool.submit(partial(opml.read, body, request.charset))
+        listing = await self._app.service.worker_pool.submit(partial(opml.read, body, request.charset))
         if listing is None:
             raise InvalidFeedList("That is no subscription list: OPML is expected.")
-        listing = await _origin_addresses(listing, self._here)
-        outcome = await self._here.feed_list.import_list(
+        listing = await _origin_addresses(listing, self._app)
+        outcome = await self._app.feed_list.import_list(
             listing,
             name=(named or request.query.get("name", "")).strip()[:WORDS_MAX],
             replace=_parameter(request, "replace"),
@@ -99,8 +99,8 @@ class FeedListImport:
         return as_json(
             {
                 "ok": True,
-                "title": self._here.feed_list.imported.title,
-                "feeds": len(self._here.feed_list.imported.feeds),
+                "title": self._app.feed_list.imported.title,
+                "feeds": len(self._app.feed_list.imported.feeds),
                 "added": len(outcome.added),
                 "known": outcome.known,
                 "passed_over": outcome.skipped_count,
@@ -110,23 +110,23 @@ class FeedListImport:
 
     async def show(self, request: web.Request) -> web.Response:
         """The public list, its feeds under their own addresses."""
-        listing = await self._here.feed_list.public()
-        document = await asyncio.to_thread(opml.write, listing, changed=self._here.clock.now())
+        listing = await self._app.feed_list.public()
+        document = await asyncio.to_thread(opml.write, listing, changed=self._app.clock.now())
         if wants_json(request):
             return as_json({"title": listing.title, "feeds": len(listing.feeds), "document": document.decode()})
         return web.Response(body=document, headers={"Content-Type": opml.MEDIA_TYPE})
 
 
-async def _origin_addresses(listing: SubscriptionList, here: AppView) -> SubscriptionList:
+async def _origin_addresses(listing: SubscriptionList, app: AppView) -> SubscriptionList:
     """The list with the feeds' own addresses where it has ones of this proxy, each feed once."""
-    settings, own = here.settings, dict[str, bool]()
+    settings, own = app.settings, dict[str, bool]()
     feeds: dict[str, Subscription] = {}
     wrong = 0
     for feed in listing.feeds:
         address, origin = to_upstream(feed.address, settings), uri.origin_of(feed.address)
         if not settings.upstream:
             if origin not in own:
-                own[origin] = await is_own(feed.address, settings, here.policy, here.listeners)
+                own[origin] = await is_own(feed.address, settings, app.policy, app.listeners)
             if own[origin]:
                 try:
                     address = subscription_address.unwrap(feed.address, settings.endpoint_prefix)

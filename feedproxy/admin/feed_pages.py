@@ -74,10 +74,10 @@ class AppView(Protocol):
     metrics: Metrics
     journal: RecentActivity
     draining: bool
-    leaving: bool
+    terminating: bool
     ready: bool
     connections: int
-    others: aggregation.PeerMetrics
+    peer_metrics: aggregation.PeerMetrics
 
     @property
     def opened(self) -> bool: ...
@@ -113,7 +113,7 @@ class AppView(Protocol):
 
     def settings_for(self, target: str) -> Settings: ...
 
-    def condition(self) -> tuple[str, ...]: ...
+    def status_lines(self) -> tuple[str, ...]: ...
 
 
 class StoreClosed(FeedproxyError):
@@ -134,8 +134,8 @@ class Notice:
 class FeedPages:
     """The handlers that only look."""
 
-    def __init__(self, runtime: AppView, clerk: FeedTableCache, listening: Callable[[], bool]) -> None:
-        self._runtime = runtime
+    def __init__(self, app: AppView, clerk: FeedTableCache, listening: Callable[[], bool]) -> None:
+        self._app = app
         self._feed_table = clerk
         self._listening = listening
         self._was_open = False
@@ -149,7 +149,7 @@ class FeedPages:
 
     async def feeds(self, request: web.Request) -> web.Response:
         """The table of feeds: `q` (part of title or address), `state`, `sort`, `page`, `per_page`."""
-        await self._runtime.others.families()  # so that their readers are counted here
+        await self._app.peer_metrics.families()  # so that their readers are counted here
         roll = await self.roll()
         query, state = request.query.get("q", "").strip(), request.query.get("state", "")
         sort = request.query.get("sort", "subscribers")
@@ -190,18 +190,18 @@ class FeedPages:
 
     async def feed(self, request: web.Request) -> web.Response:
         """Everything about one feed. Raises NotFound for an id of none."""
-        await self._runtime.others.families()
+        await self._app.peer_metrics.families()
         service, target = self.service(), await self.target(request.match_info["id"])
         resource = service.store.get(target)
         if resource is None:
             raise NotFound("That feed is not held any more.")
-        now = self._runtime.clock.now()
+        now = self._app.clock.now()
         seen = view_resource(
-            resource, service.admin.freshness_of, self._runtime.settings_for(target), now, service.admin.prefetch_plan
+            resource, service.admin.freshness_of, self._app.settings_for(target), now, service.admin.prefetch_plan
         )
         versions = await service.worker_pool.submit(partial(editions.version_list, resource))
         fetches = recent_activity.merge_fetches(
-            [*self._runtime.journal.fetches(target), *await self._runtime.others.fetches(target)]
+            [*self._app.journal.fetches(target), *await self._app.peer_metrics.fetches(target)]
         )
         view = {
             **feed_view(seen, service.counts.view(target, now)),
@@ -216,27 +216,27 @@ class FeedPages:
 
     async def metrics(self, _: web.Request) -> web.Response:
         """Prometheus's exposition; the gauges are set now."""
-        others = await self._runtime.others.families()
+        others = await self._app.peer_metrics.families()
         service = self.service()
         read = subscribers_of(await self.roll())
-        self._runtime.metrics.observe(
+        self._app.metrics.observe(
             stored=await self._feed_table.count(service),
             under_way=service.admin.active_refreshes,
-            connections=self._runtime.connections,
+            connections=self._app.connections,
             subscribers=sum(read),
             feeds_read=len(read),
-            draining=self._runtime.draining,
+            draining=self._app.draining,
         )
-        body = self._runtime.metrics.exposition(aggregation.merge_families(self._runtime.metrics.families(), others))
+        body = self._app.metrics.exposition(aggregation.merge_families(self._app.metrics.families(), others))
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def healthz(self, _: web.Request) -> web.Response:
         """The process serves; and how it stands with other machines, where there are any."""
-        return web.Response(text="".join(f"{line}\n" for line in ("ok", *self._runtime.condition())))
+        return web.Response(text="".join(f"{line}\n" for line in ("ok", *self._app.status_lines())))
 
     async def readyz(self, _: web.Request) -> web.Response:
         """Readers are let in."""
-        if self._runtime.draining or self._runtime.leaving:
+        if self._app.draining or self._app.terminating:
             return web.Response(status=503, text="draining\n")
         if not self._listening():
             return web.Response(status=503, text="not listening yet\n")
@@ -260,26 +260,26 @@ class FeedPages:
 
     async def others(self) -> None:
         """Have the other workers tell: what they know of readers is known here, then."""
-        await self._runtime.others.families()
+        await self._app.peer_metrics.families()
 
     def service(self) -> Service:
         """The service. Raises Closed once it has been closed: looking must not open it again."""
-        if self._was_open and not self._runtime.opened:
+        if self._was_open and not self._app.opened:
             raise StoreClosed("The proxy is shutting down.")
-        service = self._runtime.service
+        service = self._app.service
         self._was_open = True
         return service
 
     async def roll(self) -> FeedTable:
         """The table of feeds."""
-        return await self._feed_table.roll(self.service(), self._runtime.settings_for, self._runtime.clock.now())
+        return await self._feed_table.roll(self.service(), self._app.settings_for, self._app.clock.now())
 
     def decided(self) -> list[View]:
         """The feeds that the operator has paused or blocked."""
-        settings = self._runtime.settings
+        settings = self._app.settings
         return [
             {"id": feed_id(target), **public_name(target, settings), "decision": str(decision)}
-            for target, decision in self._runtime.decisions.list_all()
+            for target, decision in self._app.decisions.list_all()
         ]
 
     async def target(self, identifier: str) -> str:
@@ -289,7 +289,7 @@ class FeedPages:
             await self.roll()
             found = self._feed_table.target_of(identifier)
         if found is None:
-            decided = (target for target, _ in self._runtime.decisions.list_all())
+            decided = (target for target, _ in self._app.decisions.list_all())
             found = next((target for target in decided if feed_id(target) == identifier), None)
         if found is None:
             raise NotFound("No feed has that id.")
@@ -315,7 +315,7 @@ class FeedPages:
 
     def page(self, request: web.Request, template: str, **values: Any) -> web.Response:
         """A page made of this template, with the notice of the deed that led here."""
-        now = self._runtime.clock.now()
+        now = self._app.clock.now()
         notice = self._notices.get(request.query.get("done", ""))
         shared = {"now": now, "as_of": now, "notice": notice, "path": request.path, "version": __version__}
         body = templates.page(template, **(shared | values))

@@ -26,8 +26,8 @@ _STATES = {
 class NotificationsPage:
     """The handlers of `/notifications`."""
 
-    def __init__(self, runtime: AppView, answers: FeedPages) -> None:
-        self._runtime = runtime
+    def __init__(self, app: AppView, answers: FeedPages) -> None:
+        self._app = app
         self._pages = answers
 
     async def show(self, request: web.Request) -> web.Response:
@@ -42,7 +42,7 @@ class NotificationsPage:
         self._pages.service()
         given = await form.read_parameters(request)
         number, deed = _number(given.get("id", "")), given.get("deed", "")
-        subscriptions = self._runtime.notices.subscriptions
+        subscriptions = self._app.notices.subscriptions
         if deed == "remove":
             done, words = await subscriptions.remove(number), "The subscription is forgotten."
         elif deed in _STATES:
@@ -60,7 +60,7 @@ class NotificationsPage:
     async def ping(self, request: web.Request) -> web.Response:
         """Tell the configured sinks that a site changed: `url`, `name`, `feed`."""
         self._pages.service()
-        given, notices = await form.read_parameters(request), self._runtime.notices
+        given, notices = await form.read_parameters(request), self._app.notices
         try:
             said = messages.extended([given.get("name", ""), given.get("url", ""), "", given.get("feed", "")])
         except FeedproxyError as error:
@@ -81,7 +81,7 @@ class NotificationsPage:
 
     async def _view(self, after: int) -> View:
         self._pages.service()
-        notices, now = self._runtime.notices, self._runtime.clock.now()
+        notices, now = self._app.notices, self._app.clock.now()
         held = await notices.subscriptions.all(after=after, limit=SHOWN_MAX)
         counts = await notices.subscriptions.count()
         sent = notices.delivery_worker.counts
@@ -138,7 +138,7 @@ class NotificationsPage:
             "id": each.id,
             "role": str(each.role),
             "protocol": each.protocol,
-            **public_name(each.topic, self._runtime.settings),
+            **public_name(each.topic, self._app.settings),
             "callback": redact_target(each.callback),
             "state": str(each.state),
             "since": iso(each.since),

@@ -37,21 +37,21 @@ class ScoreSummary:
 class ReaderScores:
     """The readers that all workers follow, judged once for each reader."""
 
-    def __init__(self, runtime: AppView) -> None:
-        self._runtime = runtime
+    def __init__(self, app: AppView) -> None:
+        self._app = app
         self._last: tuple[Instant, ScoreSummary] | None = None
 
     async def look(self, *, age_max: Seconds = 0) -> ScoreSummary:
         """What they have come to by now, or by so many seconds ago. Who waits for an answer is served meanwhile."""
-        now = self._runtime.clock.now()
+        now = self._app.clock.now()
         if self._last is not None and 0 <= now - self._last[0] < age_max:
             return self._last[1]
-        others = await self._runtime.others.readers()
+        others = await self._app.peer_metrics.readers()
         scores = []
-        for account in merge_accounts([*self._runtime.live_scores.accounts(), *others]):
+        for account in merge_accounts([*self._app.live_scores.accounts(), *others]):
             scores.append(score_account(account, now))
             await asyncio.sleep(0)
-        judged = ScoreSummary(rank(scores), len(scores), self._runtime.live_scores.size * self._runtime.workers)
+        judged = ScoreSummary(rank(scores), len(scores), self._app.live_scores.size * self._app.workers)
         self._last = (now, judged)
         return judged
 

@@ -34,7 +34,7 @@ actions = logging.getLogger("feedproxy.operator")
 LOGGED_PARAMETERS = ("deed", "id", "url", "pattern", "feed", "name", "seconds", "replace", "intercept")
 """Parameters of an action that its line in the log has."""
 
-type Deed = Callable[[web.Request], Awaitable[web.Response]]
+type AdminHandler = Callable[[web.Request], Awaitable[web.Response]]
 """Answers a POST of the operator's."""
 
 
@@ -46,15 +46,15 @@ class AdminServer:
 
     def __init__(
         self,
-        runtime: AppView,
+        app: AppView,
         listening: Callable[[], bool] | None = None,
-        more: Mapping[str, Deed] = MappingProxyType({}),
-        shown: Mapping[str, Deed] = MappingProxyType({}),
+        more: Mapping[str, AdminHandler] = MappingProxyType({}),
+        shown: Mapping[str, AdminHandler] = MappingProxyType({}),
     ) -> None:
-        self._runtime = runtime
+        self._app = app
         self._more = more
         self._shown = shown
-        self._listening = listening or (lambda: runtime.ready)
+        self._listening = listening or (lambda: app.ready)
         self._listener: AdminListener | None = None
         self._pages: asyncio.Future[None] | None = None
         """Kept, so that what goes wrong in it is told."""
@@ -69,10 +69,10 @@ class AdminServer:
 
         Raises UsageError where the options do not allow it, or the address cannot be had.
         """
-        settings = self._runtime.settings
+        settings = self._app.settings
         token = admin_token(settings)
         host, port = listen_address(settings.admin, token)
-        auth = AdminAuth(host, token, settings.admin_hosts, clock=self._runtime.clock)
+        auth = AdminAuth(host, token, settings.admin_hosts, clock=self._app.clock)
         listener = AdminListener(self._routes(), FeedPages.failure, _record_outcome, OUTCOME.get)
         await listener.start(auth, host, port, sockets, reuse_port=settings.reuse_port)
         self._listener = listener
@@ -85,15 +85,15 @@ class AdminServer:
 
     def _routes(self) -> list[Route]:
         clerk = FeedTableCache()
-        answers = FeedPages(self._runtime, clerk, self._listening)
-        self._runtime.metrics.watch(answers.touch)
-        judges = ReaderScores(self._runtime)
-        overview = Dashboard(self._runtime, answers, self._listening, judges)
-        deeds = AdminActions(self._runtime, clerk, answers)
-        board = NotificationsPage(self._runtime, answers)
-        readership = ReadersPage(judges, self._runtime.clock, answers)
+        answers = FeedPages(self._app, clerk, self._listening)
+        self._app.metrics.watch(answers.touch)
+        judges = ReaderScores(self._app)
+        overview = Dashboard(self._app, answers, self._listening, judges)
+        deeds = AdminActions(self._app, clerk, answers)
+        board = NotificationsPage(self._app, answers)
+        readership = ReadersPage(judges, self._app.clock, answers)
         moves = RelocationsPage(answers)
-        configuration = Configuration(self._runtime, answers)
+        configuration = Configuration(self._app, answers)
         routes: list[Route] = []
         for path, handler in (
             ("/", overview.show),
@@ -121,7 +121,7 @@ class AdminServer:
             routes.append(("GET", path, handler))
         for name, look in self._shown.items():
             routes += [("GET", f"/{name}", look), ("GET", f"/api/{name}", look)]
-        own: dict[str, Deed] = {"refresh": deeds.refresh, "purge": deeds.purge, "undo": deeds.undo}
+        own: dict[str, AdminHandler] = {"refresh": deeds.refresh, "purge": deeds.purge, "undo": deeds.undo}
         own |= {"add": deeds.add, "pause": deeds.pause, "block": deeds.block, "allow": deeds.allow}
         own |= {"subscription": board.act, "ping": board.ping}
         own |= {name: _with_notice(answers, deed) for name, deed in self._more.items()}
@@ -130,7 +130,7 @@ class AdminServer:
         return routes
 
 
-def _with_notice(answers: FeedPages, deed: Deed) -> Deed:
+def _with_notice(answers: FeedPages, deed: AdminHandler) -> AdminHandler:
     """An action that, where it leads back to a page, has its outcome told there."""
 
     async def act(request: web.Request) -> web.Response:

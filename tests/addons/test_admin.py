@@ -13,8 +13,8 @@ async def _running(addon: Admin, context: taddons.context, **options: object) ->
     get_app(context.master).configure({"store": "memory:"})
     context.configure(addon, **options)
     # What the addon does not declare keeps its default; a test wants nothing on the disk.
-    here = get_app(context.master)
-    here.configure({"admin": here.settings.admin, "store": "memory:"})
+    app = get_app(context.master)
+    app.configure({"admin": app.settings.admin, "store": "memory:"})
     await addon.running()
 
 

@@ -225,18 +225,18 @@ class Other(NoPeers):
 
 
 def _of_two(proxy: Proxy) -> tuple[LiveScores, LiveScores]:
-    here, there = proxy.runtime.live_scores, LiveScores(proxy.runtime.live_scores.size)
-    here.join_workers(0, 2, KEY)
-    there.join_workers(1, 2, KEY)
-    proxy.runtime.others = Other(there)
-    return here, there
+    own, peer = proxy.runtime.live_scores, LiveScores(proxy.runtime.live_scores.size)
+    own.join_workers(0, 2, KEY)
+    peer.join_workers(1, 2, KEY)
+    proxy.runtime.peer_metrics = Other(peer)
+    return own, peer
 
 
 async def test_what_two_workers_know_of_a_reader_is_added_up(proxy: Proxy) -> None:
-    here, there = _of_two(proxy)
+    own, peer = _of_two(proxy)
     for number in range(6):
-        _seen((here, there)[number % 2], "192.0.2.1", "curl/8.0", NOW + 600 * number)
-    _seen(there, "192.0.2.2", GOOD, NOW, GZIP)
+        _seen((own, peer)[number % 2], "192.0.2.1", "curl/8.0", NOW + 600 * number)
+    _seen(peer, "192.0.2.2", GOOD, NOW, GZIP)
 
     view = await proxy.json("/readers")
     _, page = await proxy.get("/readers")
@@ -258,9 +258,9 @@ async def test_what_two_workers_know_of_a_reader_is_added_up(proxy: Proxy) -> No
 
 
 async def test_the_requests_that_show_a_finding_come_from_all_and_have_numbers_of_their_own(proxy: Proxy) -> None:
-    here, there = _of_two(proxy)
+    own, peer = _of_two(proxy)
     for number in range(8):
-        _seen((here, there)[number % 2], "192.0.2.1", "curl/8.0", NOW + 600 * number)
+        _seen((own, peer)[number % 2], "192.0.2.1", "curl/8.0", NOW + 600 * number)
 
     (reader,) = (await proxy.json("/readers"))["readers"]
 
@@ -273,9 +273,9 @@ async def test_the_requests_that_show_a_finding_come_from_all_and_have_numbers_o
 
 
 async def test_the_first_page_names_the_worst_of_all_workers(proxy: Proxy) -> None:
-    _, there = _of_two(proxy)
+    _, peer = _of_two(proxy)
     for number in range(4):
-        _seen(there, "192.0.2.1", "Elsewhere/1", NOW + 60 * number)
+        _seen(peer, "192.0.2.1", "Elsewhere/1", NOW + 60 * number)
 
     _, page = await proxy.get("/")
 
@@ -284,11 +284,11 @@ async def test_the_first_page_names_the_worst_of_all_workers(proxy: Proxy) -> No
 
 async def test_of_what_several_answered_only_that_is_praised_which_each_request_shows(proxy: Proxy) -> None:
     """Every half hour, and each worker sees every other poll: to each the hour of the ttl was kept."""
-    here, there = _of_two(proxy)
+    own, peer = _of_two(proxy)
     for number in range(8):
-        panel = (here, there)[number % 2]
+        panel = (own, peer)[number % 2]
         _seen(panel, "192.0.2.1", GOOD, NOW + 100 + 1800 * number, GZIP, *[SAME] * (number > 0), status=304)
-    alone = {note.note.id() for score in here.scores(NOW) for note in score.findings}
+    alone = {note.note.id() for score in own.scores(NOW) for note in score.findings}
 
     (reader,) = (await proxy.json("/readers"))["readers"]
 
@@ -300,12 +300,12 @@ async def test_of_what_several_answered_only_that_is_praised_which_each_request_
 
 
 async def test_the_full_hour_is_a_habit_by_the_polls_at_all_workers(proxy: Proxy) -> None:
-    here, there = _of_two(proxy)
+    own, peer = _of_two(proxy)
     hour = NOW - NOW % 3600
     for number in range(6):
-        panel = (here, there)[number % 2]
+        panel = (own, peer)[number % 2]
         _seen(panel, "192.0.2.1", GOOD, hour + 7200 * number, GZIP, *[SAME] * (number > 0), status=304)
-    assert "on-the-hour" not in {note.note.id() for score in here.scores(NOW) for note in score.findings}
+    assert "on-the-hour" not in {note.note.id() for score in own.scores(NOW) for note in score.findings}
 
     (reader,) = (await proxy.json("/readers"))["readers"]
 

@@ -241,10 +241,10 @@ def _body(office: Office, target: str) -> bytes:
 
 
 async def test_pages_fit_a_phone_whatever_readers_and_publishers_say(office: Office) -> None:
-    here, long = office.runtime, "W" * 300
+    app, long = office.runtime, "W" * 300
     target = f"https://{'w' * 60}.example/{long}/{long}"
-    now = here.clock.now()
-    await here.service.store.put(
+    now = app.clock.now()
+    await app.service.store.put(
         replace(
             a_resource(target, title=long, version=long, link=f"https://example.com/{long}"),
             failures=Failures(3, now - 60, now - 60, "unreachable", now + 60),
@@ -252,18 +252,18 @@ async def test_pages_fit_a_phone_whatever_readers_and_publishers_say(office: Off
         )
     )
     for agent in (f"{long}/1.0 ({long})", f"{long} 5 subscribers; feed-id={long}"):
-        here.service.counts.seen(target, Pseudonym(7, 8), agent, now)
-        here.journal.asked(RequestActivity(now, "gateway", "GET", target, 200, 1, f"feedproxy; detail={long}", agent))
+        app.service.counts.seen(target, Pseudonym(7, 8), agent, now)
+        app.journal.asked(RequestActivity(now, "gateway", "GET", target, 200, 1, f"feedproxy; detail={long}", agent))
     asked, answer = Fields([("User-Agent", long)]), Fields([("ETag", '"a"')])
     for second in range(20):
-        here.live_scores.record(
+        app.live_scores.record(
             "192.0.2.9", long, target, now + second, lambda n: poll_of(n, now, target, asked, 200, answer, None, 900)
         )
     failed = RefreshFinished(
         target, "background", 404, "failed", "error-status", f"{long} {target}", is_missing_feed=True
     )
-    here.journal.updated(failed)
-    here.journal.updated(replace(failed, target=f"{target}/nothing"))
+    app.journal.updated(failed)
+    app.journal.updated(replace(failed, target=f"{target}/nothing"))
     page = await office.page(viewport=PHONE, is_mobile=True)
 
     for path in (*PAGES, f"/feeds/{feed_id(target)}"):

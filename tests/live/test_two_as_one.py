@@ -74,87 +74,87 @@ class Company:
 type Scene = Callable[[Company], None]
 
 
-def replaced(here: Company) -> None:
+def replaced(app: Company) -> None:
     for version in range(4):
-        here.publish(f"v{version}")
-        here.get(Cache_Control="no-cache", Sec_Fetch_Mode="navigate")
-        here.by_all()
+        app.publish(f"v{version}")
+        app.get(Cache_Control="no-cache", Sec_Fetch_Mode="navigate")
+        app.by_all()
 
 
-def refreshed(here: Company) -> None:
-    here.publish("old")
-    here.by_all()
-    here.publish("new")
-    admin(here.proxy, "POST", f"/refresh?url={here.target}")
-    here.by_all()
+def refreshed(app: Company) -> None:
+    app.publish("old")
+    app.by_all()
+    app.publish("new")
+    admin(app.proxy, "POST", f"/refresh?url={app.target}")
+    app.by_all()
 
 
-def purged(here: Company) -> None:
-    here.publish("one")
-    for named in (f"url={here.target}", f"pattern=*{here.path}"):
-        here.by_all()
-        admin(here.proxy, "POST", f"/purge?{named}")
-    here.by_all()
+def purged(app: Company) -> None:
+    app.publish("one")
+    for named in (f"url={app.target}", f"pattern=*{app.path}"):
+        app.by_all()
+        admin(app.proxy, "POST", f"/purge?{named}")
+    app.by_all()
 
 
-def written_to(here: Company) -> None:
-    here.publish("old")
-    here.by_all()
-    here.publish("new")
-    here.get("POST", Content_Length="0")
-    here.by_all()
+def written_to(app: Company) -> None:
+    app.publish("old")
+    app.by_all()
+    app.publish("new")
+    app.get("POST", Content_Length="0")
+    app.by_all()
 
 
-def not_modified(here: Company) -> None:
-    here.publish("one", Last_Modified="Fri, 20 Nov 2026 12:00:00 GMT")
+def not_modified(app: Company) -> None:
+    app.publish("one", Last_Modified="Fri, 20 Nov 2026 12:00:00 GMT")
     for coding in ("identity", "gzip", "gzip;q=0.4, identity;q=0.5", "identity;q=0"):
-        tag = here.get(Accept_Encoding=coding).fields["ETag"]
-        here.by_all(If_None_Match=f'W/"other", {tag}', Accept_Encoding=coding)
-        here.by_all(1, If_None_Match='"other"', Accept_Encoding=coding)
-    here.by_all(If_Modified_Since="Fri, 20 Nov 2026 12:00:00 GMT")
-    here.by_all(1, If_Modified_Since="Fri, 20 Nov 2026 11:59:59 GMT")
-    here.by_all(1, If_Match='"other"')
+        tag = app.get(Accept_Encoding=coding).fields["ETag"]
+        app.by_all(If_None_Match=f'W/"other", {tag}', Accept_Encoding=coding)
+        app.by_all(1, If_None_Match='"other"', Accept_Encoding=coding)
+    app.by_all(If_Modified_Since="Fri, 20 Nov 2026 12:00:00 GMT")
+    app.by_all(1, If_Modified_Since="Fri, 20 Nov 2026 11:59:59 GMT")
+    app.by_all(1, If_Match='"other"')
 
 
-def parts_and_heads(here: Company) -> None:
-    here.publish("one")
-    tag = here.get(Accept_Encoding="identity").fields["ETag"]
+def parts_and_heads(app: Company) -> None:
+    app.publish("one")
+    tag = app.get(Accept_Encoding="identity").fields["ETag"]
     for value in ("bytes=0-9", "bytes=-9", "bytes=9-", "bytes=99999-", "bytes=0-1,4-5", "lines=1-2"):
-        here.by_all(1, Range=value, Accept_Encoding="identity")
-    here.by_all(1, Range="bytes=0-9", If_Range=tag, Accept_Encoding="identity")
-    here.by_all(1, Range="bytes=0-9", If_Range='"other"', Accept_Encoding="identity")
+        app.by_all(1, Range=value, Accept_Encoding="identity")
+    app.by_all(1, Range="bytes=0-9", If_Range=tag, Accept_Encoding="identity")
+    app.by_all(1, Range="bytes=0-9", If_Range='"other"', Accept_Encoding="identity")
     for _ in range(6):
-        here.get("HEAD")
+        app.get("HEAD")
 
 
-def of_several_kinds(here: Company) -> None:
+def of_several_kinds(app: Company) -> None:
     for language in ("de", "en", "de", "en"):
-        here.publish(language, Vary="Accept-Language", ETag=f'"{language}"')
-        here.by_all(Accept_Language=language)
+        app.publish(language, Vary="Accept-Language", ETag=f'"{language}"')
+        app.by_all(Accept_Language=language)
 
 
-def of_which_only_news_are_wanted(here: Company) -> None:
-    here.publish("one")
-    tag = here.get().fields["ETag"]
-    here.publish("two", "one")
-    here.get(Cache_Control="no-cache", Sec_Fetch_Mode="navigate")
-    here.by_all(A_IM="feed", If_None_Match=tag)
+def of_which_only_news_are_wanted(app: Company) -> None:
+    app.publish("one")
+    tag = app.get().fields["ETag"]
+    app.publish("two", "one")
+    app.get(Cache_Control="no-cache", Sec_Fetch_Mode="navigate")
+    app.by_all(A_IM="feed", If_None_Match=tag)
 
 
-def not_for_all(here: Company) -> None:
-    here.publish("yours", Cache_Control="private")
-    here.by_all(1)
-    here.publish("all's", Cache_Control="max-age=3600")
-    here.by_all()
-    here.get(Cache_Control="only-if-cached")
+def not_for_all(app: Company) -> None:
+    app.publish("yours", Cache_Control="private")
+    app.by_all(1)
+    app.publish("all's", Cache_Control="max-age=3600")
+    app.by_all()
+    app.get(Cache_Control="only-if-cached")
 
 
-def failed(here: Company) -> None:
-    here.publish("good")
-    here.by_all(1)
-    here.origin.publish(here.path, b"sorry", 500)
-    here.get(Cache_Control="no-cache", Sec_Fetch_Mode="navigate")
-    here.by_all()
+def failed(app: Company) -> None:
+    app.publish("good")
+    app.by_all(1)
+    app.origin.publish(app.path, b"sorry", 500)
+    app.get(Cache_Control="no-cache", Sec_Fetch_Mode="navigate")
+    app.by_all()
 
 
 SCENES = (
@@ -191,11 +191,11 @@ def companies(
 
 
 def _play(scene: Scene, company: Company) -> tuple[list[Seen], list[tuple[str, str, str | None]]]:
-    here = Company(company.proxy, company.lines, company.origin, f"/{scene.__name__}")
-    before = len(here.origin.log)
-    scene(here)
-    asked = [(each.method, each.path, each.fields.get("If-None-Match")) for each in here.origin.log[before:]]
-    return here.seen, asked
+    app = Company(company.proxy, company.lines, company.origin, f"/{scene.__name__}")
+    before = len(app.origin.log)
+    scene(app)
+    asked = [(each.method, each.path, each.fields.get("If-None-Match")) for each in app.origin.log[before:]]
+    return app.seen, asked
 
 
 def _told(seen: Seen) -> tuple[int, list[tuple[str, str]], bytes]:
@@ -222,10 +222,10 @@ def test_who_comes_together_is_answered_together(companies: tuple[Company, Compa
     the store, and what the status was (fwd-status) is said by the worker that asked alone."""
     said = []
     for number, company in enumerate(companies, 1):
-        here = Company(company.proxy, company.lines, company.origin, "/together")
-        here.at_once(under_way=number)
-        assert sum("collapsed" not in each.cache for each in here.seen) == 1
-        said.append([repr(_told(each)).replace("; fwd-status=200", "") for each in here.seen])
+        app = Company(company.proxy, company.lines, company.origin, "/together")
+        app.at_once(under_way=number)
+        assert sum("collapsed" not in each.cache for each in app.seen) == 1
+        said.append([repr(_told(each)).replace("; fwd-status=200", "") for each in app.seen])
 
     assert sorted(said[0]) == sorted(said[1])
     assert len(companies[0].origin.asked("/together")) == 2

@@ -88,7 +88,7 @@ class FastPathHandler:
             self._clock_steps += 1  # the clock was set back: states that were computed before are invalid
         self.now = now
         self._iteration_start = time.monotonic()
-        generation = self._coordination.generation + self.runtime.changed + self._clock_steps
+        generation = self._coordination.generation + self.runtime.settings_generation + self._clock_steps
         if generation != self._generation:  # keep the same int object: thousands of templates refer to it
             self._generation = generation
 

@@ -49,7 +49,7 @@ class _FastPathInstance[M: mode_specs.ProxyMode](mode_servers.AsyncioServerInsta
             for listen_socket in sockets:
                 start_listening(listen_socket)
         else:
-            sockets = open_listen_sockets(host, port, reuse_port=app.seat is not None or app.settings.reuse_port)
+            sockets = open_listen_sockets(host, port, reuse_port=app.worker is not None or app.settings.reuse_port)
         for listen_socket in sockets:
             app.listeners.add(listen_socket.getsockname()[1], for_readers=True)
         settings = app.settings

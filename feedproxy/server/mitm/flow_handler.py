@@ -116,7 +116,7 @@ class FlowHandler:
         if readers:
             visit = client_context(incoming_request(flow), settings, Entrance.PROXY)
             fields = fields_of(flow.request)
-            user, _ = await self.runtime.doorkeeper.authorize(readers, fields, visit.address, proxy=True)
+            user, _ = await self.runtime.gatekeeper.authorize(readers, fields, visit.address, proxy=True)
             self.connect_approvals.users[flow.client_conn.id] = user
         policy = self.runtime.connect_policy
         policy.check_port(port)
@@ -288,7 +288,7 @@ class FlowHandler:
         if not readers:
             return routed
         client = flow.client_conn.id
-        user, fields = await self.runtime.doorkeeper.authorize(
+        user, fields = await self.runtime.gatekeeper.authorize(
             readers,
             request.fields,
             visit.address,

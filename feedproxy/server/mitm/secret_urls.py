@@ -57,9 +57,9 @@ def _visit_with_token(app: App, visit: ClientContext, token: str) -> ClientConte
 
 async def _authorize(app: App, call: Call, token: str, target: str) -> tuple[str, Fields]:
     """Whose token it is, and what of his fields may go on. Raises NotFound and AccessDenied."""
-    tokens = app.doorkeeper.tokens
+    tokens = app.gatekeeper.tokens
     user = tokens.user_of(token, target) if tokens is not None else None
     if user is None:
         raise NotFound("There is no such address, or not any more.")
     readers = app.settings_for(target).readers
-    return await app.doorkeeper.authorize(readers, call.request.fields, call.client.address, proxy=False, user=user)
+    return await app.gatekeeper.authorize(readers, call.request.fields, call.client.address, proxy=False, user=user)
