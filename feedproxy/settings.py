@@ -369,9 +369,10 @@ class Settings:
     )
     compression_dictionaries: str = option(
         "secure",
-        "Let clients use a feed's last versions as dictionaries of its next one (RFC 9842): secure, always, off.",
-        "An update is then a few hundred bytes (Content-Encoding: dcz). secure: over TLS or on loopback, as the RFC has"
-        " it. always: in plain HTTP, too, where no device on the way alters what it does not understand.",
+        "Use a feed's last versions as dictionaries of its next one (RFC 9842): secure, always, off.",
+        "An update is then a few hundred bytes (Content-Encoding: dcz), to clients and from origins that offer it."
+        " secure: over TLS or on loopback, as the RFC has it. always: in plain HTTP, too, where no device on the way"
+        " alters what it does not understand.",
         choices=("secure", "always", "off"),
         per_feed=True,
     )

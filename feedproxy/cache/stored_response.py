@@ -96,6 +96,8 @@ class Content:
     last_modified: Instant | None = None
     feed: bool = False
     edited_by: str = ""
+    is_dictionary: bool = False
+    """The identity body is exactly what an origin sent with Use-As-Dictionary (RFC 9842)."""
 
     def __post_init__(self) -> None:
         if type(self.bodies) is not Bodies:  # to ask what else it may be takes longer

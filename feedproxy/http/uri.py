@@ -133,6 +133,18 @@ def host_of(uri: str) -> str:
     return _split_port(_parts(uri)[1] or "")[0]
 
 
+def is_trustworthy(url: str) -> bool:
+    """Tell whether a normalised URL is of a secure context: TLS, or a host on loopback (Secure Contexts, 3.1)."""
+    scheme, _, _, _ = _parts(url)
+    host = host_of(url).strip("[]")
+    if scheme == "https" or host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def hostport(host: str, port: int) -> str:
     """Host and port as an address holds them."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -15,6 +15,7 @@ from feedproxy.feed.xml_redirect import Gone, Moved
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.refresh import personal_responses, range_requests, redirects
+from feedproxy.refresh.dictionary_client import with_dictionary
 from feedproxy.refresh.ingest.edit_settings import is_outdated
 from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent
 from feedproxy.refresh.ingest.link_injection import with_links
@@ -232,11 +233,14 @@ class RefreshPipeline:
             conditions = validation.conditional_fields(job.validate)
             request = replace(request, fields=Fields((*request.fields, *conditions)))
         limit = job.settings.redirects_max
+        client = with_dictionary(
+            self._fetcher, job, self._store.get(request.target), self._worker_pool, self._clock.now()
+        )
         if not job.follow_redirects:
-            answer = await self._fetcher.fetch(request, exempt=job.skip_address_check)
+            answer = await client.fetch(request, exempt=job.skip_address_check)
             return redirects.RedirectChain(answer, answer)
         return await redirects.follow_redirects(
-            self._fetcher,
+            client,
             request,
             limit=limit,
             skip_address_check=job.skip_address_check,

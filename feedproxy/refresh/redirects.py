@@ -38,8 +38,10 @@ class RedirectChain:
 
     @property
     def size(self) -> int:
-        """Bytes of content of the last response; 0 for one that was too large to read."""
-        return len(self.last.response.body) if isinstance(self.last, Fetched) else 0
+        """Bytes of content of the last response as received; 0 for one that was too large to read."""
+        if not isinstance(self.last, Fetched):
+            return 0
+        return len(self.last.response.body) if self.last.received_size is None else self.last.received_size
 
 
 async def follow_redirects(

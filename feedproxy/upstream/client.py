@@ -103,6 +103,8 @@ class Fetched:
     """The head's fields, those of one connection included."""
     doubt: str = ""
     """What its framing left doubtful, in words."""
+    received_size: int | None = None
+    """Bytes of content that the origin sent, where they differ from the body's: for one that has been decoded."""
 
 
 @dataclass(frozen=True, slots=True)

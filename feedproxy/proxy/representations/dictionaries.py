@@ -7,11 +7,9 @@ kept for all others with the same version. See docs/explanation/dictionaries.md.
 
 import asyncio
 import functools
-import ipaddress
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from urllib.parse import urlsplit
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Seconds
@@ -159,14 +157,7 @@ def _is_secure(target: str, client: ClientContext, settings: Settings) -> bool:
     "compression dictionary transport MUST only be used in secure contexts (HTTPS)" -- section 8. A loopback host is
     one, too (Secure Contexts, section 3.1).
     """
-    split = urlsplit(_url(target, client, settings))
-    host = split.hostname or ""
-    if split.scheme == "https" or host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return uri.is_trustworthy(_url(target, client, settings))
 
 
 def _url(target: str, client: ClientContext, settings: Settings) -> str:

@@ -124,15 +124,18 @@ def ingest(
     layers = content_coding.layers(label)
     raw = Content({_coding_label(label): response.body})
     limit = content_coding.reasonable(len(response.body), settings.decoded_max)
+    is_offered = "use-as-dictionary" in response.fields
     try:
         identity = content_coding.decode(response.body, label, limit=limit)
         if (hidden := content_coding.sniff(identity)) and _is_declared_as_text(response):
             # A compressed body without Content-Encoding: clients could not read it.
             identity, layers = content_coding.decode(identity, hidden, limit=limit), ()
+            is_offered = False
     except (Undecodable, TooLarge) as error:
         return IngestedContent(raw, error=error, empty=not response.body)
     if identity is response.body and label:
         raw = Content({"identity": identity})  # the label lied: the bytes are not coded at all
+        is_offered = is_offered and not layers
     declared = response.fields.get("content-type")
     channel = parser.read(identity, declared, digest=False)
     if channel is None:
@@ -177,6 +180,8 @@ def ingest(
         previous_channel=before,
         publication_dates=_publication_dates(_first_document(superseded) or identity, first_seen),
     )
+    # Both sides hash the decoded content, so a body with a wrong label is excluded above.
+    is_dictionary = is_offered and edited.body is identity
     maybe_same = known_channel is not None and not ingested.is_change(known_channel)
     is_current = stored is not None and not is_outdated(stored, settings)
     if (
@@ -186,6 +191,8 @@ def ingest(
         and stored
         and _is_equivalent(stored, edited.body, media_type)
     ):
+        if is_dictionary and not stored.is_dictionary and stored.bodies.get("identity") == identity:
+            stored = replace(stored, is_dictionary=True)
         return replace(ingested, content=stored)
     changes = (*_media_type_change(declared, media_type), *edited.changes)
     # The received coding is kept where the content is unchanged.
@@ -197,6 +204,7 @@ def ingest(
         last_modified=last_modified,
         feed=True,
         edited_by=settings_digest(settings),
+        is_dictionary=is_dictionary,
     )
     retired_versions = [version for each in superseded if (version := make_delta_base(each))] if settings.deltas else []
     if previous_contents is not None and stored is not None:
@@ -292,7 +300,13 @@ def ingest_fast_path(
     edited_by = settings_digest(settings)
     return IngestedContent(
         Content(
-            bodies, tag=content_hash, media_type=media_type, last_modified=last_modified, feed=True, edited_by=edited_by
+            bodies,
+            tag=content_hash,
+            media_type=media_type,
+            last_modified=last_modified,
+            feed=True,
+            edited_by=edited_by,
+            is_dictionary="use-as-dictionary" in response.fields,
         ),
         channel,
         changes=_media_type_change(declared, media_type),

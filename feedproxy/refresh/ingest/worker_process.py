@@ -50,6 +50,7 @@ type Parts = list[bytes]
 """A pickle, and behind it the long byte strings that it names by their number."""
 
 PRELOADED_MODULES = (
+    "feedproxy.http.compression_dictionary",
     "feedproxy.refresh.ingest.ingest",
     "feedproxy.refresh.policy.push",
     "feedproxy.proxy.autodiscovery",

@@ -45,6 +45,7 @@ _OF_ONE_MESSAGE = (
     "digest",
     "content-md5",
     "cache-status",
+    "use-as-dictionary",
 )
 """Fields that speak of the bytes they came with, or of when they came."""
 

@@ -1,0 +1,93 @@
+"""Patterns of the URL Pattern Standard, as `match` of Use-As-Dictionary has them (RFC 9842, section 2.1.1).
+
+Of the standard's syntax, literal characters, `*`, a backslash and literals in braces are read, in a path and a query.
+A pattern with anything else covers no URL: a dictionary that is not used costs bytes only. The wildcard is the one
+group, so a comparison takes linear time and no regular expression.
+"""
+
+import re
+from collections.abc import Sequence
+
+from feedproxy.http import uri
+from feedproxy.http.memoize import memoised
+
+type _Parts = tuple[str, ...]
+"""Literals with a wildcard between each two."""
+
+_TOKEN = re.compile(
+    r"(?P<escaped>\\[!-~])|\{(?P<group>(?:\\[!-~]|[^\\{}*():?#+\x00-\x20\x7f])*)\}|(?P<any>\*)|(?P<sign>[^\\{}():?#+*])",
+    re.DOTALL,
+)
+_ENDS_GROUP = re.compile(r"(?<!\\)(?:\\\\)*[*}]\Z")
+"""The end of a group, behind which `?`, `+` and `*` are modifiers."""
+
+
+def covers(pattern: str, base: str, target: str) -> bool:
+    """Tell whether a pattern, relative to the URL `base`, matches the URL `target`; both are normalised.
+
+    "If the Origin of BASEURL and the Origin of URL are not the same, return FALSE." -- section 2.2.2
+    """
+    origin = uri.origin_of(base)
+    if uri.origin_of(target) != origin or "#" in target:
+        return False
+    parsed = _parse(pattern.removeprefix(origin) if pattern.startswith(origin + "/") else pattern)
+    if parsed is None:
+        return False
+    path, query = parsed
+    base_path = base.removeprefix(origin).partition("?")[0]
+    if path is None:
+        path = (base_path,)
+    elif not path[0].startswith("/"):
+        path = (base_path[: base_path.rindex("/") + 1] + path[0], *path[1:])
+    target_path, _, target_query = target.removeprefix(origin).partition("?")
+    # A query that the pattern does not mention may be any.
+    return _matches(path, target_path) and (query is None or _matches(query, target_query))
+
+
+@memoised(entries=1024)
+def _parse(pattern: str) -> tuple[_Parts | None, _Parts | None] | None:
+    """Return the parts of path and query, each None where it is absent; None for a pattern that is not read."""
+    if not pattern:
+        return None
+    path, at = _read_parts(pattern, 0)
+    if at == len(pattern):
+        return path, None
+    if pattern[at] != "?" or _is_modifier(pattern, at):
+        return None
+    query, end = _read_parts(pattern, at + 1)
+    return (path if at else None, query) if end == len(pattern) else None
+
+
+def _read_parts(pattern: str, at: int) -> tuple[_Parts, int]:
+    """Return the parts from `at` on, and the place of the first sign that is not read."""
+    parts = [""]
+    while (match := _TOKEN.match(pattern, at)) is not None and not _is_modifier(pattern, at):
+        at = match.end()
+        if match["any"] is not None:
+            parts.append("")
+        elif match["group"] is not None:
+            parts[-1] += re.sub(r"\\(.)", r"\1", match["group"])
+        else:
+            parts[-1] += match[0][-1]
+    return tuple(parts), at
+
+
+def _is_modifier(pattern: str, at: int) -> bool:
+    """Tell whether this sign repeats the group before it, or makes it optional."""
+    return pattern[at] in "?+*" and _ENDS_GROUP.search(pattern, 0, at) is not None
+
+
+def _matches(parts: Sequence[str], text: str) -> bool:
+    """Compare as globs are: each literal at its first place behind the one before."""
+    if len(parts) == 1:
+        return text == parts[0]
+    first, *middle, last = parts
+    if not text.startswith(first) or not text.endswith(last) or len(text) < len(first) + len(last):
+        return False
+    at, end = len(first), len(text) - len(last)
+    for literal in middle:
+        found = text.find(literal, at, end)
+        if found < 0:
+            return False
+        at = found + len(literal)
+    return True

@@ -1,0 +1,142 @@
+"""Dictionaries towards origins: the stored version of a feed shortens the transfer of the next (RFC 9842).
+
+The origin offers a response as a dictionary. The next request for the same URL names it, and the origin may answer with
+`dcz`, which is decoded here: the steps behind see a response without coding. See docs/explanation/dictionaries.md.
+"""
+
+import base64
+import logging
+from dataclasses import dataclass, replace
+from functools import partial
+
+from feedproxy.cache import serving_stale
+from feedproxy.clock import Instant
+from feedproxy.errors import FeedproxyError, Overload
+from feedproxy.http import compression_dictionary, content_coding, match_pattern, uri
+from feedproxy.http.compression_dictionary import DCZ, parse_use_as_dictionary
+from feedproxy.http.message import Fields, Request
+from feedproxy.http.structured_fields import string_text
+from feedproxy.refresh.ingest.worker_pool import WorkerPool
+from feedproxy.refresh.policy.dictionary_policy import is_shared
+from feedproxy.refresh.policy.feed_freshness import assess
+from feedproxy.refresh.redirects import OriginClient
+from feedproxy.refresh.resource_update import RefreshJob
+from feedproxy.request.upstream_request import is_credential
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Resource
+from feedproxy.upstream.client import Fetched, Oversized
+
+logger = logging.getLogger(__name__)
+
+_OF_CODED_CONTENT = ("content-encoding", "content-digest", "repr-digest", "digest", "content-md5")
+"""Fields that describe the content as it was coded."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDictionary:
+    """A stored content that its origin offers as a dictionary."""
+
+    content: bytes
+    id: str = ""
+    """The origin's identifier, which the request repeats."""
+
+    def add_to(self, fields: Fields) -> Fields:
+        """Return request fields that name this dictionary and permit `dcz`."""
+        digest = base64.b64encode(compression_dictionary.hash_of(self.content)).decode()
+        codings = fields.combined("accept-encoding")
+        fields = fields.with_field("Accept-Encoding", f"{codings}, {DCZ}" if codings else DCZ)
+        fields = fields.with_field("Available-Dictionary", f":{digest}:")
+        # "then the client MUST echo the stored "id" in a "Dictionary-ID" request header field" -- section 2.3
+        return fields.with_field("Dictionary-ID", string_text(self.id)) if self.id else fields
+
+
+def find_dictionary(job: RefreshJob, resource: Resource | None, now: Instant) -> StoredDictionary | None:
+    """Return the dictionary that the job's request may name; None where there is none."""
+    stored, request, settings = job.validate, job.request, job.settings
+    if stored is None or resource is None or not stored.content.is_dictionary or not is_shared(stored, settings):
+        return None
+    if request.method != "GET" or "range" in request.fields or len(job.key):
+        return None
+    if stored.final_target != "" or any(is_credential(name) for name, _ in request.fields):
+        return None
+    if not (settings.compression_dictionaries == "always" or uri.is_trustworthy(stored.target)):
+        return None
+    offer = parse_use_as_dictionary(stored.fields.combined("use-as-dictionary") or "")
+    if offer is None or not offer.is_usable or not match_pattern.covers(offer.match, stored.target, request.target):
+        return None
+    # "the dictionary resource MUST be either fresh … or allowed to be served stale" -- section 2.2.1
+    freshness = assess(resource, stored, settings, now)
+    if stored.invalid or not (freshness.fresh(now) or not serving_stale.prohibited(freshness.control)):
+        return None
+    return StoredDictionary(stored.content.bodies["identity"], offer.id)
+
+
+def with_dictionary(
+    client: OriginClient, job: RefreshJob, resource: Resource | None, worker_pool: WorkerPool, now: Instant
+) -> OriginClient:
+    """Return a client that names the job's dictionary; the same client where the job has none."""
+    dictionary = find_dictionary(job, resource, now)
+    if dictionary is None:
+        return client
+    return DictionaryClient(client, job.request.target, dictionary, worker_pool, job.settings)
+
+
+class DictionaryClient:
+    """Names a dictionary in requests for one target, and decodes the responses."""
+
+    def __init__(
+        self,
+        client: OriginClient,
+        target: str,
+        dictionary: StoredDictionary,
+        worker_pool: WorkerPool,
+        settings: Settings,
+    ) -> None:
+        self._client = client
+        self._target = target
+        self._dictionary = dictionary
+        self._worker_pool = worker_pool
+        self._limit = settings.decoded_max
+
+    async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized:
+        """Fetch as the client does; a `dcz` response that cannot be decoded is replaced by one without a dictionary."""
+        if request.target != self._target:
+            return await self._client.fetch(request, exempt=exempt)
+        named = replace(request, fields=self._dictionary.add_to(request.fields))
+        fetched = await self._client.fetch(named, exempt=exempt)
+        fields = fetched.fields if isinstance(fetched, Oversized) else fetched.response.fields
+        if DCZ not in content_coding.layers(fields.combined("content-encoding")):
+            return fetched
+        if isinstance(fetched, Fetched) and fetched.response.status == 304:
+            return fetched
+        size, reason = 0, "its coded content is above buffer_max"
+        if isinstance(fetched, Fetched):
+            size = len(fetched.response.body)
+            try:
+                return await self._decode(fetched)
+            except Overload:
+                raise  # a failure of this machine: another transfer would add to it
+            except FeedproxyError as error:
+                reason = str(error)
+            except Exception as error:
+                # A fault of this program: the feed is fetched without a dictionary all the same.
+                logger.exception("dcz of %s could not be decoded", self._target)
+                reason = repr(error)
+        logger.warning("dcz of %s is not used, and it is fetched whole: %s", self._target, reason)
+        whole = await self._client.fetch(request, exempt=exempt)
+        if isinstance(whole, Oversized):
+            return whole
+        # Without the offer the next refresh names no dictionary: an origin at fault is not asked twice each time.
+        response = whole.response.with_fields(whole.response.fields.without("use-as-dictionary"))
+        return replace(whole, response=response, received_size=size + len(response.body))
+
+    async def _decode(self, fetched: Fetched) -> Fetched:
+        """Return the response without its coding. Raises FeedproxyError for content that cannot be decoded."""
+        response, dictionary = fetched.response, self._dictionary.content
+        body = response.body
+        if content_coding.layers(response.fields.combined("content-encoding")) != (DCZ,):
+            raise FeedproxyError("it is coded more than once")
+        limit = content_coding.reasonable(len(body) + len(dictionary), self._limit)
+        content = await self._worker_pool.submit(partial(compression_dictionary.decode, body, dictionary, limit=limit))
+        fields = response.fields.without(*_OF_CODED_CONTENT)
+        return replace(fetched, response=replace(response, fields=fields, body=content), received_size=len(body))
