@@ -12,7 +12,7 @@ from inspect import cleandoc, getsource
 from pathlib import Path
 from typing import Any
 
-from feedproxy.check.run_checks import JUDGES
+from feedproxy.check.run_checks import CHECKS
 from feedproxy.findings import Category, Level, Note, as_markdown, notes_of
 from feedproxy.lab.replay.faults import GROUPS
 from feedproxy.scoring import client_hygiene, conditional_requests, polling_interval, redirects
@@ -197,7 +197,7 @@ def findings() -> str:
 
 def notes() -> str:
     """The notes about feeds, by what they are about."""
-    kinds = [kind for module in JUDGES for kind in notes_of(module)]
+    kinds = [kind for module in CHECKS for kind in notes_of(module)]
     return "\n".join([NOTES_HEAD.rstrip(), *_by_category(kinds), ""])
 
 

@@ -59,7 +59,6 @@ LEFT: dict[str, int] = {
     "feedproxy/access": 70,
     "feedproxy/admin": 157,
     "feedproxy/cache": 35,
-    "feedproxy/check": 73,
     "feedproxy/client": 2,
     "feedproxy/cluster": 117,
     "feedproxy/demo": 22,

@@ -1,4 +1,4 @@
-"""How long the feed may be kept, by HTTP: whether that is said, and whether it fits the feed's own words."""
+"""Checks of caching: freshness lifetime, its agreement with the feed's hints, Vary, cookies, and the clock."""
 
 from collections.abc import Iterator
 
@@ -13,23 +13,25 @@ from feedproxy.http.date import parse_http_date
 from feedproxy.http.field_values import split_list
 from feedproxy.http.message import Fields
 
-_CLOCK_SLACK = 300.0
+_CLOCK_TOLERANCE = 300.0
 
 
-def check(seen: FeedObservations, document: Document, now: Instant) -> Iterator[Note]:
-    """`now` is when the first answer came."""
-    fields = seen.last.fields
+def check(observations: FeedObservations, document: Document, now: Instant) -> Iterator[Note]:
+    """Yield the Notes on caching. `now` is the time of the first answer."""
+    fields = observations.last.fields
     schedule = document.channel.schedule if document.channel is not None else Schedule()
-    yield from _lifetime(seen.at, fields, schedule, document.pace, now)
-    yield from _vary(seen, fields)
+    yield from _check_lifetime(observations.target, fields, schedule, document.publishing_interval, now)
+    yield from _check_vary(observations, fields)
     if "set-cookie" in fields:
-        yield SETS_COOKIE(seen.at)
+        yield SETS_COOKIE(observations.target)
     date = parse_http_date(fields.get("date") or "", now)
-    if date is not None and "age" not in fields and abs(date - now) > _CLOCK_SLACK:
-        yield CLOCK_WRONG(seen.at, off=span(abs(date - now)), way="fast" if date > now else "slow")
+    if date is not None and "age" not in fields and abs(date - now) > _CLOCK_TOLERANCE:
+        yield CLOCK_WRONG(observations.target, off=span(abs(date - now)), way="fast" if date > now else "slow")
 
 
-def _lifetime(subject: str, fields: Fields, schedule: Schedule, pace: Seconds | None, now: Instant) -> Iterator[Note]:
+def _check_lifetime(
+    subject: str, fields: Fields, schedule: Schedule, pace: Seconds | None, now: Instant
+) -> Iterator[Note]:
     control = CacheControl.from_fields(fields)
     if control.no_store or control.private:
         yield KEPT_BY_NOBODY(subject, directive="no-store" if control.no_store else "private")
@@ -54,11 +56,11 @@ def _lifetime(subject: str, fields: Fields, schedule: Schedule, pace: Seconds | 
 
 
 def stated_lifetime(fields: Fields, now: Instant) -> Seconds | None:
-    """The lifetime that HTTP states to caches that many share; None where it is silent (RFC 9111, 4.2.1)."""
+    """Return the freshness lifetime for shared caches (RFC 9111, section 4.2.1); None if HTTP gives none."""
     control = CacheControl.from_fields(fields)
-    for each in (control.s_maxage, control.max_age):
-        if each is not None:
-            return each
+    for lifetime in (control.s_maxage, control.max_age):
+        if lifetime is not None:
+            return lifetime
     if "expires" not in fields:
         return None
     date = parse_http_date(fields.get("date") or "", now) or now
@@ -117,18 +119,18 @@ class LIFETIME_STATED(Note):
     reference = "RFC 9111, section 4.2.1"
 
 
-def _vary(seen: FeedObservations, fields: Fields) -> Iterator[Note]:
-    named = {each.lower() for each in split_list(fields.combined("vary") or "")}
-    if "*" in named:
-        yield VARIES_BY_ANYTHING(seen.at)
+def _check_vary(observations: FeedObservations, fields: Fields) -> Iterator[Note]:
+    names = {name.lower() for name in split_list(fields.combined("vary") or "")}
+    if "*" in names:
+        yield VARIES_BY_ANYTHING(observations.target)
         return
     for name in ("user-agent", "cookie", "referer"):
-        if name in named:
-            yield VARIES_BY_READER(seen.at, name=name.title())
-    plain = seen.plain
-    differs = plain is not None and plain.status == 200 and plain.coding != seen.last.coding
-    if differs and "accept-encoding" not in named:
-        yield VARY_MISSING(seen.at)
+        if name in names:
+            yield VARIES_BY_READER(observations.target, name=name.title())
+    plain = observations.plain
+    is_negotiated = plain is not None and plain.status == 200 and plain.coding != observations.last.coding
+    if is_negotiated and "accept-encoding" not in names:
+        yield VARY_MISSING(observations.target)
 
 
 class VARIES_BY_ANYTHING(Note):

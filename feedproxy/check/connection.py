@@ -1,4 +1,4 @@
-"""The way to the feed: redirects, TLS, the version of HTTP, and whether HEAD says what GET does."""
+"""Checks of the connection: redirects, TLS, version of HTTP, framing, response time, and HEAD."""
 
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -8,46 +8,47 @@ from feedproxy.clock import Instant
 from feedproxy.findings import Category, Level, Note
 
 DAY = 86_400.0
-SOON = 14 * DAY
-"""Of what lasts 90 days and is renewed after 60; half of the rest has passed unused."""
-SLOW = 3.0
-"""Seconds; a user that subscribes waits this long for the first response."""
+EXPIRY_WARNING = 14 * DAY
+"""Seconds before a certificate's end. Certificates of 90 days are renewed after 60; half of the rest has passed."""
+SLOW_RESPONSE = 3.0
+"""Seconds for the first response, for which a subscribing user waits."""
 
 _PERMANENT = (301, 308)
 _HEAD_FIELDS = ("content-type", "etag", "last-modified", "cache-control")
 
 
-def check(seen: FeedObservations, now: Instant) -> Iterator[Note]:
-    """`now` is when the first answer came."""
-    yield from _redirects(seen)
-    if not seen.last.status:
+def check(observations: FeedObservations, now: Instant) -> Iterator[Note]:
+    """Yield the Notes on the connection. `now` is the time of the first answer."""
+    last = observations.last
+    yield from _check_redirects(observations)
+    if not last.status:
         return
-    yield from _tls(seen, now)
-    if seen.last.minor == 0:
-        yield HTTP_1_0(seen.at)
-    if seen.last.status == 200 and not seen.last.error:
-        yield from _head(seen)
-        if seen.last.doubt:
-            yield FRAMING_DOUBTFUL(seen.at, what=seen.last.doubt)
-        elif not len(seen.last.framing) and seen.last.minor == 1:
-            yield LENGTH_UNTOLD(seen.at)
-        if seen.last.seconds > SLOW:
-            yield SLOW_TO_ANSWER(seen.at, seconds=f"{seen.last.seconds:.1f}")
+    yield from _check_tls(observations, now)
+    if last.minor == 0:
+        yield HTTP_1_0(observations.target)
+    if last.status == 200 and not last.error:
+        yield from _check_head(observations)
+        if last.framing_anomaly:
+            yield FRAMING_DOUBTFUL(observations.target, what=last.framing_anomaly)
+        elif not len(last.framing) and last.minor == 1:
+            yield LENGTH_UNTOLD(observations.target)
+        if last.seconds > SLOW_RESPONSE:
+            yield SLOW_TO_ANSWER(observations.target, seconds=f"{last.seconds:.1f}")
 
 
-def _redirects(seen: FeedObservations) -> Iterator[Note]:
-    if seen.broken:
-        yield REDIRECT_LEADS_NOWHERE(seen.address, why=seen.broken)
-    steps = seen.hops[:-1]
-    for one, following in zip(steps, seen.hops[1:], strict=True):
-        if scheme_of(one.target) == "https" and scheme_of(following.target) == "http":
-            yield REDIRECT_TO_HTTP(one.target, there=following.target)
+def _check_redirects(observations: FeedObservations) -> Iterator[Note]:
+    if observations.redirect_error:
+        yield REDIRECT_LEADS_NOWHERE(observations.address, why=observations.redirect_error)
+    steps = observations.hops[:-1]
+    for hop, next_hop in zip(steps, observations.hops[1:], strict=True):
+        if scheme_of(hop.target) == "https" and scheme_of(next_hop.target) == "http":
+            yield REDIRECT_TO_HTTP(hop.target, there=next_hop.target)
     if len(steps) > 1:
-        yield REDIRECTS_IN_A_ROW(seen.address, count=len(steps), there=seen.at)
+        yield REDIRECTS_IN_A_ROW(observations.address, count=len(steps), there=observations.target)
     elif steps and steps[0].status in _PERMANENT:
-        yield HAS_MOVED(seen.address, there=seen.at, status=steps[0].status)
+        yield HAS_MOVED(observations.address, there=observations.target, status=steps[0].status)
     elif steps:
-        yield LEADS_ELSEWHERE(seen.address, there=seen.at, status=steps[0].status)
+        yield LEADS_ELSEWHERE(observations.address, there=observations.target, status=steps[0].status)
 
 
 class REDIRECT_LEADS_NOWHERE(Note):
@@ -90,22 +91,22 @@ class LEADS_ELSEWHERE(Note):
     reference = "RFC 9110, section 15.4.3"
 
 
-def _tls(seen: FeedObservations, now: Instant) -> Iterator[Note]:
-    shown = seen.handshake
-    if shown is not None:
-        if shown.not_after and shown.not_after - now < SOON:
-            days = max(0, int((shown.not_after - now) // DAY))
-            yield CERTIFICATE_ENDS_SOON(seen.at, host=urlsplit(seen.at).netloc, days=days)
-        if shown.version in ("TLSv1", "TLSv1.1"):
-            yield TLS_OLD(seen.at, version=shown.version)
-        if shown.protocol == "h2":
-            yield HTTP_2(seen.at)
-        yield BY_HTTPS(seen.at)
-    elif scheme_of(seen.at) == "http" and not is_local(seen.at):
-        if seen.secure is not None and seen.secure.status == 200:
-            yield HTTPS_UNUSED(seen.at, there=seen.secure.target)
+def _check_tls(observations: FeedObservations, now: Instant) -> Iterator[Note]:
+    handshake = observations.handshake
+    if handshake is not None:
+        if handshake.not_after and handshake.not_after - now < EXPIRY_WARNING:
+            days = max(0, int((handshake.not_after - now) // DAY))
+            yield CERTIFICATE_ENDS_SOON(observations.target, host=urlsplit(observations.target).netloc, days=days)
+        if handshake.version in ("TLSv1", "TLSv1.1"):
+            yield TLS_OLD(observations.target, version=handshake.version)
+        if handshake.protocol == "h2":
+            yield HTTP_2(observations.target)
+        yield BY_HTTPS(observations.target)
+    elif scheme_of(observations.target) == "http" and not is_local(observations.target):
+        if observations.by_https is not None and observations.by_https.status == 200:
+            yield HTTPS_UNUSED(observations.target, there=observations.by_https.target)
         else:
-            yield HTTP_ONLY(seen.at)
+            yield HTTP_ONLY(observations.target)
 
 
 class BY_HTTPS(Note):
@@ -191,23 +192,25 @@ class SLOW_TO_ANSWER(Note):
     reference = "RFC 9111, section 1"
 
 
-def _head(seen: FeedObservations) -> Iterator[Note]:
-    head = seen.head
+def _check_head(observations: FeedObservations) -> Iterator[Note]:
+    head = observations.head
     if head is None:
         return
     if head.status in (405, 501):
-        yield HEAD_REFUSED(seen.at, status=head.status)
+        yield HEAD_REFUSED(observations.target, status=head.status)
         return
     if head.status != 200:
-        yield HEAD_DIFFERS(seen.at, what=f"its status ({head.status or head.error})")
+        yield HEAD_DIFFERS(observations.target, what=f"its status ({head.status or head.error})")
         return
-    # Where a second GET says something else already, the method is not the reason.
-    steady = [
-        name for name in _HEAD_FIELDS if seen.again is None or seen.again.fields.get(name) == seen.last.fields.get(name)
+    # Fields that differ between two GET requests do not depend on the method.
+    stable = [
+        name
+        for name in _HEAD_FIELDS
+        if observations.repeat is None or observations.repeat.fields.get(name) == observations.last.fields.get(name)
     ]
-    differing = [name for name in steady if head.fields.get(name) != seen.last.fields.get(name)]
+    differing = [name for name in stable if head.fields.get(name) != observations.last.fields.get(name)]
     if differing:
-        yield HEAD_DIFFERS(seen.at, what=", ".join(differing))
+        yield HEAD_DIFFERS(observations.target, what=", ".join(differing))
 
 
 class HEAD_REFUSED(Note):

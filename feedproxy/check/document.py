@@ -1,7 +1,7 @@
-"""A feed read for its faults: the channel as everywhere, and beside it what is otherwise passed over in silence.
+"""A feed's document for checks: the parsed channel, and what lenient parsers ignore.
 
-Entries are kept as they are written, since what is judged is the writing: a date that a lenient reader understands is
-still no date of RFC 822. Bounded by the same means as every other reading (feed/xml.py).
+Texts and dates are kept as written, because checks compare them with the specifications. The limits of feed/xml.py
+apply.
 """
 
 import json
@@ -22,12 +22,13 @@ from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.parser import read
 from feedproxy.http.field_values import parse_parameters
 
-MOST_ENTRIES = 10_000
-_RECENT = 20
-"""Gaps between entries that count: what a feed did years ago says little of its pace."""
-_LONGEST = 20_000
-"""Characters of one text that are looked at."""
-_PIECE = 64 * 1024
+ENTRIES_MAX = 10_000
+"""Entries of a document that are checked."""
+_GAPS_MAX = 20
+"""Latest gaps between entries from which the publishing interval is computed."""
+_TEXT_LENGTH_MAX = 20_000
+"""Characters of a text that are checked."""
+_CHUNK_SIZE = 64 * 1024
 _DATES = frozenset({"pubdate", "date", "updated", "published", "modified", "issued", "created", "lastbuilddate"})
 _DUBLIN_CORE = ("http://purl.org/dc/elements/1.1/", "http://purl.org/dc/terms/")
 _CONTENT = "http://purl.org/rss/1.0/modules/content/"
@@ -35,7 +36,7 @@ _CONTENT = "http://purl.org/rss/1.0/modules/content/"
 
 @dataclass(frozen=True, slots=True)
 class WrittenDate:
-    """A date as it stands there: the element, its text, and the instant that a lenient reader takes it for."""
+    """A date as written: the element's name, its text, and the instant by lenient parsing; None if it is invalid."""
 
     name: str
     text: str
@@ -44,7 +45,7 @@ class WrittenDate:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An item or entry, as it is written."""
+    """An item or entry, as written."""
 
     id: str = ""
     is_permalink: bool = False
@@ -52,150 +53,154 @@ class Entry:
     link: str = ""
     dates: tuple[WrittenDate, ...] = ()
     content: str = ""
-    """Description, summary and content, one after another."""
+    """Description, summary and content, joined by line feeds."""
     about: str = ""
-    """rdf:about."""
-    unsaid: tuple[str, ...] = ()
-    """Attributes that an enclosure of RSS must have and does not."""
+    """The value of rdf:about."""
+    missing_attributes: tuple[str, ...] = ()
+    """Required attributes that its RSS enclosures lack."""
 
     @property
     def published(self) -> int | None:
-        """The first of its dates that can be read."""
-        return next((each.instant for each in self.dates if each.instant is not None), None)
+        """The first valid date; None without one."""
+        return next((date.instant for date in self.dates if date.instant is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
 class XmlError:
-    """Where a document ceases to be well-formed, and why, in the parser's words."""
+    """The position of the first syntax error, and the parser's message."""
 
     line: int
     column: int
-    words: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document and what was found in it. `channel` is None for what is no feed."""
+    """A parsed document. `channel` is None if it is not a feed."""
 
     body: bytes
     text: Utf8Text
-    nature: DocumentKind
+    kind: DocumentKind
     channel: Channel | None
     entries: tuple[Entry, ...] = ()
-    said: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The channel's own elements that hold text, by their names in lower case."""
+    texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Texts of the channel's elements, by name in lower case."""
     dates: tuple[WrittenDate, ...] = ()
-    """The channel's."""
-    listed: tuple[str, ...] = ()
-    """The items that an RSS 1.0 channel names."""
-    titles: tuple[str, ...] = ()
-    """Of the links that name the feed's address."""
-    strays: tuple[str, ...] = ()
-    """The namespaces of links that name the feed's address, and are in none of Atom's."""
-    fault: XmlError | None = None
+    """Dates of the channel."""
+    rdf_items: tuple[str, ...] = ()
+    """Items that an RSS 1.0 channel lists."""
+    self_link_titles: tuple[str, ...] = ()
+    """Titles of self links."""
+    wrong_namespaces: tuple[str, ...] = ()
+    """Namespaces of self links that are in neither of Atom's namespaces."""
+    syntax_error: XmlError | None = None
     doctype: bool = False
     redirect: xml_redirect.Moved | xml_redirect.Gone | None = None
 
     @property
-    def pace(self) -> Seconds | None:
-        """The usual time between two entries, by their dates; None where fewer than four have one."""
-        times = sorted({each.published for each in self.entries if each.published is not None})[-_RECENT - 1 :]
+    def publishing_interval(self) -> Seconds | None:
+        """The median time between two entries; None if fewer than four have a date."""
+        times = sorted({entry.published for entry in self.entries if entry.published is not None})[-_GAPS_MAX - 1 :]
         if len(times) < 4:
             return None
         return float(median(later - earlier for earlier, later in pairwise(times)))
 
     def newer_than(self, instant: Instant) -> int:
-        """Entries with a date after this one."""
-        return sum(each.published is not None and each.published > instant for each in self.entries)
+        """Return the number of entries dated after `instant`."""
+        return sum(entry.published is not None and entry.published > instant for entry in self.entries)
 
 
 def parse(body: bytes, content_type: str | None = None) -> Document:
-    """Read a document, whatever it is. Never raises for what it contains."""
+    """Return a parsed document; never raises."""
     charset = parse_parameters(content_type)[1].get("charset") if content_type else None
     text = to_utf8(body, charset)
-    nature, channel = detect_utf8_kind(text.data), read(body, content_type)
+    kind, channel = detect_utf8_kind(text.data), read(body, content_type)
     if channel is None:
-        fault = find_xml_error(text.data)[0] if nature is DocumentKind.XML else None
-        return Document(body, text, nature, None, redirect=xml_redirect.read(body), fault=fault)
+        syntax_error = find_xml_error(text.data)[0] if kind is DocumentKind.XML else None
+        return Document(body, text, kind, None, redirect=xml_redirect.read(body), syntax_error=syntax_error)
     if channel.kind is Kind.JSON:
         return _json(body, text, channel)
-    fault, doctype = find_xml_error(text.data)
-    reading = _EntryReader()
-    tree = xml.parse_streaming(text, reading.seen)
+    syntax_error, doctype = find_xml_error(text.data)
+    collector = _EntryCollector()
+    tree = xml.parse_streaming(text, collector.add)
     if tree is None:
-        return Document(body, text, nature, channel, fault=fault, doctype=doctype)
-    top = _top(tree.root, channel.kind)
-    said, written = _said(top)
+        return Document(body, text, kind, channel, syntax_error=syntax_error, doctype=doctype)
+    channel_element = _find_channel(tree.root, channel.kind)
+    texts, written_dates = _channel_texts(channel_element)
     return Document(
         body,
         text,
-        nature,
+        kind,
         channel,
-        tuple(reading.entries),
-        said,
-        written,
-        tuple(_listed(top)),
-        tuple(_titles(top)),
-        tuple(_strays(top)),
-        fault,
+        tuple(collector.entries),
+        texts,
+        written_dates,
+        tuple(_rdf_items(channel_element)),
+        tuple(_self_link_titles(channel_element)),
+        tuple(_wrong_namespaces(channel_element)),
+        syntax_error,
         doctype,
     )
 
 
 def find_xml_error(utf8: bytes) -> tuple[XmlError | None, bool]:
-    """The first place at which this is not well-formed, and whether a document type was met."""
+    """Return the first syntax error, or None, and True if there is a document type declaration."""
     parser = ParserCreate("utf-8", "}")
-    met: list[str] = []
-    parser.StartDoctypeDeclHandler = lambda name, *_: met.append(name)
-    # Without a handler of its own expat would put entities in: nothing of them is wanted.
+    doctypes: list[str] = []
+    parser.StartDoctypeDeclHandler = lambda name, *_: doctypes.append(name)
+    # Without a default handler, expat would expand entities.
     parser.DefaultHandler = lambda _: None
     try:
-        for at in range(0, len(utf8), _PIECE):
-            parser.Parse(utf8[at : at + _PIECE], False)
+        for at in range(0, len(utf8), _CHUNK_SIZE):
+            parser.Parse(utf8[at : at + _CHUNK_SIZE], False)
         parser.Parse(b"", True)
     except ExpatError as error:
-        words = ErrorString(error.code) or "not well-formed"
-        words = words.removeprefix("not well-formed (").removesuffix(")")
-        return XmlError(error.lineno, error.offset + 1, words), bool(met)
-    return None, bool(met)
+        message = ErrorString(error.code) or "not well-formed"
+        message = message.removeprefix("not well-formed (").removesuffix(")")
+        return XmlError(error.lineno, error.offset + 1, message), bool(doctypes)
+    return None, bool(doctypes)
 
 
-class _EntryReader:
-    """The entries of a document of XML, one after another."""
+class _EntryCollector:
+    """Collector of the entries of an XML document."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
 
-    def seen(self, element: xml.Element) -> None:
-        if len(self.entries) < MOST_ENTRIES:
+    def add(self, element: xml.Element) -> None:
+        if len(self.entries) < ENTRIES_MAX:
             self.entries.append(self._entry(element))
 
     def _entry(self, element: xml.Element) -> Entry:
         own, _ = xml.qualified_name(element)
         texts: dict[str, str] = {}
         links: list[str] = []
-        written: list[WrittenDate] = []
+        written_dates: list[WrittenDate] = []
         content: list[str] = []
         is_permalink = False
-        unsaid: list[str] = []
+        missing_attributes: list[str] = []
         for namespace, local, child in xml.children(element):
             name = local.lower()
-            text = _markup_of(child) if name in ("title", "summary", "content", "description") else xml.text_of(child)
+            text = (
+                _text_with_markup(child)
+                if name in ("title", "summary", "content", "description")
+                else xml.text_of(child)
+            )
             if name in _DATES and namespace in (own, *_DUBLIN_CORE):
-                written.append(_written(local, text))
+                written_dates.append(_to_date(local, text))
             elif name == "encoded" and namespace == _CONTENT:
-                content.append(text[:_LONGEST])
+                content.append(text[:_TEXT_LENGTH_MAX])
             elif namespace != own:
                 continue
             elif name == "link":
                 if child.get("rel", "alternate") == "alternate":
                     links.append((child.get("href") or text).strip())
             elif name == "enclosure":
-                unsaid += (
+                missing_attributes += (
                     attribute for attribute in ("url", "length", "type") if not (child.get(attribute) or "").strip()
                 )
             elif name in ("description", "summary", "content"):
-                content.append(text[:_LONGEST])
+                content.append(text[:_TEXT_LENGTH_MAX])
             else:
                 texts.setdefault(name, text)
                 if name == "guid":
@@ -206,62 +211,62 @@ class _EntryReader:
             id=texts.get("id") or texts.get("guid") or about,
             is_permalink=is_permalink,
             title=texts.get("title", ""),
-            link=next((each for each in links if each), ""),
-            dates=tuple(written),
+            link=next((link for link in links if link), ""),
+            dates=tuple(written_dates),
             content="\n".join(content),
             about=about,
-            unsaid=tuple(unsaid),
+            missing_attributes=tuple(missing_attributes),
         )
 
 
-def _top(root: xml.Element, kind: Kind) -> xml.Element:
-    """The element that holds what the channel says."""
+def _find_channel(root: xml.Element, kind: Kind) -> xml.Element:
+    """Return the element with the channel's own data."""
     if kind not in (Kind.RSS, Kind.RDF):
         return root
     return next((child for _, local, child in xml.children(root) if local.lower() == "channel"), root)
 
 
-def _said(top: xml.Element) -> tuple[dict[str, list[str]], tuple[WrittenDate, ...]]:
-    """The channel's own texts by name, and its dates."""
-    own, _ = xml.qualified_name(top)
-    said: dict[str, list[str]] = {}
-    written: list[WrittenDate] = []
-    for namespace, local, child in xml.children(top):
+def _channel_texts(channel_element: xml.Element) -> tuple[dict[str, list[str]], tuple[WrittenDate, ...]]:
+    """Return the channel's texts by name, and its dates."""
+    own, _ = xml.qualified_name(channel_element)
+    texts: dict[str, list[str]] = {}
+    written_dates: list[WrittenDate] = []
+    for namespace, local, child in xml.children(channel_element):
         if namespace in (own, *_DUBLIN_CORE):
-            text = xml.text_of(child)[:_LONGEST]
-            said.setdefault(local.lower(), []).append(text)
+            text = xml.text_of(child)[:_TEXT_LENGTH_MAX]
+            texts.setdefault(local.lower(), []).append(text)
             if local.lower() in _DATES:
-                written.append(_written(local, text))
-    return said, tuple(written)
+                written_dates.append(_to_date(local, text))
+    return texts, tuple(written_dates)
 
 
-def _listed(top: xml.Element) -> Iterator[str]:
-    for each in top.iter(f"{{{xml.RDF}}}li"):
-        if named := each.get(f"{{{xml.RDF}}}resource") or each.get("resource"):
-            yield named.strip()
+def _rdf_items(channel_element: xml.Element) -> Iterator[str]:
+    for item in channel_element.iter(f"{{{xml.RDF}}}li"):
+        if target := item.get(f"{{{xml.RDF}}}resource") or item.get("resource"):
+            yield target.strip()
 
 
-def _titles(top: xml.Element) -> Iterator[str]:
-    for _, link in xml_elements.atom_links(top):
+def _self_link_titles(channel_element: xml.Element) -> Iterator[str]:
+    for _, link in xml_elements.atom_links(channel_element):
         if (title := (link.get("title") or "").strip()) and xml_elements.SELF_RELATIONS & set(
             xml_elements.relations(link)
         ):
-            yield title[:_LONGEST]
+            yield title[:_TEXT_LENGTH_MAX]
 
 
-def _strays(top: xml.Element) -> Iterator[str]:
-    for namespace, local, child in xml.children(top):
+def _wrong_namespaces(channel_element: xml.Element) -> Iterator[str]:
+    for namespace, local, child in xml.children(channel_element):
         if local == "link" and namespace not in (xml.ATOM, xml.ATOM03) and child.get("rel") == "self":
             yield namespace
 
 
-def _markup_of(element: xml.Element) -> str:
-    """The text within; XHTML's elements are marked, so that it is seen that there are some."""
+def _text_with_markup(element: xml.Element) -> str:
+    """Return the text of an element, with the prefix `<xhtml>` if it contains XHTML elements."""
     marked = "<xhtml>" if len(element) and element.get("type") == "xhtml" else ""
     return marked + xml.text_of(element)
 
 
-def _written(name: str, text: str) -> WrittenDate:
+def _to_date(name: str, text: str) -> WrittenDate:
     return WrittenDate(name, text.strip()[:80], dates.parse(text))
 
 
@@ -270,28 +275,28 @@ def _json(body: bytes, text: Utf8Text, channel: Channel) -> Document:
         feed, _ = json.JSONDecoder().raw_decode(text.data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n"))
     except (ValueError, RecursionError):
         feed = {}
-    fault = None
+    syntax_error = None
     try:
         json.loads(text.data.decode("utf-8", "replace").lstrip("\ufeff"))
     except json.JSONDecodeError as error:
-        fault = XmlError(error.lineno, error.colno, error.msg)
+        syntax_error = XmlError(error.lineno, error.colno, error.msg)
     except (ValueError, RecursionError) as error:
-        fault = XmlError(1, 1, str(error))
-    items = feed.get("items") if isinstance(feed, dict) else None
-    found = [each for each in items if isinstance(each, dict)] if isinstance(items, list) else []
-    said = {name: [value] for name, value in feed.items() if isinstance(value, str)} if isinstance(feed, dict) else {}
-    entries = tuple(_of_json(each) for each in found[:MOST_ENTRIES])
-    return Document(body, text, DocumentKind.JSON, channel, entries, said, fault=fault)
+        syntax_error = XmlError(1, 1, str(error))
+    values = feed.get("items") if isinstance(feed, dict) else None
+    items = [item for item in values if isinstance(item, dict)] if isinstance(values, list) else []
+    texts = {name: [value] for name, value in feed.items() if isinstance(value, str)} if isinstance(feed, dict) else {}
+    entries = tuple(_json_entry(item) for item in items[:ENTRIES_MAX])
+    return Document(body, text, DocumentKind.JSON, channel, entries, texts, syntax_error=syntax_error)
 
 
-def _of_json(item: dict[str, Any]) -> Entry:
+def _json_entry(item: dict[str, Any]) -> Entry:
     def text(name: str) -> str:
         value = item.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool) and name == "id":
             return str(value)
-        return value.strip()[:_LONGEST] if isinstance(value, str) else ""
+        return value.strip()[:_TEXT_LENGTH_MAX] if isinstance(value, str) else ""
 
-    written = [_written(name, text(name)) for name in ("date_published", "date_modified") if text(name)]
+    written_dates = [_to_date(name, text(name)) for name in ("date_published", "date_modified") if text(name)]
     content = "\n".join(text(name) for name in ("content_html", "content_text", "summary") if text(name))
     link = text("url") or text("external_url")
-    return Entry(id=text("id"), title=text("title"), link=link, dates=tuple(written), content=content)
+    return Entry(id=text("id"), title=text("title"), link=link, dates=tuple(written_dates), content=content)

@@ -1,4 +1,4 @@
-"""The document itself: well-formed, in the encoding it names, in a format of today, with what its format asks for."""
+"""Checks of the document: syntax, encoding, format and version, required elements, and RDF."""
 
 from collections.abc import Iterator
 
@@ -25,38 +25,38 @@ _REQUIRED = {
 
 
 def check(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
-    """Yield the Notes on syntax and encoding, the gravest first."""
-    yield from _well_formed(document, channel, subject)
-    yield from _encoding(document, channel, subject)
-    yield from _version(channel, subject)
-    old = channel.kind is Kind.ATOM and channel.version == "0.3"
-    required = ("title", "modified") if old else _REQUIRED.get(channel.kind, ())
-    if missing := [name for name in required if not any(each.strip() for each in document.said.get(name, ()))]:
+    """Yield the Notes on the document's form, the gravest first."""
+    yield from _check_syntax(document, channel, subject)
+    yield from _check_encoding(document, channel, subject)
+    yield from _check_version(channel, subject)
+    is_atom_03 = channel.kind is Kind.ATOM and channel.version == "0.3"
+    required = ("title", "modified") if is_atom_03 else _REQUIRED.get(channel.kind, ())
+    if missing := [name for name in required if not any(text.strip() for text in document.texts.get(name, ()))]:
         yield CHANNEL_INCOMPLETE(subject, names=", ".join(missing), format=name_of(channel))
     if document.doctype:
         yield DOCUMENT_TYPE(subject)
     if channel.kind is Kind.RDF and channel.version == "1.0":
-        yield from _rdf(document, subject)
+        yield from _check_rdf(document, subject)
 
 
 def name_of(channel: Channel) -> str:
-    """`RSS 2.0`."""
+    """Return a feed's format and version: `RSS 2.0`."""
     return f"{_NAMES[channel.kind]} {channel.version}".rstrip()
 
 
 def count_entries(entries: int) -> str:
-    """`1 entry`."""
+    """Return a number of entries in words: `1 entry`."""
     return "1 entry" if entries == 1 else f"{entries} entries"
 
 
-def _well_formed(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
+def _check_syntax(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
     data = document.text.data
     start = 0 if channel.kind is Kind.JSON else (find_document_start(data) or 0)
     if start and (data.startswith(b"<?xml", start) or data[:start].strip()):
         yield BEGINS_LATE(subject, size=start, what="white space" if not data[:start].strip() else "something else")
-    elif document.fault is not None:
-        fault = document.fault
-        yield ILL_FORMED(subject, line=fault.line, column=fault.column, words=fault.words)
+    elif document.syntax_error is not None:
+        error = document.syntax_error
+        yield ILL_FORMED(subject, line=error.line, column=error.column, words=error.message)
     elif not channel.well_formed and document.text.sound:
         yield HARD_TO_READ(subject)
     elif channel.well_formed:
@@ -99,7 +99,7 @@ class HARD_TO_READ(Note):
     reference = "Namespaces in XML 1.0, section 6; XML 1.0, section 2.1"
 
 
-def _encoding(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
+def _check_encoding(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
     named = None if channel.kind is Kind.JSON else declared_encoding(document.body)
     if named is not None and codec_of(named) is None:
         yield ENCODING_UNKNOWN(subject, encoding=named)
@@ -133,7 +133,7 @@ class NOT_IN_UTF_8(Note):
     reference = "XML 1.0, section 2.2; RFC 8259, section 8.1"
 
 
-def _version(channel: Channel, subject: str) -> Iterator[Note]:
+def _check_version(channel: Channel, subject: str) -> Iterator[Note]:
     known = _KNOWN.get(channel.kind)
     if known is not None and channel.version not in known:
         if channel.version:
@@ -188,12 +188,12 @@ class DOCUMENT_TYPE(Note):
     reference = "XML 1.0, section 2.8; RSS 0.91"
 
 
-def _rdf(document: Document, subject: str) -> Iterator[Note]:
-    abouts = [each.about for each in document.entries]
+def _check_rdf(document: Document, subject: str) -> Iterator[Note]:
+    abouts = [entry.about for entry in document.entries]
     if not all(abouts):
-        yield RDF_WITHOUT_ABOUT(subject, count=sum(not each for each in abouts))
-    elif set(abouts) != set(document.listed):
-        yield RDF_LIST_DISAGREES(subject, count=len(set(abouts) ^ set(document.listed)))
+        yield RDF_WITHOUT_ABOUT(subject, count=sum(not about for about in abouts))
+    elif set(abouts) != set(document.rdf_items):
+        yield RDF_LIST_DISAGREES(subject, count=len(set(abouts) ^ set(document.rdf_items)))
 
 
 class RDF_WITHOUT_ABOUT(Note):

@@ -1,4 +1,4 @@
-"""The entries: whether readers can tell them apart, know them again, date them and follow them; how many are old."""
+"""Checks of entries: identifiers, dates, texts, links, enclosures, and size."""
 
 import re
 from collections import Counter
@@ -11,11 +11,14 @@ from feedproxy.feed.channel import Channel, Kind
 from feedproxy.findings import Category, Level, Note
 from feedproxy.http import uri
 
-LARGE = 250_000
-"""Bytes of a feed, without coding; nine of ten known feeds are smaller."""
+LARGE_SIZE = 250_000
+"""Bytes of a feed, decoded; nine of ten known feeds are smaller."""
 MONTH = 30 * 86_400.0
-_SLACK = 600.0
-_SHOWN = 120
+"""Seconds in which an entry counts as new."""
+_CLOCK_TOLERANCE = 600.0
+"""Seconds that a date may be ahead."""
+_EXAMPLE_LENGTH_MAX = 120
+"""Characters of a text that a Note quotes."""
 
 _RFC_822 = re.compile(
     r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), )?\d{1,2} (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) (?:\d{4}|\d\d) "
@@ -23,27 +26,27 @@ _RFC_822 = re.compile(
 )
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)")
 _W3C = re.compile(r"\d{4}(?:-\d\d(?:-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d))?)?)?")
-_OF_RSS = frozenset({"pubDate", "lastBuildDate"})
+_RSS_DATES = frozenset({"pubDate", "lastBuildDate"})
 _TAGS = re.compile(r"<(?:/?(?:b|i|em|strong|a|p|br|span|div|font|img|h[1-6]|code)\b|xhtml)", re.IGNORECASE)
-_ACTIVE = re.compile(r"<script\b|\son(?:click|error|load|mouseover)\s*=|javascript:", re.IGNORECASE)
+_SCRIPT = re.compile(r"<script\b|\son(?:click|error|load|mouseover)\s*=|javascript:", re.IGNORECASE)
 
 
 def check(document: Document, channel: Channel, subject: str, now: Instant) -> Iterator[Note]:
-    """`now` is the present moment."""
+    """Yield the Notes on entries."""
     if channel.kind is Kind.CDF:
         return  # its items are addresses, and little else
     entries = document.entries
     if not entries:
         yield NO_ENTRIES(subject)
         return
-    yield from _guids(entries, channel, subject)
-    yield from _dates(document, channel, subject, now)
-    yield from _texts(entries, channel.kind, subject)
-    yield from _links(entries, channel.kind, subject)
-    if incomplete := [entry for entry in entries if entry.unsaid]:
-        names = ", ".join(dict.fromkeys(name for entry in incomplete for name in entry.unsaid))
+    yield from _check_guids(entries, channel, subject)
+    yield from _check_dates(document, channel, subject, now)
+    yield from _check_texts(entries, channel.kind, subject)
+    yield from _check_links(entries, channel.kind, subject)
+    if incomplete := [entry for entry in entries if entry.missing_attributes]:
+        names = ", ".join(dict.fromkeys(name for entry in incomplete for name in entry.missing_attributes))
         yield ENCLOSURES_INCOMPLETE(subject, count=len(incomplete), names=names)
-    yield from _size(document, subject, now)
+    yield from _check_size(document, subject, now)
 
 
 class NO_ENTRIES(Note):
@@ -54,31 +57,31 @@ class NO_ENTRIES(Note):
     reference = "RSS 2.0, item"
 
 
-def _knows_guids(channel: Channel) -> bool:
-    """RSS 0.94 brought the element; in RDF rdf:about has a Note of its own."""
+def _has_guids(channel: Channel) -> bool:
+    """Return True if the format has identifiers: RSS from 0.94. In RDF, rdf:about has Notes of its own."""
     if channel.kind is Kind.RSS:
         return channel.version.startswith(("0.94", "2"))
     return channel.kind is not Kind.RDF
 
 
-def _knows_dates(channel: Channel) -> bool:
-    """RSS 0.93 brought the element. What is older has no room for other vocabularies."""
+def _has_dates(channel: Channel) -> bool:
+    """Return True if the format has dates of entries: RSS from 0.93. Older versions allow no other vocabularies."""
     if channel.kind in (Kind.RSS, Kind.RDF):
         return not channel.version.startswith(("0.90", "0.91", "0.92")) and channel.version != "0.9"
     return True
 
 
-def _guids(entries: tuple[Entry, ...], channel: Channel, subject: str) -> Iterator[Note]:
-    missing = sum(not each.id for each in entries)
-    twice = [name for name, count in Counter(each.id for each in entries if each.id).items() if count > 1]
-    if missing and _knows_guids(channel):
+def _check_guids(entries: tuple[Entry, ...], channel: Channel, subject: str) -> Iterator[Note]:
+    missing = sum(not entry.id for entry in entries)
+    duplicates = [guid for guid, count in Counter(entry.id for entry in entries if entry.id).items() if count > 1]
+    if missing and _has_guids(channel):
         yield GUIDS_MISSING(subject, count=missing, of=len(entries))
-    if twice:
-        yield GUIDS_TWICE(subject, count=len(twice), example=twice[0][:_SHOWN])
-    false = [each.id for each in entries if each.is_permalink and each.id and not _is_address(each.id)]
-    if false:
-        yield GUID_NO_ADDRESS(subject, count=len(false), example=false[0][:_SHOWN])
-    if not missing and not twice:
+    if duplicates:
+        yield GUIDS_TWICE(subject, count=len(duplicates), example=duplicates[0][:_EXAMPLE_LENGTH_MAX])
+    invalid = [entry.id for entry in entries if entry.is_permalink and entry.id and not _is_address(entry.id)]
+    if invalid:
+        yield GUID_NO_ADDRESS(subject, count=len(invalid), example=invalid[0][:_EXAMPLE_LENGTH_MAX])
+    if not missing and not duplicates:
         yield GUIDS_UNIQUE(subject)
 
 
@@ -114,20 +117,25 @@ class GUID_NO_ADDRESS(Note):
     reference = "RSS 2.0, guid"
 
 
-def check_stable_ids(one: Document, other: Document, subject: str) -> Iterator[Note]:
-    """Check that entries with the same content have the same identifier in two responses."""
-    before = {_likeness(each): each.id for each in one.entries if each.id}
+def check_stable_ids(first: Document, second: Document, subject: str) -> Iterator[Note]:
+    """Yield a Note if entries with the same content have different identifiers in two responses."""
+    ids = {_content_key(entry): entry.id for entry in first.entries if entry.id}
     changed = [
-        (before[_likeness(each)], each.id)
-        for each in other.entries
-        if each.id and before.get(_likeness(each), each.id) != each.id
+        (ids[_content_key(entry)], entry.id)
+        for entry in second.entries
+        if entry.id and ids.get(_content_key(entry), entry.id) != entry.id
     ]
-    alike = len({_likeness(each) for each in one.entries}) == len(one.entries)
-    if changed and alike:
-        yield GUIDS_UNSTABLE(subject, count=len(changed), one=changed[0][0][:_SHOWN], other=changed[0][1][:_SHOWN])
+    are_distinct = len({_content_key(entry) for entry in first.entries}) == len(first.entries)
+    if changed and are_distinct:
+        yield GUIDS_UNSTABLE(
+            subject,
+            count=len(changed),
+            one=changed[0][0][:_EXAMPLE_LENGTH_MAX],
+            other=changed[0][1][:_EXAMPLE_LENGTH_MAX],
+        )
 
 
-def _likeness(entry: Entry) -> tuple[str, str, int | None]:
+def _content_key(entry: Entry) -> tuple[str, str, int | None]:
     return entry.title, entry.content[:200], entry.published
 
 
@@ -141,29 +149,33 @@ entry is, and kept with it."""
     reference = "RSS 2.0, guid; RFC 4287, section 4.2.6"
 
 
-def _dates(document: Document, channel: Channel, subject: str, now: Instant) -> Iterator[Note]:
+def _check_dates(document: Document, channel: Channel, subject: str, now: Instant) -> Iterator[Note]:
     entries = document.entries
-    if not _knows_dates(channel) and not any(entry.dates for entry in entries):
+    if not _has_dates(channel) and not any(entry.dates for entry in entries):
         return
-    every = [*document.dates, *(each for entry in entries for each in entry.dates)]
-    undated = sum(not each.dates for each in entries)
+    all_dates = [*document.dates, *(date for entry in entries for date in entry.dates)]
+    undated = sum(not entry.dates for entry in entries)
     if undated:
         yield DATES_MISSING(subject, count=undated, of=len(entries))
-    unreadable = [each for each in every if each.instant is None]
+    unreadable = [date for date in all_dates if date.instant is None]
     if unreadable:
         yield DATE_UNREADABLE(subject, name=unreadable[0].name, text=unreadable[0].text, count=len(unreadable))
-    odd = [each for each in every if each.instant is not None and not _proper(each.name, each.text, channel)]
-    if odd:
-        yield DATE_IN_ANOTHER_FORM(subject, name=odd[0].name, text=odd[0].text, count=len(odd))
-    ahead = [each for each in every if each.instant is not None and each.instant > now + _SLACK]
-    if ahead:
-        yield DATE_IN_FUTURE(subject, name=ahead[0].name, text=ahead[0].text, count=len(ahead))
-    if not undated and not unreadable and not ahead:
+    deviating = [
+        date
+        for date in all_dates
+        if date.instant is not None and not _is_well_formed_date(date.name, date.text, channel)
+    ]
+    if deviating:
+        yield DATE_IN_ANOTHER_FORM(subject, name=deviating[0].name, text=deviating[0].text, count=len(deviating))
+    future = [date for date in all_dates if date.instant is not None and date.instant > now + _CLOCK_TOLERANCE]
+    if future:
+        yield DATE_IN_FUTURE(subject, name=future[0].name, text=future[0].text, count=len(future))
+    if not undated and not unreadable and not future:
         yield DATES_THERE(subject)
 
 
-def _proper(name: str, text: str, channel: Channel) -> bool:
-    if name in _OF_RSS:
+def _is_well_formed_date(name: str, text: str, channel: Channel) -> bool:
+    if name in _RSS_DATES:
         return _RFC_822.fullmatch(text) is not None
     # Atom 0.3 has the forms of W3C's note: a day without an hour is one.
     if channel.kind in (Kind.ATOM, Kind.JSON) and channel.version != "0.3" and name != "date":
@@ -223,19 +235,21 @@ the size stays unknown. Where the length cannot be known, write `length="0"`."""
     reference = "RSS 2.0, enclosure"
 
 
-def _texts(entries: tuple[Entry, ...], kind: Kind, subject: str) -> Iterator[Note]:
-    empty = sum(not each.title and not each.content.strip() for each in entries)
-    untitled = sum(not each.title for each in entries)
+def _check_texts(entries: tuple[Entry, ...], kind: Kind, subject: str) -> Iterator[Note]:
+    empty = sum(not entry.title and not entry.content.strip() for entry in entries)
+    untitled = sum(not entry.title for entry in entries)
     if empty:
         yield ENTRIES_EMPTY(subject, count=empty)
     elif untitled and kind is not Kind.JSON:
         yield TITLES_MISSING(subject, count=untitled, of=len(entries))
-    marked = [each.title for each in entries if kind is Kind.RSS and _TAGS.search(each.title)]
-    if marked:
-        yield TITLE_WITH_MARKUP(subject, count=len(marked), example=marked[0][:_SHOWN])
-    active = sum(bool(_ACTIVE.search(each.content)) for each in entries)
-    if active:
-        yield SCRIPTS(subject, count=active)
+    titles_with_markup = [entry.title for entry in entries if kind is Kind.RSS and _TAGS.search(entry.title)]
+    if titles_with_markup:
+        yield TITLE_WITH_MARKUP(
+            subject, count=len(titles_with_markup), example=titles_with_markup[0][:_EXAMPLE_LENGTH_MAX]
+        )
+    with_scripts = sum(bool(_SCRIPT.search(entry.content)) for entry in entries)
+    if with_scripts:
+        yield SCRIPTS(subject, count=with_scripts)
 
 
 class ENTRIES_EMPTY(Note):
@@ -270,13 +284,13 @@ class SCRIPTS(Note):
     reference = "RFC 4287, section 8.1"
 
 
-def _links(entries: tuple[Entry, ...], kind: Kind, subject: str) -> Iterator[Note]:
-    relative = [each.link for each in entries if each.link and not _has_scheme(each.link)]
+def _check_links(entries: tuple[Entry, ...], kind: Kind, subject: str) -> Iterator[Note]:
+    relative = [entry.link for entry in entries if entry.link and not _has_scheme(entry.link)]
     if relative and kind is not Kind.ATOM:  # in Atom they are resolved (xml:base)
-        yield LINKS_RELATIVE(subject, count=len(relative), example=relative[0][:_SHOWN])
-    none = sum(not each.link and not each.is_permalink for each in entries)
-    if none and kind is not Kind.ATOM:  # an entry with its content in it needs no alternate link
-        yield LINKS_MISSING(subject, count=none, of=len(entries))
+        yield LINKS_RELATIVE(subject, count=len(relative), example=relative[0][:_EXAMPLE_LENGTH_MAX])
+    missing = sum(not entry.link and not entry.is_permalink for entry in entries)
+    if missing and kind is not Kind.ATOM:  # an entry with its content in it needs no alternate link
+        yield LINKS_MISSING(subject, count=missing, of=len(entries))
 
 
 class LINKS_RELATIVE(Note):
@@ -295,11 +309,11 @@ class LINKS_MISSING(Note):
     reference = "RSS 2.0, item"
 
 
-def _size(document: Document, subject: str, now: Instant) -> Iterator[Note]:
+def _check_size(document: Document, subject: str, now: Instant) -> Iterator[Note]:
     size, count = len(document.body), len(document.entries)
-    if size <= LARGE:
+    if size <= LARGE_SIZE:
         return
-    dated = sum(each.published is not None for each in document.entries)
+    dated = sum(entry.published is not None for entry in document.entries)
     new = document.newer_than(now - MONTH)
     if dated == count and 10 * new < count:
         yield MOSTLY_OLD(subject, size=f"{size // 1000} KB", new=new, of=count)

@@ -12,28 +12,29 @@ from feedproxy.upstream.tls_probe import ProbedCertificate
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One question and its answer. `status` is 0 where none came, and `error` says why."""
+    """A request and its answer. Without an answer `status` is 0 and `error` gives the reason."""
 
     request: Request
     status: int = 0
     fields: Fields = field(default_factory=Fields)
-    """Of this answer, those of one connection only left out."""
+    """The answer's fields, without those of the connection."""
     framing: Fields = field(default_factory=Fields)
-    """Content-Length and Transfer-Encoding, as they were understood."""
-    doubt: str = ""
-    """Why the framing of the response is doubtful; empty if it is not."""
+    """Content-Length and Transfer-Encoding, as they were parsed."""
+    framing_anomaly: str = ""
+    """Why the framing of the answer is ambiguous; empty if it is not."""
     body: bytes = b""
-    """The body as received."""
+    """The content as received."""
     content: bytes | None = None
-    """Without codings; None where they cannot be taken off."""
+    """The decoded content; None if it cannot be decoded."""
     error: str = ""
     detail: str = ""
     """The token of the error (errors.py), or `too-large`."""
     minor: int = 1
-    """Of HTTP/1.x."""
+    """The minor version of HTTP/1.x."""
     at: Instant = 0.0
-    """When the answer came."""
+    """The time of the answer."""
     seconds: Seconds = 0.0
+    """The duration of the request."""
 
     @property
     def target(self) -> str:
@@ -42,34 +43,34 @@ class Exchange:
 
     @property
     def coding(self) -> str:
-        """Its content codings, as they are named; empty for none."""
-        said = (self.fields.combined("content-encoding") or "").strip().lower()
-        return "" if said == "identity" else said
+        """The answer's content codings in lower case; empty for none."""
+        coding = (self.fields.combined("content-encoding") or "").strip().lower()
+        return "" if coding == "identity" else coding
 
 
 @dataclass(frozen=True, slots=True)
 class FeedObservations:
-    """Everything that was asked about one feed. What could not be, or need not be, asked is None."""
+    """All exchanges of the check of one feed; None for requests that were impossible or unnecessary."""
 
     address: str
-    """As it was given, normalised."""
+    """The address to check, normalised."""
     hops: tuple[Exchange, ...]
-    """From the address along redirects; the last one is the feed, with a coding if there is one."""
-    broken: str = ""
-    """Why redirects were not followed to their end."""
+    """The exchanges from the address along redirects; the last answer should be the feed, possibly coded."""
+    redirect_error: str = ""
+    """Why redirects were not followed to the end."""
     plain: Exchange | None = None
-    """The same without a coding."""
+    """The feed requested without a coding."""
     head: Exchange | None = None
     by_tag: Exchange | None = None
-    """Asked with If-None-Match alone."""
+    """The feed requested with If-None-Match alone."""
     by_date: Exchange | None = None
-    """Asked with If-Modified-Since alone."""
-    again: Exchange | None = None
-    """Asked as the first time, a little later."""
-    secure: Exchange | None = None
-    """The same by https, where the address is one of http."""
-    own: Exchange | None = None
-    """Response at the self link, if it is another address."""
+    """The feed requested with If-Modified-Since alone."""
+    repeat: Exchange | None = None
+    """The first request repeated, at least PAUSE later."""
+    by_https: Exchange | None = None
+    """The feed requested by https, if its address is http."""
+    self_link: Exchange | None = None
+    """The exchange at the self link, if it is another address."""
     page: Exchange | None = None
     hubs: tuple[Exchange, ...] = ()
     cloud: Exchange | None = None
@@ -77,19 +78,28 @@ class FeedObservations:
 
     @property
     def last(self) -> Exchange:
-        """The answer that should be the feed."""
+        """The last exchange, with the feed as its answer."""
         return self.hops[-1]
 
     @property
-    def at(self) -> str:
-        """Where the feed is, redirects followed."""
+    def target(self) -> str:
+        """The target of the feed, after redirects."""
         return self.last.target
 
     @property
     def requests(self) -> int:
-        """How many were made."""
-        others = (self.plain, self.head, self.by_tag, self.by_date, self.again, self.secure, self.own, self.page)
-        return len(self.hops) + len(self.hubs) + sum(each is not None for each in (*others, self.cloud))
+        """The number of requests."""
+        optional = (
+            self.plain,
+            self.head,
+            self.by_tag,
+            self.by_date,
+            self.repeat,
+            self.by_https,
+            self.self_link,
+            self.page,
+        )
+        return len(self.hops) + len(self.hubs) + sum(exchange is not None for exchange in (*optional, self.cloud))
 
 
 def is_local(address: str) -> bool:
@@ -102,5 +112,5 @@ def is_local(address: str) -> bool:
 
 
 def scheme_of(address: str) -> str:
-    """`http` or `https`."""
+    """Return the scheme of an address, in lower case."""
     return urlsplit(address).scheme.lower()

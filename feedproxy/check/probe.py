@@ -1,7 +1,7 @@
-"""Asking a feed's origin what a check wants to know: a dozen questions at most, one after the other, politely.
+"""Requests of a check: a dozen at most, one after the other, with pauses.
 
-The feed itself comes first. Where that is no feed, or takes long, nothing more is asked. What a feed names (its page,
-its self link, hub and cloud) is asked like every stranger's address: no private ones, unless the operator says so.
+The feed is requested first; if the answer is not a feed, no more requests follow. Addresses in the feed (page, self
+link, hub, cloud) are subject to the address policy: private ones are requested only if the operator allows them.
 """
 
 import asyncio
@@ -31,21 +31,21 @@ from feedproxy.upstream.client import Fetched, Fetcher, FetchLimits
 from feedproxy.upstream.parent_proxy import parent_of
 
 REQUESTS_MAX = 12
-"""Of one check. Each is one that a reader would make."""
+"""Requests of a check; each is one that a feed reader may send."""
 
 PAUSE: Seconds = 0.5
-"""Between two of them. The second whole answer is so asked for more than a second after the first: whatever is made
-of the time in seconds then shows."""
+"""Seconds between requests. The repeated request comes a second or more after the first: content or validators made
+from the time then differ."""
 
-PATIENCE: Seconds = 60
-"""Most time of an origin for all requests of a check; then no more are sent."""
+TIME_MAX: Seconds = 60
+"""Seconds that all answers of a check may take together; then no more requests are sent."""
 
 _LIMITS = FetchLimits(connect=10, first_byte=20, total=30)
 _CODINGS = ("Accept-Encoding", "gzip, br, zstd")
 _PLAIN = ("Accept-Encoding", "identity")
 _HUBS_MAX = 1
 
-type Tell = Callable[[str], None]
+type ReportProgress = Callable[[str], None]
 type Trust = Callable[[], ssl.SSLContext]
 
 
@@ -55,12 +55,12 @@ async def probe_feed(
     *,
     clock: Clock | None = None,
     pause: Seconds = PAUSE,
-    tell: Tell = lambda _: None,
+    report_progress: ReportProgress = lambda _: None,
     trust: Trust = ssl.create_default_context,
 ) -> FeedObservations:
-    """Ask everything that a check wants to know of this feed; `tell` hears what is asked next.
+    """Send the requests of a check and return the exchanges; `report_progress` is called with each next request.
 
-    Raises BadTarget, and Forbidden, where the address itself may not be asked; whatever else goes wrong is seen.
+    Raises BadTarget or Forbidden if the address itself must not be requested. Other failures are observations.
     """
     target = uri.normalise(address)
     policy = AddressPolicy(settings.allow_private, settings.allow_networks, ports(settings, settings.allow_ports))
@@ -72,11 +72,13 @@ async def probe_feed(
     )
     proxy = functools.partial(parent_of, settings.upstream_proxy)
     async with Fetcher(policy, limits, clock=clock or SystemClock(), ssl_context=trust(), parent_of=proxy) as fetcher:
-        return await _Probe(fetcher, policy, settings, clock or SystemClock(), pause, tell, trust).run(target)
+        return await _Probe(fetcher, policy, settings, clock or SystemClock(), pause, report_progress, trust).run(
+            target
+        )
 
 
 class _Probe:
-    """One check under way."""
+    """The requests of one check, and what is left of its limits."""
 
     def __init__(
         self,
@@ -85,7 +87,7 @@ class _Probe:
         settings: Settings,
         clock: Clock,
         pause: Seconds,
-        tell: Tell,
+        report_progress: ReportProgress,
         trust: Trust,
     ) -> None:
         self._fetcher = fetcher
@@ -93,125 +95,133 @@ class _Probe:
         self._settings = settings
         self._clock = clock
         self._pause = pause
-        self._tell = tell
+        self._report_progress = report_progress
         self._trust = trust
-        self._made = 0
-        self._spent: Seconds = 0.0
+        self._request_count = 0
+        self._origin_time: Seconds = 0.0
 
     async def run(self, target: str) -> FeedObservations:
-        self._tell("the feed")
-        hops, broken = await self._walk(target, _CODINGS)
-        seen = FeedObservations(target, tuple(hops), broken)
-        last = seen.last
+        self._report_progress("the feed")
+        hops, redirect_error = await self._follow_redirects(target, _CODINGS)
+        observations = FeedObservations(target, tuple(hops), redirect_error)
+        last = observations.last
         if last.detail in (BadTarget.detail, Forbidden.detail) and len(hops) == 1:
             raise (Forbidden if last.detail == Forbidden.detail else BadTarget)(last.error)
         if last.status and scheme_of(last.target) == "https":
-            seen = dataclasses.replace(seen, handshake=await self._handshake(last.target))
+            observations = dataclasses.replace(observations, handshake=await self._probe_certificate(last.target))
         content_type = last.fields.get("content-type")
         channel = read(last.content, content_type) if last.status == 200 and last.content else None
         if channel is None:
-            return seen
-        seen = await self._about_the_answer(seen)
-        return await self._about_the_feed(seen, channel)
+            return observations
+        observations = await self._probe_variants(observations)
+        return await self._probe_links(observations, channel)
 
-    async def _about_the_answer(self, seen: FeedObservations) -> FeedObservations:
-        """The same address again, in other ways."""
-        at, fields = seen.at, seen.last.fields
+    async def _probe_variants(self, observations: FeedObservations) -> FeedObservations:
+        """Request the feed again: with conditions, without compression, and unchanged."""
+        at, fields = observations.target, observations.last.fields
         tag, modified = fields.get("etag"), fields.get("last-modified")
         by_tag = by_date = None
         if tag:
-            by_tag = await self._question("its ETag", "GET", at, _CODINGS, ("If-None-Match", tag))
-        if modified and parse_http_date(modified, seen.last.at) is not None:
-            by_date = await self._question("its date", "GET", at, _CODINGS, ("If-Modified-Since", modified))
+            by_tag = await self._request("its ETag", "GET", at, _CODINGS, ("If-None-Match", tag))
+        if modified and parse_http_date(modified, observations.last.at) is not None:
+            by_date = await self._request("its date", "GET", at, _CODINGS, ("If-Modified-Since", modified))
         return dataclasses.replace(
-            seen,
+            observations,
             by_tag=by_tag,
             by_date=by_date,
-            plain=await self._question("the feed without compression", "GET", at, _PLAIN),
-            again=await self._question("the feed once more", "GET", at, _CODINGS),
+            plain=await self._request("the feed without compression", "GET", at, _PLAIN),
+            repeat=await self._request("the feed once more", "GET", at, _CODINGS),
         )
 
-    async def _about_the_feed(self, seen: FeedObservations, channel: Channel) -> FeedObservations:
-        """Other addresses, that the feed names or that stand for it."""
-        page, own = page_address(channel, seen.at), self_address(channel, seen.at)
-        known = {uri.without_fragment(each) for each in (seen.address, seen.at)}
-        found = await self._led("its page", page) if page and page not in known else None
-        elsewhere = await self._led("its self link", own) if own and own not in known else None
-        head = await self._question("HEAD", "HEAD", seen.at, _CODINGS)
-        hubs = [await self._question("its hub", "GET", hub, _PLAIN) for hub in _hubs(channel, seen.at)]
-        cloud = _address_of(channel.cloud)
-        cloudy = await self._question("its cloud", "GET", cloud, _PLAIN) if cloud else None
-        secure = None
-        if scheme_of(seen.at) == "http" and not is_local(seen.at) and (twin := _by_https(seen.at)):
-            secure = await self._question("https", "HEAD", twin, _CODINGS)
+    async def _probe_links(self, observations: FeedObservations, channel: Channel) -> FeedObservations:
+        """Request the addresses that the feed names, and the feed by HEAD and by https."""
+        page, self_link = page_address(channel, observations.target), self_address(channel, observations.target)
+        known = {uri.without_fragment(target) for target in (observations.address, observations.target)}
+        page_response = await self._fetch_linked("its page", page) if page and page not in known else None
+        self_link_response = (
+            await self._fetch_linked("its self link", self_link) if self_link and self_link not in known else None
+        )
+        head = await self._request("HEAD", "HEAD", observations.target, _CODINGS)
+        hubs = [
+            await self._request("its hub", "GET", hub, _PLAIN) for hub in _hub_targets(channel, observations.target)
+        ]
+        cloud_target = _cloud_target(channel.cloud)
+        cloud_response = await self._request("its cloud", "GET", cloud_target, _PLAIN) if cloud_target else None
+        by_https = None
+        if (
+            scheme_of(observations.target) == "http"
+            and not is_local(observations.target)
+            and (https_target := _https_target(observations.target))
+        ):
+            by_https = await self._request("https", "HEAD", https_target, _CODINGS)
         return dataclasses.replace(
-            seen,
-            page=found,
-            own=elsewhere,
+            observations,
+            page=page_response,
+            self_link=self_link_response,
             head=head,
-            hubs=tuple(each for each in hubs if each is not None),
-            cloud=cloudy,
-            secure=secure,
+            hubs=tuple(exchange for exchange in hubs if exchange is not None),
+            cloud=cloud_response,
+            by_https=by_https,
         )
 
-    async def _walk(self, target: str, codings: tuple[str, str]) -> tuple[list[Exchange], str]:
-        """An address and where it redirects to, and why that could not be followed to its end."""
-        hops = [await self._ask("GET", target, codings)]
+    async def _follow_redirects(self, target: str, codings: tuple[str, str]) -> tuple[list[Exchange], str]:
+        """Request an address and follow redirects. Return the exchanges, and why the last redirect was not followed."""
+        hops = [await self._fetch("GET", target, codings)]
         visited = [target]
         while hops[-1].status in REDIRECTS and (location := hops[-1].fields.get("location")):
-            if self._is_enough():
+            if self._is_exhausted():
                 return hops, "it takes too many requests, or too long"
-            meant = functools.partial(redirect_target, start=target, settings=self._settings)
-            match relocation.next_hop(visited, location, limit=self._settings.redirects_max, to_target=meant):
-                case relocation.StopFollowing(reason=words):
-                    return hops, words
-                case relocation.FollowRedirect(there):
-                    visited.append(there)
+            to_target = functools.partial(redirect_target, start=target, settings=self._settings)
+            match relocation.next_hop(visited, location, limit=self._settings.redirects_max, to_target=to_target):
+                case relocation.StopFollowing(reason=reason):
+                    return hops, reason
+                case relocation.FollowRedirect(next_target):
+                    visited.append(next_target)
                     await asyncio.sleep(self._pause)
-                    hops.append(await self._ask("GET", there, codings))
+                    hops.append(await self._fetch("GET", next_target, codings))
         return hops, ""
 
-    async def _led(self, words: str, target: str) -> Exchange | None:
-        """Where an address leads to; None where nothing more is to be asked."""
-        return await self._unless_enough(words, lambda: self._end_of(target))
+    async def _fetch_linked(self, description: str, target: str) -> Exchange | None:
+        """Return the last exchange of a linked address; None if the limits are reached, or the address is forbidden."""
+        return await self._fetch_within_limits(description, lambda: self._fetch_final(target))
 
-    async def _end_of(self, target: str) -> Exchange:
-        hops, broken = await self._walk(target, _CODINGS)
-        return dataclasses.replace(hops[-1], error=broken) if broken else hops[-1]
+    async def _fetch_final(self, target: str) -> Exchange:
+        hops, redirect_error = await self._follow_redirects(target, _CODINGS)
+        return dataclasses.replace(hops[-1], error=redirect_error) if redirect_error else hops[-1]
 
-    async def _question(self, words: str, method: str, target: str, *lines: tuple[str, str]) -> Exchange | None:
-        """One more question; None where nothing more is to be asked, or this may not be."""
-        return await self._unless_enough(words, lambda: self._ask(method, target, *lines))
+    async def _request(self, description: str, method: str, target: str, *lines: tuple[str, str]) -> Exchange | None:
+        """Return the exchange of a request; None if the limits are reached, or the address is forbidden."""
+        return await self._fetch_within_limits(description, lambda: self._fetch(method, target, *lines))
 
-    async def _unless_enough(self, words: str, ask: Callable[[], Awaitable[Exchange]]) -> Exchange | None:
-        if self._is_enough():
+    async def _fetch_within_limits(self, description: str, ask: Callable[[], Awaitable[Exchange]]) -> Exchange | None:
+        if self._is_exhausted():
             return None
-        self._tell(words)
+        self._report_progress(description)
         await asyncio.sleep(self._pause)
         exchange = await ask()
         # Internal addresses are not checked; a link to one is no fault of the feed.
         return None if exchange.detail == Forbidden.detail else exchange
 
-    def _is_enough(self) -> bool:
-        return self._made >= REQUESTS_MAX or self._spent > PATIENCE
+    def _is_exhausted(self) -> bool:
+        return self._request_count >= REQUESTS_MAX or self._origin_time > TIME_MAX
 
-    async def _ask(self, method: str, target: str, *lines: tuple[str, str]) -> Exchange:
-        said = (("User-Agent", user_agent(self._settings)), ("Accept", ACCEPT))
-        request = Request(method, target, Fields((*said, *lines)))
-        self._made += 1
+    async def _fetch(self, method: str, target: str, *lines: tuple[str, str]) -> Exchange:
+        fields = (("User-Agent", user_agent(self._settings)), ("Accept", ACCEPT))
+        request = Request(method, target, Fields((*fields, *lines)))
+        self._request_count += 1
         began = self._clock.now()
         try:
             answer = await self._fetcher.fetch(request)
         except FeedproxyError as error:
             return Exchange(request, error=str(error), detail=error.detail, at=self._clock.now())
         finally:
-            self._spent += max(0.0, self._clock.now() - began)
+            self._origin_time += max(0.0, self._clock.now() - began)
         if not isinstance(answer, Fetched):
-            words = f"more than {self._settings.buffer_max} bytes"
-            return Exchange(request, answer.status, answer.fields, error=words, detail=TooLarge.detail, at=began)
-        return self._seen(request, answer)
+            error_text = f"more than {self._settings.buffer_max} bytes"
+            return Exchange(request, answer.status, answer.fields, error=error_text, detail=TooLarge.detail, at=began)
+        return self._to_exchange(request, answer)
 
-    def _seen(self, request: Request, answer: Fetched) -> Exchange:
+    def _to_exchange(self, request: Request, answer: Fetched) -> Exchange:
         response = answer.response
         framing = [
             (name.decode("latin-1"), value.decode("latin-1"))
@@ -239,7 +249,7 @@ class _Probe:
             seconds=max(0.0, answer.response_time - answer.request_time),
         )
 
-    async def _handshake(self, target: str) -> tls_probe.ProbedCertificate | None:
+    async def _probe_certificate(self, target: str) -> tls_probe.ProbedCertificate | None:
         host, port = uri.host_port(target)
         try:
             return await tls_probe.probe_certificate(
@@ -251,21 +261,21 @@ class _Probe:
                 parent=parent_of(self._settings.upstream_proxy, target),
             )
         except (FetchError, Forbidden, BadTarget, Overload):
-            return None  # it came by https a moment ago: this says nothing about the feed
+            return None  # the feed was received by https before, so this failure says nothing about it
 
 
-def _hubs(channel: Channel, at: str) -> list[str]:
-    found = []
-    for each in channel.hubs[:_HUBS_MAX]:
+def _hub_targets(channel: Channel, at: str) -> list[str]:
+    targets = []
+    for hub in channel.hubs[:_HUBS_MAX]:
         try:
-            found.append(uri.resolve(at, each))
+            targets.append(uri.resolve(at, hub))
         except BadTarget:
             continue
-    return found
+    return targets
 
 
-def _address_of(cloud: Cloud | None) -> str:
-    """Where a cloud listens; empty where that is not said in full."""
+def _cloud_target(cloud: Cloud | None) -> str:
+    """Return the address of a cloud; empty if it is incomplete or invalid."""
     if cloud is None or not (cloud.domain and cloud.port and cloud.path):
         return ""
     scheme = "https" if cloud.port.strip() == "443" else "http"
@@ -275,7 +285,7 @@ def _address_of(cloud: Cloud | None) -> str:
         return ""
 
 
-def _by_https(address: str) -> str:
-    """The same by https; empty where it has a port of its own."""
-    split = urlsplit(address)
-    return "" if split.port else uri.normalise(split._replace(scheme="https").geturl())
+def _https_target(address: str) -> str:
+    """Return an address with the scheme https; empty if it names a port."""
+    parts = urlsplit(address)
+    return "" if parts.port else uri.normalise(parts._replace(scheme="https").geturl())

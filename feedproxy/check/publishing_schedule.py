@@ -1,4 +1,4 @@
-"""When the feed asks to be read: whether its hints can be understood, fit one another, and fit what it does."""
+"""Checks of schedule hints: validity, agreement with each other, and agreement with the entries' dates."""
 
 import time
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ from feedproxy.feed.channel import Channel, Period, Schedule
 from feedproxy.feed.schedule import is_skipped
 from feedproxy.findings import Category, Level, Note
 
-SHORTEST = 5
-"""Minutes: readers that honour a ttl honour none below, and no person sees the difference."""
+TTL_MIN = 5
+"""Minutes; feed readers that honour ttl ignore smaller values, and users see no difference."""
 DAY = 24 * 60
-FREE_LEAST = 12
-"""Hours of a week's 168 that have to be left over: two a day, nearly."""
+HOURS_LEFT_MIN = 12
+"""Hours of a week that must not be skipped; nearly two a day."""
 
 _MINUTES = {
     Period.HOURLY: 60,
@@ -25,21 +25,21 @@ _MINUTES = {
 
 
 def check(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
-    """The hints, alone and beside the dates of the entries."""
+    """Yield the Notes on schedule hints."""
     schedule = channel.schedule
-    for each in schedule.notes:
-        yield HINT_WITHOUT_SENSE(subject, what=each)
-    yield from _ttl(document, schedule, subject)
-    yield from _skips(document, schedule, subject)
-    minutes = _sy(schedule)
+    for note in schedule.notes:
+        yield HINT_WITHOUT_SENSE(subject, what=note)
+    yield from _check_ttl(document, schedule, subject)
+    yield from _check_skips(document, schedule, subject)
+    minutes = _update_minutes(schedule)
     if schedule.ttl and minutes and not 0.5 <= schedule.ttl / minutes <= 2:
         yield HINTS_DISAGREE(subject, ttl=schedule.ttl, sy=span(60 * minutes))
     if not schedule.notes and (schedule.ttl or minutes or schedule.interval):
         yield SCHEDULE_SAID(subject)
 
 
-def _sy(schedule: Schedule) -> float:
-    """Minutes between two updates by the syndication module; 0 where it says nothing."""
+def _update_minutes(schedule: Schedule) -> float:
+    """Return the minutes between two updates by the syndication module; 0 if it is not used."""
     return _MINUTES[schedule.period] / schedule.frequency if schedule.period is not None else 0.0
 
 
@@ -67,11 +67,11 @@ class HINTS_DISAGREE(Note):
     reference = "RSS 2.0, ttl; RSS 1.0, syndication module"
 
 
-def _ttl(document: Document, schedule: Schedule, subject: str) -> Iterator[Note]:
-    ttl, pace = schedule.ttl, document.pace
+def _check_ttl(document: Document, schedule: Schedule, subject: str) -> Iterator[Note]:
+    ttl, pace = schedule.ttl, document.publishing_interval
     if ttl is None:
         return
-    if ttl < SHORTEST:
+    if ttl < TTL_MIN:
         yield TTL_VERY_SHORT(subject, ttl=ttl)
     elif ttl > DAY:
         yield TTL_VERY_LONG(subject, ttl=ttl)
@@ -103,19 +103,19 @@ class TTL_LONGER_THAN_NEWS(Note):
     reference = "RSS Feed State, TTL"
 
 
-def _skips(document: Document, schedule: Schedule, subject: str) -> Iterator[Note]:
+def _check_skips(document: Document, schedule: Schedule, subject: str) -> Iterator[Note]:
     if not schedule.skip_hours and not schedule.skip_days:
         return
-    free = (24 - len(schedule.skip_hours)) * (7 - len(schedule.skip_days))
-    if free < FREE_LEAST:
-        yield SKIPS_NEARLY_ALL(subject, free=free)
-    times = [each.published for each in document.entries if each.published is not None]
-    # A date without a time of day stands for midnight, and says nothing of hours.
-    times = [each for each in times if each % 86_400]
-    within = [each for each in times if is_skipped(schedule, each)]
-    if len(within) >= 2 and 10 * len(within) >= len(times):
-        when = f"{time.strftime('%a %d %b %H:%M', time.gmtime(max(within)))} GMT"
-        yield NEWS_IN_SKIPPED_HOURS(subject, count=len(within), of=len(times), when=when)
+    hours_left = (24 - len(schedule.skip_hours)) * (7 - len(schedule.skip_days))
+    if hours_left < HOURS_LEFT_MIN:
+        yield SKIPS_NEARLY_ALL(subject, free=hours_left)
+    times = [instant.published for instant in document.entries if instant.published is not None]
+    # A date without a time of day is parsed as midnight.
+    times = [instant for instant in times if instant % 86_400]
+    skipped = [instant for instant in times if is_skipped(schedule, instant)]
+    if len(skipped) >= 2 and 10 * len(skipped) >= len(times):
+        when = f"{time.strftime('%a %d %b %H:%M', time.gmtime(max(skipped)))} GMT"
+        yield NEWS_IN_SKIPPED_HOURS(subject, count=len(skipped), of=len(times), when=when)
 
 
 class SKIPS_NEARLY_ALL(Note):

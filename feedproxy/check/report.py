@@ -1,6 +1,6 @@
 """Reports of a check: text for a terminal, JSON, and a self-contained HTML page.
 
-Addresses may be secrets: a token in one is left out, wherever it is shown.
+Secrets in addresses are redacted everywhere.
 """
 
 import json
@@ -19,11 +19,12 @@ from feedproxy.web import templates
 from feedproxy.web.templates import plain_text
 
 WIDTH = 100
+"""Characters of a line of advice in the text."""
 
 _MARKS = {Level.BAD: "✗", Level.WARN: "!", Level.INFO: "i", Level.GOOD: "✓"}
 _COLOURS = {Level.BAD: "31", Level.WARN: "33", Level.INFO: "34", Level.GOOD: "32"}
 _ADDRESS = re.compile(r"https?://[^\s\"'<>`,;)]+")
-_WORDS = {
+_LEVEL_NAMES = {
     Level.BAD: ("fault", "faults"),
     Level.WARN: ("warning", "warnings"),
     Level.INFO: ("note", "notes"),
@@ -33,7 +34,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """A check that is done."""
+    """The Notes of a finished check."""
 
     source: str
     """The address, or the name of the file."""
@@ -49,50 +50,50 @@ class CheckReport:
 
     @property
     def verdict(self) -> Level:
-        """The worst level; good where nothing was said."""
+        """The worst level of the Notes; good without any."""
         ordered = sorted_by_level(self.notes)
         return ordered[0].level if ordered else Level.GOOD
 
     def count(self, level: Level) -> int:
-        """Notes of a level."""
-        return sum(each.level is level for each in self.notes)
+        """Return the number of Notes of a level."""
+        return sum(note.level is level for note in self.notes)
 
 
-def as_json(checked: CheckReport) -> str:
-    """`{"source", "checked_at", "requests", "verdict", "counts", "notes": […]}`, the worst note first."""
-    told = {
-        "source": redact_text(checked.source),
-        "checked_at": templates.iso(checked.at),
-        "requests": checked.requests,
-        "verdict": str(checked.verdict),
-        "counts": {str(level): checked.count(level) for level in Level},
-        "notes": [_in_json(each) for each in sorted_by_level(checked.notes)],
+def as_json(report: CheckReport) -> str:
+    """Return JSON: `{"source", "checked_at", "requests", "verdict", "counts", "notes": […]}`, the worst Note first."""
+    values = {
+        "source": redact_text(report.source),
+        "checked_at": templates.iso(report.at),
+        "requests": report.requests,
+        "verdict": str(report.verdict),
+        "counts": {str(level): report.count(level) for level in Level},
+        "notes": [_in_json(note) for note in sorted_by_level(report.notes)],
     }
-    return json.dumps(told, ensure_ascii=False, indent=1)
+    return json.dumps(values, ensure_ascii=False, indent=1)
 
 
 def _in_json(note: Note) -> dict[str, Any]:
     return {name: redact_text(value) for name, value in note.as_json().items()}
 
 
-def as_text(checked: CheckReport, *, coloured: bool = False) -> str:
-    """For a terminal: what is to be mended with advice, the worst first; then what is done well, a line each."""
+def as_text(report: CheckReport, *, coloured: bool = False) -> str:
+    """Return text for a terminal: findings with advice, the worst first, then a line for each praise."""
 
     def paint(text: str, level: Level, *, bold: bool = False) -> str:
         return f"\033[{'1;' if bold else ''}{_COLOURS[level]}m{text}\033[0m" if coloured else text
 
-    lines = [f"{plain_text(redact_text(checked.source))}", f"  {summary(checked)}"]
-    for note in sorted_by_level(checked.notes):
+    lines = [f"{plain_text(redact_text(report.source))}", f"  {summary(report)}"]
+    for note in sorted_by_level(report.notes):
         mark = paint(_MARKS[note.level], note.level, bold=True)
-        words = plain_text(redact_text(note.message), 600)
+        message = plain_text(redact_text(note.message), 600)
         if note.level is Level.GOOD:
-            lines.append(f"  {mark} {words}")
+            lines.append(f"  {mark} {message}")
             continue
-        lines += ["", f"  {mark} {paint(words, note.level, bold=note.level.is_finding)}"]
-        if note.subject and redact_text(note.subject) != redact_text(checked.source):
+        lines += ["", f"  {mark} {paint(message, note.level, bold=note.level.is_finding)}"]
+        if note.subject and redact_text(note.subject) != redact_text(report.source):
             lines.append(f"    {plain_text(redact_text(note.subject))}")
-        advised = plain_text(redact_text(note.advice_text), 2000)
-        lines += textwrap.wrap(advised, WIDTH, initial_indent="    ", subsequent_indent="    ")
+        advice = plain_text(redact_text(note.advice_text), 2000)
+        lines += textwrap.wrap(advice, WIDTH, initial_indent="    ", subsequent_indent="    ")
         lines.append(f"    {note.id()}. See {note.reference}.")
     praise = next(
         (at for at, line in enumerate(lines) if line.lstrip().startswith(paint("✓", Level.GOOD, bold=True))), 0
@@ -102,44 +103,44 @@ def as_text(checked: CheckReport, *, coloured: bool = False) -> str:
     return "\n".join(lines)
 
 
-def summary(checked: CheckReport) -> str:
-    """`2 warnings, 1 note; 12 requests were made.`"""
-    counted = [(checked.count(level), _WORDS[level]) for level in reversed(Level)]
-    parts = [f"{count} {words[count != 1]}" for count, words in counted if count]
-    asked = f"; {checked.requests} requests were made" if checked.requests > 1 else ""
-    return f"{', '.join(parts) or 'Nothing to say'}{asked}."
+def summary(report: CheckReport) -> str:
+    """Return a summary: `2 warnings, 1 note; 12 requests were made.`"""
+    counted = [(report.count(level), _LEVEL_NAMES[level]) for level in reversed(Level)]
+    parts = [f"{count} {names[count != 1]}" for count, names in counted if count]
+    requests = f"; {report.requests} requests were made" if report.requests > 1 else ""
+    return f"{', '.join(parts) or 'Nothing to say'}{requests}."
 
 
-def as_html(checked: CheckReport) -> str:
-    """The page."""
-    ordered = sorted_by_level(checked.notes)
+def as_html(report: CheckReport) -> str:
+    """Return a self-contained HTML page."""
+    ordered = sorted_by_level(report.notes)
     groups: list[tuple[Category, Sequence[Note]]] = [
-        (category, found)
-        for category in dict.fromkeys(each.category for each in ordered)
-        if (found := [each for each in ordered if each.category is category and each.level is not Level.GOOD])
+        (category, notes)
+        for category in dict.fromkeys(note.category for note in ordered)
+        if (notes := [note for note in ordered if note.category is category and note.level is not Level.GOOD])
     ]
     return templates.page(
         "check.html",
-        source=plain_text(redact_text(checked.source)),
-        verdict=str(checked.verdict),
-        summary=summary(checked),
+        source=plain_text(redact_text(report.source)),
+        verdict=str(report.verdict),
+        summary=summary(report),
         groups=groups,
-        praise=[each for each in ordered if each.level is Level.GOOD],
-        at=checked.at,
-        is_page=bool(checked.requests),
+        praise=[note for note in ordered if note.level is Level.GOOD],
+        at=report.at,
+        is_page=bool(report.requests),
         version=__version__,
-        told=lambda text: with_code(plain_text(redact_text(text), 4000)),
-        discreet=lambda text: plain_text(redact_text(text)),
+        with_code=lambda text: with_code(plain_text(redact_text(text), 4000)),
+        redact=lambda text: plain_text(redact_text(text)),
     ).decode()
 
 
 def redact_text(text: str) -> str:
-    """A text with what is secret in its addresses left out."""
+    """Return a text with the secrets in its addresses redacted."""
 
-    def masked(found: re.Match[str]) -> str:
+    def redact(match: re.Match[str]) -> str:
         try:
-            return without_secrets(found[0])
+            return without_secrets(match[0])
         except ValueError:
             return "…"
 
-    return _ADDRESS.sub(masked, text)
+    return _ADDRESS.sub(redact, text)

@@ -13,10 +13,10 @@ from feedproxy.feed.parse.encoding_labels import codec_of
 from feedproxy.findings import Category, Level, Note
 from feedproxy.http.field_values import parse_parameters
 
-SMALL = 1400
-"""Bytes: what is smaller fits into one packet, coded or not."""
+SMALL_SIZE = 1400
+"""Bytes of content that fit into one packet without a coding."""
 
-_PROPER = {
+_MEDIA_TYPES = {
     Kind.RSS: ("application/rss+xml",),
     Kind.RDF: ("application/rss+xml", "application/rdf+xml"),
     Kind.ATOM: ("application/atom+xml",),
@@ -25,35 +25,35 @@ _PROPER = {
 _GENERIC = ("application/xml", "text/xml")
 
 
-def check(seen: FeedObservations, document: Document | None, challenge: str | None) -> Iterator[Note]:
-    """Check the response. `challenge` is the vendor of a challenge page received in place of the feed."""
-    last = seen.last
+def check(observations: FeedObservations, document: Document | None, challenge: str | None) -> Iterator[Note]:
+    """Yield the Notes on the response. `challenge` is the vendor of a challenge page in place of the feed."""
+    last = observations.last
     if challenge:
-        yield CHALLENGE_PAGE(seen.at, whose=challenge)
+        yield CHALLENGE_PAGE(observations.target, whose=challenge)
         return
-    if seen.broken:
+    if observations.redirect_error:
         return  # the redirects have a Note of their own
     if not last.status:
-        yield _no_answer(last)
+        yield _no_response(last)
         return
     if last.detail == TooLarge.detail:
-        yield ABOVE_THE_CAP(seen.at)
+        yield ABOVE_THE_CAP(observations.target)
         return
     if last.status == 429:
-        yield TURNED_AWAY(seen.at, status=last.status)
+        yield TURNED_AWAY(observations.target, status=last.status)
     elif last.status == 410:
-        yield ENDED(seen.at)
+        yield ENDED(observations.target)
     elif last.status in (401, 403, 407, 451):
-        yield REFUSED(seen.at, status=last.status)
+        yield REFUSED(observations.target, status=last.status)
     elif last.status != 200:
-        yield STATUS_OF_NO_FEED(seen.at, status=last.status)
+        yield STATUS_OF_NO_FEED(observations.target, status=last.status)
     elif last.content is None:
-        yield UNDECODABLE(seen.at, coding=last.coding)
+        yield UNDECODABLE(observations.target, coding=last.coding)
     elif document is not None:
-        yield from _content(seen, document)
+        yield from _check_content(observations, document)
 
 
-def _no_answer(last: Exchange) -> Note:
+def _no_response(last: Exchange) -> Note:
     if last.detail == MalformedResponse.detail:
         return ANSWER_BREAKS_OFF(last.target, why=last.error)
     return (CERTIFICATE_REFUSED if "certificate" in last.error else NO_ANSWER)(last.target, why=last.error)
@@ -144,16 +144,16 @@ class UNDECODABLE(Note):
     reference = "RFC 9110, section 8.4"
 
 
-def _content(seen: FeedObservations, document: Document) -> Iterator[Note]:
+def _check_content(observations: FeedObservations, document: Document) -> Iterator[Note]:
     if document.redirect is not None:
-        yield from check_redirect_document(document, seen.at)
+        yield from check_redirect_document(document, observations.target)
         return
     channel = document.channel
     if channel is None:
-        yield from check_not_a_feed(document, seen.at)
+        yield from check_not_a_feed(document, observations.target)
         return
-    yield from _media_type(seen, document, channel.kind)
-    yield from _coding(seen)
+    yield from _check_media_type(observations, document, channel.kind)
+    yield from _check_coding(observations)
 
 
 def check_redirect_document(document: Document, subject: str) -> Iterator[Note]:
@@ -167,13 +167,13 @@ def check_redirect_document(document: Document, subject: str) -> Iterator[Note]:
 
 def check_not_a_feed(document: Document, subject: str) -> Iterator[Note]:
     """Yield the Note on a document that is not a feed."""
-    match document.nature:
+    match document.kind:
         case DocumentKind.EMPTY:
             yield NOTHING_AT_ALL(subject)
         case DocumentKind.HTML:
             yield PAGE_INSTEAD_OF_FEED(subject)
         case _:
-            yield NO_FEED(subject, nature=document.nature)
+            yield NO_FEED(subject, nature=document.kind)
 
 
 class MOVED_BY_DOCUMENT(Note):
@@ -218,24 +218,24 @@ class NO_FEED(Note):
     reference = "RSS 2.0; RFC 4287, section 4.1.1; JSON Feed 1.1"
 
 
-def _media_type(seen: FeedObservations, document: Document, kind: Kind) -> Iterator[Note]:
-    said = seen.last.fields.get("content-type")
-    if not said:
-        yield MEDIA_TYPE_MISSING(seen.at)
+def _check_media_type(observations: FeedObservations, document: Document, kind: Kind) -> Iterator[Note]:
+    value = observations.last.fields.get("content-type")
+    if not value:
+        yield MEDIA_TYPE_MISSING(observations.target)
         return
-    essence, parameters = parse_parameters(said)
-    proper = _PROPER.get(kind)
+    essence, parameters = parse_parameters(value)
+    proper = _MEDIA_TYPES.get(kind)
     if proper is None or essence in proper:
-        yield MEDIA_TYPE_RIGHT(seen.at, type=essence)
+        yield MEDIA_TYPE_RIGHT(observations.target, type=essence)
     elif essence in _GENERIC:
-        yield MEDIA_TYPE_GENERIC(seen.at, type=essence, proper=proper[0])
+        yield MEDIA_TYPE_GENERIC(observations.target, type=essence, proper=proper[0])
     elif essence in ("text/html", "application/xhtml+xml"):
-        yield MEDIA_TYPE_OF_PAGES(seen.at, type=essence, proper=proper[0])
+        yield MEDIA_TYPE_OF_PAGES(observations.target, type=essence, proper=proper[0])
     else:
-        yield MEDIA_TYPE_WRONG(seen.at, type=essence, proper=proper[0])
+        yield MEDIA_TYPE_WRONG(observations.target, type=essence, proper=proper[0])
     charset = parameters.get("charset")
     if charset:
-        yield from _charset(seen.at, charset, document)
+        yield from _check_charset(observations.target, charset, document)
 
 
 class MEDIA_TYPE_RIGHT(Note):
@@ -280,7 +280,7 @@ class MEDIA_TYPE_WRONG(Note):
     reference = "RFC 9110, section 8.3; Universal Subscription Mechanism, Content-Type"
 
 
-def _charset(subject: str, charset: str, document: Document) -> Iterator[Note]:
+def _check_charset(subject: str, charset: str, document: Document) -> Iterator[Note]:
     codec = codec_of(charset)
     if codec is None:
         yield CHARSET_UNKNOWN(subject, charset=charset)
@@ -310,15 +310,17 @@ often attach a charset to every file; leave it out for feeds."""
     reference = "RFC 7303, sections 3 and 3.2"
 
 
-def _coding(seen: FeedObservations) -> Iterator[Note]:
-    last, plain = seen.last, seen.plain
+def _check_coding(observations: FeedObservations) -> Iterator[Note]:
+    last, plain = observations.last, observations.plain
     content = last.content or b""
     if last.coding:
-        yield COMPRESSED(seen.at, coding=last.coding, share=round(100 * len(last.body) / max(1, len(content))))
-    elif len(content) > SMALL:
-        yield NOT_COMPRESSED(seen.at, size=len(content))
+        yield COMPRESSED(
+            observations.target, coding=last.coding, share=round(100 * len(last.body) / max(1, len(content)))
+        )
+    elif len(content) > SMALL_SIZE:
+        yield NOT_COMPRESSED(observations.target, size=len(content))
     if plain is not None and plain.status == 200 and plain.coding:
-        yield CODING_UNASKED(seen.at, coding=plain.coding)
+        yield CODING_UNASKED(observations.target, coding=plain.coding)
 
 
 class COMPRESSED(Note):

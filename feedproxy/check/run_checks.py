@@ -1,4 +1,4 @@
-"""The whole of a check: everything that was seen, judged from every side."""
+"""All checks of a document, or of a published feed."""
 
 from collections.abc import Iterable
 
@@ -17,48 +17,50 @@ from feedproxy.check.observations import Exchange, FeedObservations
 from feedproxy.clock import Instant
 from feedproxy.findings import Note
 
-JUDGES = (connection, response, validators, caching, document_format, entries, publishing_schedule, subscription_links)
-"""In the order in which a reader meets what they judge."""
+CHECKS = (connection, response, validators, caching, document_format, entries, publishing_schedule, subscription_links)
+"""The modules with checks, in the order in which a feed reader meets their subjects."""
 
 
 def check_document(body: bytes, now: Instant, subject: str = "") -> tuple[Note, ...]:
-    """The Notes on a document alone, which was saved or is not sent yet."""
+    """Return the Notes on a document without its transfer, such as a file."""
     document = parse(body)
     if document.redirect is None and document.channel is None:
         return tuple(response.check_not_a_feed(document, subject))
-    return tuple(_document(document, None, subject, now))
+    return tuple(_check_document(document, None, subject, now))
 
 
-def check_feed(seen: FeedObservations, *, challenge: str | None = None) -> tuple[Note, ...]:
+def check_feed(observations: FeedObservations, *, challenge: str | None = None) -> tuple[Note, ...]:
     """Return the Notes on a published feed. `challenge` is the vendor of a page received in its place."""
-    now = seen.last.at
-    document = _parsed(seen.last)
-    notes: list[Note] = [*connection.check(seen, now), *response.check(seen, document, challenge)]
+    now = observations.last.at
+    document = _parse_response(observations.last)
+    notes: list[Note] = [*connection.check(observations, now), *response.check(observations, document, challenge)]
     if challenge or document is None:
         return tuple(notes)
     if document.channel is not None:
-        notes += validators.check(seen, now)
-        notes += caching.check(seen, document, now)
-        again = _parsed(seen.again) if seen.again is not None else None
-        if again is not None:
-            notes += entries.check_stable_ids(document, again, seen.at)
-    notes += _document(document, seen, seen.at, now)
+        notes += validators.check(observations, now)
+        notes += caching.check(observations, document, now)
+        second = _parse_response(observations.repeat) if observations.repeat is not None else None
+        if second is not None:
+            notes += entries.check_stable_ids(document, second, observations.target)
+    notes += _check_document(document, observations, observations.target, now)
     return tuple(notes)
 
 
-def _document(document: Document, seen: FeedObservations | None, subject: str, now: Instant) -> Iterable[Note]:
+def _check_document(
+    document: Document, observations: FeedObservations | None, subject: str, now: Instant
+) -> Iterable[Note]:
     channel = document.channel
     if channel is None:
-        if seen is None:
+        if observations is None:
             yield from response.check_redirect_document(document, subject)
         return
     yield from document_format.check(document, channel, subject)
     yield from entries.check(document, channel, subject, now)
     yield from publishing_schedule.check(document, channel, subject)
-    yield from subscription_links.check(document, channel, seen, subject)
+    yield from subscription_links.check(document, channel, observations, subject)
 
 
-def _parsed(exchange: Exchange) -> Document | None:
+def _parse_response(exchange: Exchange) -> Document | None:
     if exchange.status != 200 or exchange.content is None:
         return None
     return parse(exchange.content, exchange.fields.get("content-type"))

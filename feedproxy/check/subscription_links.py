@@ -17,95 +17,99 @@ from feedproxy.http.field_values import parse_parameters
 from feedproxy.http.link import parse_links
 
 PROTOCOLS = ("xml-rpc", "soap", "http-post")
-"""Of a cloud, to the letter (RSS 2.0)."""
+"""Protocols of a cloud; case-sensitive (RSS 2.0)."""
 
 _RELATIONS = {(Kind.ATOM, False): frozenset({"self"})}
-"""Of self links, by format and whether it is Atom 0.3. In Atom 1.0 `start` is the first page of several."""
+"""Link relations of self links, by format and True for Atom 0.3. In Atom 1.0 `start` is the first of several pages."""
 
 
-def check(document: Document, channel: Channel, seen: FeedObservations | None, subject: str) -> Iterator[Note]:
-    """`seen` is None for a file."""
-    yield from _self_link(document, channel, seen, subject)
-    yield from _cloud(channel.cloud, subject)
+def check(document: Document, channel: Channel, observations: FeedObservations | None, subject: str) -> Iterator[Note]:
+    """Yield the Notes on subscription links. `observations` is None for a file."""
+    yield from _check_self_link(document, channel, observations, subject)
+    yield from _check_cloud(channel.cloud, subject)
     if channel.hubs and not channel.self_links:
         yield HUB_WITHOUT_SELF_LINK(subject)
-    if seen is None:
+    if observations is None:
         return
-    if seen.page is not None:
-        yield from _page(seen, seen.page)
-    for each in seen.hubs:
-        yield HUB_ANSWERS(each.target) if _answers(each) else HUB_SILENT(each.target, why=_why(each))
-    if seen.cloud is not None:
-        if not _answers(seen.cloud):
-            yield CLOUD_SILENT(seen.cloud.target, why=_why(seen.cloud))
+    if observations.page is not None:
+        yield from _check_page(observations, observations.page)
+    for hub in observations.hubs:
+        yield HUB_ANSWERS(hub.target) if _is_alive(hub) else HUB_SILENT(hub.target, why=_failure(hub))
+    if observations.cloud is not None:
+        if not _is_alive(observations.cloud):
+            yield CLOUD_SILENT(observations.cloud.target, why=_failure(observations.cloud))
         elif channel.cloud is not None and channel.cloud.protocol in PROTOCOLS:
-            yield CLOUD_ANSWERS(seen.cloud.target)
+            yield CLOUD_ANSWERS(observations.cloud.target)
 
 
-def _self_link(document: Document, channel: Channel, seen: FeedObservations | None, subject: str) -> Iterator[Note]:
-    if not channel.self_links and document.strays:
-        yield SELF_LINK_NAMESPACE_WRONG(subject, namespace=document.strays[0] or "none")
+def _check_self_link(
+    document: Document, channel: Channel, observations: FeedObservations | None, subject: str
+) -> Iterator[Note]:
+    if not channel.self_links and document.wrong_namespaces:
+        yield SELF_LINK_NAMESPACE_WRONG(subject, namespace=document.wrong_namespaces[0] or "none")
         return
     if not channel.self_links:
-        old = channel.kind in (Kind.RSS, Kind.RDF) and channel.version in NOT_EXTENSIBLE
-        yield NO_ROOM_FOR_SELF_LINK(subject) if old or channel.kind is Kind.CDF else SELF_LINK_MISSING(subject)
+        is_old = channel.kind in (Kind.RSS, Kind.RDF) and channel.version in NOT_EXTENSIBLE
+        yield NO_ROOM_FOR_SELF_LINK(subject) if is_old or channel.kind is Kind.CDF else SELF_LINK_MISSING(subject)
         return
-    old = channel.kind is Kind.ATOM and channel.version == "0.3"
-    proper = "start" if old else "self"
-    own = next((link for link in channel.self_links if link.rel == proper), channel.self_links[0])
-    wrong = [*_form(channel, own, subject)]
-    if old and own.rel != proper:
-        wrong.append(SELF_LINK_RELATION_WRONG(subject))
-    same = [link for link in channel.self_links if link.rel in _RELATIONS.get((channel.kind, old), SELF_RELATIONS)]
-    if len({link.href for link in same}) > 1:
-        wrong.append(SELF_LINKS_SEVERAL(subject, count=len(same)))
-    yield from wrong
-    yield from _title(document, channel, subject)
-    if not _is_absolute(own.href):
-        yield SELF_LINK_RELATIVE(subject, href=own.href[:200])
+    is_old = channel.kind is Kind.ATOM and channel.version == "0.3"
+    proper = "start" if is_old else "self"
+    self_link = next((link for link in channel.self_links if link.rel == proper), channel.self_links[0])
+    notes = [*_check_type(channel, self_link, subject)]
+    if is_old and self_link.rel != proper:
+        notes.append(SELF_LINK_RELATION_WRONG(subject))
+    self_links = [
+        link for link in channel.self_links if link.rel in _RELATIONS.get((channel.kind, is_old), SELF_RELATIONS)
+    ]
+    if len({link.href for link in self_links}) > 1:
+        notes.append(SELF_LINKS_SEVERAL(subject, count=len(self_links)))
+    yield from notes
+    yield from _check_title(document, channel, subject)
+    if not _is_absolute(self_link.href):
+        yield SELF_LINK_RELATIVE(subject, href=self_link.href[:200])
         return
-    if seen is None:
-        if not wrong:
-            yield SELF_LINK_THERE(subject, href=own.href)
+    if observations is None:
+        if not notes:
+            yield SELF_LINK_THERE(subject, href=self_link.href)
         return
-    there = self_address(channel, seen.at)
-    known = {uri.without_fragment(each) for each in (seen.address, seen.at)}
-    if there in known:
-        if not wrong:
+    target = self_address(channel, observations.target)
+    known = {uri.without_fragment(address) for address in (observations.address, observations.target)}
+    if target in known:
+        if not notes:
             yield SELF_LINK_RIGHT(subject)
-    elif there and seen.own is not None:
-        yield from _elsewhere(channel, there, seen.own, subject)
+    elif target and observations.self_link is not None:
+        yield from _check_self_link_target(channel, target, observations.self_link, subject)
     else:
-        yield SELF_LINK_NAMES_ANOTHER(subject, href=own.href[:200])
+        yield SELF_LINK_NAMES_ANOTHER(subject, href=self_link.href[:200])
 
 
-def _form(channel: Channel, own: SelfLink, subject: str) -> Iterator[Note]:
+def _check_type(channel: Channel, self_link: SelfLink, subject: str) -> Iterator[Note]:
     if channel.kind is Kind.JSON:
         return
-    essence = parse_parameters(own.type)[0] if own.type else ""
+    essence = parse_parameters(self_link.type)[0] if self_link.type else ""
     wanted = "application/atom+xml" if channel.kind is Kind.ATOM else "application/rss+xml"
     if essence and essence != wanted and not (channel.kind is Kind.RDF and essence in FEED_TYPES):
-        yield SELF_LINK_TYPE_WRONG(subject, type=own.type, wanted=wanted)
+        yield SELF_LINK_TYPE_WRONG(subject, type=self_link.type, wanted=wanted)
 
 
-def _title(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
-    """USM speaks of RSS; in Atom a link's title may say anything."""
+def _check_title(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
+    """Yield a Note if a self link's title is not the channel's. USM requires it in RSS only."""
     if channel.kind not in (Kind.RSS, Kind.RDF) or not channel.title:
         return
-    meant = plain_title(channel.title)
-    wrong = [title for title in document.titles if plain_title(title) != meant]
+    expected = plain_title(channel.title)
+    wrong = [title for title in document.self_link_titles if plain_title(title) != expected]
     if wrong:
-        yield SELF_LINK_TITLE_WRONG(subject, title=wrong[0][:200], wanted=meant)
+        yield SELF_LINK_TITLE_WRONG(subject, title=wrong[0][:200], wanted=expected)
 
 
-def _elsewhere(channel: Channel, there: str, answer: Exchange, subject: str) -> Iterator[Note]:
+def _check_self_link_target(channel: Channel, target: str, answer: Exchange, subject: str) -> Iterator[Note]:
     other = read(answer.content or b"", answer.fields.get("content-type")) if answer.status == 200 else None
     if other is None:
-        yield SELF_LINK_LEADS_TO_NO_FEED(subject, href=there, why=_why(answer))
+        yield SELF_LINK_LEADS_TO_NO_FEED(subject, href=target, why=_failure(answer))
     elif other.content_digest == channel.content_digest or other.title == channel.title:
-        yield SELF_LINK_PREFERS_ANOTHER(subject, href=there)
+        yield SELF_LINK_PREFERS_ANOTHER(subject, href=target)
     else:
-        yield SELF_LINK_OF_ANOTHER_FEED(subject, href=there)
+        yield SELF_LINK_OF_ANOTHER_FEED(subject, href=target)
 
 
 class SELF_LINK_MISSING(Note):
@@ -202,7 +206,7 @@ class SELF_LINK_NAMES_ANOTHER(Note):
     level = Level.WARN
     category = Category.SUBSCRIBING
     summary = "The self link names another address, which was not asked: %(href)s."
-    advice = "Whoever subscribes by a click subscribes there. Is that meant?"
+    advice = "Whoever subscribes by a click subscribes there. Is that expected?"
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
 
@@ -222,18 +226,22 @@ class SELF_LINK_LEADS_TO_NO_FEED(Note):
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
 
-def _page(seen: FeedObservations, page: Exchange) -> Iterator[Note]:
+def _check_page(observations: FeedObservations, page: Exchange) -> Iterator[Note]:
     if page.status != 200 or page.content is None:
-        yield PAGE_SILENT(page.target, why=_why(page))
+        yield PAGE_SILENT(page.target, why=_failure(page))
         return
     links = parse_links(page.fields)
-    found = discover_feeds(page.content, page.target, content_type=page.fields.get("content-type"), links=links)
-    named = {each.address for each in found}
-    own = {seen.address, seen.at, *([seen.own.target] if seen.own is not None else [])}
-    if own & named:
+    discovered = discover_feeds(page.content, page.target, content_type=page.fields.get("content-type"), links=links)
+    feeds = {feed.address for feed in discovered}
+    addresses = {
+        observations.address,
+        observations.target,
+        *([observations.self_link.target] if observations.self_link is not None else []),
+    }
+    if addresses & feeds:
         yield PAGE_NAMES_THE_FEED(page.target)
-    elif named:
-        yield PAGE_NAMES_OTHER_FEEDS(page.target, count=len(named))
+    elif feeds:
+        yield PAGE_NAMES_OTHER_FEEDS(page.target, count=len(feeds))
     else:
         yield PAGE_NAMES_NO_FEED(page.target)
 
@@ -296,7 +304,7 @@ class HUB_WITHOUT_SELF_LINK(Note):
     reference = "WebSub, section 4"
 
 
-def _cloud(cloud: Cloud | None, subject: str) -> Iterator[Note]:
+def _check_cloud(cloud: Cloud | None, subject: str) -> Iterator[Note]:
     if cloud is None:
         return
     missing = [name for name in ("domain", "port", "path", "protocol") if not getattr(cloud, name)]
@@ -340,13 +348,12 @@ class CLOUD_SILENT(Note):
     reference = "RSS 2.0, cloud"
 
 
-def _answers(exchange: Exchange) -> bool:
-    """Return True if a hub or cloud exists there. It may reject a bare GET by 400 or 405; 404 and 410 mean that there
-    is none."""
+def _is_alive(exchange: Exchange) -> bool:
+    """Return True if the answer may be that of a hub or cloud, which may reject a bare GET by 400 or 405."""
     return 0 < exchange.status < 500 and exchange.status not in (404, 410)
 
 
-def _why(exchange: Exchange) -> str:
+def _failure(exchange: Exchange) -> str:
     return exchange.error or (f"{exchange.status}" if exchange.status != 200 else "it is something else")
 
 

@@ -10,29 +10,29 @@ from feedproxy.http.date import parse_http_date
 from feedproxy.http.etag import EntityTag, parse_tag, strong_match
 
 _CODING_MARKS = ("-gzip", ";gzip", "--gzip", "-br", ";br", "-zstd", "-deflate", "-df", ".gzip", "+gzip", "-gz")
-_SLACK = 300.0
-"""Seconds that clocks may be apart."""
+_CLOCK_TOLERANCE = 300.0
+"""Seconds by which clocks may differ."""
 
 
-def check(seen: FeedObservations, now: Instant) -> Iterator[Note]:
-    """`now` is when the first answer came."""
-    fields = seen.last.fields
-    written, modified = fields.get("etag"), fields.get("last-modified")
-    tag = parse_tag(written) if written else None
-    if not written and not modified:
-        yield NO_VALIDATOR(seen.at, size=len(seen.last.body))
-    if written and (tag is None or not written.strip().startswith(('"', 'W/"'))):
-        yield TAG_ILL_FORMED(seen.at, tag=written[:80])
+def check(observations: FeedObservations, now: Instant) -> Iterator[Note]:
+    """Yield the Notes on validators. `now` is the time of the first answer."""
+    fields = observations.last.fields
+    etag, modified = fields.get("etag"), fields.get("last-modified")
+    tag = parse_tag(etag) if etag else None
+    if not etag and not modified:
+        yield NO_VALIDATOR(observations.target, size=len(observations.last.body))
+    if etag and (tag is None or not etag.strip().startswith(('"', 'W/"'))):
+        yield TAG_ILL_FORMED(observations.target, tag=etag[:80])
     if modified:
-        yield from _date(seen.at, modified, now)
-    if tag is not None and seen.by_tag is not None:
-        yield from _by_tag(seen, tag, seen.by_tag)
-    if modified and parse_http_date(modified, now) is not None and seen.by_date is not None:
-        yield from _by_date(seen, seen.by_date)
-    if seen.again is not None and seen.again.status == 200:
-        yield from _again(seen, seen.again)
-    if tag is not None and seen.plain is not None and seen.plain.status == 200:
-        yield from _codings(seen, tag, seen.plain)
+        yield from _check_date(observations.target, modified, now)
+    if tag is not None and observations.by_tag is not None:
+        yield from _check_tag(observations, tag, observations.by_tag)
+    if modified and parse_http_date(modified, now) is not None and observations.by_date is not None:
+        yield from _check_last_modified(observations, observations.by_date)
+    if observations.repeat is not None and observations.repeat.status == 200:
+        yield from _check_repeat(observations, observations.repeat)
+    if tag is not None and observations.plain is not None and observations.plain.status == 200:
+        yield from _check_codings(observations, tag, observations.plain)
 
 
 class NO_VALIDATOR(Note):
@@ -55,11 +55,11 @@ class TAG_ILL_FORMED(Note):
     reference = "RFC 9110, section 8.8.3"
 
 
-def _date(subject: str, modified: str, now: Instant) -> Iterator[Note]:
+def _check_date(subject: str, modified: str, now: Instant) -> Iterator[Note]:
     instant = parse_http_date(modified, now)
     if instant is None:
         yield LAST_MODIFIED_UNREADABLE(subject, value=modified[:80])
-    elif instant > now + _SLACK:
+    elif instant > now + _CLOCK_TOLERANCE:
         yield LAST_MODIFIED_IN_FUTURE(subject, value=modified)
 
 
@@ -79,17 +79,17 @@ class LAST_MODIFIED_IN_FUTURE(Note):
     reference = "RFC 9110, section 8.8.2.1"
 
 
-def _by_tag(seen: FeedObservations, tag: EntityTag, answer: Exchange) -> Iterator[Note]:
+def _check_tag(observations: FeedObservations, tag: EntityTag, answer: Exchange) -> Iterator[Note]:
     if answer.status == 304:
-        yield TAG_WORKS(seen.at)
-        yield from _not_modified(seen, answer)
-    elif answer.status == 200 and _same(seen.last, answer):
+        yield TAG_WORKS(observations.target)
+        yield from _check_not_modified(observations, answer)
+    elif answer.status == 200 and _has_same_content(observations.last, answer):
         if any(tag.opaque.endswith(mark) for mark in _CODING_MARKS):
-            yield TAG_WITH_CODING_IGNORED(seen.at, tag=tag.text)
-        elif answer.fields.get("etag") == seen.last.fields.get("etag"):
-            yield TAG_IGNORED(seen.at, tag=tag.text)
+            yield TAG_WITH_CODING_IGNORED(observations.target, tag=tag.text)
+        elif answer.fields.get("etag") == observations.last.fields.get("etag"):
+            yield TAG_IGNORED(observations.target, tag=tag.text)
     elif answer.status != 200:
-        yield CONDITION_BREAKS(seen.at, field="If-None-Match", status=answer.status or answer.error)
+        yield CONDITION_BREAKS(observations.target, field="If-None-Match", status=answer.status or answer.error)
 
 
 class TAG_WORKS(Note):
@@ -129,13 +129,13 @@ class CONDITION_BREAKS(Note):
     reference = "RFC 9110, section 13.2.2"
 
 
-def _not_modified(seen: FeedObservations, answer: Exchange) -> Iterator[Note]:
+def _check_not_modified(observations: FeedObservations, answer: Exchange) -> Iterator[Note]:
     # "The server generating a 304 response MUST generate any of the following header fields that would have been sent
     # in a 200 (OK) response to the same request" -- RFC 9110, section 15.4.5
     named = ("cache-control", "content-location", "etag", "expires", "vary")
-    lost = [name for name in named if name in seen.last.fields and name not in answer.fields]
+    lost = [name for name in named if name in observations.last.fields and name not in answer.fields]
     if lost:
-        yield NOT_MODIFIED_LOSES_FIELDS(seen.at, names=", ".join(lost))
+        yield NOT_MODIFIED_LOSES_FIELDS(observations.target, names=", ".join(lost))
 
 
 class NOT_MODIFIED_LOSES_FIELDS(Note):
@@ -146,14 +146,14 @@ class NOT_MODIFIED_LOSES_FIELDS(Note):
     reference = "RFC 9110, section 15.4.5"
 
 
-def _by_date(seen: FeedObservations, answer: Exchange) -> Iterator[Note]:
+def _check_last_modified(observations: FeedObservations, answer: Exchange) -> Iterator[Note]:
     if answer.status == 304:
-        yield LAST_MODIFIED_WORKS(seen.at)
-    elif answer.status == 200 and _same(seen.last, answer):
-        if answer.fields.get("last-modified") == seen.last.fields.get("last-modified"):
-            yield LAST_MODIFIED_IGNORED(seen.at)
+        yield LAST_MODIFIED_WORKS(observations.target)
+    elif answer.status == 200 and _has_same_content(observations.last, answer):
+        if answer.fields.get("last-modified") == observations.last.fields.get("last-modified"):
+            yield LAST_MODIFIED_IGNORED(observations.target)
     elif answer.status != 200:
-        yield CONDITION_BREAKS(seen.at, field="If-Modified-Since", status=answer.status or answer.error)
+        yield CONDITION_BREAKS(observations.target, field="If-Modified-Since", status=answer.status or answer.error)
 
 
 class LAST_MODIFIED_WORKS(Note):
@@ -172,21 +172,21 @@ class LAST_MODIFIED_IGNORED(Note):
     reference = "RFC 9110, section 13.1.3"
 
 
-def _again(seen: FeedObservations, again: Exchange) -> Iterator[Note]:
-    first = seen.last
-    tags = [parse_tag(each.fields.get("etag") or "") for each in (first, again)]
-    dates = [each.fields.get("last-modified") for each in (first, again)]
-    if _same(first, again):
+def _check_repeat(observations: FeedObservations, repeat: Exchange) -> Iterator[Note]:
+    first = observations.last
+    tags = [parse_tag(exchange.fields.get("etag") or "") for exchange in (first, repeat)]
+    dates = [exchange.fields.get("last-modified") for exchange in (first, repeat)]
+    if _has_same_content(first, repeat):
         if tags[0] and tags[1] and tags[0].opaque != tags[1].opaque:
-            yield TAG_ALWAYS_NEW(seen.at, one=tags[0].text, other=tags[1].text)
+            yield TAG_ALWAYS_NEW(observations.target, one=tags[0].text, other=tags[1].text)
         if dates[0] and dates[1] and dates[0] != dates[1]:
-            yield LAST_MODIFIED_ALWAYS_NEW(seen.at, one=dates[0], other=dates[1])
+            yield LAST_MODIFIED_ALWAYS_NEW(observations.target, one=dates[0], other=dates[1])
         return
-    if _digest(first) and _digest(first) == _digest(again):
-        yield CONTENT_STAMPED(seen.at)
+    if _content_digest(first) and _content_digest(first) == _content_digest(repeat):
+        yield CONTENT_STAMPED(observations.target)
         return
     if tags[0] and tags[0] == tags[1]:
-        yield TAG_FROZEN(seen.at, tag=tags[0].text)
+        yield TAG_FROZEN(observations.target, tag=tags[0].text)
 
 
 class TAG_ALWAYS_NEW(Note):
@@ -227,10 +227,10 @@ class TAG_FROZEN(Note):
     reference = "RFC 9110, section 8.8.1"
 
 
-def _codings(seen: FeedObservations, tag: EntityTag, plain: Exchange) -> Iterator[Note]:
+def _check_codings(observations: FeedObservations, tag: EntityTag, plain: Exchange) -> Iterator[Note]:
     other = parse_tag(plain.fields.get("etag") or "")
-    if other is not None and strong_match(tag, other) and seen.last.coding != plain.coding:
-        yield ONE_TAG_FOR_ALL_CODINGS(seen.at, tag=tag.text, coding=seen.last.coding)
+    if other is not None and strong_match(tag, other) and observations.last.coding != plain.coding:
+        yield ONE_TAG_FOR_ALL_CODINGS(observations.target, tag=tag.text, coding=observations.last.coding)
 
 
 class ONE_TAG_FOR_ALL_CODINGS(Note):
@@ -243,10 +243,10 @@ compresses make the tag weak (`W/`), as nginx does, or mark it with the coding a
     reference = "RFC 9110, section 8.8.3.3"
 
 
-def _same(one: Exchange, other: Exchange) -> bool:
+def _has_same_content(one: Exchange, other: Exchange) -> bool:
     return one.content is not None and one.content == other.content
 
 
-def _digest(exchange: Exchange) -> str:
+def _content_digest(exchange: Exchange) -> str:
     channel = read(exchange.content or b"", exchange.fields.get("content-type"))
     return channel.content_digest if channel is not None else ""

@@ -43,8 +43,8 @@ def run(args: argparse.Namespace) -> int:
     return 1 if done.has_findings else 0
 
 
-async def check(source: str, settings: Settings, **asking: Any) -> Any:
-    """Check an address or a file; `asking` is passed to `inspect`.
+async def check(source: str, settings: Settings, **options: Any) -> Any:
+    """Check an address or a file; `options` are passed to `probe_feed`.
 
     Raises BadTarget, Forbidden, UsageError for a file that cannot be read, and TooLarge.
     """
@@ -64,21 +64,25 @@ async def check(source: str, settings: Settings, **asking: Any) -> Any:
         return CheckReport(source, now, run_checks.check_document(body, now, source))
     progress = _Progress()
     try:
-        seen = await probe_feed(address, settings, tell=progress.tell, **asking)
+        observations = await probe_feed(address, settings, report_progress=progress.report, **options)
     except FeedproxyError as error:
         if error.detail == Forbidden.detail and not settings.allow_private and is_local(uri.normalise(address)):
             raise Forbidden(f"{error} (--allow-private permits it)") from error
         raise
     finally:
         progress.end()
-    whose = identify_vendor(seen.last.fields, seen.last.content or b"") if _is_no_feed(seen) else None
-    return CheckReport(source, now, run_checks.check_feed(seen, challenge=whose), seen.requests)
+    challenge = (
+        identify_vendor(observations.last.fields, observations.last.content or b"")
+        if _is_no_feed(observations)
+        else None
+    )
+    return CheckReport(source, now, run_checks.check_feed(observations, challenge=challenge), observations.requests)
 
 
-def _is_no_feed(seen: Any) -> bool:
+def _is_no_feed(observations: Any) -> bool:
     from feedproxy.feed.parse.parser import read  # noqa: PLC0415
 
-    return read(seen.last.content or b"", seen.last.fields.get("content-type")) is None
+    return read(observations.last.content or b"", observations.last.fields.get("content-type")) is None
 
 
 class _Progress:
@@ -87,7 +91,7 @@ class _Progress:
     def __init__(self) -> None:
         self._shows = sys.stderr.isatty()
 
-    def tell(self, message: str) -> None:
+    def report(self, message: str) -> None:
         if self._shows:
             print(f"\r\033[Kasking for {message} …", end="", file=sys.stderr, flush=True)
 

@@ -347,18 +347,18 @@ def at_a_public_address(seen: FeedObservations, scheme: str) -> FeedObservations
 )
 async def test_what_loopback_cannot_show_gets_its_note(name: str) -> None:
     async with publishing() as publisher:
-        own = '<atom:link rel="self" href="%s://feeds.example/feed.xml"/>'
+        self_link = '<atom:link rel="self" href="%s://feeds.example/feed.xml"/>'
         scheme = "https" if name == "tls-old" else "http"
-        publisher.documents["/feed.xml"] = feed(publisher.now, self_link=own % scheme)
+        publisher.documents["/feed.xml"] = feed(publisher.now, self_link=self_link % scheme)
         seen = await looked_at(publisher)
     if name == "self-link-names-another":
-        assert judged(dataclasses.replace(seen, own=None)) == {name}
+        assert judged(dataclasses.replace(seen, self_link=None)) == {name}
         return
     known = at_a_public_address(seen, scheme)
-    secure = Request("HEAD", "https://feeds.example/feed.xml", Fields())
+    by_https = Request("HEAD", "https://feeds.example/feed.xml", Fields())
     match name:
         case "https-unused":
-            known = dataclasses.replace(known, secure=Exchange(secure, 200))
+            known = dataclasses.replace(known, by_https=Exchange(by_https, 200))
         case "tls-old":
             known = dataclasses.replace(known, handshake=ProbedCertificate(9e9, "", "TLSv1.1"))
         case "slow-to-answer":
@@ -366,7 +366,7 @@ async def test_what_loopback_cannot_show_gets_its_note(name: str) -> None:
             assert name in judged(known)
             return
         case "redirect-to-http":
-            first = Exchange(secure, 301, Fields([("Location", known.at)]))
+            first = Exchange(by_https, 301, Fields([("Location", known.target)]))
             known = dataclasses.replace(known, hops=(first, known.last))
             assert judged(known) == {name, "has-moved", "http-only"}
             return

@@ -10,7 +10,7 @@ from feedproxy import cli
 from feedproxy.check import report
 from feedproxy.check.observations import Exchange, FeedObservations
 from feedproxy.check.probe import REQUESTS_MAX
-from feedproxy.check.run_checks import JUDGES, check_document, check_feed
+from feedproxy.check.run_checks import CHECKS, check_document, check_feed
 from feedproxy.commands.check import check
 from feedproxy.findings import Level, notes_of
 from feedproxy.http.message import Fields, Request
@@ -32,7 +32,7 @@ ELSEWHERE = {
 
 
 def test_every_note_that_is_no_praise_has_a_situation_that_gives_it() -> None:
-    kinds = [kind for module in JUDGES for kind in notes_of(module) if kind.level is not Level.GOOD]
+    kinds = [kind for module in CHECKS for kind in notes_of(module) if kind.level is not Level.GOOD]
     tested = {*answers.CASES, *answers.DOCUMENTS, *documents.CASES, *ELSEWHERE}
     assert {kind.id() for kind in kinds} == tested
     assert len({kind.id() for kind in kinds}) == len(kinds)
