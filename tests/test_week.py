@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.week import table
+from benchmarks.week import frontier, table
 from benchmarks.week.__main__ import START, Week
 from benchmarks.week.history import History
 from benchmarks.week.model import DAY, HOUR, MANNERS, PROFILES, Poll, make_feeds, make_readers, polls_of
@@ -151,11 +151,11 @@ def test_an_hour_of_it_is_played_and_told(tmp_path: Path) -> None:
 def test_staleness_at_equal_requests_lies_between_the_settings_that_were_played() -> None:
     points = [(1000, 300.0), (3000, 100.0), (5000, 0.0)]
 
-    assert table.staleness_at(points, 2000) == 200.0
-    assert table.staleness_at(points, 3000) == 100.0
-    assert table.staleness_at(points, 9000) == 0.0
-    assert table.staleness_at(points, 999) is None
+    assert frontier.staleness_at(points, 2000) == 200.0
+    assert frontier.staleness_at(points, 3000) == 100.0
+    assert frontier.staleness_at(points, 9000) == 0.0
+    assert frontier.staleness_at(points, 999) is None
 
 
 def _shown(week: Week) -> dict[str, object]:
-    return {"polls": len(week.polls), "readers": 6, "curve": []}
+    return {"polls": len(week.polls), "readers": 6, "frontier": [], "oracle": 0}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.__main__ import machine, versions
-from benchmarks.week import table
+from benchmarks.week import frontier, table
 from benchmarks.week.history import History
 from benchmarks.week.model import PROFILES, Feed, Poll, make_feeds, make_readers, polls_of
 from benchmarks.week.origin import Publishers, Tally
@@ -31,14 +31,6 @@ MINUTES = 12.0
 FEEDS = 200
 OPERATOR: dict[str, Any] = {"stale_while_refreshing": 86_400, "reload_interval": 86_400}
 """What feedproxy is told beside its defaults: what the peers do by theirs, or by their configuration."""
-
-CURVE: dict[str, dict[str, Any]] = {
-    "feedproxy, polling: eager": {"polling": "eager"},
-    "feedproxy, polling: frugal": {"polling": "frugal"},
-    "feedproxy, without the feeds' hints": {"feed_hints": "off"},
-}
-FIXED = (300, 900, 3600, 21_600)
-"""Seconds for which the peers keep everything, on the curve."""
 
 
 def say(line: str) -> None:
@@ -128,7 +120,7 @@ def counted(tally: Tally, feeds: Sequence[Feed]) -> dict[str, Any]:
 
 def play(args: argparse.Namespace, profile: str, folder: Path, results: dict[str, Any]) -> None:
     """All performances of one profile; what there is of them is written after each."""
-    shown: dict[str, Any] = {"readers": args.readers, "systems": [], "curve": []}
+    shown: dict[str, Any] = {"readers": args.readers, "systems": [], "frontier": [], "oracle": 0}
     results["profiles"][profile] = shown
     wanted = args.systems or ("nothing", *PROGRAMS, "feedproxy")
 
@@ -144,24 +136,25 @@ def play(args: argparse.Namespace, profile: str, folder: Path, results: dict[str
         for name in ("nothing", *peers, "feedproxy"):
             if name in wanted:
                 note("systems", week.perform(name))
-        if not args.curve:
+        if not args.frontier:
             return
-        for name, options in CURVE.items() if "feedproxy" in wanted else ():
-            note("curve", {**week.perform("feedproxy", options=options), "system": name})
+        shown["oracle"] = frontier.oracle(week.feeds, week.histories, week.polls)
+        for price in frontier.PRICES if "feedproxy" in wanted else ():
+            note("frontier", {**week.perform("feedproxy", options={"polling": price}), "system": f"feedproxy, {price}"})
         for name in peers:
-            for fixed in FIXED:
-                note("curve", week.perform(name, fixed=fixed))
+            for lifetime in frontier.LIFETIMES:
+                note("frontier", week.perform(name, fixed=lifetime))
 
 
 def main() -> int:
     """Play, show, write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.week", description=__doc__)
-    parser.add_argument("--profile", choices=PROFILES, action="append", help="one of them; both if none is named")
+    parser.add_argument("--profile", choices=PROFILES, action="append", help="one of them; all if none is named")
     parser.add_argument("--readers", type=int, default=60, help="of the 2,000 (60)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--days", type=float, default=7.0)
     parser.add_argument("--systems", nargs="+", help="nothing, nginx, Varnish, Squid, feedproxy; all if none is named")
-    parser.add_argument("--curve", action="store_true", help="also feedproxy and the peers with other settings")
+    parser.add_argument("--frontier", action="store_true", help="also feedproxy and the peers with other settings")
     parser.add_argument("--minutes", type=float, default=MINUTES, help="the longest that one system may play (12)")
     parser.add_argument("--json", type=Path, default=Path("build/bench-week.json"), metavar="FILE")
     args = parser.parse_args()
@@ -179,6 +172,10 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="feedproxy-week-") as folder:
             Path(folder).chmod(0o755)
             play(args, profile, Path(folder), results)
+    for profile, shown in results["profiles"].items():
+        if shown["frontier"]:
+            file = args.json.with_name(f"{args.json.stem}-{profile}.svg")
+            file.write_text(frontier.plot(table.title(profile, shown, results), shown["frontier"], shown["oracle"]))
     print(table.page(results))
     print(f"\nwritten to {args.json}")
     return 0

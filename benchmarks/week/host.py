@@ -18,6 +18,7 @@ from benchmarks.week.page import NEVER, Page
 from feedproxy.clock import Instant, Seconds
 from feedproxy.serve import ServePlan, make_master
 from feedproxy.telemetry.metrics import Metrics
+from feedproxy.telemetry.recent_activity import RecentActivity
 
 PATIENCE = 240.0
 """Seconds of the machine's time for the process to say something."""
@@ -138,6 +139,7 @@ async def _live(feeds: Sequence[Feed], start: float, page: Page, options: dict[s
     clock = PlayClock(page)
     made, here = make_master(ServePlan(options=options), clock)
     here.metrics = metrics = Watching(feeds, clock, start)
+    here.journal = RecentActivity(metrics, clock, lambda: here.settings, str)
     running = asyncio.ensure_future(made.run())
     words: asyncio.Queue[float | str | None] = asyncio.Queue()
     loop = asyncio.get_running_loop()

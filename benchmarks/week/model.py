@@ -28,6 +28,8 @@ class Profile:
     syndication: float
     cache_control: float
     validators: tuple[tuple[str, float], ...]
+    hints_follow: bool = False
+    """Hints go with the feed's rhythm, rather than by lot."""
 
 
 PROFILES = {
@@ -70,6 +72,26 @@ PROFILES = {
         syndication=0.227,
         cache_control=0.45,
         validators=(("both", 0.62), ("date", 0.13), ("tag", 0.12), ("none", 0.13)),
+    ),
+    "survey2026": Profile(
+        median_size=80_600,  # 234 KB in the mean
+        sigma=1.46,
+        zipf=1.0,
+        churn=0.10,
+        gaps=(
+            (0.185, 900, 43_200),
+            (0.046, 43_200, 86_400),
+            (0.151, 86_400, 604_800),
+            (0.618, None, None),
+        ),
+        kinds=(("edit", 0.45), ("item", 0.35), ("burst", 0.15), ("all", 0.05)),
+        ttl=0.076,
+        skip_hours=0.011,
+        skip_days=0.011,
+        syndication=0.095,
+        cache_control=0.45,
+        validators=(("both", 0.62), ("date", 0.13), ("tag", 0.12), ("none", 0.13)),
+        hints_follow=True,
     ),
 }
 
@@ -179,6 +201,9 @@ def _feed(profile: Profile, number: int, random: Random, days: float) -> Feed:
     syndication = None
     if has(profile.syndication):
         syndication = pick(random, SYNDICATION), pick(random, ((1, 0.85), (2, 0.10), (4, 0.05)))
+    if profile.hints_follow:
+        ttl = ttl and _ttl_of(gap)
+        syndication = syndication and _syndication_of(gap)
     control = None
     if random.random() < profile.cache_control:
         age = pick(random, MAX_AGE)
@@ -204,6 +229,15 @@ def _feed(profile: Profile, number: int, random: Random, days: float) -> Feed:
         fate=pick(random, FATES),
         fate_at=random.uniform(0.2, 0.8) * days * DAY,
     )
+
+
+def _ttl_of(gap: float | None) -> int:
+    """Return the longest common ttl, in minutes, that is no longer than the mean gap between updates."""
+    return max((minutes for minutes, _ in TTL if 0 < 60 * minutes <= (gap or DAY)), default=5)
+
+
+def _syndication_of(gap: float | None) -> tuple[str, int]:
+    return ("daily", 1) if gap is None or gap >= DAY else ("hourly", 1) if gap >= HOUR else ("hourly", 4)
 
 
 def _updates(profile: Profile, gap: float | None, diurnal: bool, random: Random, days: float) -> list[Update]:

@@ -4,32 +4,37 @@ import argparse
 import json
 import re
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from benchmarks.week import frontier
+from benchmarks.week.frontier import PEERS
+
 type Figures = dict[str, Any]
 
-PEERS = ("nginx", "Varnish", "Squid")
+
+def title(profile: str, shown: dict[str, Any], results: dict[str, Any]) -> str:
+    """Return what was played, in a line."""
+    return (
+        f"{profile}: {shown['polls']:,} polls of {shown['readers']} readers, "
+        f"{results['days']:g} days, seed {results['seed']}"
+    )
 
 
 def page(results: dict[str, Any]) -> str:
     """All of it."""
     parts = []
     for profile, shown in results["profiles"].items():
-        parts.append(
-            f"### {profile}: {shown['polls']:,} polls of {shown['readers']} readers, "
-            f"{results['days']:g} days, seed {results['seed']}\n"
-        )
+        parts.append(f"### {title(profile, shown, results)}\n")
+        if shown["frontier"]:
+            parts.append("Mean staleness at equal requests, of feeds that leave their lifetime to the cache:\n")
+            parts.append(frontier.table(shown["frontier"], shown["oracle"]))
+            parts.append(frontier.settings(shown["frontier"]))
         parts.append(_table(shown["systems"]))
         if aims := _aims(shown["systems"]):
             parts.append(aims)
         parts.append(_kinds(shown["systems"]))
         parts.append(_waits(shown["systems"]))
-        if shown["curve"]:
-            parts.append("Staleness against requests to the origin:\n")
-            parts.append(_curve([*shown["systems"], *shown["curve"]]))
-            parts.append(_equal([*shown["systems"], *shown["curve"]]))
     return "\n".join(parts)
 
 
@@ -89,57 +94,6 @@ def _aims(systems: Sequence[Figures]) -> str:
     )
     lines = ["| feedproxy against the best of the peers, each row by itself | | aim |", "|---|---:|---:|"]
     lines += [f"| {title} | {value:.2f} | {aim} |" for title, value, aim in rows]
-    return "\n".join(lines) + "\n"
-
-
-def _curve(systems: Sequence[Figures]) -> str:
-    lines = [
-        "| | requests to the origin | MB from it | staleness, mean | of feeds that leave it to the cache | waited |",
-        "|---|---:|---:|---:|---:|---:|",
-    ]
-    for each in sorted(systems, key=lambda each: each["origin_requests"]):
-        waited = _percent(1 - each["not_waited_share"])
-        lines.append(
-            f"| {each['system']} | {each['origin_requests']:,} | {each['origin_bytes'] / 1e6:,.1f} "
-            f"| {each['stale_mean']:,.0f} s "
-            f"| {each['silent_stale_mean']:,.0f} s | {waited} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def staleness_at(points: Sequence[tuple[float, float]], requests: float) -> float | None:
-    """The staleness of settings between two that were played, by straight lines between (requests, staleness); None
-    where none that was played asks so seldom, and that of the busiest where none asks so much.
-    """
-    ordered = sorted(points)
-    if not ordered or requests < ordered[0][0]:
-        return None
-    for (left, before), (right, after) in pairwise(ordered):
-        if left <= requests <= right:
-            return before + (after - before) * (requests - left) / max(1, right - left)
-    return ordered[-1][1]
-
-
-def _equal(systems: Sequence[Figures]) -> str:
-    """What the best of the peers comes to, with as many requests as each setting of feedproxy makes."""
-    lines = [
-        "| as many requests as | staleness, mean | best peer's | of feeds that leave it to the cache | best peer's |",
-        "|---|---:|---:|---:|---:|",
-    ]
-    for ours in systems:
-        if not ours["system"].startswith("feedproxy"):
-            continue
-        row = []
-        for key in ("stale_mean", "silent_stale_mean"):
-            found = []
-            for name in PEERS:
-                of_peer = [each for each in systems if each["system"].split(",")[0] == name]
-                points = [(each["origin_requests"], each[key]) for each in of_peer]
-                found.append((staleness_at(points, ours["origin_requests"]), name))
-            known = [(seconds, name) for seconds, name in found if seconds is not None]
-            best = min(known, default=None)
-            row += [f"{ours[key]:,.0f} s", f"{best[0]:,.0f} s ({best[1]})" if best else "none asks so seldom"]
-        lines.append(f"| {ours['system']}: {ours['origin_requests']:,} | " + " | ".join(row) + " |")
     return "\n".join(lines) + "\n"
 
 

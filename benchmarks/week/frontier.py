@@ -1,0 +1,169 @@
+"""Staleness at equal requests to the origin, of the feeds that leave their lifetime to the cache: table and plot.
+
+Each system is played with several settings. The peers keep everything for a fixed lifetime, feedproxy weighs each
+refresh by a price (`polling`). A budget is the number of requests that nginx makes with one of the lifetimes; the
+staleness of the others with as many requests is read off straight lines between their settings. The oracle makes the
+fewest requests with which no poll is stale.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from benchmarks.week.history import History
+from benchmarks.week.model import Feed, Poll
+from benchmarks.week.play import STEP
+
+type Figures = dict[str, Any]
+type Point = tuple[float, float]
+"""Requests to the origin, and mean staleness in seconds."""
+
+LIFETIMES = (300, 900, 3600, 10_800, 21_600)
+"""Seconds for which the peers keep everything; each makes a budget."""
+
+PRICES = ("1min", "5min", "30min", "2h", "4h")
+"""Values of `polling` that feedproxy is played with."""
+
+PEERS = ("nginx", "Varnish", "Squid")
+
+AIM = 0.45
+"""The part of the best peer's staleness that feedproxy shall stay within at every budget."""
+
+
+def oracle(feeds: Sequence[Feed], histories: Sequence[History], polls: Sequence[Poll]) -> int:
+    """Return the fewest requests with which no poll of a silent feed is stale: one before each that would be."""
+    fetched: dict[int, int] = {}
+    requests = 0
+    for poll in polls:
+        if feeds[poll.feed].is_silent:
+            revision = histories[poll.feed].revision((poll.at // STEP + 1) * STEP)
+            if fetched.get(poll.feed) != revision:
+                fetched[poll.feed] = revision
+                requests += 1
+    return requests
+
+
+def point(figures: Figures) -> Point:
+    """Return what a performance comes to for the feeds that leave their lifetime to the cache."""
+    return figures["origin_by_kind"]["silent"]["requests"], figures["silent_stale_mean"]
+
+
+def curves(systems: Sequence[Figures]) -> dict[str, list[Point]]:
+    """Return the points of each system, in order of requests."""
+    found: dict[str, list[Point]] = {}
+    for figures in systems:
+        found.setdefault(figures["system"].split(",")[0], []).append(point(figures))
+    return {name: sorted(points) for name, points in found.items()}
+
+
+def staleness_at(points: Sequence[Point], requests: float) -> float | None:
+    """Return the staleness between two settings that were played, by straight lines.
+
+    None where every setting makes more requests; the staleness of the busiest where every setting makes fewer.
+    """
+    ordered = sorted(points)
+    if not ordered or requests < ordered[0][0]:
+        return None
+    for (left, before), (right, after) in pairwise(ordered):
+        if left <= requests <= right:
+            return before + (after - before) * (requests - left) / max(1, right - left)
+    return ordered[-1][1]
+
+
+def table(systems: Sequence[Figures], oracle_requests: int) -> str:
+    """Return the table of budgets as Markdown."""
+    found = curves(systems)
+    lines = [
+        "| requests to the origin (nginx's lifetime) | best peer | feedproxy | ratio |",
+        "|---|---:|---:|---:|",
+    ]
+    names = {figures["system"]: point(figures) for figures in systems}
+    for seconds in LIFETIMES:
+        at = names.get(f"nginx, {seconds // 60} min")
+        if at is None:
+            continue
+        peers = [(staleness_at(found[name], at[0]), name) for name in PEERS if name in found]
+        best, name = min((staleness, name) for staleness, name in peers if staleness is not None)
+        ours = staleness_at(found.get("feedproxy", []), at[0])
+        shown = ("–", "–") if ours is None else (f"{ours:,.0f} s", f"{ours / max(best, 1e-9):.2f}")
+        lines.append(f"| {at[0]:,} ({seconds // 60} min) | {best:,.0f} s ({name}) | {shown[0]} | {shown[1]} |")
+    lines.append(f"| {oracle_requests:,} (oracle: no poll is stale) | | 0 s | |")
+    return "\n".join(lines) + "\n"
+
+
+def settings(systems: Sequence[Figures]) -> str:
+    """Return every setting that was played, as Markdown, in order of requests."""
+    lines = [
+        "| | requests for feeds that leave it to the cache | staleness of these, mean | all requests | waited |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for figures in sorted(systems, key=point):
+        requests, staleness = point(figures)
+        waited = 100 * (1 - figures["not_waited_share_where_allowed"])
+        lines.append(
+            f"| {figures['system']} | {requests:,} | {staleness:,.0f} s | {figures['origin_requests']:,} "
+            f"| {waited:.2f} % |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+# -- the plot
+
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 720, 420, 70, 50, 40, 20
+COLOURS = {"feedproxy": "#c2410c", "nginx": "#15803d", "Varnish": "#1d4ed8", "Squid": "#7e22ce"}
+
+
+def plot(title: str, systems: Sequence[Figures], oracle_requests: int) -> str:
+    """Return the curves as SVG: requests across, mean staleness upwards, both logarithmic."""
+    found = curves(systems)
+    points = [each for name in COLOURS for each in found.get(name, ())]
+    across = _axis([requests for requests, _ in points] + [oracle_requests], LEFT, WIDTH - RIGHT)
+    upwards = _axis([max(1.0, staleness) for _, staleness in points], HEIGHT - BOTTOM, TOP)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
+        f'font-size="12" role="img" aria-label="{title}">',
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
+        f'<text x="{LEFT}" y="20" font-size="14">{title}</text>',
+        f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 10}" text-anchor="end">requests to the origin in a week</text>',
+        f'<text transform="translate(14 {TOP}) rotate(-90)" text-anchor="end">mean staleness of a poll</text>',
+    ]
+    for value, label in ((each, f"{each:,}") for each in _ticks(across.low, across.high)):
+        x = across(value)
+        parts.append(f'<path d="M{x:.1f} {TOP}V{HEIGHT - BOTTOM}" stroke="#e5e5e5"/>')
+        parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{label}</text>')
+    for value in _ticks(upwards.low, upwards.high):
+        y = upwards(value)
+        parts.append(f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="#e5e5e5"/>')
+        parts.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{value:,} s</text>')
+    for name, colour in COLOURS.items():
+        placed = [(across(requests), upwards(max(1.0, staleness))) for requests, staleness in found.get(name, ())]
+        if placed:
+            line = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
+            parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+            parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>' for x, y in placed]
+            x, y = placed[0]
+            parts.append(f'<text x="{x + 7:.1f}" y="{y - 6:.1f}" fill="{colour}">{name}</text>')
+    x = across(oracle_requests)
+    parts.append(f'<path d="M{x:.1f} {TOP}V{HEIGHT - BOTTOM}" stroke="#525252" stroke-dasharray="4 4"/>')
+    parts.append(f'<text x="{x + 5:.1f}" y="{HEIGHT - BOTTOM - 6}" fill="#525252">oracle: 0 s</text>')
+    return "\n".join([*parts, "</svg>\n"])
+
+
+class _Axis:
+    def __init__(self, low: float, high: float, place: Callable[[float], float]) -> None:
+        self.low, self.high, self._place = low, high, place
+
+    def __call__(self, value: float) -> float:
+        return self._place(value)
+
+
+def _axis(values: Sequence[float], start: float, end: float) -> _Axis:
+    low, high = 0.8 * min(values), 1.25 * max(values)
+    scale = (end - start) / (math.log(high) - math.log(low))
+    return _Axis(low, high, lambda value: start + (math.log(value) - math.log(low)) * scale)
+
+
+def _ticks(low: float, high: float) -> list[int]:
+    values = [digit * 10**power for power in range(7) for digit in (1, 2, 5)]
+    return [value for value in values if low <= value <= high]
