@@ -10,9 +10,9 @@ ENTRY_OVERHEAD = 512
 class LRU[K, V]:
     """Values by key, in at most `bytes_max` bytes and `entries_max` entries."""
 
-    def __init__(self, bytes_max: int, entries_max: int | None = None) -> None:
+    def __init__(self, bytes_max: int = sys.maxsize, entries_max: int = sys.maxsize) -> None:
         self._bytes_max = bytes_max
-        self._entries_max = sys.maxsize if entries_max is None else entries_max
+        self._entries_max = entries_max
         self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self._size = 0
 

@@ -31,6 +31,7 @@ _BARE = re.compile(
     re.VERBOSE,
 )
 _COMMA = re.compile(r"[ \t]*,[ \t]*(?=[a-z*])")
+_NEXT = re.compile(r"[ \t]*,[ \t]*(?=\S)")
 _SEMICOLON = re.compile(r";\ *")
 _SPACES = re.compile(r"\ *")
 
@@ -54,6 +55,21 @@ def parse_item(value: str) -> Bare | None:
         return reader.item()
     except ValueError:
         return None
+
+
+def parse_parameterised(value: str) -> list[dict[str, Bare]] | None:
+    """Return the parameters of each item of a list (section 4.2.1); None where it cannot be read."""
+    reader = _Reader(value.strip(" "))
+    found: list[dict[str, Bare]] = []
+    try:
+        while reader.at < len(reader.text):
+            if found:
+                reader.need(_NEXT)
+            reader.bare()
+            found.append(reader.parameters())
+    except ValueError:
+        return None
+    return found
 
 
 def decode_bytes(encoded: bytes) -> bytes | None:
@@ -128,11 +144,12 @@ class _Reader:
                 raise ValueError("items of an inner list stand apart")
         return tuple(items)
 
-    def parameters(self) -> None:
+    def parameters(self) -> dict[str, Bare]:
+        found: dict[str, Bare] = {}
         while self.take(_SEMICOLON):
-            self.need(_KEY)
-            if self.skip("="):
-                self.bare()
+            key = self.need(_KEY)[0]
+            found[key] = self.bare() if self.skip("=") else True
+        return found
 
     def bare(self) -> Bare:
         match = self.need(_BARE)

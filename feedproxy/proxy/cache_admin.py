@@ -321,6 +321,7 @@ class CacheAdmin:
             now,
             settings,
             permission=self._dispatch.check_fetch_allowed(resource, target, settings),
+            price_factor=self._dispatch.site_limits.price_factor(site_of(target)),
             jitter=prefetch.own_jitter(target),
         )
 

@@ -17,7 +17,7 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.http import negotiation, uri
 from feedproxy.http.memoize import memoised
-from feedproxy.http.message import Fields
+from feedproxy.http.message import Fields, Request
 from feedproxy.refresh import peer_result, personal_responses, range_requests
 from feedproxy.refresh.events import CopiesInvalidated, Events, FeedChanged, RefreshEnded
 from feedproxy.refresh.fetch_lease import FetchLease
@@ -30,8 +30,9 @@ from feedproxy.refresh.redirects import OriginClient
 from feedproxy.refresh.resource_update import RefreshJob
 from feedproxy.refresh.result import RefreshObserver, RefreshResult
 from feedproxy.refresh.singleflight import SingleFlight
+from feedproxy.refresh.site_limits import LimitRecordingClient, SiteLimits
 from feedproxy.request.context import RequestContext
-from feedproxy.request.upstream_request import background_request
+from feedproxy.request.upstream_request import background_request, is_credential
 from feedproxy.request.url_mapping import is_upstream_target, to_public
 from feedproxy.rules import may_serve_under
 from feedproxy.settings import Settings
@@ -80,8 +81,9 @@ class RefreshCoordinator:
         self._agent = agent
         self.threads = ThreadPoolExecutor(2, thread_name_prefix="feedproxy-prepare")
         self.worker_pool = WorkerPool(self.threads)
+        self.site_limits = SiteLimits(store.coordination.sites, clock)
         self._pipeline = RefreshPipeline(
-            fetcher,
+            LimitRecordingClient(fetcher, self.site_limits, self._is_for_shared_feed),
             store,
             clock,
             observer,
@@ -96,6 +98,15 @@ class RefreshCoordinator:
         self._non_feed_redirects: OrderedDict[str, int] = OrderedDict()
         self._scheduled: dict[str, asyncio.Task[None]] = {}
         self._storable_jobs: dict[str, set[object]] = {}
+
+    def _is_for_shared_feed(self, request: Request) -> bool:
+        """Return whether the request is for a known feed, for all clients: one client cannot have a site paused."""
+        target = request.target
+        return (
+            _is_known_feed(self._store.peek(target))
+            and not is_upstream_target(target, self._settings_for(target))
+            and not any(is_credential(name) for name, _ in request.fields)
+        )
 
     def __len__(self) -> int:
         return len(self._refreshes)

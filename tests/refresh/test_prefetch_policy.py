@@ -62,6 +62,7 @@ def planned(
     polls: tuple[float, ...] = (),
     jitter: float = 0.0,
     settings: Settings | None = None,
+    price_factor: float = 1.0,
 ) -> Plan:
     """What is planned for a feed with so many readers without a rhythm, and with polls expected at these instants."""
     chosen = settings or Settings()
@@ -73,6 +74,7 @@ def planned(
         chosen,
         permission=throttle.check_fetch_allowed(resource, now, chosen, site_free_at=0.0),
         jitter=jitter,
+        price_factor=price_factor,
     )
 
 
@@ -247,6 +249,18 @@ def test_feed_is_refreshed_shortly_before_an_expected_poll() -> None:
     assert isinstance(waiting, Later)
     assert waiting.at in {NOON + HOUR - LEAD, NOON + 2 * HOUR - LEAD}
     assert isinstance(planned(silent(), waiting.at, readers=0, polls=(waiting.at + LEAD,)), Refresh)
+
+
+def test_refresh_for_a_site_that_limits_requests_has_to_be_worth_more() -> None:
+    polls = (NOON + 2 * HOUR, NOON + 2 * HOUR + 5)
+    usual = planned(silent(), NOON, readers=0, polls=polls)
+    limited = planned(silent(), NOON, readers=0, polls=polls, price_factor=1.5)
+
+    assert isinstance(usual, Later)
+    assert isinstance(limited, Later)
+    assert limited.words == f"{usual.words}; the site limits requests"
+    dearest = planned(silent(), NOON, readers=0, polls=polls, price_factor=64.0)
+    assert dearest == Later(NOON + REVIEW, "no refresh is worth its price yet")
 
 
 def test_plan_tells_who_is_expected_and_what_the_refresh_is_worth() -> None:

@@ -47,6 +47,36 @@ async def test_a_bad_update_never_replaces_a_good_copy(stage, name):
     (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale; fwd-status=304")
 
 
+async def test_site_that_limits_requests_is_not_asked_for_its_other_feeds(stage):
+    proxy, origin, clock = await stage()
+    for path in ("/one.rss", "/two.rss"):
+        origin.publish(path, a_feed("good"), cache_control="max-age=60")
+        await proxy.get(path)
+        clock.advance(seconds=2)
+    clock.advance(minutes=10)
+    origin.speak(answers(429, b"", ("Retry-After", "600")))
+    await proxy.get("/one.rss")
+    requests = origin.requests
+
+    (await proxy.get("/two.rss")).expect(200, cache="hit")
+    assert origin.requests == requests
+    origin.recover()
+    clock.advance(minutes=11)
+    (await proxy.get("/two.rss")).expect(200, cache="fwd=stale")
+
+
+async def test_limit_stated_for_an_unknown_address_leaves_the_feeds_of_its_site_alone(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=10)
+    origin.speak(answers(429, b"", ("Retry-After", "600")))
+    await proxy.get("/other")
+    origin.recover()
+
+    (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale; fwd-status=304")
+
+
 async def test_after_a_failure_the_origin_is_left_in_peace_and_readers_get_the_copy(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")

@@ -96,9 +96,11 @@ def plan(
     *,
     permission: throttle.Permission,
     jitter: float,
+    price_factor: float = 1.0,
 ) -> Plan:
     """Return what the schedule has to do for one feed. `freshness` is that of its newest stored response, `permission`
-    the throttle's, `jitter` a number in [0, 1] that is the feed's own.
+    the throttle's, `jitter` a number in [0, 1] that is the feed's own. `price_factor` multiplies the price where the
+    site limits requests (refresh/site_limits.py).
     """
     if settings.polling == "off":
         return Rest("polling is off: the next reader's request")
@@ -108,7 +110,7 @@ def plan(
         return Rest(reason)
     bounds = _bounds(resource, freshness, now, settings, jitter)
     expected = audience.expected(now + polling.HORIZON)
-    found = _weighed(resource, bounds, expected, now, settings, jitter)
+    found = _weighed(resource, bounds, expected, now, settings, price_factor, jitter)
     unread = _unread(audience, bounds)
     if (not unread or (bounds.ahead > now and not expected)) and (found is None or bounds.ahead < found.at):
         found = Later(bounds.ahead, "refreshed then, if it is still read")
@@ -173,6 +175,7 @@ def _weighed(
     expected: Sequence[ExpectedPoll],
     now: Instant,
     settings: Settings,
+    price_factor: float,
     jitter: float,
 ) -> Later | None:
     """The refresh that is worth its price, and why; None where none is."""
@@ -185,7 +188,7 @@ def _weighed(
         now,
         polling.Copy(refreshed, bounds.end, bounds.until),
         per_second=rate.per_second,
-        price=settings.price,
+        price=settings.price * price_factor,
         permitted=bounds.permitted,
     )
     if planned is None:
@@ -197,7 +200,8 @@ def _weighed(
         at,
         f"{readers} {'reader' if readers == 1 else 'readers'} expected by {_clock(planned.by)}, "
         f"changes about every {span(rate.usual_gap)}, worth {_minutes(planned.worth)} of staleness"
-        + ("; the copy's time is over by then" if planned.anticipates else ""),
+        + ("; the copy's time is over by then" if planned.anticipates else "")
+        + ("; the site limits requests" if price_factor > 1.1 else ""),
     )
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Instant, Seconds
+from feedproxy.http import structured_fields
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Fields
 from feedproxy.settings import Settings
@@ -141,20 +142,37 @@ def retry_after(fields: Fields, now: Instant) -> Instant | None:
 
 
 def rate_limit_reset(fields: Fields, now: Instant) -> Instant | None:
-    """Return when an exhausted rate limit is reset: `x-ratelimit-remaining: 0` and `x-ratelimit-reset`.
+    """Return when an exhausted rate limit is reset; None where none is.
 
-    Without the `x-` as well. Reddit counts in fractions (`0.0`) and resets in seconds; others name a Unix
-    time. Such a limit holds for the caller, not for the one feed: see SiteTimes.hold.
+    `RateLimit: "policy";r=0;t=30` (draft-ietf-httpapi-ratelimit-headers-10), `RateLimit: remaining=0, reset=30` (its
+    version 05), and `x-ratelimit-remaining: 0` with `x-ratelimit-reset`, without the `x-` as well. Reddit counts in
+    fractions (`0.0`) and resets in seconds; others name a Unix time. Such a limit holds for the whole site
+    (refresh/site_limits.py).
     """
-    for prefix in ("x-ratelimit-", "ratelimit-"):
-        remaining, reset = _parse_number(fields.get(prefix + "remaining")), _parse_number(fields.get(prefix + "reset"))
-        if remaining is None or reset is None or remaining >= 1:
-            continue
-        # Nobody means thirty years: so large a number is a point in time.
-        at = reset if reset > 1_000_000_000 else now + reset
-        if at > now:
-            return min(at, now + DEFER_MAX)
-    return None
+    resets = [_reset_of(fields, prefix, now) for prefix in ("x-ratelimit-", "ratelimit-")]
+    if (value := fields.combined("ratelimit")) is not None:
+        resets += _structured_resets(value, now)
+    return max((at for at in resets if at is not None), default=None)
+
+
+def _structured_resets(value: str, now: Instant) -> list[Instant | None]:
+    items = structured_fields.parse_parameterised(value) or ()
+    members = structured_fields.parse_dictionary(value) or {}
+    limits = [*((item.get("r"), item.get("t")) for item in items), (members.get("remaining"), members.get("reset"))]
+    return [
+        min(now + reset, now + DEFER_MAX)
+        for remaining, reset in limits
+        if isinstance(remaining, int | float) and isinstance(reset, int | float) and remaining < 1 and reset > 0
+    ]
+
+
+def _reset_of(fields: Fields, prefix: str, now: Instant) -> Instant | None:
+    remaining, reset = _parse_number(fields.get(prefix + "remaining")), _parse_number(fields.get(prefix + "reset"))
+    if remaining is None or reset is None or remaining >= 1:
+        return None
+    # A number of more than thirty years is an instant.
+    at = reset if reset > 1_000_000_000 else now + reset
+    return min(at, now + DEFER_MAX) if at > now else None
 
 
 def _longest_pause(count: int) -> Seconds:
