@@ -175,17 +175,17 @@ def lines_of(terminal: int) -> Iterator[str]:
 # -- the play without the players
 
 
-@pytest.mark.parametrize("feed", publishers.feeds(3, days=1), ids=lambda feed: feed.name)
+@pytest.mark.parametrize("feed", publishers.create_feeds(3, days=1), ids=lambda feed: feed.name)
 def test_every_feed_is_one_that_feedproxy_reads(feed: publishers.Feed) -> None:
     version = feed.at(publishers.START)
-    channel = read(version.body, feed.manner.content_type)
+    channel = read(version.body, feed.profile.content_type)
     assert channel is not None
-    assert feed.number_of(version.body) == version.number
+    assert feed.find_version_number(version.body) == version.number
     assert version.since <= publishers.START
 
 
 def test_a_feed_changes_when_something_is_published_and_only_then() -> None:
-    for feed in publishers.feeds(3, days=2):
+    for feed in publishers.create_feeds(3, days=2):
         latest = feed.items[-1]
         before, since = feed.at(latest.published - 1), feed.at(latest.published)
         assert since.number == before.number + 1
@@ -194,28 +194,28 @@ def test_a_feed_changes_when_something_is_published_and_only_then() -> None:
 
 
 def test_nobody_publishes_at_night() -> None:
-    hours = {int(item.published // 3600 % 24) for feed in publishers.feeds(3, days=7) for item in feed.items}
+    hours = {int(item.published // 3600 % 24) for feed in publishers.create_feeds(3, days=7) for item in feed.items}
     assert not hours & publishers.NIGHT
 
 
 def test_polls_are_in_order_bounded_and_say_what_was_left_out() -> None:
-    week = publishers.feeds(1, days=7)
-    script = simulated_readers.screenplay(week, readers=200, seed=1, days=7)
+    week = publishers.create_feeds(1, days=7)
+    script = simulated_readers.plan_polls(week, readers=200, seed=1, days=7)
     assert len(script.polls) == simulated_readers.POLLS_MAX < script.planned
     assert [poll.at for poll in script.polls] == sorted(poll.at for poll in script.polls)
     assert script.polls[-1].at < publishers.START + 7 * 86_400
 
 
 def test_a_day_is_planned_whole() -> None:
-    script = simulated_readers.screenplay(publishers.feeds(1, days=1), readers=8, seed=1, days=1)
+    script = simulated_readers.plan_polls(publishers.create_feeds(1, days=1), readers=8, seed=1, days=1)
     assert len(script.polls) == script.planned
-    cron = [poll.at for poll in script.polls if poll.subscription.manner.on_the_hour]
+    cron = [poll.at for poll in script.polls if poll.subscription.profile.on_the_hour]
     assert len(cron) == 2 * 24
     assert all(at % 3600 == 0 for at in cron)
 
 
 def test_an_office_reads_in_office_hours() -> None:
-    script = simulated_readers.screenplay(publishers.feeds(1, days=7), readers=8, seed=1, days=7)
-    office = [poll.at for poll in script.polls if poll.subscription.manner.hours is simulated_readers.Hours.OFFICE]
+    script = simulated_readers.plan_polls(publishers.create_feeds(1, days=7), readers=8, seed=1, days=7)
+    office = [poll.at for poll in script.polls if poll.subscription.profile.hours is simulated_readers.Hours.OFFICE]
     assert office
     assert all(8 <= at // 3600 % 24 < 17 and (at // 86_400 + 3) % 7 < 5 for at in office)

@@ -61,7 +61,6 @@ LEFT: dict[str, int] = {
     "feedproxy/cache": 35,
     "feedproxy/client": 2,
     "feedproxy/cluster": 117,
-    "feedproxy/demo": 22,
     "feedproxy/endpoints": 2,
     "feedproxy/feed": 102,
     "feedproxy/http": 112,

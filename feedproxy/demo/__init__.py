@@ -1,1 +1,1 @@
-"""A week of feeds and their readers, played twice: straight to the origins, and through feedproxy."""
+"""Demonstration: the same polls of simulated readers, sent directly to origins and through feedproxy."""

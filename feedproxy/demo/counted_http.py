@@ -1,6 +1,6 @@
-"""HTTP as far as the demo needs it, with every byte counted: a connection that is kept, and nothing between.
+"""A minimal HTTP client on a persistent connection that counts every byte.
 
-A client library would add fields of its own and hide how much went over the wire.
+A client library would add fields of its own and hide the number of bytes.
 """
 
 import asyncio
@@ -11,11 +11,12 @@ from typing import Self
 from feedproxy.http.message import Fields
 
 HEAD_MAX = 65_536
+"""Bytes of a message's head."""
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
-    """An answer, and how many bytes it was with its head."""
+class CountedResponse:
+    """A response, and its number of bytes with the head."""
 
     status: int
     fields: Fields
@@ -23,8 +24,8 @@ class Received:
     size: int
 
 
-class Wire:
-    """One connection to one address, made at the first request and kept."""
+class CountingConnection:
+    """A persistent connection to one address, opened at the first request."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = (host, port)
@@ -39,30 +40,30 @@ class Wire:
         if self._streams:
             self._streams[1].close()
 
-    async def get(self, path: str, fields: Fields) -> Received:
-        """GET, and the whole answer. Raises OSError, EOFError and ValueError where it is none."""
+    async def get(self, path: str, fields: Fields) -> CountedResponse:
+        """Send a GET and return the response. Raises OSError, EOFError or ValueError if it is incomplete or invalid."""
         if self._streams is None:
             self._streams = await asyncio.open_connection(*self._address, limit=HEAD_MAX)
         reader, writer = self._streams
-        writer.write(written(f"GET {path} HTTP/1.1", fields))
+        writer.write(format_head(f"GET {path} HTTP/1.1", fields))
         head = await reader.readuntil(b"\r\n\r\n")
-        first, received = parsed(head)
+        first, received = parse_head(head)
         status = int(first.split()[1])
         length = 0 if status in (204, 304) else int(received.get("content-length") or 0)
         body = await reader.readexactly(length)
         if (received.get("connection") or "").lower() == "close":
             writer.close()
             self._streams = None
-        return Received(status, received, body, len(head) + length)
+        return CountedResponse(status, received, body, len(head) + length)
 
 
-def written(first: str, fields: Fields) -> bytes:
-    """A head, as it goes over the wire."""
+def format_head(first: str, fields: Fields) -> bytes:
+    """Return the bytes of a message's head."""
     return "\r\n".join([first, *(f"{name}: {value}" for name, value in fields), "", ""]).encode("latin-1")
 
 
-def parsed(head: bytes) -> tuple[str, Fields]:
-    """The first line and the fields of a head. Raises ValueError."""
+def parse_head(head: bytes) -> tuple[str, Fields]:
+    """Return the first line and the fields of a head. Raises ValueError if it is invalid."""
     first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     split = (line.split(":", 1) for line in lines)
     return first, Fields((name, value.strip()) for name, value in split)

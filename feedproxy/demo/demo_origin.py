@@ -1,6 +1,6 @@
-"""An origin on loopback that plays a feed's history by the virtual clock, and counts what it is asked.
+"""An origin on loopback that serves a feed's version at the simulated time, and counts requests.
 
-Each feed has an origin of its own, at a port of its own: four publishers, four sites.
+Each feed has an origin and a port of its own: four publishers, four sites.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from functools import lru_cache
 from hashlib import blake2b
 
 from feedproxy.clock import Clock, Instant
-from feedproxy.demo.counted_http import HEAD_MAX, parsed, written
+from feedproxy.demo.counted_http import HEAD_MAX, format_head, parse_head
 from feedproxy.demo.publishers import Feed, Version
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.message import Fields
@@ -26,16 +26,16 @@ class Tally:
     conditional: int = 0
     not_modified: int = 0
     sent: int = 0
-    """Bytes of its answers, heads included."""
+    """Bytes of answers with their heads."""
     skipped: int = 0
-    """Requests in hours in which the publisher asks not to be read."""
+    """Requests in the feed's skipHours."""
     agents: Counter[str] = field(default_factory=Counter)
     last_agent: str = ""
     last_at: Instant = 0.0
 
 
 class Origin:
-    """One publisher. `start`, then `host` and `port` say where; `close` at the end."""
+    """The origin of one feed; `port` is known after `start`."""
 
     host = "127.0.0.1"
 
@@ -53,7 +53,7 @@ class Origin:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
-        """Stop listening, and hang up."""
+        """Stop listening and close all connections."""
         self._server.close()
         for writer in list(self._writers):
             writer.close()
@@ -68,8 +68,8 @@ class Origin:
         self._writers.add(writer)
         try:
             while True:
-                _, asked = parsed(await reader.readuntil(b"\r\n\r\n"))
-                answer = self._answer(asked)
+                _, request_fields = parse_head(await reader.readuntil(b"\r\n\r\n"))
+                answer = self._answer(request_fields)
                 self.tally.sent += len(answer)
                 writer.write(answer)
                 await writer.drain()
@@ -79,51 +79,51 @@ class Origin:
             self._writers.discard(writer)
             writer.close()
 
-    def _answer(self, asked: Fields) -> bytes:
+    def _answer(self, request_fields: Fields) -> bytes:
         now = self._clock.now()
-        manner, version = self.feed.manner, self.feed.at(now)
+        profile, version = self.feed.profile, self.feed.at(now)
         lines = [("Date", format_http_date(now)), ("Server", "demo")]
-        if manner.etag:
+        if profile.etag:
             lines.append(("ETag", _tag(version.body)))
-        if manner.last_modified:
+        if profile.last_modified:
             lines.append(("Last-Modified", format_http_date(version.since)))
-        if manner.compresses:
+        if profile.compresses:
             lines.append(("Vary", "Accept-Encoding"))
-        unchanged = self._unchanged(asked, version)
-        self._note(asked, unchanged=unchanged)
-        if unchanged:
-            return written("HTTP/1.1 304 Not Modified", Fields(lines))
+        is_unchanged = self._is_unchanged(request_fields, version)
+        self._count(request_fields, is_unchanged=is_unchanged)
+        if is_unchanged:
+            return format_head("HTTP/1.1 304 Not Modified", Fields(lines))
         body = version.body
-        lines.append(("Content-Type", manner.content_type))
-        if manner.compresses and "gzip" in (asked.combined("accept-encoding") or ""):
-            body = _gzipped(body)
+        lines.append(("Content-Type", profile.content_type))
+        if profile.compresses and "gzip" in (request_fields.combined("accept-encoding") or ""):
+            body = _compress(body)
             lines.append(("Content-Encoding", "gzip"))
         lines.append(("Content-Length", str(len(body))))
-        return written("HTTP/1.1 200 OK", Fields(lines)) + body
+        return format_head("HTTP/1.1 200 OK", Fields(lines)) + body
 
-    def _unchanged(self, asked: Fields, version: Version) -> bool:
-        tag, since = asked.get("if-none-match"), parse_http_date(asked.get("if-modified-since") or "")
-        if tag is not None and self.feed.manner.etag:
+    def _is_unchanged(self, request_fields: Fields, version: Version) -> bool:
+        tag, since = request_fields.get("if-none-match"), parse_http_date(request_fields.get("if-modified-since") or "")
+        if tag is not None and self.feed.profile.etag:
             return tag == _tag(version.body)
-        return self.feed.manner.last_modified and since is not None and int(version.since) <= since
+        return self.feed.profile.last_modified and since is not None and int(version.since) <= since
 
-    def _note(self, asked: Fields, *, unchanged: bool) -> None:
+    def _count(self, request_fields: Fields, *, is_unchanged: bool) -> None:
         tally = self.tally
         tally.requests += 1
-        tally.conditional += "if-none-match" in asked or "if-modified-since" in asked
-        tally.not_modified += unchanged
-        tally.skipped += datetime.fromtimestamp(self._clock.now(), UTC).hour in self.feed.manner.skip_hours
-        tally.last_agent = asked.get("user-agent") or ""
+        tally.conditional += "if-none-match" in request_fields or "if-modified-since" in request_fields
+        tally.not_modified += is_unchanged
+        tally.skipped += datetime.fromtimestamp(self._clock.now(), UTC).hour in self.feed.profile.skip_hours
+        tally.last_agent = request_fields.get("user-agent") or ""
         tally.last_at = self._clock.now()
         tally.agents[tally.last_agent] += 1
 
 
 @lru_cache(maxsize=64)
 def _tag(body: bytes) -> str:
-    # Weak, as nginx has it: the same tag for the content with gzip and without.
+    # Weak, as in nginx: the tag is the same with and without gzip.
     return f'W/"{blake2b(body, digest_size=8).hexdigest()}"'
 
 
 @lru_cache(maxsize=64)
-def _gzipped(body: bytes) -> bytes:
+def _compress(body: bytes) -> bytes:
     return gzip.compress(body, 6, mtime=0)

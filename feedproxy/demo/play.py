@@ -1,8 +1,7 @@
-"""The play: the same polls twice, straight to the origins and through a real feedproxy.
+"""The demo's two runs of the same polls: directly to the origins, and through a feedproxy.
 
-Real sockets and real answers both times; only the clock is the play's own, and jumps from poll to poll. Readers
-share a few kept connections, as they would behind a load balancer, which says by X-Forwarded-For whose each
-request is; polls of the same instant are sent at the same time.
+Sockets and answers are real; the clock is simulated and jumps from poll to poll. Readers share a few persistent
+connections, as behind a load balancer that names each client in X-Forwarded-For. Polls of one instant are concurrent.
 """
 
 import asyncio
@@ -18,145 +17,148 @@ from itertools import groupby
 from tempfile import TemporaryDirectory
 
 from feedproxy.clock import Instant, ManualClock, Seconds
-from feedproxy.demo.counted_http import Received, Wire
+from feedproxy.demo.counted_http import CountedResponse, CountingConnection
 from feedproxy.demo.demo_origin import Origin, Tally
-from feedproxy.demo.publishers import START, Feed, feeds
-from feedproxy.demo.simulated_readers import Poll, Screenplay, Subscription, screenplay
+from feedproxy.demo.publishers import START, Feed, create_feeds
+from feedproxy.demo.simulated_readers import Poll, PollPlan, Subscription, plan_polls
 from feedproxy.errors import FeedproxyError
 from feedproxy.serve import ServePlan, make_master
 
-LANES = 6
+CONNECTIONS = 6
 """Connections that readers share."""
 
 ITERATIONS = 8
-"""Iterations of the event loop in which those that wake begin what they do."""
+"""Iterations of the event loop in which tasks that wake up start their refreshes."""
 
 SETTLE_MAX: Seconds = 0.5
-"""Of the machine's own time: the longest wait for scheduled refreshes to end."""
+"""Seconds of real time to wait for scheduled refreshes."""
 
-PATIENCE: Seconds = 30
-"""Of the machine's own time, for the answers of one instant."""
+ANSWER_TIMEOUT: Seconds = 30
+"""Seconds of real time for the answers of one instant."""
 
 type Progress = Callable[[str, int, int], None]
-"""Is told what is being played, how many polls are done, and of how many."""
+"""Callback with the name of the run, the number of finished polls, and that of all polls."""
 
-type Ask = Callable[[Subscription, int], Awaitable[Received]]
-"""Sends one poll over the lane of this number."""
+type SendPoll = Callable[[Subscription, int], Awaitable[CountedResponse]]
+"""Function that sends a poll over the connection of this index."""
 
 
 @dataclass
-class Seen:
-    """What came of the polls, as the readers saw it."""
+class ReaderTally:
+    """Counts of the answers that readers received."""
 
     statuses: Counter[int] = field(default_factory=Counter)
     received: int = 0
     """Bytes of all answers, heads included."""
-    took: list[Seconds] = field(default_factory=list)
-    """Every answer, of the machine's own time."""
-    behind: list[Seconds] = field(default_factory=list)
-    """For every answer after which the reader missed an item: since when it had been published."""
-    behind_by_hint: int = 0
-    """How many of these came while the feed's own ttl, sy:* or skipHours let the copy answer."""
-    foreign: int = 0
-    """Answers with bytes that were never published."""
+    durations: list[Seconds] = field(default_factory=list)
+    """Seconds of real time that each answer took."""
+    delays: list[Seconds] = field(default_factory=list)
+    """Ages of the oldest missing item, for each answer that lacked an item."""
+    delays_by_hint: int = 0
+    """The number of these during which ttl, sy:* or skipHours of the feed allowed the copy."""
+    unpublished: int = 0
+    """Answers with content that was never published."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One of the two performances."""
+    """The counts of one run."""
 
-    seen: Seen
+    reader_tally: ReaderTally
     tallies: dict[str, Tally]
 
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """Both performances, and what was played."""
+    """The results of both runs, and their parameters."""
 
     seed: int
     readers: int
     days: int
     polls: int
     planned: int
-    without: Result
+    direct: Result
     with_feedproxy: Result
-    took: Seconds
+    duration: Seconds
     errors: tuple[str, ...]
-    """What was logged as an error meanwhile; nothing, as a rule."""
+    """Errors that were logged during the runs."""
 
 
 async def play(*, seed: int, readers: int, days: int, progress: Progress) -> Demo:
-    """Play both. Raises FeedproxyError where an answer does not come."""
+    """Perform both runs and return their results. Raises FeedproxyError if an answer is missing."""
     began = time.perf_counter()
-    history = feeds(seed, days=days)
-    script = screenplay(history, readers=readers, seed=seed, days=days)
-    with _quiet() as errors:
-        without = await _straight(history, script, progress)
-        with_feedproxy = await _through_feedproxy(history, script, progress)
-    took = time.perf_counter() - began
-    return Demo(seed, readers, days, len(script.polls), script.planned, without, with_feedproxy, took, tuple(errors))
+    feeds = create_feeds(seed, days=days)
+    plan = plan_polls(feeds, readers=readers, seed=seed, days=days)
+    with _collect_errors() as errors:
+        direct = await _play_direct(feeds, plan, progress)
+        with_feedproxy = await _play_through_feedproxy(feeds, plan, progress)
+    duration = time.perf_counter() - began
+    return Demo(seed, readers, days, len(plan.polls), plan.planned, direct, with_feedproxy, duration, tuple(errors))
 
 
-async def _straight(history: Sequence[Feed], script: Screenplay, progress: Progress) -> Result:
+async def _play_direct(feeds: Sequence[Feed], plan: PollPlan, progress: Progress) -> Result:
     async with AsyncExitStack() as stack:
         clock = ManualClock(START)
-        origins = await _origins(stack, history, clock)
-        wires = {
-            name: [await stack.enter_async_context(Wire(each.host, each.port)) for _ in range(LANES)]
-            for name, each in origins.items()
+        origins = await _start_origins(stack, feeds, clock)
+        connections = {
+            name: [
+                await stack.enter_async_context(CountingConnection(origin.host, origin.port))
+                for _ in range(CONNECTIONS)
+            ]
+            for name, origin in origins.items()
         }
 
-        async def ask(subscription: Subscription, lane: int) -> Received:
+        async def send_poll(subscription: Subscription, connection: int) -> CountedResponse:
             origin = origins[subscription.feed.name]
             fields = subscription.fields(f"{origin.host}:{origin.port}")
-            return await wires[subscription.feed.name][lane].get(subscription.feed.path, fields)
+            return await connections[subscription.feed.name][connection].get(subscription.feed.path, fields)
 
-        seen = await _perform(
-            script.polls,
+        tally = await _send_polls(
+            plan.polls,
             origins,
             clock,
             _no_refreshes,
-            ask,
-            lambda done: progress("straight to the origins", done, len(script.polls)),
+            send_poll,
+            lambda done: progress("straight to the origins", done, len(plan.polls)),
         )
-    return Result(seen, {name: each.tally for name, each in origins.items()})
+    return Result(tally, {name: origin.tally for name, origin in origins.items()})
 
 
-async def _through_feedproxy(history: Sequence[Feed], script: Screenplay, progress: Progress) -> Result:
+async def _play_through_feedproxy(feeds: Sequence[Feed], plan: PollPlan, progress: Progress) -> Result:
     async with AsyncExitStack() as stack:
         clock = ManualClock(START)
-        origins = await _origins(stack, history, clock)
-        host, port, count = await stack.enter_async_context(_feedproxy(clock))
-        wires = [await stack.enter_async_context(Wire(host, port)) for _ in range(LANES)]
+        origins = await _start_origins(stack, feeds, clock)
+        host, port, count = await stack.enter_async_context(_start_feedproxy(clock))
+        connections = [await stack.enter_async_context(CountingConnection(host, port)) for _ in range(CONNECTIONS)]
 
-        async def ask(subscription: Subscription, lane: int) -> Received:
+        async def send_poll(subscription: Subscription, connection: int) -> CountedResponse:
             fields = subscription.fields(f"{host}:{port}").with_added("X-Forwarded-For", subscription.address)
-            return await wires[lane].get(f"/{origins[subscription.feed.name].url}", fields)
+            return await connections[connection].get(f"/{origins[subscription.feed.name].url}", fields)
 
-        seen = await _perform(
-            script.polls,
+        tally = await _send_polls(
+            plan.polls,
             origins,
             clock,
             count,
-            ask,
-            lambda done: progress("through feedproxy", done, len(script.polls)),
+            send_poll,
+            lambda done: progress("through feedproxy", done, len(plan.polls)),
         )
-    return Result(seen, {name: each.tally for name, each in origins.items()})
+    return Result(tally, {name: origin.tally for name, origin in origins.items()})
 
 
-async def _origins(stack: AsyncExitStack, history: Sequence[Feed], clock: ManualClock) -> dict[str, Origin]:
-    found = {}
-    for feed in history:
-        origin = found[feed.name] = Origin(feed, clock)
+async def _start_origins(stack: AsyncExitStack, feeds: Sequence[Feed], clock: ManualClock) -> dict[str, Origin]:
+    origins = {}
+    for feed in feeds:
+        origin = origins[feed.name] = Origin(feed, clock)
         await origin.start()
         stack.push_async_callback(origin.close)
-    return found
+    return origins
 
 
 @asynccontextmanager
-async def _feedproxy(clock: ManualClock) -> AsyncIterator[tuple[str, int, Callable[[], int]]]:
-    """A whole feedproxy on a free port of loopback, which leaves nothing behind."""
-    # mitmproxy writes the CA it makes into this folder.
+async def _start_feedproxy(clock: ManualClock) -> AsyncIterator[tuple[str, int, Callable[[], int]]]:
+    """Run a feedproxy on a free loopback port; yield its address and a function that counts its active refreshes."""
+    # mitmproxy writes its CA into this folder.
     with TemporaryDirectory(prefix="feedproxy-demo-") as folder:
         options = {
             "listen_host": "127.0.0.1",
@@ -168,19 +170,19 @@ async def _feedproxy(clock: ManualClock) -> AsyncIterator[tuple[str, int, Callab
             "allow_private": True,
             "trusted_proxies": ["127.0.0.1"],
         }
-        made, app = make_master(ServePlan(options=options), clock)
-        running = asyncio.ensure_future(made.run())
+        master, app = make_master(ServePlan(options=options), clock)
+        task = asyncio.ensure_future(master.run())
         try:
-            server = made.addons.get("proxyserver")
+            server = master.addons.get("proxyserver")
             while not server.listen_addrs():
-                if running.done():
+                if task.done():
                     raise FeedproxyError("feedproxy did not start")
                 await asyncio.sleep(0.01)
             host, port, *_ = server.listen_addrs()[0]
             yield host, port, lambda: app.service.admin.active_refreshes if app.opened else 0
         finally:
-            made.shutdown()
-            await running
+            master.shutdown()
+            await task
 
 
 def _no_refreshes() -> int:
@@ -188,10 +190,10 @@ def _no_refreshes() -> int:
 
 
 async def _advance(clock: ManualClock, until: Instant, refresh_count: Callable[[], int]) -> None:
-    """Move the clock on, and let the scheduled refreshes on the way end."""
+    """Advance the clock in steps, and wait for the refreshes that are scheduled before `until`."""
     while (wake := clock.next_wake) <= until:
         clock.advance(wake - clock.now())
-        # A refresh that waits for its site's slot waits for this very clock.
+        # The wait is limited: a refresh that waits for its site's slot waits for this clock.
         latest = time.monotonic() + SETTLE_MAX
         for _ in range(ITERATIONS):
             await asyncio.sleep(0)
@@ -200,71 +202,83 @@ async def _advance(clock: ManualClock, until: Instant, refresh_count: Callable[[
     clock.advance(until - clock.now())
 
 
-async def _perform(
+async def _send_polls(
     polls: Sequence[Poll],
     origins: Mapping[str, Origin],
     clock: ManualClock,
     refresh_count: Callable[[], int],
-    ask: Ask,
+    send_poll: SendPoll,
     progress: Callable[[int], None],
-) -> Seen:
+) -> ReaderTally:
     for poll in polls:
         poll.subscription.forget()
-    seen = Seen()
+    tally = ReaderTally()
     done = 0
-    for at, together in groupby(polls, key=lambda poll: poll.at):
+    for at, simultaneous in groupby(polls, key=lambda poll: poll.at):
         await _advance(clock, at, refresh_count)
-        subscriptions = [poll.subscription for poll in together]
+        subscriptions = [poll.subscription for poll in simultaneous]
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(ANSWER_TIMEOUT):
                 if len(subscriptions) == 1:
-                    await _lane(subscriptions, done % LANES, at, ask, seen, origins)
+                    await _send_on_connection(subscriptions, done % CONNECTIONS, at, send_poll, tally, origins)
                 else:
-                    lanes = [subscriptions[lane::LANES] for lane in range(LANES)]
+                    groups = [subscriptions[connection::CONNECTIONS] for connection in range(CONNECTIONS)]
                     await asyncio.gather(
-                        *(_lane(each, lane, at, ask, seen, origins) for lane, each in enumerate(lanes))
+                        *(
+                            _send_on_connection(group, connection, at, send_poll, tally, origins)
+                            for connection, group in enumerate(groups)
+                        )
                     )
         except (TimeoutError, OSError, EOFError, ValueError) as error:
             raise FeedproxyError(f"the play was interrupted: {error or type(error).__name__}") from error
         done += len(subscriptions)
         progress(done)
-    return seen
+    return tally
 
 
-async def _lane(
-    subscriptions: Sequence[Subscription], lane: int, at: Instant, ask: Ask, seen: Seen, origins: Mapping[str, Origin]
+async def _send_on_connection(
+    subscriptions: Sequence[Subscription],
+    connection: int,
+    at: Instant,
+    send_poll: SendPoll,
+    tally: ReaderTally,
+    origins: Mapping[str, Origin],
 ) -> None:
-    for each in subscriptions:
+    for subscription in subscriptions:
         began = time.perf_counter()
-        received = await ask(each, lane)
-        seen.took.append(time.perf_counter() - began)
-        seen.statuses[received.status] += 1
-        seen.received += received.size
-        each.remember(received)
-        _compare(each, received, at, seen, origins)
+        response = await send_poll(subscription, connection)
+        tally.durations.append(time.perf_counter() - began)
+        tally.statuses[response.status] += 1
+        tally.received += response.size
+        subscription.remember(response)
+        _compare_with_published(subscription, response, at, tally, origins)
 
 
-def _compare(
-    subscription: Subscription, received: Received, at: Instant, seen: Seen, origins: Mapping[str, Origin]
+def _compare_with_published(
+    subscription: Subscription,
+    response: CountedResponse,
+    at: Instant,
+    tally: ReaderTally,
+    origins: Mapping[str, Origin],
 ) -> None:
-    """Has the reader what was published, and how much later?"""
+    """Count content that was never published, and items that the reader lacks."""
     feed = subscription.feed
-    if received.status == 200:
-        body = _plain(received.body) if received.fields.get("content-encoding") else received.body
-        subscription.held = feed.number_of(body)
-        seen.foreign += subscription.held is None
-    if subscription.held is not None and subscription.held < feed.at(at).number:
-        seen.behind.append(at - feed.version(subscription.held + 1).since)
-        seen.behind_by_hint += feed.grants(origins[feed.name].tally.last_at, at)
+    if response.status == 200:
+        body = _decompress(response.body) if response.fields.get("content-encoding") else response.body
+        subscription.version_number = feed.find_version_number(body)
+        tally.unpublished += subscription.version_number is None
+    if subscription.version_number is not None and subscription.version_number < feed.at(at).number:
+        tally.delays.append(at - feed.version(subscription.version_number + 1).since)
+        tally.delays_by_hint += feed.allows_copy(origins[feed.name].tally.last_at, at)
 
 
 @lru_cache(maxsize=64)
-def _plain(body: bytes) -> bytes:
+def _decompress(body: bytes) -> bytes:
     return gzip.decompress(body)
 
 
 class _Errors(logging.Handler):
-    """Keeps errors for the end; everything else would only disturb the table."""
+    """Log handler that collects errors, so that they do not disturb the table."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -275,7 +289,7 @@ class _Errors(logging.Handler):
 
 
 @contextmanager
-def _quiet() -> Iterator[list[str]]:
+def _collect_errors() -> Iterator[list[str]]:
     handler, root = _Errors(), logging.getLogger()
     root.addHandler(handler)
     try:

@@ -5,8 +5,7 @@ blog      Atom, an entry every two days; ETag alone, no hints
 links     RSS 1.0 with sy:hourly/2; Last-Modified alone
 status    JSON Feed; no validators, no hints, and an origin that never compresses
 
-Each names its own address (USM's self link), so feedproxy has nothing to add and readers can be checked for having
-got, byte for byte, what was published.
+Each has a self link (USM), so feedproxy does not edit it, and received content can be compared byte for byte.
 """
 
 import json
@@ -20,13 +19,13 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.http.date import format_http_date
 
 START: Instant = datetime(2026, 1, 7, 7, tzinfo=UTC).timestamp()
-"""A Wednesday at 07:00 GMT: the readers of the office have been there within the last day, whenever it ends."""
+"""A Wednesday at 07:00 GMT; even a run of one day contains office hours."""
 
-ITEMS = 15
-"""Items a feed shows, as most do."""
+ITEMS_MAX = 15
+"""Items of a feed, as many as most feeds have."""
 
-BEFORE: Seconds = 60 * 86_400
-"""How much of the past is written, so that every feed is full when the play begins."""
+PAST: Seconds = 60 * 86_400
+"""Seconds before START from which items are created, so that every feed is full at START."""
 
 NIGHT = frozenset({22, 23, 0, 1, 2, 3, 4, 5})
 
@@ -35,12 +34,12 @@ VOCABULARY = (
     "music plan answer morning bakery letter weather signal village station paper orchard meeting question window "
     "lantern voyage kettle meadow compass ferry archive timber glass record season theatre mountain border thread"
 )
-WORDS = VOCABULARY.split()
+WORD_LIST = VOCABULARY.split()
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One item."""
+    """An item of a feed."""
 
     number: int
     published: Instant
@@ -58,86 +57,86 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
-    """How a publisher publishes."""
+class PublisherProfile:
+    """The format, frequency and HTTP behaviour of a publisher."""
 
     name: str
     content_type: str
     write: Callable[[Sequence[Item]], bytes]
     pause: Seconds
-    """Usual time between two items."""
+    """Mean time between two items."""
     etag: bool = False
     last_modified: bool = False
     compresses: bool = True
     lifetime: Seconds = 0
-    """How long a copy may answer, as the feed states; 0 where it does not."""
+    """Seconds for which the feed's hints allow a copy to be used; 0 without hints."""
     skip_hours: frozenset[int] = frozenset()
 
 
 @dataclass
 class Feed:
-    """A feed with its past and its future."""
+    """A feed with all its items, before and after START."""
 
-    manner: Manner
+    profile: PublisherProfile
     items: tuple[Item, ...]
     _versions: dict[int, Version] = field(default_factory=dict)
     _numbers: dict[bytes, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """Return the name in the table."""
-        return self.manner.name
+        """The name in the table."""
+        return self.profile.name
 
     @property
     def path(self) -> str:
-        """Where it stands at its origin."""
+        """The path at the origin."""
         return f"/{self.name}"
 
     def at(self, now: Instant) -> Version:
-        """The version that is current at this moment."""
+        """Return the version that is current at `now`."""
         return self.version(bisect_right(self.items, now, key=lambda item: item.published) - 1)
 
     def version(self, number: int) -> Version:
-        """The version whose latest item has this number."""
-        found = self._versions.get(number)
-        if found is None:
-            shown = self.items[max(0, number - ITEMS + 1) : number + 1][::-1]
-            body = self.manner.write(shown)
-            found = self._versions[number] = Version(number, shown[0].published, body)
+        """Return the version with item `number` as its latest."""
+        version = self._versions.get(number)
+        if version is None:
+            items = self.items[max(0, number - ITEMS_MAX + 1) : number + 1][::-1]
+            body = self.profile.write(items)
+            version = self._versions[number] = Version(number, items[0].published, body)
             self._numbers[body] = number
-        return found
+        return version
 
-    def grants(self, fetched: Instant, now: Instant) -> bool:
-        """Return whether the feed's ttl, sy:* or skipHours let a copy answer that was fetched then."""
-        return now - fetched < self.manner.lifetime or datetime.fromtimestamp(now, UTC).hour in self.manner.skip_hours
+    def allows_copy(self, fetched: Instant, now: Instant) -> bool:
+        """Return True if ttl, sy:* or skipHours of the feed allow a copy that was fetched at `fetched`."""
+        return now - fetched < self.profile.lifetime or datetime.fromtimestamp(now, UTC).hour in self.profile.skip_hours
 
-    def number_of(self, body: bytes) -> int | None:
-        """Which version these bytes are; None if none that was ever current."""
+    def find_version_number(self, body: bytes) -> int | None:
+        """Return the number of the version with this content; None if it was never current."""
         return self._numbers.get(body)
 
 
-def feeds(seed: int, *, days: int) -> list[Feed]:
-    """The four feeds with their items, from before the play until its end."""
-    return [Feed(manner, tuple(_items(manner, seed, START + days * 86_400))) for manner in MANNERS]
+def create_feeds(seed: int, *, days: int) -> list[Feed]:
+    """Return the four feeds with their items until the end of the demo."""
+    return [Feed(profile, tuple(_items(profile, seed, START + days * 86_400))) for profile in PROFILES]
 
 
-def _items(manner: Manner, seed: int, end: Instant) -> list[Item]:
-    random = Random(f"{seed}/{manner.name}")  # noqa: S311 -- a play, no secret
-    found: list[Item] = []
-    at = START - BEFORE
+def _items(profile: PublisherProfile, seed: int, end: Instant) -> list[Item]:
+    random = Random(f"{seed}/{profile.name}")  # noqa: S311 -- a play, no secret
+    items: list[Item] = []
+    at = START - PAST
     while True:
-        at += random.expovariate(1 / manner.pause) + 60
+        at += random.expovariate(1 / profile.pause) + 60
         if datetime.fromtimestamp(at, UTC).hour in NIGHT:
-            continue  # no feed has items at night, with skipHours or without
+            continue  # no feed publishes at night, with or without skipHours
         if at >= end:
-            return found
-        number = len(found)
-        title = " ".join(random.choices(WORDS, k=5)).capitalize()
-        text = " ".join(random.choices(WORDS, k=random.randint(40, 90))).capitalize() + "."
-        found.append(Item(number, at, title, text))
+            return items
+        number = len(items)
+        title = " ".join(random.choices(WORD_LIST, k=5)).capitalize()
+        text = " ".join(random.choices(WORD_LIST, k=random.randint(40, 90))).capitalize() + "."
+        items.append(Item(number, at, title, text))
 
 
-# -- the four formats; WORDS hold nothing that would need to be escaped
+# -- the four formats; the words need no escaping
 
 
 def _rss(items: Sequence[Item]) -> bytes:
@@ -148,10 +147,10 @@ def _rss(items: Sequence[Item]) -> bytes:
         '<atom:link href="http://news.example/news" rel="self" type="application/rss+xml"/>',
         f"<ttl>60</ttl><skipHours>{hours}</skipHours>",
         *(
-            f"<item><title>{each.title}</title><link>http://news.example/{each.number}</link>"
-            f"<guid>http://news.example/{each.number}</guid><pubDate>{format_http_date(each.published)}</pubDate>"
-            f"<description>{each.text}</description></item>"
-            for each in items
+            f"<item><title>{item.title}</title><link>http://news.example/{item.number}</link>"
+            f"<guid>http://news.example/{item.number}</guid><pubDate>{format_http_date(item.published)}</pubDate>"
+            f"<description>{item.text}</description></item>"
+            for item in items
         ),
         "</channel></rss>",
     )
@@ -165,17 +164,17 @@ def _atom(items: Sequence[Item]) -> bytes:
         '<link href="http://blog.example/"/><link rel="self" type="application/atom+xml" href="http://blog.example/blog"/>',
         f"<updated>{_iso(items[0].published)}</updated>",
         *(
-            f'<entry><title>{each.title}</title><link href="http://blog.example/{each.number}"/>'
-            f"<id>tag:blog.example,2026:{each.number}</id><updated>{_iso(each.published)}</updated>"
-            f'<content type="html">&lt;p&gt;{each.text}&lt;/p&gt;</content></entry>'
-            for each in items
+            f'<entry><title>{item.title}</title><link href="http://blog.example/{item.number}"/>'
+            f"<id>tag:blog.example,2026:{item.number}</id><updated>{_iso(item.published)}</updated>"
+            f'<content type="html">&lt;p&gt;{item.text}&lt;/p&gt;</content></entry>'
+            for item in items
         ),
         "</feed>",
     )
 
 
 def _rdf(items: Sequence[Item]) -> bytes:
-    order = "".join(f'<rdf:li rdf:resource="http://links.example/{each.number}"/>' for each in items)
+    order = "".join(f'<rdf:li rdf:resource="http://links.example/{item.number}"/>' for item in items)
     return _bytes(
         '<?xml version="1.0" encoding="utf-8"?>\n<rdf:RDF xmlns="http://purl.org/rss/1.0/"',
         ' xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:atom="http://www.w3.org/2005/Atom"',
@@ -185,9 +184,9 @@ def _rdf(items: Sequence[Item]) -> bytes:
         "<sy:updatePeriod>hourly</sy:updatePeriod><sy:updateFrequency>2</sy:updateFrequency>",
         f"<items><rdf:Seq>{order}</rdf:Seq></items></channel>",
         *(
-            f'<item rdf:about="http://links.example/{each.number}"><title>{each.title}</title>'
-            f"<link>http://links.example/{each.number}</link><description>{each.text}</description></item>"
-            for each in items
+            f'<item rdf:about="http://links.example/{item.number}"><title>{item.title}</title>'
+            f"<link>http://links.example/{item.number}</link><description>{item.text}</description></item>"
+            for item in items
         ),
         "</rdf:RDF>",
     )
@@ -201,13 +200,13 @@ def _json(items: Sequence[Item]) -> bytes:
         "feed_url": "http://status.example/status",
         "items": [
             {
-                "id": str(each.number),
-                "url": f"http://status.example/{each.number}",
-                "title": each.title,
-                "content_text": each.text,
-                "date_published": _iso(each.published),
+                "id": str(item.number),
+                "url": f"http://status.example/{item.number}",
+                "title": item.title,
+                "content_text": item.text,
+                "date_published": _iso(item.published),
             }
-            for each in items
+            for item in items
         ],
     }
     return json.dumps(document, indent=1).encode()
@@ -221,11 +220,11 @@ def _iso(instant: Instant) -> str:
     return datetime.fromtimestamp(int(instant), UTC).isoformat().replace("+00:00", "Z")
 
 
-MANNERS = (
-    Manner(
+PROFILES = (
+    PublisherProfile(
         "news", "application/rss+xml", _rss, 20 * 60, etag=True, last_modified=True, lifetime=3600, skip_hours=NIGHT
     ),
-    Manner("blog", "application/atom+xml", _atom, 2 * 86_400, etag=True),
-    Manner("links", "application/rdf+xml", _rdf, 2 * 3600, last_modified=True, lifetime=1800),
-    Manner("status", "application/feed+json", _json, 6 * 3600, compresses=False),
+    PublisherProfile("blog", "application/atom+xml", _atom, 2 * 86_400, etag=True),
+    PublisherProfile("links", "application/rdf+xml", _rdf, 2 * 3600, last_modified=True, lifetime=1800),
+    PublisherProfile("status", "application/feed+json", _json, 6 * 3600, compresses=False),
 )

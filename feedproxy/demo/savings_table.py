@@ -13,132 +13,138 @@ from feedproxy.demo.publishers import START
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One performance in numbers."""
+    """The figures of one run."""
 
     requests: int
-    """At the origins, as the next three."""
+    """Requests at the origins, as the next three."""
     conditional: int
     not_modified: int
     skipped_hours: int
     origin_bytes: int
     reader_bytes: int
     reader_not_modified: int
-    behind: int
-    """Polls after which the reader missed an item that was out already …"""
-    behind_by_hint: int
-    """… of which so many came while the feed's own ttl, sy:* or skipHours let the copy answer …"""
-    behind_median: Seconds
-    behind_most: Seconds
-    """… and since when it was out."""
+    delays: int
+    """Polls after which the reader lacked a published item."""
+    delays_by_hint: int
+    """The number of these during which ttl, sy:* or skipHours of the feed allowed the copy."""
+    delay_median: Seconds
+    """The median age of the oldest missing item."""
+    delay_max: Seconds
     failed: int
-    """Answers that were neither 200 nor 304, or whose bytes were never published."""
-    usual: Seconds
-    """The median of the time that an answer took, on this machine …"""
-    slowest: Seconds
-    """… and the most."""
+    """Answers with another status than 200 or 304, or with content that was never published."""
+    response_median: Seconds
+    """The median of the real time that an answer took."""
+    response_max: Seconds
 
 
-def figures(result: Result) -> Figures:
-    """The sums over all origins and readers."""
-    seen, tallies = result.seen, result.tallies.values()
-    good = seen.statuses[200] + seen.statuses[304]
+def sum_figures(result: Result) -> Figures:
+    """Return the sums over all origins and readers."""
+    reader_tally, tallies = result.reader_tally, result.tallies.values()
+    good = reader_tally.statuses[200] + reader_tally.statuses[304]
     return Figures(
-        requests=sum(each.requests for each in tallies),
-        conditional=sum(each.conditional for each in tallies),
-        not_modified=sum(each.not_modified for each in tallies),
-        skipped_hours=sum(each.skipped for each in tallies),
-        origin_bytes=sum(each.sent for each in tallies),
-        reader_bytes=seen.received,
-        reader_not_modified=seen.statuses[304],
-        behind=len(seen.behind),
-        behind_by_hint=seen.behind_by_hint,
-        behind_median=median(seen.behind) if seen.behind else 0.0,
-        behind_most=max(seen.behind, default=0.0),
-        failed=seen.statuses.total() - good + seen.foreign,
-        usual=median(seen.took),
-        slowest=max(seen.took),
+        requests=sum(tally.requests for tally in tallies),
+        conditional=sum(tally.conditional for tally in tallies),
+        not_modified=sum(tally.not_modified for tally in tallies),
+        skipped_hours=sum(tally.skipped for tally in tallies),
+        origin_bytes=sum(tally.sent for tally in tallies),
+        reader_bytes=reader_tally.received,
+        reader_not_modified=reader_tally.statuses[304],
+        delays=len(reader_tally.delays),
+        delays_by_hint=reader_tally.delays_by_hint,
+        delay_median=median(reader_tally.delays) if reader_tally.delays else 0.0,
+        delay_max=max(reader_tally.delays, default=0.0),
+        failed=reader_tally.statuses.total() - good + reader_tally.unpublished,
+        response_median=median(reader_tally.durations),
+        response_max=max(reader_tally.durations),
     )
 
 
 def as_text(demo: Demo) -> str:
-    """The table, and what the origins saw as User-Agent."""
-    without, through = figures(demo.without), figures(demo.with_feedproxy)
+    """Return the table, and the User-Agents that the origins received."""
+    direct, through = sum_figures(demo.direct), sum_figures(demo.with_feedproxy)
 
     def row(label: str, show: Callable[[Figures], str], saved: str = "") -> str:
-        return f"{label:<34}{show(without):>20}{show(through):>20}{saved:>10}".rstrip()
+        return f"{label:<34}{show(direct):>20}{show(through):>20}{saved:>10}".rstrip()
 
     def share(count: int, of: int) -> str:
-        return f"{count:,} ({_percent(count, of)})"
+        return f"{count:,} ({_format_percent(count, of)})"
 
     lines = [
-        _heading(demo),
+        _format_heading(demo),
         "",
         f"{'':<34}{'straight':>20}{'through feedproxy':>20}{'saved':>10}",
-        row("requests at the origins", lambda its: f"{its.requests:,}", _saved(without.requests, through.requests)),
-        row("  with a validator", lambda its: share(its.conditional, its.requests)),
-        row("  answered 304", lambda its: share(its.not_modified, its.requests)),
-        row("  in hours the feed skips", lambda its: f"{its.skipped_hours:,}"),
+        row(
+            "requests at the origins",
+            lambda column: f"{column.requests:,}",
+            _format_saving(direct.requests, through.requests),
+        ),
+        row("  with a validator", lambda column: share(column.conditional, column.requests)),
+        row("  answered 304", lambda column: share(column.not_modified, column.requests)),
+        row("  in hours the feed skips", lambda column: f"{column.skipped_hours:,}"),
         row(
             "sent by the origins",
-            lambda its: _bytes(its.origin_bytes),
-            _saved(without.origin_bytes, through.origin_bytes),
+            lambda column: _format_bytes(column.origin_bytes),
+            _format_saving(direct.origin_bytes, through.origin_bytes),
         ),
         row(
             "received by the readers",
-            lambda its: _bytes(its.reader_bytes),
-            _saved(without.reader_bytes, through.reader_bytes),
+            lambda column: _format_bytes(column.reader_bytes),
+            _format_saving(direct.reader_bytes, through.reader_bytes),
         ),
-        row("  polls answered 304", lambda its: share(its.reader_not_modified, demo.polls)),
-        row("  polls that missed a new item", lambda its: share(its.behind, demo.polls)),
-        row("    within its ttl, sy or skipHours", lambda its: share(its.behind_by_hint, demo.polls)),
-        row("    out since (median, at most)", _since),
-        row("  answers that failed", lambda its: f"{its.failed:,}"),
-        row("answers took (median, slowest)", lambda its: f"{its.usual * 1000:.1f}, {its.slowest * 1000:.1f} ms"),
+        row("  polls answered 304", lambda column: share(column.reader_not_modified, demo.polls)),
+        row("  polls that missed a new item", lambda column: share(column.delays, demo.polls)),
+        row("    within its ttl, sy or skipHours", lambda column: share(column.delays_by_hint, demo.polls)),
+        row("    out since (median, at most)", _format_delays),
+        row("  answers that failed", lambda column: f"{column.failed:,}"),
+        row(
+            "answers took (median, slowest)",
+            lambda column: f"{column.response_median * 1000:.1f}, {column.response_max * 1000:.1f} ms",
+        ),
         "",
-        f"Straight, the origins saw {_counted(len(_agents(demo.without)), 'User-Agent')}. "
+        f"Straight, the origins saw {_count_noun(len(_user_agents(demo.direct)), 'User-Agent')}. "
         "Through feedproxy, each saw at last:",
         *(f"  {name:<8}{tally.last_agent or 'nobody'}" for name, tally in demo.with_feedproxy.tallies.items()),
         "",
-        f"Played in {demo.took:.0f} s.",
+        f"Played in {demo.duration:.0f} s.",
     ]
     return "\n".join(lines)
 
 
 def as_json(demo: Demo) -> dict[str, Any]:
-    """The same; bytes, seconds."""
+    """Return the values of the JSON form, in bytes and seconds."""
     return {
         "seed": demo.seed,
         "readers": demo.readers,
         "days": demo.days,
         "polls": demo.polls,
         "polls_planned": demo.planned,
-        "without": _result(demo.without),
-        "with": _result(demo.with_feedproxy),
-        "seconds": round(demo.took, 3),
+        "without": _result_view(demo.direct),
+        "with": _result_view(demo.with_feedproxy),
+        "seconds": round(demo.duration, 3),
         "errors": list(demo.errors),
     }
 
 
-def _result(result: Result) -> dict[str, Any]:
-    its = figures(result)
+def _result_view(result: Result) -> dict[str, Any]:
+    column = sum_figures(result)
     return {
         "origin": {
-            "requests": its.requests,
-            "conditional": its.conditional,
-            "not_modified": its.not_modified,
-            "in_skipped_hours": its.skipped_hours,
-            "bytes": its.origin_bytes,
+            "requests": column.requests,
+            "conditional": column.conditional,
+            "not_modified": column.not_modified,
+            "in_skipped_hours": column.skipped_hours,
+            "bytes": column.origin_bytes,
         },
         "readers": {
-            "bytes": its.reader_bytes,
-            "statuses": {str(status): count for status, count in sorted(result.seen.statuses.items())},
-            "missed_a_new_item": its.behind,
-            "missed_within_hints": its.behind_by_hint,
-            "out_since_median": round(its.behind_median, 3),
-            "out_since_at_most": round(its.behind_most, 3),
-            "failed": its.failed,
-            "usual": round(its.usual, 6),
-            "slowest": round(its.slowest, 6),
+            "bytes": column.reader_bytes,
+            "statuses": {str(status): count for status, count in sorted(result.reader_tally.statuses.items())},
+            "missed_a_new_item": column.delays,
+            "missed_within_hints": column.delays_by_hint,
+            "out_since_median": round(column.delay_median, 3),
+            "out_since_at_most": round(column.delay_max, 3),
+            "failed": column.failed,
+            "usual": round(column.response_median, 6),
+            "slowest": round(column.response_max, 6),
         },
         "feeds": {
             name: {
@@ -154,35 +160,35 @@ def _result(result: Result) -> dict[str, Any]:
     }
 
 
-def _heading(demo: Demo) -> str:
+def _format_heading(demo: Demo) -> str:
     begin = datetime.fromtimestamp(START, UTC)
     thinned = f" (thinned out evenly from {demo.planned:,})" if demo.planned > demo.polls else ""
     return (
-        f"{_counted(demo.days, 'day')} from {begin:%A}, {begin.day} {begin:%B %Y, %H:%M} GMT: "
-        f"{len(demo.without.tallies)} feeds, {_counted(demo.readers, 'reader')},\n"
+        f"{_count_noun(demo.days, 'day')} from {begin:%A}, {begin.day} {begin:%B %Y, %H:%M} GMT: "
+        f"{len(demo.direct.tallies)} feeds, {_count_noun(demo.readers, 'reader')},\n"
         f"{demo.polls:,} polls{thinned}, played twice over real connections, by a clock of their own."
     )
 
 
-def _since(its: Figures) -> str:
-    return f"{its.behind_median / 60:.0f}, {its.behind_most / 60:.0f} min" if its.behind else "-"
+def _format_delays(column: Figures) -> str:
+    return f"{column.delay_median / 60:.0f}, {column.delay_max / 60:.0f} min" if column.delays else "-"
 
 
-def _agents(result: Result) -> set[str]:
+def _user_agents(result: Result) -> set[str]:
     return {agent for tally in result.tallies.values() for agent in tally.agents}
 
 
-def _counted(number: int, noun: str) -> str:
+def _count_noun(number: int, noun: str) -> str:
     return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def _percent(part: int, whole: int) -> str:
+def _format_percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.0f} %" if whole else "-"
 
 
-def _saved(without: int, through: int) -> str:
-    return _percent(without - through, without)
+def _format_saving(direct: int, through: int) -> str:
+    return _format_percent(direct - through, direct)
 
 
-def _bytes(count: int) -> str:
+def _format_bytes(count: int) -> str:
     return f"{count / 1e6:,.1f} MB" if count >= 100_000 else f"{count / 1e3:,.1f} kB"
