@@ -410,6 +410,7 @@ class _Services:
             caller=self.callback_client,
             clock=app.clock,
             listed_feeds=self.feed_list.public_addresses,
+            peers=self.fleet,
         )
         if self.fleet is not None:
             self.fleet.join(self.service, self.notices, app.metrics)

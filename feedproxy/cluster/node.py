@@ -54,7 +54,7 @@ class ClusterNode:
         self._refreshes: SingleFlight[str, bool] = SingleFlight()
         self._service: Service | None = None
         self.sums: SubscriberSums | None = None
-        self._notices: NotificationService | None = None
+        self._notifications: NotificationService | None = None
         self._purge_local: Callable[[str], None] = lambda target: None
         self._tasks: list[asyncio.Task[None]] = []
         self._comparing: asyncio.Task[None] | None = None
@@ -71,10 +71,9 @@ class ClusterNode:
             if own.get(name) != value:
                 self._tasks.append(asyncio.ensure_future(local.put_state(name, value)))
 
-    def join(self, service: Service, notices: NotificationService, metrics: Metrics) -> None:
+    def join(self, service: Service, notifications: NotificationService, metrics: Metrics) -> None:
         """Let the service use what the other machines have; changes found here are told everywhere."""
-        self._service, self._notices = service, notices
-        notices.publish_to_cluster, notices.owns_delivery = self._publish_change, self._claim_delivery
+        self._service, self._notifications = service, notifications
         settings = self._settings
         self.sums = service.counts.sums = SubscriberSums(
             self.connection,
@@ -146,6 +145,19 @@ class ClusterNode:
     def targets(self) -> AsyncIterator[str]:
         """Return the targets of which the other machines have copies."""
         return self.store.all_targets()
+
+    def publish_change(self, snapshot: FeedSnapshot) -> None:
+        """Report a change that was found here to the other machines. Returns at once."""
+        members = {name: getattr(snapshot, name) for name in FeedSnapshot.__slots__}
+        members["first"] = members.pop("is_new")  # the name of this member between machines
+        self.store.replicator.send_event(lambda: self.redis_store.publish("change", snapshot.target, members))
+
+    async def claim_delivery(self, snapshot: FeedSnapshot) -> bool:
+        """Return whether this machine notifies the recipients of a change that all machines know."""
+        try:
+            return await self.redis_store.claim(f"{snapshot.target} {snapshot.digest} {snapshot.at}", CLAIM_LIFETIME)
+        except (RedisUnavailable, RedisRefused):
+            return True
 
     async def _refresh(self, target: str) -> bool:
         if self.sums is None:
@@ -222,9 +234,9 @@ class ClusterNode:
                 await self._invalidate("")
             case "site":
                 common.sites.record_peer_fetch(target, min(float(message.rest), self._clock.now() + SITE_PAUSE_MAX))
-            case "change" if self._notices is not None and self._is_mine(target):
+            case "change" if self._notifications is not None and self._is_mine(target):
                 rest = dict(message.rest)
-                self._notices.on_peer_change(FeedSnapshot(is_new=rest.pop("first"), **rest))
+                self._notifications.on_peer_change(FeedSnapshot(is_new=rest.pop("first"), **rest))
 
     async def _invalidate(self, target: str) -> None:
         if self._service is not None:
@@ -232,18 +244,6 @@ class ClusterNode:
 
     def _is_mine(self, target: str) -> bool:
         return self._service is None or self._service.admin.owns(target)
-
-    def _publish_change(self, sight: FeedSnapshot) -> None:
-        said = {name: getattr(sight, name) for name in FeedSnapshot.__slots__}
-        said["first"] = said.pop("is_new")  # the name of this member between machines
-        self.store.replicator.send_event(lambda: self.redis_store.publish("change", sight.target, said))
-
-    async def _claim_delivery(self, sight: FeedSnapshot) -> bool:
-        """Whether it is this machine that tells of a change to those whom all machines know."""
-        try:
-            return await self.redis_store.claim(f"{sight.target} {sight.digest} {sight.at}", CLAIM_LIFETIME)
-        except (RedisUnavailable, RedisRefused):
-            return True
 
     # -- comparing everything
 

@@ -18,7 +18,9 @@ from feedproxy.notify.change_log import ChangeLog, FeedSnapshot, snapshot_of
 from feedproxy.notify.database import NotificationDatabase, shift_deadlines
 from feedproxy.notify.delivery_queue import DeliveryQueue
 from feedproxy.notify.delivery_worker import CallbackCaller, DeliveryWorker
+from feedproxy.notify.events import NotificationEvents
 from feedproxy.notify.outage import Outages
+from feedproxy.notify.peers import NotificationPeers, SingleMachine
 from feedproxy.notify.protocol import Change, DeliveryRequest, Protocol
 from feedproxy.notify.refresh_requests import RefreshRequests
 from feedproxy.notify.subscriptions import Subscriptions
@@ -62,8 +64,9 @@ class NotificationService:
         caller: CallbackCaller,
         clock: Clock,
         listed_feeds: Callable[[], Awaitable[Container[str]]],
+        peers: NotificationPeers | None = None,
     ) -> None:
-        """`named` gives the feeds that a public list may name (endpoints/feed_list.py)."""
+        """`listed_feeds` returns the targets that a public list may name (endpoints/feed_list.py)."""
         self._listed_feeds = listed_feeds
         self.clock = clock
         self.settings = settings
@@ -87,18 +90,8 @@ class NotificationService:
         self.delivery_worker = DeliveryWorker(
             self.queue, self.subscriptions, caller, self.protocols, clock, wake=self.wake
         )
-        self.on_feed: list[Callable[[Resource], None]] = []
-        """Called with every feed that is held at the start, and with each whose content is new: who tells of it?"""
-        self.on_refresh_finished: list[Callable[[str], None]] = []
-        """Called with the target of every update that is over, whatever came of it."""
-        self.on_delivery_started: list[Callable[[], Awaitable[None]]] = []
-        """Called where this process begins to deliver, and after an outage."""
-        self.on_tick: list[Callable[[], Awaitable[None]]] = []
-        """Called in every turn of the loop, in every process: whoever has little to do then looks at the clock."""
-        self.publish_to_cluster: Callable[[FeedSnapshot], None] = lambda sight: None
-        """Tells other machines of what was found here."""
-        self.owns_delivery: Callable[[FeedSnapshot], Awaitable[bool]] = _owns_all_deliveries
-        """Whether it is this machine that tells those of a change whom every machine would tell."""
+        self.events = NotificationEvents()
+        self._peers: NotificationPeers = peers or SingleMachine()
         self._deferred: deque[Callable[[], Awaitable[None]]] = deque(maxlen=PENDING_MAX)
         self._outages = Outages()
         self._pending_changes: list[FeedSnapshot] = []
@@ -131,10 +124,10 @@ class NotificationService:
 
     def on_feed_changed(self, event: FeedChanged) -> None:
         """Record a change of a feed, to be notified by the loop."""
-        self._notify_feed_listeners(event.resource)
+        self._emit_feed_seen(event.resource)
         seen = self._snapshot(event.resource, first=event.is_new)
         if seen is not None:
-            self.publish_to_cluster(seen)
+            self._peers.publish_change(seen)
             self._add_pending(seen)
 
     def on_peer_change(self, seen: FeedSnapshot) -> None:
@@ -152,15 +145,14 @@ class NotificationService:
 
     def _on_refresh_ended(self, event: RefreshEnded) -> None:
         target = event.target
-        for each in self.on_refresh_finished:
-            each(target)
+        self.events.refresh_ended.emit(event)
         resource = self.service.store.peek(target)
         if (
             resource is not None
             and self._outages.record_refresh(resource, self.clock.now())
             and self.database.acquire_delivery_lock()
         ):
-            self.defer(self._on_outage_over)
+            self.defer(self.events.delivery_started.emit)
 
     async def is_listed(self, target: str) -> bool:
         """Whether strangers may be told this address: it is the upstream's, or in the public list."""
@@ -225,8 +217,8 @@ class NotificationService:
             return None
         return replace(seen, digest=channel.content_digest) if channel is not None else None
 
-    def _extra_deliveries_of(self, ours: set[str], change: Change) -> Iterable[DeliveryRequest]:
-        return self._extra_deliveries(change) if change.target in ours else ()
+    def _extra_deliveries_of(self, claimed: set[str], change: Change) -> Iterable[DeliveryRequest]:
+        return self._extra_deliveries(change) if change.target in claimed else ()
 
     def _extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
         return [order for each in self.protocols.values() for order in each.extra_deliveries(change)]
@@ -241,8 +233,7 @@ class NotificationService:
                 await self._write_pending_changes()
                 while self._deferred:
                     await self._deferred.popleft()()
-                for each in self.on_tick:
-                    await each()
+                await self.events.tick.emit()
                 if self.database.acquire_delivery_lock():
                     await self._start_deliveries()
                     await self._run_housekeeping()
@@ -288,10 +279,12 @@ class NotificationService:
         async with self._writing:
             while news := self._pending_changes[:BATCH_SIZE]:
                 await self._wait_stored(news)
-                ours = {
-                    each.target for each in news if each not in self._peer_changes and await self.owns_delivery(each)
+                claimed = {
+                    snapshot.target
+                    for snapshot in news
+                    if snapshot not in self._peer_changes and await self._peers.claim_delivery(snapshot)
                 }
-                await self.changes.record(news, self.clock.now(), partial(self._extra_deliveries_of, ours))
+                await self.changes.record(news, self.clock.now(), partial(self._extra_deliveries_of, claimed))
                 self._peer_changes.difference_update(news)
                 del self._pending_changes[: len(news)]
 
@@ -302,10 +295,9 @@ class NotificationService:
                 for each in news:
                     await self.service.store.wait_written(each.target)
 
-    def _notify_feed_listeners(self, resource: Resource) -> None:
+    def _emit_feed_seen(self, resource: Resource) -> None:
         if resource.channel is not None:
-            for watch in self.on_feed:
-                watch(resource)
+            self.events.feed_seen.emit(resource)
 
     async def _start_deliveries(self) -> None:
         """At this process's first turn, and at the first after an outage."""
@@ -314,11 +306,7 @@ class NotificationService:
             logger.warning("the clock was put back by %.0f s: what waits is put back with it", back)
             await self.database.run(partial(shift_deadlines, seconds=back))
         if self._outages.record_tick(now):
-            await self._on_outage_over()
-
-    async def _on_outage_over(self) -> None:
-        for each in self.on_delivery_started:
-            await each()
+            await self.events.delivery_started.emit()
 
     async def _run_housekeeping(self) -> None:
         now = self.clock.now()
@@ -341,7 +329,7 @@ class NotificationService:
                 resource = self.service.store.peek(target)
                 seen = self._snapshot(resource, first=False) if resource is not None else None
                 if resource is not None:
-                    self._notify_feed_listeners(resource)
+                    self._emit_feed_seen(resource)
                 if seen is None:
                     continue
                 sights.append(seen)
@@ -361,7 +349,3 @@ class NotificationService:
             gone = [each async for each in throttled(page) if not self.service.store.holds(each)]
             if gone:
                 await self.changes.forget(gone)
-
-
-async def _owns_all_deliveries(_: FeedSnapshot) -> bool:
-    return True

@@ -16,6 +16,7 @@ from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.protocol import DAY, Delivered, DeliveryRequest, Refused, Verdict
 from feedproxy.notify.subscriptions import Role, State, Subscription
 from feedproxy.notify.topics import is_no_longer_public
+from feedproxy.refresh.events import RefreshEnded
 from feedproxy.refresh.ingest.link_injection import endpoint_address
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
@@ -57,16 +58,17 @@ class OutboundSubscriptions:
         self._renew_after = renew_after
         self._lifetime = lifetime
         self._renewed_by_pushes = renewed_by_pushes
-        service.on_feed.append(self.on_feed)
-        service.on_refresh_finished.append(self._on_refresh_finished)
-        service.on_delivery_started.append(self.confirm_all)
+        service.events.feed_seen.subscribe(self.on_feed)
+        service.events.refresh_ended.subscribe(self._on_refresh_ended)
+        service.events.delivery_started.subscribe(self.confirm_all)
 
     def on_feed(self, resource: Resource) -> None:
         """A feed was stored, or is held at the start: it may name somebody to ask."""
         if self._service.can_receive_calls and (wish := self._find_target(resource)) is not None:
             self._service.defer(partial(self.subscribe, resource.target, wish))
 
-    def _on_refresh_finished(self, target: str) -> None:
+    def _on_refresh_ended(self, event: RefreshEnded) -> None:
+        target = event.target
         if is_no_longer_public(self._service, target):
             self._service.defer(partial(self._end_withdrawn, target))
 

@@ -16,6 +16,7 @@ from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.protocol import DeliveryRequest
 from feedproxy.notify.subscriptions import Role, Subscription
 from feedproxy.notify.topics import is_no_longer_public, redirect_target
+from feedproxy.refresh.events import RefreshEnded
 
 SWEEP_INTERVAL: Seconds = 600
 PAGE_SIZE = 500
@@ -34,11 +35,12 @@ class SubscriberMaintenance:
         self._protocol = protocol
         self._final_message = final_message
         self._swept: Instant | None = None
-        service.on_refresh_finished.append(self._on_refresh_finished)
-        service.on_tick.append(self._on_tick)
+        service.events.refresh_ended.subscribe(self._on_refresh_ended)
+        service.events.tick.subscribe(self._on_tick)
 
-    def _on_refresh_finished(self, target: str) -> None:
+    def _on_refresh_ended(self, event: RefreshEnded) -> None:
         """An update is over."""
+        target = event.target
         if is_no_longer_public(self._service, target) or redirect_target(self._service, target) != target:
             self._service.defer(partial(self.update_subscriptions, target))
 

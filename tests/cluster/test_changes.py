@@ -66,4 +66,4 @@ async def test_two_machines_that_found_the_same_change_agree_on_who_tells(start:
     one, two = await start(), await start()
     seen = FeedSnapshot(origin.url("/feed"), "digest", 1.0, "News", "", is_new=False, listed=True)
 
-    assert [await each.fleet._claim_delivery(seen) for each in (one, two, one)] == [True, False, True]
+    assert [await each.fleet.claim_delivery(seen) for each in (one, two, one)] == [True, False, True]

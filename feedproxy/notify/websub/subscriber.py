@@ -27,6 +27,7 @@ from feedproxy.notify.topics import is_no_longer_public, is_private
 from feedproxy.notify.websub import messages
 from feedproxy.notify.websub.discovery import DiscoveredHubs, discover, prefer_https
 from feedproxy.notify.websub.messages import NAME, Mode
+from feedproxy.refresh.events import RefreshEnded
 from feedproxy.refresh.ingest.link_injection import endpoint_address
 from feedproxy.request.url_mapping import is_upstream_target
 from feedproxy.rules import may_serve_under
@@ -56,9 +57,9 @@ class Subscriber:
         self._started = service.clock.now()
         self._last_sweep: Instant | None = None
         self._sweep_remaining: list[str] = []
-        service.on_feed.append(self._on_feed)
-        service.on_refresh_finished.append(self._on_refresh_finished)
-        service.on_tick.append(self._on_tick)
+        service.events.feed_seen.subscribe(self._on_feed)
+        service.events.refresh_ended.subscribe(self._on_refresh_ended)
+        service.events.tick.subscribe(self._on_tick)
 
     # -- what is wanted
 
@@ -74,8 +75,9 @@ class Subscriber:
         else:
             self._without_hub.add(resource.target)
 
-    def _on_refresh_finished(self, target: str) -> None:
+    def _on_refresh_ended(self, event: RefreshEnded) -> None:
         """What is for everybody no longer is unsubscribed from at once: a hub is not told of what is private."""
+        target = event.target
         if (
             self._service.can_receive_calls
             and is_no_longer_public(self._service, target)
