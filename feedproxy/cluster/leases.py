@@ -4,12 +4,12 @@ import asyncio
 import contextlib
 import zlib
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from feedproxy.clock import Instant, Seconds
+from feedproxy.cluster.interfaces import LeaseEffects, NoLeaseEffects
 from feedproxy.cluster.redis_connection import RedisRefused, RedisUnavailable
-from feedproxy.cluster.redis_store import RedisStore, StoredCopy
+from feedproxy.cluster.redis_store import RedisStore
 from feedproxy.store.coordination import Coordination, SiteThrottle
 
 WAIT_TIMEOUT: Seconds = 0.25
@@ -30,22 +30,14 @@ class _Lease:
 class ClusterCoordination:
     """One lease for a target on this machine, as `here` has it, and one among all machines, while Redis is there."""
 
-    def __init__(self, here: Coordination, shelf: RedisStore) -> None:
-        self.local = here
-        self._redis_store = shelf
+    def __init__(self, local: Coordination, redis_store: RedisStore, effects: LeaseEffects | None = None) -> None:
+        self.local = local
+        self._redis_store = redis_store
+        self._effects = effects or NoLeaseEffects()
         self._leases: dict[str, _Lease] = {}
         self._completion_counts = [0] * SLOTS
         self._waiting: OrderedDict[str, asyncio.Event] = OrderedDict()
-        self.sites = ClusterSiteThrottle(here.sites, self)
-        self.stored_token: Callable[[str], int] = lambda _: 0
-        """The number of what this machine has of a target."""
-        self.store_copy: Callable[[str, StoredCopy, object], Awaitable[bool]] = _store_nothing
-        """Make what was found this machine's own; whether it was later than what was here."""
-        self.wait_purge_sent: Callable[[str], Awaitable[object]] = _no_wait
-        """Returns when all was told of a target that others need to know before it is fetched anew; and its state."""
-        self.on_lease_released: Callable[[str, int], None] = lambda target, token: None
-        self.on_invalidated: Callable[[str | None], None] = lambda target: None
-        self.on_slot_reserved: Callable[[str, Instant], None] = lambda site, until: None
+        self.sites = ClusterSiteThrottle(local.sites, self._effects)
         self.lost_count = 0
         """Leases that another machine had before ours was over."""
 
@@ -61,7 +53,7 @@ class ClusterCoordination:
     def invalidate(self, target: str | None) -> None:
         """A target was purged or invalidated, for all machines; None: any may have been."""
         self.local.invalidate(target)
-        self.on_invalidated(target)
+        self._effects.on_invalidated(target)
 
     def token(self, target: str) -> int:
         """That of the lease which this process has of a target; 0 for none."""
@@ -78,10 +70,10 @@ class ClusterCoordination:
         if local or not self._redis_store.connection.up:
             return True
         try:
-            state = await self.wait_purge_sent(target)
+            state = await self._effects.wait_purge_sent(target)
             held = self._leases.get(target)
             taken = await self._redis_store.acquire_lease(
-                target, self.stored_token(target), held.token if held is not None else 0
+                target, self._effects.stored_token(target), held.token if held is not None else 0
             )
         except (RedisUnavailable, RedisRefused):
             return True  # alone: two fetches are better than none
@@ -97,7 +89,7 @@ class ClusterCoordination:
             held.token, held.holders = taken.token, held.holders + 1
         else:
             self._leases[target] = _Lease(taken.token)
-        if await self.store_copy(target, taken.found, state):
+        if await self._effects.store_copy(target, taken.found, state):
             self._completion_counts[_slot(target)] += 1
         return True
 
@@ -109,7 +101,7 @@ class ClusterCoordination:
             held.holders -= 1
             if not held.holders:
                 del self._leases[target]
-                self.on_lease_released(target, held.token)
+                self._effects.on_lease_released(target, held.token)
 
     def abandon_lease(self, target: str) -> None:
         """What was taken is not done."""
@@ -145,9 +137,9 @@ class ClusterCoordination:
 class ClusterSiteThrottle:
     """The sites' turns: those of this machine, and what was heard of others'."""
 
-    def __init__(self, here: SiteThrottle, common: ClusterCoordination) -> None:
-        self._local = here
-        self._common = common
+    def __init__(self, local: SiteThrottle, effects: LeaseEffects) -> None:
+        self._local = local
+        self._effects = effects
 
     def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
         """When the site may be asked again; 0.0 for one that never was, or was by a clock that is ahead of `now`."""
@@ -157,25 +149,17 @@ class ClusterSiteThrottle:
         """Take the site's next turn; another machine that books at the same moment may get the same."""
         turn = self._local.reserve(site, now, interval)
         if interval:
-            self._common.on_slot_reserved(site, turn + interval)
+            self._effects.on_slot_reserved(site, turn + interval)
         return turn
 
     def pause(self, site: str, until: Instant) -> None:
         """Leave the whole site in peace until then."""
         self._local.pause(site, until)
-        self._common.on_slot_reserved(site, until)
+        self._effects.on_slot_reserved(site, until)
 
     def record_peer_fetch(self, site: str, until: Instant) -> None:
         """Another machine asks this site: it is free from then on."""
         self._local.pause(site, until)
-
-
-async def _store_nothing(target: str, found: StoredCopy, state: object) -> bool:
-    return False
-
-
-async def _no_wait(target: str) -> object:
-    return None
 
 
 def _slot(target: str) -> int:

@@ -87,12 +87,8 @@ class ClusterNode:
             claim_max=settings.claim_max,
         )
 
-        def changed(target: str) -> None:
-            metrics.touched(target)
-            service.admin.reschedule(target)
-
-        self.store.on_change = changed
-        self.store.coordination.on_slot_reserved = self._on_slot_reserved
+        self.store.peer_copy_applied.subscribe(metrics.touched)
+        self.store.peer_copy_applied.subscribe(service.admin.reschedule)
         metrics.add_flush_hook(lambda: self._observe(metrics))
         self._begin()
 
@@ -206,10 +202,6 @@ class ClusterNode:
         await self.event_listener.catch_up()
         self._compare_soon()
         self.store.replicator.wake()
-
-    def _on_slot_reserved(self, site: str, until: float) -> None:
-        if self.connection.up:
-            self.store.replicator.send_event(lambda: self.redis_store.publish_unlogged("site", site, until))
 
     # -- news
 

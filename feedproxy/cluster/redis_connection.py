@@ -75,7 +75,6 @@ class RedisConnection:
         self.outage_count = 0
         """How often it went away."""
         self.refusal_count = 0
-        self.on_away: Callable[[], None] = lambda: None
         self._was_connected = False
         self._last_refusal = ""
         self._read_only = False
@@ -239,7 +238,6 @@ class RedisConnection:
         self.outage_count += 1
         self._is_log_suppressed = True
         self._log_unavailable()
-        self.on_away()
 
     def _log_unavailable(self) -> None:
         now = asyncio.get_running_loop().time()

@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from feedproxy.clock import Clock, Seconds
+from feedproxy.cluster.interfaces import CopySource
 from feedproxy.cluster.redis_connection import RedisRefused, RedisUnavailable
 from feedproxy.cluster.redis_store import RedisStore
 from feedproxy.errors import StoreError
 from feedproxy.store import codec
-from feedproxy.store.resource import Resource
 
 logger = logging.getLogger("feedproxy.cluster")
 
@@ -40,19 +40,17 @@ class _PendingUpdate:
 
 
 class Replicator:
-    """A queue by target, and one task that works it off. `newest` is what this machine has of a target."""
+    """A queue by target, and one task that works it off. `copies` has what is sent."""
 
-    def __init__(self, shelf: RedisStore, newest: Callable[[str], Resource | None], clock: Clock) -> None:
-        self._redis_store = shelf
-        self._get_latest = newest
+    def __init__(self, redis_store: RedisStore, copies: CopySource, clock: Clock) -> None:
+        self._redis_store = redis_store
+        self._copies = copies
         self._clock = clock
         self._waiting: OrderedDict[str, _PendingUpdate] = OrderedDict()
         self._events: deque[SendEvent] = deque(maxlen=EVENTS_MAX)
         self._awake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.busy = False
-        self.on_refused: Callable[[str], None] = lambda target: None
-        """Is told of targets of which there is a later copy."""
         self.overflowed = False
         self.sent = 0
         self.refused = 0
@@ -167,7 +165,7 @@ class Replicator:
             late = self.now() - item.purged > PURGE_DELAY_MAX
             await self._redis_store.purge(target, item.purged if late else 0)
         data, version = None, 0
-        if item.has_copy and (resource := self._get_latest(target)) is not None:
+        if item.has_copy and (resource := self._copies.get_latest(target)) is not None:
             try:
                 data, version = codec.dump(resource), resource.fencing_token
             except StoreError as error:
@@ -177,7 +175,7 @@ class Replicator:
             self.sent += done
             if not done and there > version:
                 self.refused += 1
-                self.on_refused(target)
+                self._copies.schedule_pull(target)
         elif item.release:
             await self._redis_store.release_lease(target, item.token)
 

@@ -6,12 +6,13 @@ import zlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
-from feedproxy.clock import Clock
+from feedproxy.clock import Clock, Instant
 from feedproxy.cluster.leases import ClusterCoordination
 from feedproxy.cluster.redis_connection import RedisRefused, RedisUnavailable
 from feedproxy.cluster.redis_store import RedisStore, StoredCopy
 from feedproxy.cluster.replicator import Replicator
 from feedproxy.errors import StoreError
+from feedproxy.refresh.events import Signal
 from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.store import codec
 from feedproxy.store.interface import Precondition, Store
@@ -27,17 +28,11 @@ FLUSH_TIMEOUT = 2.0
 class ClusterStore:
     """Reads from this machine alone. What is put here is queued for the others; `look` fetches what they have."""
 
-    def __init__(self, local: Store, shelf: RedisStore, clock: Clock) -> None:
+    def __init__(self, local: Store, redis_store: RedisStore, clock: Clock) -> None:
         self.local = local
-        self.redis_store = shelf
-        self.coordination = ClusterCoordination(local.coordination, shelf)
-        self.replicator = Replicator(shelf, local.get_latest, clock)
-        self.replicator.on_refused = self.schedule_pull
-        self.coordination.stored_token = self.stored_token
-        self.coordination.store_copy = self.store_copy
-        self.coordination.wait_purge_sent = self._wait_purge_sent
-        self.coordination.on_lease_released = self.replicator.enqueue_release
-        self.coordination.on_invalidated = self._on_invalidated
+        self.redis_store = redis_store
+        self.coordination = ClusterCoordination(local.coordination, redis_store, effects=self)
+        self.replicator = Replicator(redis_store, self, clock)
         self.shared_state: dict[str, bytes] = {}
         """State that is the same on all machines."""
         self._pulls: SingleFlight[str, bool] = SingleFlight()
@@ -45,8 +40,8 @@ class ClusterStore:
         self._epochs = [0] * SLOTS
         self._global_epoch = 0
         self.received_count = 0
-        self.on_change = _ignore_change
-        """Is told of every target of which another machine's copy was taken in, or dropped."""
+        self.peer_copy_applied = Signal[str]()
+        """Emits each target of which a peer's copy was stored, or which a peer purged."""
 
     # -- what every Store has
 
@@ -161,7 +156,7 @@ class ClusterStore:
         state = self._epochs_of(target)
         await self.local.put(resource, lambda: self._epochs_of(target) == state)
         self.received_count += 1
-        self.on_change(target)
+        self.peer_copy_applied.emit(target)
         return True
 
     async def drop(self, target: str) -> None:
@@ -169,7 +164,7 @@ class ClusterStore:
         self._advance_epoch(target)
         self.coordination.local.invalidate(target)
         await self.local.delete(target)
-        self.on_change(target)
+        self.peer_copy_applied.emit(target)
 
     async def all_targets(self) -> AsyncIterator[str]:
         """Every target of which Redis has something; none while it is away."""
@@ -179,9 +174,19 @@ class ClusterStore:
         except (RedisUnavailable, RedisRefused):
             return
 
-    # -- inside
+    # -- effects of leases
 
-    def _on_invalidated(self, target: str | None) -> None:
+    def on_lease_released(self, target: str, token: int) -> None:
+        """Give the lease back to Redis."""
+        self.replicator.enqueue_release(target, token)
+
+    def on_slot_reserved(self, site: str, until: Instant) -> None:
+        """Announce to the other machines that requests to `site` wait until this instant."""
+        if self.redis_store.connection.up:
+            self.replicator.send_event(lambda: self.redis_store.publish_unlogged("site", site, until))
+
+    def on_invalidated(self, target: str | None) -> None:
+        """Invalidate `target`, or everything (None), on the other machines."""
         if target is None:
             self._global_epoch += 1
             self.replicator.send_event(self.redis_store.invalidate_all)
@@ -189,21 +194,20 @@ class ClusterStore:
             self._advance_epoch(target)
             self.replicator.enqueue_purge(target)
 
-    async def _wait_purge_sent(self, target: str) -> object:
-        # A purge gets its number when it is told: who fetches anew must not have a lower one.
+    async def wait_purge_sent(self, target: str) -> object:
+        """Return once no purge of `target` waits to be sent, with the state for `store_copy`."""
+        # A purge gets its fencing token when it is sent; the next lease must have a higher one.
         if self.replicator.is_purge_pending(target):
             await self.replicator.flush(FLUSH_TIMEOUT)
         return self._epochs_of(target)
+
+    # -- inside
 
     def _advance_epoch(self, target: str) -> None:
         self._epochs[_slot(target)] += 1
 
     def _epochs_of(self, target: str) -> tuple[int, int]:
         return self._epochs[_slot(target)], self._global_epoch
-
-
-def _ignore_change(target: str) -> None:
-    """Nobody listens yet."""
 
 
 def _slot(target: str) -> int:
