@@ -2,21 +2,18 @@
 
 import asyncio
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from urllib.parse import parse_qs
 
 from feedproxy.clock import Clock, Instant
 from feedproxy.endpoints.feed_list import FeedList
 from feedproxy.errors import BadTarget, NotFound
 from feedproxy.feed import opml
 from feedproxy.feed.opml import SubscriptionList
-from feedproxy.http import proxy_autoconfig, uri
-from feedproxy.http.conditional import NotModified, Proceed, evaluate
-from feedproxy.http.date import format_http_date
+from feedproxy.http import generated_document, proxy_autoconfig, uri
 from feedproxy.http.etag import parse_tag
-from feedproxy.http.message import Fields, Response
+from feedproxy.http.message import Response
+from feedproxy.lru import LRU
 from feedproxy.request.endpoints import Call
 from feedproxy.request.entrance import Entrance
 from feedproxy.request.url_mapping import displayed_url, rebase
@@ -26,7 +23,7 @@ DEFAULT_TITLE = "Feeds read here"
 """The list's title where none was imported."""
 
 DOCUMENTS_MAX = 8
-"""Documents cached: one for feed base URL that clients use, in feed form."""
+"""Documents cached: one for each base URL that clients use, in each form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +43,14 @@ class FeedListDocuments:
         self.feed_list = office
         self._settings = settings
         self._clock = clock
-        self._documents: OrderedDict[str, _Document] = OrderedDict()
+        self._documents: LRU[str, _Document] = LRU(entries_max=DOCUMENTS_MAX)
 
     async def opml(self, call: Call) -> Response:
         """Return `feeds.opml`: addresses through the gateway, or with `?addresses=original` the feeds' own.
 
         Raises BadTarget.
         """
-        addresses = _query_parameter(call.query, "addresses")
+        addresses = uri.query_value(call.query, "addresses")
         if addresses not in ("", "original", "proxied"):
             raise BadTarget("addresses is original, or proxied")
         listing, base = await self.feed_list.public(), call.client.base
@@ -104,23 +101,13 @@ class FeedListDocuments:
         media_type: str,
     ) -> Response:
         written = await self._document(listing, form, write)
-        body, modified = written.body, written.modified
         # Weak: another worker may have seen the change a second later, and say so in dateModified.
         tag = parse_tag(f'W/"{written.digest}"')
         assert tag is not None
-        lines = [
-            ("ETag", tag.text),
-            ("Last-Modified", format_http_date(modified)),
-            # May be stored, but is validated feed time: a subscriber to the list sees its current state.
-            ("Cache-Control", "no-cache"),
-        ]
-        match evaluate(call.request.fields, call.request.method, tags=[tag], last_modified=float(int(modified))):
-            case NotModified():
-                return Response(304, Fields(lines))
-            case Proceed():
-                lines += [("Content-Type", media_type), ("Content-Length", str(len(body)))]
-                return Response(200, Fields(lines), b"" if call.request.method == "HEAD" else body)
-        return Response(412, Fields([("Content-Length", "0")]))
+        # Caches may store the list and must revalidate it: its subscribers see the current state.
+        return generated_document.respond(
+            call.request, written.body, media_type, tag=tag, modified=written.modified, cache_control="no-cache"
+        )
 
     async def _document(
         self, listing: SubscriptionList, form: str, write: Callable[[Instant | None], bytes]
@@ -128,7 +115,6 @@ class FeedListDocuments:
         """The document; it was modified when this process first saw it say what it says."""
         known = self._documents.get(form)
         if known is not None and known.listing is listing:
-            self._documents.move_to_end(form)
             return known
         # In a thread: thousands of feeds take some milliseconds.
         undated = await asyncio.to_thread(write, None)
@@ -138,15 +124,5 @@ class FeedListDocuments:
         else:
             now = self._clock.now()
             made = _Document(listing, digest, await asyncio.to_thread(write, now), now)
-        self._documents[form] = made
-        self._documents.move_to_end(form)
-        while len(self._documents) > DOCUMENTS_MAX:
-            self._documents.popitem(last=False)
+        self._documents.put(form, made)
         return made
-
-
-def _query_parameter(query: str, name: str) -> str:
-    try:
-        return parse_qs(query, keep_blank_values=True, max_num_fields=20).get(name, [""])[0]
-    except ValueError:
-        return ""

@@ -10,6 +10,7 @@ import ipaddress
 import re
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
 
 import idna
 
@@ -108,6 +109,14 @@ def resolve(base: str, reference: str) -> str:
                 path = path if path.startswith("/") else "/" + path
     where = "" if authority is None else f"//{authority}"
     return normalise(f"{scheme}:{where}{path}" + ("" if query is None else f"?{query}"))
+
+
+def query_value(query: str, name: str) -> str:
+    """Return the first value of a parameter of a query; empty where there is none, or the query cannot be read."""
+    try:
+        return parse_qs(query, keep_blank_values=True, max_num_fields=20).get(name, [""])[0]
+    except ValueError:
+        return ""
 
 
 def without_fragment(uri: str) -> str:

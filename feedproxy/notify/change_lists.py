@@ -1,13 +1,10 @@
 """Endpoints that list recent changes of public feeds. The lists are cacheable and equal for all clients."""
 
-from urllib.parse import parse_qs
-
 from feedproxy.clock import Instant
 from feedproxy.errors import BadTarget, NotFound
-from feedproxy.http.conditional import NotModified, Proceed, evaluate
-from feedproxy.http.date import format_http_date
+from feedproxy.http import generated_document, uri
 from feedproxy.http.etag import parse_tag
-from feedproxy.http.message import Fields, Response
+from feedproxy.http.message import Response
 from feedproxy.notify import changes_xml
 from feedproxy.notify.change_log import RETENTION
 from feedproxy.notify.changes_xml import ENTRIES_MAX, HOUR, LONG_LIST, SHORT_LIST, WeblogEntry
@@ -16,14 +13,6 @@ from feedproxy.notify.protocol import Change
 from feedproxy.notify.topics import is_no_longer_public
 from feedproxy.request.endpoints import Call
 from feedproxy.request.url_mapping import displayed_url
-
-
-def _unit(query: str) -> str:
-    """What a request wants `when` to be counted in: the value of its parameter of that name."""
-    try:
-        return parse_qs(query, keep_blank_values=True, max_num_fields=20).get("when", [""])[0]
-    except ValueError:
-        return ""
 
 
 class ChangeLists:
@@ -76,24 +65,14 @@ class ChangeLists:
             for each in changes
         ]
         count = await self._service.changes.last_number()
-        said = _unit(call.query)
+        said = uri.query_value(call.query, "when")
         if said not in ("", "minutes", "seconds"):
             raise BadTarget(f"when={said[:40]}: expected minutes or seconds")
         minutes = (said or settings.changes_when) == "minutes"
         body = changes_xml.write_document(entries, updated=updated, count=count, minutes=minutes)
-        tag = changes_xml.entity_tag(body)
-        lines = [
-            ("ETag", tag),
-            ("Last-Modified", format_http_date(modified)),
-            # Caches may store the list and must revalidate it, so that a change is visible at once.
-            ("Cache-Control", caching),
-        ]
-        known = parse_tag(tag)
-        assert known is not None
-        match evaluate(call.request.fields, call.request.method, tags=[known], last_modified=float(int(modified))):
-            case NotModified():
-                return Response(304, Fields(lines))
-            case Proceed():
-                media = [("Content-Type", "application/xml; charset=utf-8"), ("Content-Length", str(len(body)))]
-                return Response(200, Fields([*lines, *media]), b"" if call.request.method == "HEAD" else body)
-        return Response(412, Fields([("Content-Length", "0")]))
+        tag = parse_tag(changes_xml.entity_tag(body))
+        assert tag is not None
+        # Caches may store the list and must revalidate it, so that a change is visible at once.
+        return generated_document.respond(
+            call.request, body, "application/xml; charset=utf-8", tag=tag, modified=modified, cache_control=caching
+        )

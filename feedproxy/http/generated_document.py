@@ -1,0 +1,25 @@
+"""Responses with documents that feedproxy writes itself: lists of feeds and of changes, proxy.pac."""
+
+from feedproxy.clock import Instant
+from feedproxy.http.conditional import NotModified, Proceed, evaluate
+from feedproxy.http.date import format_http_date
+from feedproxy.http.etag import EntityTag
+from feedproxy.http.message import Fields, Request, Response
+
+
+def respond(
+    request: Request, body: bytes, media_type: str, *, tag: EntityTag, modified: Instant, cache_control: str
+) -> Response:
+    """Return the response to a GET or HEAD: 200, or 304 or 412 as its conditions say (RFC 9110, section 13.2)."""
+    lines = [
+        ("ETag", tag.text),
+        ("Last-Modified", format_http_date(modified)),
+        ("Cache-Control", cache_control),
+    ]
+    match evaluate(request.fields, request.method, tags=[tag], last_modified=float(int(modified))):
+        case NotModified():
+            return Response(304, Fields(lines))
+        case Proceed():
+            lines += [("Content-Type", media_type), ("Content-Length", str(len(body)))]
+            return Response(200, Fields(lines), b"" if request.method == "HEAD" else body)
+    return Response(412, Fields([("Content-Length", "0")]))
