@@ -29,16 +29,16 @@ class Changes:
         app.endpoints.add("changes/", self._archive)
 
     def running(self) -> None:
-        _ = get_app(ctx.master).notices  # notifications that a former run left are delivered now
+        _ = get_app(ctx.master).notifications  # notifications that a former run left are delivered now
 
     async def done(self) -> None:
         await get_app(ctx.master).close()
 
-    def _make_lists(self, notices: NotificationService) -> None:
-        self._lists = ChangeLists(notices)
+    def _make_lists(self, notifications: NotificationService) -> None:
+        self._lists = ChangeLists(notifications)
 
     def _opened(self) -> ChangeLists:
-        _ = get_app(ctx.master).notices
+        _ = get_app(ctx.master).notifications
         assert self._lists is not None
         return self._lists
 

@@ -51,12 +51,12 @@ class ChangeNotification:
     async def done(self) -> None:
         await get_app(ctx.master).close()
 
-    def _add_protocol(self, notices: NotificationService) -> None:
-        self._protocol = DuplexProtocol(NAME, Publisher(notices), Subscriber(notices))
-        notices.add(self._protocol)
+    def _add_protocol(self, notifications: NotificationService) -> None:
+        self._protocol = DuplexProtocol(NAME, Publisher(notifications), Subscriber(notifications))
+        notifications.add(self._protocol)
 
     def _opened(self) -> DuplexProtocol[Publisher, Subscriber]:
-        _ = get_app(ctx.master).notices
+        _ = get_app(ctx.master).notifications
         assert self._protocol is not None
         return self._protocol
 

@@ -43,13 +43,13 @@ class Hub:
     async def done(self) -> None:
         await get_app(ctx.master).close()
 
-    def _add_protocol(self, notices: NotificationService) -> None:
+    def _add_protocol(self, notifications: NotificationService) -> None:
         app = get_app(ctx.master)
-        self._websub = WebSub(notices, functools.cache(lambda: app.stored_secret("push-key")))
-        notices.add(self._websub)
+        self._websub = WebSub(notifications, functools.cache(lambda: app.stored_secret("push-key")))
+        notifications.add(self._websub)
 
     def _opened(self) -> WebSub:
-        _ = get_app(ctx.master).notices
+        _ = get_app(ctx.master).notifications
         assert self._websub is not None
         return self._websub
 

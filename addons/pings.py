@@ -48,14 +48,14 @@ class Pings:
     async def done(self) -> None:
         await get_app(ctx.master).close()
 
-    def _add_protocol(self, notices: NotificationService) -> None:
-        self._receiver = receiver = PingReceiver(notices)
-        notices.xmlrpc.add("weblogUpdates.ping", receiver.simple)
-        notices.xmlrpc.add("weblogUpdates.extendedPing", receiver.extended)
-        notices.add(PingSinks(notices.settings, notices.service.store.get))
+    def _add_protocol(self, notifications: NotificationService) -> None:
+        self._receiver = receiver = PingReceiver(notifications)
+        notifications.xmlrpc.add("weblogUpdates.ping", receiver.simple)
+        notifications.xmlrpc.add("weblogUpdates.extendedPing", receiver.extended)
+        notifications.add(PingSinks(notifications.settings, notifications.proxy.store.get))
 
     async def _page(self, call: Call) -> Response:
-        _ = get_app(ctx.master).notices
+        _ = get_app(ctx.master).notifications
         assert self._receiver is not None
         return await self._receiver.page(call)
 

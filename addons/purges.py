@@ -41,16 +41,16 @@ class Purges:
     async def done(self) -> None:
         await get_app(ctx.master).close()
 
-    def _add_protocol(self, notices: NotificationService) -> None:
-        protocol = downstream_purge.DownstreamPurge(notices.settings)
-        notices.add(protocol)
+    def _add_protocol(self, notifications: NotificationService) -> None:
+        protocol = downstream_purge.DownstreamPurge(notifications.settings)
+        notifications.add(protocol)
 
         def on_copies_invalidated(event: CopiesInvalidated) -> None:
             requests = [request for target in event.targets for request in protocol.purge_requests(target)]
             if requests:
-                notices.defer(lambda: notices.enqueue(*requests))
+                notifications.defer(lambda: notifications.enqueue(*requests))
 
-        notices.service.events.copies_invalidated.subscribe(on_copies_invalidated)
+        notifications.proxy.events.copies_invalidated.subscribe(on_copies_invalidated)
 
 
 addons = [Purges()]

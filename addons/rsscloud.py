@@ -39,17 +39,17 @@ class RssClouds:
     async def done(self) -> None:
         await get_app(ctx.master).close()
 
-    def _add_protocol(self, notices: NotificationService) -> None:
-        hub = RssCloudServer(notices)
-        self._protocol = DuplexProtocol(NAME, hub, RssCloudAggregator(notices))
-        notices.add(self._protocol)
+    def _add_protocol(self, notifications: NotificationService) -> None:
+        hub = RssCloudServer(notifications)
+        self._protocol = DuplexProtocol(NAME, hub, RssCloudAggregator(notifications))
+        notifications.add(self._protocol)
         for name in ("rssCloud.pleaseNotify", "xmlStorageSystem.rssPleaseNotify"):
-            notices.xmlrpc.add(name, hub.by_rpc)
-        notices.xmlrpc.add("rssCloud.ping", hub.ping)
-        notices.xmlrpc.add("rssCloud.hello", hub.hello)
+            notifications.xmlrpc.add(name, hub.by_rpc)
+        notifications.xmlrpc.add("rssCloud.ping", hub.ping)
+        notifications.xmlrpc.add("rssCloud.hello", hub.hello)
 
     def _opened(self) -> DuplexProtocol[RssCloudServer, RssCloudAggregator]:
-        _ = get_app(ctx.master).notices
+        _ = get_app(ctx.master).notifications
         assert self._protocol is not None
         return self._protocol
 

@@ -40,14 +40,16 @@ async def tell(store: str, port: int, subscribers: int, *, again: bool) -> None:
     )  # all callbacks are on one host here, which is no usual thing
     origin, plain, runtime = Origin(SystemClock()), Plain(), App(SystemClock())
     runtime.make_fetcher = lambda: OriginFetcher(origin)
-    runtime.notification_plugins["plain"] = lambda notices: notices.add(plain)
+    runtime.notification_plugins["plain"] = lambda notifications: notifications.add(plain)
     runtime.configure({"store": store, "site_interval": 0, "feed_min_interval": 0, "allow_private": True})
-    notices = runtime.notices
+    notifications = runtime.notifications
     if not again:
         end = time.time() + 86_400
         for number in range(subscribers):
             callback = f"http://127.0.0.1:{port}/{number}"
-            await notices.subscriptions.put(Subscription(Role.SUBSCRIBER, "plain", TARGET, callback, end, State.ACTIVE))
+            await notifications.subscriptions.put(
+                Subscription(Role.SUBSCRIBER, "plain", TARGET, callback, end, State.ACTIVE)
+            )
         for title in ("one", "two"):
             origin.publish("/feed.xml", a_feed(title))
             before, began = megabytes(), time.monotonic()
@@ -56,10 +58,10 @@ async def tell(store: str, port: int, subscribers: int, *, again: bool) -> None:
         before, began = megabytes(), time.monotonic()
     await asyncio.sleep(0.2)
     peak = before
-    while await notices.queue.count_waiting() or notices.delivery_worker.running_count:
+    while await notifications.queue.count_waiting() or notifications.delivery_worker.running_count:
         peak = max(peak, megabytes())
         await asyncio.sleep(0.05)
-    count = notices.delivery_worker.counts.delivered
+    count = notifications.delivery_worker.counts.delivered
     print(f"{count} told in {time.monotonic() - began:.1f} s; {peak - before:.1f} MB more than before", flush=True)
     await runtime.close()
 

@@ -232,13 +232,13 @@ class App:
         return self._services
 
     @property
-    def notices(self) -> NotificationService:
+    def notifications(self) -> NotificationService:
         """The notification service: pings received, subscriptions, deliveries."""
-        return self._open().notices
+        return self._open().notifications
 
     async def rpc(self, call: Call) -> Response:
         """Answer a call of the XML-RPC endpoint, which several addons share."""
-        return await self.notices.xmlrpc.answer(call)
+        return await self.notifications.xmlrpc.answer(call)
 
     @property
     def feed_list(self) -> FeedList:
@@ -402,9 +402,9 @@ class _Services:
             self.feed_list.resume()
         context = upstream_context(app.trusted_ca, insecure=app.insecure)
         self.callback_client = CallbackClient(self.policy, ssl_context=context, parent_of=app.parent_of)
-        self.notices = NotificationService(
+        self.notifications = NotificationService(
             file=database_file(settings.local_store),
-            service=self.service,
+            proxy=self.service,
             settings=lambda: app.settings,
             settings_for=app.settings_for,
             caller=self.callback_client,
@@ -413,11 +413,11 @@ class _Services:
             peers=self.fleet,
         )
         if self.fleet is not None:
-            self.fleet.join(self.service, self.notices, app.metrics)
+            self.fleet.join(self.service, self.notifications, app.metrics)
         for add_protocols in app.notification_plugins.values():
-            add_protocols(self.notices)
+            add_protocols(self.notifications)
         if app.notification_plugins:
-            self.notices.start()
+            self.notifications.start()
         self._saving = asyncio.ensure_future(self._save_periodically())
 
     def stored_secret(self, name: str, make: Callable[[], bytes]) -> bytes:
@@ -462,7 +462,7 @@ class _Services:
             await self.worker_peers.send_reads()  # so that the last worker to save has the reads of all
         if self.fleet is not None:
             await self.fleet.close()
-        await self.notices.close(max(0.0, deadline - asyncio.get_running_loop().time()))
+        await self.notifications.close(max(0.0, deadline - asyncio.get_running_loop().time()))
         await self._save()
         await self.callback_client.close()
         await self.fetcher.close()

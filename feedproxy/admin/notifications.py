@@ -42,7 +42,7 @@ class NotificationsPage:
         self._pages.service()
         given = await form.read_parameters(request)
         number, deed = _number(given.get("id", "")), given.get("deed", "")
-        subscriptions = self._app.notices.subscriptions
+        subscriptions = self._app.notifications.subscriptions
         if deed == "remove":
             done, words = await subscriptions.remove(number), "The subscription is forgotten."
         elif deed in _STATES:
@@ -60,16 +60,18 @@ class NotificationsPage:
     async def ping(self, request: web.Request) -> web.Response:
         """Tell the configured sinks that a site changed: `url`, `name`, `feed`."""
         self._pages.service()
-        given, notices = await form.read_parameters(request), self._app.notices
+        given, notifications = await form.read_parameters(request), self._app.notifications
         try:
             said = messages.extended([given.get("name", ""), given.get("url", ""), "", given.get("feed", "")])
         except FeedproxyError as error:
             raise form.InvalidForm(f"{error}.") from error
-        sinks = notices.protocols.get(PingSinks.name)
-        orders = [site_ping_request(each, said) for each in notices.settings().ping_sinks] if sinks is not None else []
+        sinks = notifications.protocols.get(PingSinks.name)
+        orders = (
+            [site_ping_request(each, said) for each in notifications.settings().ping_sinks] if sinks is not None else []
+        )
         if not orders:
             raise form.InvalidForm("No ping sinks are configured here (ping_sinks).")
-        await notices.enqueue(*orders)
+        await notifications.enqueue(*orders)
         names = [redact_target(each.callback) for each in orders]
         words = f"{len(names)} ping sink{'s' if len(names) > 1 else ''} will be told."
         return self._outcome(request, {"ok": True, "sinks": names}, Notice(True, words))
@@ -81,10 +83,10 @@ class NotificationsPage:
 
     async def _view(self, after: int) -> View:
         self._pages.service()
-        notices, now = self._app.notices, self._app.clock.now()
-        held = await notices.subscriptions.all(after=after, limit=SHOWN_MAX)
-        counts = await notices.subscriptions.count()
-        sent = notices.delivery_worker.counts
+        notifications, now = self._app.notifications, self._app.clock.now()
+        held = await notifications.subscriptions.all(after=after, limit=SHOWN_MAX)
+        counts = await notifications.subscriptions.count()
+        sent = notifications.delivery_worker.counts
         return {
             "subscriptions": [self._subscription(each) for each in held],
             "more": held[-1].id if len(held) == SHOWN_MAX else None,
@@ -94,8 +96,8 @@ class NotificationsPage:
                 for (role, protocol, state), count in sorted(counts.items())
             ],
             "deliveries": {
-                "waiting": await notices.queue.count_waiting(),
-                "under_way": notices.delivery_worker.running_count,
+                "waiting": await notifications.queue.count_waiting(),
+                "under_way": notifications.delivery_worker.running_count,
                 "delivered": sent.delivered,
                 "retried": sent.retried,
                 "refused": sent.refused,
@@ -104,18 +106,22 @@ class NotificationsPage:
                 {
                     "protocol": each.request.protocol,
                     "what": each.request.what,
-                    **public_name(each.request.topic, notices.settings()),
+                    **public_name(each.request.topic, notifications.settings()),
                     "callback": redact_target(each.request.callback),
                     "tries": each.tries,
                     "since": iso(each.since),
                     "next_try": iso(due),
                     "words": redact_text(words),
                 }
-                for each, due, words in await notices.queue.failing(RECENT)
+                for each, due, words in await notifications.queue.failing(RECENT)
             ],
             "changes": [
-                {"at": iso(each.at), "name": plain_text(each.name), **public_name(each.target, notices.settings())}
-                for each in await notices.changes.between(now - 3 * 3600, now + 1, RECENT)
+                {
+                    "at": iso(each.at),
+                    "name": plain_text(each.name),
+                    **public_name(each.target, notifications.settings()),
+                }
+                for each in await notifications.changes.between(now - 3 * 3600, now + 1, RECENT)
             ],
             "strangers": [
                 {
@@ -125,9 +131,9 @@ class NotificationsPage:
                     "last": iso(each.last),
                     "count": each.count,
                 }
-                for each in await notices.refresh_requests.unknown_sites(RECENT)
+                for each in await notifications.refresh_requests.unknown_sites(RECENT)
             ],
-            "reachable": notices.can_receive_calls,
+            "reachable": notifications.can_receive_calls,
         }
 
     def _subscription(self, each: Subscription) -> View:

@@ -11,8 +11,9 @@ How to add a protocol
    delivery, called right before sending) and `interpret` (what the response means: `Delivered`, `Retry`, `Refused`).
    The delivery worker does retries, back-off, limits per host, address checks and bookkeeping. `pings/sinks.py` is the
    shortest example.
-2. An addon adds a function to `runtime.takes_part`. The function gives the protocol to `NotificationService.add`, and
-   methods for `/-/RPC2` to `notices.xmlrpc.add`. Endpoints go to `runtime.endpoints`. `addons/pings.py` does all three.
+2. An addon adds a function to `app.notification_plugins`. The function gives the protocol to
+   `NotificationService.add`, and methods for `/-/RPC2` to `notifications.xmlrpc.add`. Endpoints go to `app.endpoints`.
+   `addons/pings.py` does all three.
 3. A subscriber is a `Subscription` with role SUBSCRIBER: `subscriptions.put(...)`, first PENDING, and ACTIVE once its
    callback has proved that it wants to be called. Only active ones get deliveries, `what="notify"`. A proof that needs
    an exchange (a challenge, a test notification) is a delivery too, which survives a restart and respects the limits
@@ -20,11 +21,11 @@ How to add a protocol
    outcome, use `delivery_worker.request_now`, which respects the same limits.
 4. A subscription of this proxy at another server is a `Subscription` with role PUBLISHER. The request to the hub is a
    delivery with `what="subscribe"`. At `renew_at` the service calls `Protocol.renew`, which enqueues the next request.
-   Check `notices.can_receive_calls` first: without `public_url` no server can call back. For protocols in which the
-   feed names the server, `outbound_subscriptions.py` does all of this, and `duplex_protocol.py` joins the two sides.
+   Check `notifications.can_receive_calls` first: without `public_url` no server can call back. For protocols in which
+   the feed names the server, `outbound_subscriptions.py` does all of this; `duplex_protocol.py` joins the two sides.
 5. A received push is `refresh_requests.accept_ping([topic], source)`. If a subscription announced it, also call
-   `service.record_push(topic, until)`: the feed is then polled less. Content of a push goes to `service.apply_push`,
-   which returns a reason if the content is not used.
+   `proxy.admin.record_push(topic, until)`: the feed is then polled less. Content of a push goes to
+   `proxy.admin.apply_push`, which returns a reason if the content is not used.
 
 The topic of a subscription is always the target URI that the proxy fetches; the URL that the subscriber wrote belongs
 into `data`. Feeds that may not be listed (proxy/visibility.py) are named in no notification.

@@ -58,7 +58,7 @@ class NotificationService:
         self,
         *,
         file: Path | None,
-        service: Service,
+        proxy: Service,
         settings: Callable[[], Settings],
         settings_for: Callable[[str], Settings],
         caller: CallbackCaller,
@@ -71,7 +71,7 @@ class NotificationService:
         self.clock = clock
         self.settings = settings
         self.settings_for = settings_for
-        self.service = service
+        self.proxy = proxy
         self.database = NotificationDatabase(file)
         self.changes = ChangeLog(self.database, self._compute_digest)
         self.subscriptions = Subscriptions(self.database, settings().subscriptions_max)
@@ -82,7 +82,7 @@ class NotificationService:
             self.database,
             self.changes,
             clock,
-            service.admin,
+            proxy.admin,
             settings,
             write_pending_changes=self._write_pending_changes,
             wake=self.wake,
@@ -146,7 +146,7 @@ class NotificationService:
     def _on_refresh_ended(self, event: RefreshEnded) -> None:
         target = event.target
         self.events.refresh_ended.emit(event)
-        resource = self.service.store.peek(target)
+        resource = self.proxy.store.peek(target)
         if (
             resource is not None
             and self._outages.record_refresh(resource, self.clock.now())
@@ -161,8 +161,8 @@ class NotificationService:
     def start(self) -> None:
         """Catch up with what changed before, and go on until `close`."""
         if not self._tasks:
-            self.service.events.feed_changed.subscribe(self.on_feed_changed)
-            self.service.events.refresh_ended.subscribe(self._on_refresh_ended)
+            self.proxy.events.feed_changed.subscribe(self.on_feed_changed)
+            self.proxy.events.refresh_ended.subscribe(self._on_refresh_ended)
             self._tasks = [asyncio.ensure_future(self._reconcile()), asyncio.ensure_future(self._loop())]
 
     def wake(self) -> None:
@@ -188,8 +188,8 @@ class NotificationService:
 
     async def close(self, timeout: Seconds) -> None:
         """Write down what is known, let what is being sent end (`timeout` at most), and close the ledger."""
-        self.service.events.feed_changed.unsubscribe(self.on_feed_changed)
-        self.service.events.refresh_ended.unsubscribe(self._on_refresh_ended)
+        self.proxy.events.feed_changed.unsubscribe(self.on_feed_changed)
+        self.proxy.events.refresh_ended.unsubscribe(self._on_refresh_ended)
         self.wake()  # no timer outlives this
         tasks, self._tasks = self._tasks, []
         for task in tasks:
@@ -206,13 +206,13 @@ class NotificationService:
         return snapshot_of(resource, is_new=first, listed=may_be_listed(resource.target, settings, resource))
 
     async def _compute_digest(self, seen: FeedSnapshot) -> FeedSnapshot | None:
-        resource, stem = self.service.store.peek(seen.target), pending_hash(seen.digest)
+        resource, stem = self.proxy.store.peek(seen.target), pending_hash(seen.digest)
         held = [each for each in resource.variants if each.content.tag == stem] if resource is not None else []
         if not held or (body := held[0].content.bodies.get("identity")) is None:
             return None
         declared = held[0].fields.get("content-type")
         try:
-            channel = await self.service.worker_pool.submit(partial(read, body, declared))
+            channel = await self.proxy.worker_pool.submit(partial(read, body, declared))
         except FeedproxyError:
             return None
         return replace(seen, digest=channel.content_digest) if channel is not None else None
@@ -293,7 +293,7 @@ class NotificationService:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STORE_WRITE_TIMEOUT):
                 for each in news:
-                    await self.service.store.wait_written(each.target)
+                    await self.proxy.store.wait_written(each.target)
 
     def _emit_feed_seen(self, resource: Resource) -> None:
         if resource.channel is not None:
@@ -325,8 +325,8 @@ class NotificationService:
         """What the store holds and the ledger has not told: a crash may have come between the two."""
         try:
             sights = list[FeedSnapshot]()
-            async for target in throttled(self.service.store.targets()):
-                resource = self.service.store.peek(target)
+            async for target in throttled(self.proxy.store.targets()):
+                resource = self.proxy.store.peek(target)
                 seen = self._snapshot(resource, first=False) if resource is not None else None
                 if resource is not None:
                     self._emit_feed_seen(resource)
@@ -346,6 +346,6 @@ class NotificationService:
         last = ""
         while page := await self.changes.known_targets(last, 1000):
             last = page[-1]
-            gone = [each async for each in throttled(page) if not self.service.store.holds(each)]
+            gone = [each async for each in throttled(page) if not self.proxy.store.holds(each)]
             if gone:
                 await self.changes.forget(gone)

@@ -74,12 +74,12 @@ class OutboundSubscriptions:
 
     async def _end_withdrawn(self, topic: str) -> None:
         """A feed is for everybody no longer: who is not to be asked for it any more is forgotten at once."""
-        resource = self._service.service.store.peek(topic)
+        resource = self._service.proxy.store.peek(topic)
         wish = self._find_target(resource) if resource is not None else None
         for each in await self._service.subscriptions.all(role=Role.PUBLISHER, protocol=self._protocol, topic=topic):
             if wish is None:
                 await self._service.subscriptions.remove(each.id)
-                await self._service.service.admin.end_push_lease(topic)
+                await self._service.proxy.admin.end_push_lease(topic)
 
     async def subscribe(self, topic: str, wish: SubscriptionTarget) -> None:
         """Ask to be told, unless that is done already; who was asked before and is named no longer is forgotten."""
@@ -109,19 +109,19 @@ class OutboundSubscriptions:
         ):
             for each in page:
                 # What was told while we were away is lost: until the next push the feed is asked as ever.
-                await self._service.service.admin.end_push_lease(each.topic)
+                await self._service.proxy.admin.end_push_lease(each.topic)
                 await self.renew(each)
             last = page[-1].id
 
     async def renew(self, subscription: Subscription) -> None:
         """Ask again, unless it is not wanted any more."""
-        resource = self._service.service.store.peek(subscription.topic)
+        resource = self._service.proxy.store.peek(subscription.topic)
         wish = self._find_target(resource) if resource is not None and self._service.can_receive_calls else None
         if subscription.state is State.PAUSED:
             return
         if wish is None:
             await self._service.subscriptions.remove(subscription.id)
-            await self._service.service.admin.end_push_lease(subscription.topic)
+            await self._service.proxy.admin.end_push_lease(subscription.topic)
         elif wish.callback != subscription.callback or dict(wish.data) != dict(subscription.data):
             await self.subscribe(subscription.topic, wish)
         else:
@@ -138,7 +138,7 @@ class OutboundSubscriptions:
         await self._service.subscriptions.extend(
             subscription.id, expires=now + REQUEST_LIFETIME, renew_at=now + DAY, state=State.PENDING
         )
-        await self._service.service.admin.end_push_lease(subscription.topic)
+        await self._service.proxy.admin.end_push_lease(subscription.topic)
         return Refused(words)
 
     async def find_by_callback(self, path: str) -> Subscription | None:
@@ -156,7 +156,7 @@ class OutboundSubscriptions:
 
         Nobody but who was given the address can say it, so how often one address rings does not matter.
         """
-        resource = self._service.service.store.peek(subscription.topic)
+        resource = self._service.proxy.store.peek(subscription.topic)
         if resource is None or self._find_target(resource) is None:
             return False
         if subscription.state is not State.PAUSED:
@@ -165,7 +165,7 @@ class OutboundSubscriptions:
             )
             if self._renewed_by_pushes:
                 await self._extend(subscription)
-            await self._service.service.admin.record_push(subscription.topic, subscription.expires)
+            await self._service.proxy.admin.record_push(subscription.topic, subscription.expires)
             is_test = subscription.state is State.PENDING
             await self._service.refresh_requests.enqueue([subscription.topic], is_test=is_test)
         return True

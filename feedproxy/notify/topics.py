@@ -31,48 +31,48 @@ class UnknownTopic(FeedproxyError):
     detail = "not-found"
 
 
-async def resolve_topic(notices: NotificationService, address: str, topics_allowed: str, base: str) -> str:
+async def resolve_topic(service: NotificationService, address: str, topics_allowed: str, base: str) -> str:
     """The target of the feed at this address, as a stranger wrote it. Raises NotWatched, StoreError.
 
     `base` is our own address as he wrote it; `whose` is `own` (the upstream's feeds alone) or `known` (all public
     ones); with `off` there is none.
     """
     try:
-        target = current_topic(notices, notices.service.admin.to_upstream_url(named_address(notices, address, base)))
+        target = current_topic(service, service.proxy.admin.to_upstream_url(named_address(service, address, base)))
     except BadTarget as error:
         raise UnknownTopic(f"{address[:200]} is no address of a feed: {error}") from error
-    own = is_upstream_target(target, notices.settings())
-    if own and topics_allowed != "off" and not notices.service.admin.is_feed(target):
-        await notices.service.admin.refresh(target)
-    if not (topics_allowed == "known" or (own and topics_allowed == "own")) or not may_notify(notices, target):
+    own = is_upstream_target(target, service.settings())
+    if own and topics_allowed != "off" and not service.proxy.admin.is_feed(target):
+        await service.proxy.admin.refresh(target)
+    if not (topics_allowed == "known" or (own and topics_allowed == "own")) or not may_notify(service, target):
         # The same words for what is unknown and for what is private: that is nobody's business.
         raise UnknownTopic(f"{address[:200]} is not watched here; only feeds that are read through this proxy are")
     return target
 
 
-async def resolve_topics(notices: NotificationService, address: str, topics_allowed: str, base: str) -> list[str]:
+async def resolve_topics(service: NotificationService, address: str, topics_allowed: str, base: str) -> list[str]:
     """The feed at this address, or the feeds of this site. Raises NotWatched, StoreError."""
     try:
-        return [await resolve_topic(notices, address, topics_allowed, base)]
+        return [await resolve_topic(service, address, topics_allowed, base)]
     except UnknownTopic as error:
         try:
-            found = await notices.refresh_requests.find_feeds(named_address(notices, address, base))
+            found = await service.refresh_requests.find_feeds(named_address(service, address, base))
         except BadTarget:
             raise error from None
         targets = []
         for each in found:
-            if not await notices.is_listed(each):
+            if not await service.is_listed(each):
                 continue  # the site was named, and not this address
             with contextlib.suppress(UnknownTopic):
-                targets.append(await resolve_topic(notices, each, topics_allowed, base))
+                targets.append(await resolve_topic(service, each, topics_allowed, base))
         if not targets:
             raise
         return targets[:SITE_FEEDS_MAX]
 
 
-def named_address(notices: NotificationService, address: str, base: str) -> str:
+def named_address(service: NotificationService, address: str, base: str) -> str:
     """The address that a stranger names: readers of the gateway know feeds by an address of ours. Raises BadTarget."""
-    named, settings = uri.normalise(address.strip()), notices.settings()
+    named, settings = uri.normalise(address.strip()), service.settings()
     for own in (settings.public_url, base):
         below = own.rstrip("/") + "/"
         if own and not settings.upstream and named.startswith(below):
@@ -81,14 +81,14 @@ def named_address(notices: NotificationService, address: str, base: str) -> str:
     return named
 
 
-def may_notify(notices: NotificationService, target: str) -> bool:
+def may_notify(service: NotificationService, target: str) -> bool:
     """Whether strangers may hear of changes of this target: a feed that is held, and everybody's."""
-    return notices.service.admin.is_feed(target) and not is_no_longer_public(notices, target)
+    return service.proxy.admin.is_feed(target) and not is_no_longer_public(service, target)
 
 
-def is_no_longer_public(notices: NotificationService, target: str) -> bool:
+def is_no_longer_public(service: NotificationService, target: str) -> bool:
     """Whether this is, or what is known of it says that it is, no feed for everybody."""
-    settings, resource = notices.settings_for(target), notices.service.store.peek(target)
+    settings, resource = service.settings_for(target), service.proxy.store.peek(target)
     return is_private(resource, settings) if resource is not None else not may_be_listed(target, settings)
 
 
@@ -99,22 +99,22 @@ def is_private(resource: Resource, settings: Settings) -> bool:
     return not is_kept or not may_be_listed(resource.target, settings, resource)
 
 
-def current_topic(notices: NotificationService, target: str) -> str:
+def current_topic(service: NotificationService, target: str) -> str:
     """Where a feed is that has moved for good, if it is held there; else where it was."""
-    return _follow_redirects(notices, target, notices.service.admin.is_feed)
+    return _follow_redirects(service, target, service.proxy.admin.is_feed)
 
 
-def redirect_target(notices: NotificationService, target: str) -> str:
+def redirect_target(service: NotificationService, target: str) -> str:
     """Where readers of this feed are led: to where it has moved for good, whether or not it is held there yet."""
-    return _follow_redirects(notices, target, lambda _: True)
+    return _follow_redirects(service, target, lambda _: True)
 
 
-def _follow_redirects(notices: NotificationService, target: str, is_allowed: Callable[[str], bool]) -> str:
+def _follow_redirects(service: NotificationService, target: str, is_allowed: Callable[[str], bool]) -> str:
     visited = [target]
     for _ in range(REDIRECTS_MAX):
-        resource, settings = notices.service.store.peek(visited[-1]), notices.settings_for(visited[-1])
+        resource, settings = service.proxy.store.peek(visited[-1]), service.settings_for(visited[-1])
         sighting = resource.relocation if resource is not None else None
-        match relocation.active_relocation(sighting, notices.clock.now(), settings, target=visited[-1]):
+        match relocation.active_relocation(sighting, service.clock.now(), settings, target=visited[-1]):
             case relocation.RespondMoved(location) if location in visited:
                 return target  # a circle of redirects leads nowhere
             case relocation.RespondMoved(location) if is_allowed(location):

@@ -10,7 +10,7 @@ EVIL = "<script>alert(1)</script>"
 async def subscribed(proxy: Proxy, **more: object) -> Subscription:
     values = {"state": State.ACTIVE, "since": NOW, "secret": "hush-hush", **more}
     new = Subscription(Role.SUBSCRIBER, "websub", TARGET, "http://me.example/call?token=hunter2", NOW + 60, **values)  # type: ignore[arg-type]
-    return await proxy.runtime.notices.subscriptions.put(new)
+    return await proxy.runtime.notifications.subscriptions.put(new)
 
 
 async def test_an_empty_page_says_so(proxy: Proxy) -> None:
@@ -39,7 +39,7 @@ async def test_a_subscription_is_paused_resumed_and_removed(proxy: Proxy) -> Non
         return status, view["ok"]
 
     async def state() -> str | None:
-        found = await proxy.runtime.notices.subscriptions.get(made.id)
+        found = await proxy.runtime.notifications.subscriptions.get(made.id)
         return str(found.state) if found else None
 
     assert await act("pause") == (200, True)
@@ -75,8 +75,10 @@ async def test_a_deed_that_is_none_is_refused(proxy: Proxy) -> None:
 
 
 async def test_nothing_a_stranger_says_gets_into_the_page_unescaped(proxy: Proxy) -> None:
-    await proxy.runtime.notices.refresh_requests.record_unknown_site(f"http://a.example/{EVIL}", EVIL)
-    await proxy.runtime.notices.queue.add(DeliveryRequest("websub", EVIL, TARGET, f"http://b.example/{EVIL}"), now=NOW)
+    await proxy.runtime.notifications.refresh_requests.record_unknown_site(f"http://a.example/{EVIL}", EVIL)
+    await proxy.runtime.notifications.queue.add(
+        DeliveryRequest("websub", EVIL, TARGET, f"http://b.example/{EVIL}"), now=NOW
+    )
 
     status, text = await proxy.get("/notifications")
 

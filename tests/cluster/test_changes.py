@@ -26,13 +26,13 @@ class Told:
 
 async def listening(machine: Machine) -> Told:
     told = Told()
-    machine.runtime.notices.add(told)  # type: ignore[arg-type]
-    machine.runtime.notices.start()
+    machine.runtime.notifications.add(told)  # type: ignore[arg-type]
+    machine.runtime.notifications.start()
     return told
 
 
 async def listed(machine: Machine) -> list[str]:
-    return [each.target for each in await machine.runtime.notices.changes.between(0, 1e12, 100)]
+    return [each.target for each in await machine.runtime.notifications.changes.between(0, 1e12, 100)]
 
 
 async def test_a_change_is_listed_by_every_machine_and_told_to_all_by_one(
@@ -57,7 +57,7 @@ async def test_a_change_is_listed_by_every_machine_and_told_to_all_by_one(
     await three.get("/feed")
     await three.told()
     for each in machines:
-        await each.runtime.notices.wait_idle()
+        await each.runtime.notifications.wait_idle()
         assert await listed(each) == [origin.url("/feed")]
     assert [len(each.standing_for) for each in told] == [0, 1, 0]
 

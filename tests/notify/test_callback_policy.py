@@ -69,7 +69,7 @@ async def test_no_other_cloud_is_registered_by_a_procedure_that_is_true_for_ever
 
 
 async def test_cnws_tells_nobody_at_our_own_address(stand: Stand) -> None:
-    publisher = Publisher(stand.notices)
+    publisher = Publisher(stand.notifications)
     stand.origin.publish("/feed.xml", a_feed("one"))
     await stand.read()
     stand.others.at = {"proxy.example": ["192.0.2.7"]}

@@ -37,30 +37,30 @@ async def test_what_waits_for_its_next_try_does_not_wait_for_the_clock(told: Sta
     await told.pass_time(60)
 
     assert len(told.others.calls) == tried + 1
-    assert await told.notices.queue.count_waiting() == {}
+    assert await told.notifications.queue.count_waiting() == {}
 
 
 async def test_what_was_to_end_ends_when_it_would_have(told: Stand) -> None:
     await told.pass_time(-YEAR)
-    (known,) = await told.notices.subscriptions.all(role=Role.SUBSCRIBER)
+    (known,) = await told.notifications.subscriptions.all(role=Role.SUBSCRIBER)
     assert known.expires == pytest.approx(NOON - YEAR + 10 * DAY)
 
     await told.pass_time(10 * DAY + 1)
 
-    assert await told.notices.subscriptions.all(role=Role.SUBSCRIBER) == []
+    assert await told.notifications.subscriptions.all(role=Role.SUBSCRIBER) == []
 
 
 async def test_an_accepted_ping_is_not_kept_waiting(told: Stand) -> None:
-    await told.notices.refresh_requests.accept_ping([TARGET], "192.0.2.1")
+    await told.notifications.refresh_requests.accept_ping([TARGET], "192.0.2.1")
     await told.settled()
-    await told.notices.refresh_requests.accept_ping([TARGET], "192.0.2.1")  # within ping_interval: it waits
-    assert await told.notices.refresh_requests.next_due() == NOON + 30
+    await told.notifications.refresh_requests.accept_ping([TARGET], "192.0.2.1")  # within ping_interval: it waits
+    assert await told.notifications.refresh_requests.next_due() == NOON + 30
 
     told.clock.advance(-YEAR)
-    told.notices.wake()
+    told.notifications.wake()
     await told.settled()
 
-    due = await told.notices.refresh_requests.next_due()
+    due = await told.notifications.refresh_requests.next_due()
     assert due is not None
     assert due - told.clock.now() <= told.runtime.settings.ping_interval + DAY  # its site's turn comes first
 
@@ -68,7 +68,7 @@ async def test_an_accepted_ping_is_not_kept_waiting(told: Stand) -> None:
 async def test_a_step_of_seconds_moves_nothing(told: Stand) -> None:
     await told.pass_time(-30)
 
-    (known,) = await told.notices.subscriptions.all(role=Role.SUBSCRIBER)
+    (known,) = await told.notifications.subscriptions.all(role=Role.SUBSCRIBER)
     assert known.expires == NOON + 10 * DAY
 
 
@@ -87,5 +87,5 @@ async def test_a_step_forward_over_the_hour_of_renewal_renews_at_once(
     await clouds.stand.pass_time(hours * 3600)
 
     assert len(clouds.stand.others.calls) == 2
-    (known,) = await clouds.stand.notices.subscriptions.all(role=Role.PUBLISHER)
+    (known,) = await clouds.stand.notifications.subscriptions.all(role=Role.PUBLISHER)
     assert known.expires == pytest.approx(clouds.stand.clock.now() + 25 * 3600)

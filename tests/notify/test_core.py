@@ -40,7 +40,7 @@ async def test_who_subscribed_is_told_of_a_change_and_not_of_the_first_sight(sta
 
 
 async def test_what_is_added_to_a_subscription_takes_back_nothing_that_was_put_meanwhile(stand: Stand) -> None:
-    held = stand.notices.subscriptions
+    held = stand.notifications.subscriptions
     known = await held.put(replace(await stand.subscribe(ME), state=State.PENDING, data={"key": ""}))
 
     await asyncio.gather(
@@ -81,15 +81,15 @@ async def test_nobody_is_told_of_a_private_feed(stand_at: Callable[..., Any]) ->
     await changed_once(stand)
 
     assert stand.others.calls == []
-    assert await stand.notices.changes.between(0, NOON + 1, 10) == []
+    assert await stand.notifications.changes.between(0, NOON + 1, 10) == []
 
 
 async def test_a_subscription_that_is_not_verified_paused_or_over_is_told_nothing(stand: Stand) -> None:
     pending = await stand.subscribe("http://a.example/")
     paused = await stand.subscribe("http://b.example/")
     await stand.subscribe("http://c.example/", lasts=60)
-    await stand.notices.subscriptions.set_state(pending.id, State.PENDING)
-    await stand.notices.subscriptions.set_state(paused.id, State.PAUSED)
+    await stand.notifications.subscriptions.set_state(pending.id, State.PENDING)
+    await stand.notifications.subscriptions.set_state(paused.id, State.PAUSED)
     stand.origin.publish("/feed.xml", a_feed("one"))
     await stand.read()
     await stand.pass_time(61)
@@ -105,7 +105,7 @@ async def test_a_subscription_whose_time_is_over_is_forgotten(stand: Stand) -> N
 
     await stand.pass_time(DAY)
 
-    assert await stand.notices.subscriptions.all() == []
+    assert await stand.notifications.subscriptions.all() == []
 
 
 async def test_what_fails_is_tried_again_until_it_is_heard(stand: Stand) -> None:
@@ -117,8 +117,8 @@ async def test_what_fails_is_tried_again_until_it_is_heard(stand: Stand) -> None
     await stand.pass_time(RETRY_DELAY_MIN)
 
     assert len(stand.others.calls) == 2
-    assert await stand.notices.queue.count_waiting() == {}
-    (known,) = await stand.notices.subscriptions.all()
+    assert await stand.notifications.queue.count_waiting() == {}
+    (known,) = await stand.notifications.subscriptions.all()
     assert (known.failures, known.last_success) == (0, NOON + RETRY_DELAY_MIN)
 
 
@@ -129,7 +129,7 @@ async def test_a_host_that_stays_away_is_tried_for_a_day_once_more_at_its_end_an
     stand.others.answer = lambda _: Unreachable("down")
     await changed_once(stand, subscribe=False)
     times = [NOON]
-    while await stand.notices.queue.count_waiting():
+    while await stand.notifications.queue.count_waiting():
         count = len(stand.others.calls)
         await stand.pass_time(60)
         if len(stand.others.calls) > count:
@@ -137,7 +137,7 @@ async def test_a_host_that_stays_away_is_tried_for_a_day_once_more_at_its_end_an
 
     assert times[-1] == pytest.approx(NOON + DAY, abs=60)
     assert len(times) > 10
-    assert await stand.notices.subscriptions.all() == []
+    assert await stand.notifications.subscriptions.all() == []
 
 
 async def test_who_says_that_it_has_gone_is_forgotten(stand: Stand) -> None:
@@ -146,7 +146,7 @@ async def test_who_says_that_it_has_gone_is_forgotten(stand: Stand) -> None:
 
     await changed_once(stand, subscribe=False)
 
-    assert await stand.notices.subscriptions.all() == []
+    assert await stand.notifications.subscriptions.all() == []
 
 
 async def test_a_second_change_while_the_first_waits_is_one_delivery(stand: Stand) -> None:
@@ -156,7 +156,7 @@ async def test_a_second_change_while_the_first_waits_is_one_delivery(stand: Stan
     stand.origin.publish("/feed.xml", a_feed("three"))
     await stand.read()
 
-    assert await stand.notices.queue.count_waiting() == {"plain": 1}
+    assert await stand.notifications.queue.count_waiting() == {"plain": 1}
 
 
 async def test_a_change_while_the_last_one_is_being_told_is_told_after_it(stand: Stand) -> None:
@@ -167,7 +167,7 @@ async def test_a_change_while_the_last_one_is_being_told_is_told_after_it(stand:
     for title in ("two", "three"):
         stand.origin.publish("/feed.xml", a_feed(title))
         await stand.runtime.service._dispatch.refresh_in_background(TARGET)
-        while stand.notices._pending_changes or not stand.others.calls:  # noqa: ASYNC110 (nobody tells when)
+        while stand.notifications._pending_changes or not stand.others.calls:  # noqa: ASYNC110 (nobody tells when)
             await asyncio.sleep(0.001)
 
     stand.others.gate.set()
@@ -185,7 +185,7 @@ async def test_many_subscribers_are_told_a_few_at_a_time_and_one_host_fewer(stan
 
     async def watched(method: str, url: str, *rest: Any, **named: Any) -> Response:
         nonlocal most_of_one
-        busy = [each for each, _ in stand.notices.delivery_worker._running.values() if each.host == "one.example"]
+        busy = [each for each, _ in stand.notifications.delivery_worker._running.values() if each.host == "one.example"]
         most_of_one = max(most_of_one, len(busy))
         return await plain(method, url, *rest, **named)
 
@@ -235,7 +235,7 @@ async def test_a_feed_that_changes_while_what_changed_before_is_looked_for_is_to
         for each in targets:
             yield each  # seen as it was
             origin.publish("/feed.xml", a_feed("two", "one"))
-            await held[0].service._dispatch.refresh_in_background(each)
+            await held[0].proxy._dispatch.refresh_in_background(each)
 
     monkeypatch.setattr(notification_service, "throttled", with_a_change)
     second = await stand_at(folder="store", origin=origin, clock=clock, join=held.append)
@@ -252,7 +252,7 @@ async def test_a_change_that_was_stored_and_not_yet_noted_is_told_after_the_rest
     await first.subscribe(ME)
     origin.publish("/feed.xml", a_feed("one"))
     await first.read()
-    first.runtime.service.events.feed_changed.unsubscribe(first.runtime.notices.on_feed_changed)
+    first.runtime.service.events.feed_changed.unsubscribe(first.runtime.notifications.on_feed_changed)
     clock.advance(60)
     origin.publish("/feed.xml", a_feed("two"))
     await first.read()
@@ -292,10 +292,10 @@ async def test_only_one_process_delivers(stand_at: Callable[..., Any]) -> None:
     first = await stand_at(folder="store")
     second = await stand_at(folder="store")
 
-    assert first.notices.database.acquire_delivery_lock()
-    assert not second.notices.database.acquire_delivery_lock()
+    assert first.notifications.database.acquire_delivery_lock()
+    assert not second.notifications.database.acquire_delivery_lock()
     await first.runtime.close()
-    assert second.notices.database.acquire_delivery_lock()
+    assert second.notifications.database.acquire_delivery_lock()
 
 
 async def test_no_more_subscriptions_are_taken_than_the_operator_allows(stand_at: Callable[..., Any]) -> None:
@@ -310,7 +310,7 @@ async def test_no_more_subscriptions_are_taken_than_the_operator_allows(stand_at
 
 async def test_subscribing_again_renews_and_keeps_what_is_known(stand: Stand) -> None:
     first = await stand.subscribe(ME, lasts=DAY)
-    await stand.notices.subscriptions.set_state(first.id, State.PAUSED)
+    await stand.notifications.subscriptions.set_state(first.id, State.PAUSED)
 
     again = await stand.subscribe(ME, lasts=2 * DAY)
 
@@ -319,7 +319,7 @@ async def test_subscribing_again_renews_and_keeps_what_is_known(stand: Stand) ->
 
 async def test_what_we_hear_is_renewed_when_its_time_comes(stand: Stand) -> None:
     new = Subscription(Role.PUBLISHER, "plain", TARGET, "http://hub.example/", NOON + DAY, renew_at=NOON + 3600)
-    await stand.notices.subscriptions.put(new)
+    await stand.notifications.subscriptions.put(new)
 
     await stand.pass_time(3600)
     await stand.pass_time(60)
@@ -332,7 +332,7 @@ async def test_a_secret_stands_in_no_repr(stand: Stand) -> None:
 
 
 async def test_an_order_of_its_own_is_sent_without_a_subscription(stand: Stand) -> None:
-    await stand.notices.enqueue(DeliveryRequest("plain", "verify", TARGET, ME))
+    await stand.notifications.enqueue(DeliveryRequest("plain", "verify", TARGET, ME))
     await stand.settled()
 
     assert stand.others.calls == [("GET", ME, b"")]
@@ -347,7 +347,7 @@ async def test_a_damaged_ledger_is_set_aside(stand_at: Callable[..., Any], tmp_p
     await stand.subscribe(ME)
 
     assert file.with_name("ledger.sqlite3.corrupt").exists()
-    assert len(await stand.notices.subscriptions.all()) == 1
+    assert len(await stand.notifications.subscriptions.all()) == 1
 
 
 def test_pauses_grow_have_jitter_and_an_end_that_is_a_try() -> None:
@@ -376,13 +376,13 @@ async def changed_once(stand: Stand, *, subscribe: bool = True) -> None:
 
 async def vanish(stand: Stand) -> None:
     """What SIGKILL leaves: nothing more is written, the system takes back the lock."""
-    notices = stand.notices
-    for task in notices._tasks:
+    notifications = stand.notifications
+    for task in notifications._tasks:
         task.cancel()
-    for _, task in notices.delivery_worker._running.values():
+    for _, task in notifications.delivery_worker._running.values():
         task.cancel()
-    notices.delivery_worker._running.clear()
-    await notices.database.close()
+    notifications.delivery_worker._running.clear()
+    await notifications.database.close()
 
 
 async def test_a_change_right_after_the_first_sight_is_told(stand: Stand) -> None:

@@ -19,7 +19,7 @@ CALLBACK = Message("GET", "http://me.example/callback")
 
 async def test_one_host_is_asked_little_at_a_time_whatever_is_subscribed(stand: Stand) -> None:
     stand.others.gate = asyncio.Event()
-    asked = [asyncio.ensure_future(stand.notices.delivery_worker.request_now(CALLBACK)) for _ in range(10)]
+    asked = [asyncio.ensure_future(stand.notifications.delivery_worker.request_now(CALLBACK)) for _ in range(10)]
     while stand.others.at_once < MAX_PER_HOST:  # noqa: ASYNC110 -- they begin when it is their turn
         await asyncio.sleep(0)
 
@@ -35,13 +35,15 @@ async def test_deliveries_to_the_host_wait_meanwhile(stand: Stand) -> None:
     stand.origin.publish("/feed.xml", a_feed("one"))
     await stand.read()
     stand.others.gate = asyncio.Event()
-    asked = [asyncio.ensure_future(stand.notices.delivery_worker.request_now(CALLBACK)) for _ in range(MAX_PER_HOST)]
+    asked = [
+        asyncio.ensure_future(stand.notifications.delivery_worker.request_now(CALLBACK)) for _ in range(MAX_PER_HOST)
+    ]
     while stand.others.at_once < MAX_PER_HOST:  # noqa: ASYNC110
         await asyncio.sleep(0)
 
     stand.origin.publish("/feed.xml", a_feed("two"))
     await stand.runtime.service._dispatch.refresh_in_background("http://origin.example/feed.xml")
-    await stand.notices.wait_idle()
+    await stand.notifications.wait_idle()
     assert len(stand.others.calls) == MAX_PER_HOST
     stand.others.gate.set()
     await asyncio.gather(*asked)
@@ -56,10 +58,10 @@ async def test_who_is_slow_is_not_waited_for(stand: Stand, monkeypatch: pytest.M
     stand.others.gate = asyncio.Event()
 
     with pytest.raises(FetchTimeout):
-        await stand.notices.delivery_worker.request_now(CALLBACK)
+        await stand.notifications.delivery_worker.request_now(CALLBACK)
 
     stand.others.gate = None
-    assert (await stand.notices.delivery_worker.request_now(CALLBACK)).status == 200
+    assert (await stand.notifications.delivery_worker.request_now(CALLBACK)).status == 200
 
 
 async def test_who_would_wait_too_long_is_told_to_come_later(
@@ -69,7 +71,7 @@ async def test_who_would_wait_too_long_is_told_to_come_later(
     monkeypatch.setattr(delivery_worker, "REQUESTS_WAITING_MAX", 0)
 
     with pytest.raises(Overloaded):
-        await stand.notices.delivery_worker.request_now(CALLBACK)
+        await stand.notifications.delivery_worker.request_now(CALLBACK)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,7 @@ async def test_whoever_is_at_the_address_of_a_callback_speaks_for_it(stand: Stan
     stand.others.at["me.example"] = ["198.51.100.1", "192.0.2.1"]
     stand.others.answer = lambda _: Response(500)
 
-    assert await stand.notices.delivery_worker.resolves_to("http://me.example/x", address) is own
+    assert await stand.notifications.delivery_worker.resolves_to("http://me.example/x", address) is own
     assert stand.others.calls == []
 
 
@@ -88,16 +90,16 @@ async def test_hosts_that_hang_take_few_of_the_places(stand: Stand, monkeypatch:
     monkeypatch.setattr(delivery_worker, "SLOW_CALL", 0)
     monkeypatch.setattr(delivery_worker, "MAX_CONCURRENT_REQUESTS", 2 * 16)
     for number in range(16):
-        await stand.notices.delivery_worker.request_now(Message("GET", f"http://hangs{number}.example/"))
+        await stand.notifications.delivery_worker.request_now(Message("GET", f"http://hangs{number}.example/"))
     monkeypatch.setattr(delivery_worker, "SLOW_CALL", 60)
     stand.others.gate = asyncio.Event()
     hanging = [
         asyncio.ensure_future(
-            stand.notices.delivery_worker.request_now(Message("GET", f"http://hangs{number % 16}.example/"))
+            stand.notifications.delivery_worker.request_now(Message("GET", f"http://hangs{number % 16}.example/"))
         )
         for number in range(32)
     ]
-    asked = asyncio.ensure_future(stand.notices.delivery_worker.request_now(CALLBACK))
+    asked = asyncio.ensure_future(stand.notifications.delivery_worker.request_now(CALLBACK))
     async with asyncio.timeout(30):
         while (CALLBACK.method, CALLBACK.url, b"") not in stand.others.calls:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
@@ -117,7 +119,7 @@ async def test_deliveries_to_hosts_that_hang_leave_room_for_others(
     await stand.read()
     monkeypatch.setattr(delivery_worker, "SLOW_CALL", 0)
     for number in range(40):
-        await stand.notices.delivery_worker.request_now(Message("GET", f"http://hangs{number}.example/"))
+        await stand.notifications.delivery_worker.request_now(Message("GET", f"http://hangs{number}.example/"))
     monkeypatch.setattr(delivery_worker, "SLOW_CALL", 60)
     stand.others.calls.clear()
     stand.others.gate = asyncio.Event()

@@ -55,8 +55,8 @@ async def stand_with(stand_at: StandAt, *sinks: str, **more: Any) -> Any:
     stand = await stand_at(
         upstream="http://origin.example", public_url="https://feeds.example/", purge_sinks=sinks, **more
     )
-    protocol = DownstreamPurge(stand.notices.settings)
-    stand.notices.add(protocol)
+    protocol = DownstreamPurge(stand.notifications.settings)
+    stand.notifications.add(protocol)
     return stand
 
 
@@ -114,14 +114,14 @@ async def test_a_sink_that_is_away_or_will_not_is_told_later(stand_at: StandAt, 
     stand = await stand_with(stand_at, VARNISH)
     stand.others.answer = lambda _: answer
     await changed_once(stand)
-    ((_, _, words),) = await stand.notices.queue.failing()
+    ((_, _, words),) = await stand.notifications.queue.failing()
     assert words
     stand.others.answer = lambda _: Response(200)
 
     await stand.pass_time(RETRY_DELAY_MIN)
 
     assert len(stand.others.calls) == 2
-    assert await stand.notices.queue.count_waiting() == {}
+    assert await stand.notifications.queue.count_waiting() == {}
 
 
 @pytest.mark.parametrize("status", [200, 202, 404, 410])
@@ -131,17 +131,17 @@ async def test_a_sink_that_did_it_or_held_nothing_is_done_with(stand_at: StandAt
 
     await changed_once(stand)
 
-    assert await stand.notices.queue.count_waiting() == {}
+    assert await stand.notifications.queue.count_waiting() == {}
 
 
 async def test_a_sink_that_was_taken_away_meanwhile_is_told_nothing_more(stand_at: StandAt) -> None:
     stand = await stand_with(stand_at, VARNISH)
     stand.others.answer = lambda _: Unreachable("down")
     await changed_once(stand)
-    protocol = DownstreamPurge(lambda: stand.notices.settings().__class__())
-    stand.notices.add(protocol)
+    protocol = DownstreamPurge(lambda: stand.notifications.settings().__class__())
+    stand.notifications.add(protocol)
 
     await stand.pass_time(RETRY_DELAY_MIN)
 
     assert len(stand.others.calls) == 1
-    assert await stand.notices.queue.count_waiting() == {}
+    assert await stand.notifications.queue.count_waiting() == {}

@@ -39,12 +39,12 @@ async def test_a_change_is_noted_when_the_store_has_it_and_not_before(
 
     await stand.runtime.service._dispatch.refresh_in_background(TARGET)
     await asyncio.wait_for(disk.waited.wait(), PATIENCE)
-    noted, told = await stand.notices.changes.last_number(), list(stand.others.calls)
+    noted, told = await stand.notifications.changes.last_number(), list(stand.others.calls)
     disk.gate.set()
     await stand.settled()
 
     assert (noted, told) == (0, [])
-    assert await stand.notices.changes.last_number() == 1
+    assert await stand.notifications.changes.last_number() == 1
     assert [url for _, url, _ in stand.others.calls] == ["http://one.example/"]
 
 
@@ -56,14 +56,14 @@ async def test_an_accepted_ping_is_done_when_the_store_has_what_came_of_it(
     disk = SlowDisk(stand, monkeypatch)
     stand.origin.publish("/feed.xml", a_feed("two", "one"))
 
-    await stand.notices.refresh_requests.accept_ping([TARGET], "192.0.2.1")
+    await stand.notifications.refresh_requests.accept_ping([TARGET], "192.0.2.1")
     await asyncio.wait_for(disk.waited.wait(), PATIENCE)
-    left = await errands(stand.notices.refresh_requests)
+    left = await errands(stand.notifications.refresh_requests)
     disk.gate.set()
     await stand.settled()
 
     assert left == 1
-    assert await errands(stand.notices.refresh_requests) == 0
+    assert await errands(stand.notifications.refresh_requests) == 0
 
 
 async def test_a_push_is_acknowledged_when_the_store_has_it(
@@ -96,4 +96,4 @@ async def test_a_feed_that_was_met_a_moment_ago_is_known_to_a_ping_of_its_site(s
 
     await stand.runtime.service._dispatch.refresh_in_background(TARGET)
 
-    assert await stand.notices.refresh_requests.find_feeds("http://origin.example/") == [TARGET]
+    assert await stand.notifications.refresh_requests.find_feeds("http://origin.example/") == [TARGET]

@@ -83,7 +83,7 @@ async def test_sinks_hear_of_the_upstreams_feeds_and_of_no_others(stand_at: Call
     stand = await stand_at(
         upstream="http://origin.example", public_url="https://feeds.example/", ping_sinks=[f"extended:{RPC}"]
     )
-    stand.notices.add(PingSinks(stand.notices.settings, stand.runtime.service.store.get))
+    stand.notifications.add(PingSinks(stand.notifications.settings, stand.runtime.service.store.get))
     for title in ("one", "two"):
         stand.origin.publish("/feed.xml", a_feed(title))
         await stand.read()
@@ -109,14 +109,14 @@ async def test_sinks_and_the_list_of_changes_name_the_same_public_addresses(
     stand = await stand_at(
         upstream="http://origin.example/app", public_url="https://feeds.example/", ping_sinks=[f"extended:{RPC}"]
     )
-    stand.notices.add(PingSinks(stand.notices.settings, stand.runtime.service.store.get))
+    stand.notifications.add(PingSinks(stand.notifications.settings, stand.runtime.service.store.get))
     for title in ("one", "two"):
         stand.origin.publish("/app/feed.xml", a_feed(title).replace(b"http://example.com/", link.encode()))
         await stand.read("http://origin.example/app/feed.xml")
 
     ((_, _, body),) = stand.others.calls
     assert xmlrpc.client.loads(body.decode())[0][1:] == (said, said, "https://feeds.example/feed.xml")
-    listed = await ChangeLists(stand.notices).long(call("changes.xml", method="GET"))
+    listed = await ChangeLists(stand.notifications).long(call("changes.xml", method="GET"))
     assert f' url="{said}" rssUrl="https://feeds.example/feed.xml"'.encode() in listed.body
 
 

@@ -59,7 +59,7 @@ async def test_who_is_away_is_told_that_he_is_denied_thrice(stage: WebSubStand) 
         await stage.stand.pass_time(3_600)
 
     assert len([each for each in stage.verifications if each["hub.mode"] == ["denied"]]) == 3
-    assert await stage.stand.notices.queue.count_waiting() == {}
+    assert await stage.stand.notifications.queue.count_waiting() == {}
 
 
 async def test_what_is_merely_not_held_at_the_moment_keeps_its_subscribers(stage: WebSubStand) -> None:
@@ -195,7 +195,7 @@ async def test_a_subscriber_of_a_feed_that_has_moved_can_unsubscribe_by_both_add
 
 async def test_a_feed_that_moves_twice_takes_its_subscribers_along(stage: WebSubStand) -> None:
     await moved(stage)
-    held = stage.stand.notices.subscriptions
+    held = stage.stand.notifications.subscriptions
     newest = "http://origin.example/newest.xml"
 
     await held.move("websub", NEW, newest)
@@ -230,11 +230,11 @@ async def test_clouds_forget_who_registered_for_a_feed_that_has_become_private_a
     await clouds.stand.read()
     given = {"protocol": "http-post", "port": 80, "path": "/told", "domain": "me.example", "url1": TARGET}
     assert b'success="true"' in (await clouds.hub.by_form(call("pleaseNotify", urlencode(given).encode()))).body
-    assert len(await clouds.stand.notices.subscriptions.all()) == 2
+    assert len(await clouds.stand.notifications.subscriptions.all()) == 2
     told = len(clouds.stand.others.calls)
     clouds.stand.origin.publish("/feed.xml", a_feed("secret", "one", extra=cloud), cache_control="private")
 
     await clouds.stand.read()
 
-    assert await clouds.stand.notices.subscriptions.all() == []
+    assert await clouds.stand.notifications.subscriptions.all() == []
     assert len(clouds.stand.others.calls) == told

@@ -123,12 +123,12 @@ async def test_a_push_that_was_overtaken_is_no_copy_but_a_reason_to_fetch(stand_
 async def test_a_push_that_comes_twice_changes_nothing(stand_at: Callable[..., Any]) -> None:
     made = await subscribed(stand_at)
     await push(made, "four", *OLD)
-    asked, told = made.stand.origin.requests, await made.stand.notices.changes.last_number()
+    asked, told = made.stand.origin.requests, await made.stand.notifications.changes.last_number()
 
     answer = await push(made, "four", *OLD)
 
     assert answer.status == 202
-    assert (made.stand.origin.requests, await made.stand.notices.changes.last_number()) == (asked, told)
+    assert (made.stand.origin.requests, await made.stand.notifications.changes.last_number()) == (asked, told)
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"<rss><channel>", b"<feed xmlns='http://www.w3.org/2005/Atom'/>"])
@@ -187,8 +187,8 @@ async def test_content_for_a_feed_read_by_https_has_to_come_from_a_hub_by_https(
         ("http://hub.example/", "http://origin.example/feed.xml", 2),
     ):
         data = {**known.data, "over": over}
-        await made.stand.notices.subscriptions.remove(known.id)
-        known = await made.stand.notices.subscriptions.put(replace(known, topic=topic, data=data))
+        await made.stand.notifications.subscriptions.remove(known.id)
+        known = await made.stand.notifications.subscriptions.put(replace(known, topic=topic, data=data))
         body = a_feed("x")
         callback = f"https://feeds.example/-/push/websub/{known.id}.{known.data['key']}"
         await made.at_callback("POST", callback=callback, content=body, **signed(made, body))
@@ -207,7 +207,9 @@ async def test_what_was_heard_while_a_hub_was_asked_is_newer_than_its_answer(
         answer = await call(method, url, *rest, **more)
         (known,) = await made.held(Role.PUBLISHER)
         at = stand.clock.now() + later
-        await stand.notices.subscriptions.record_notification(known.id, at, "told, with the content", success=True)
+        await stand.notifications.subscriptions.record_notification(
+            known.id, at, "told, with the content", success=True
+        )
         return answer
 
     monkeypatch.setattr(stand.others, "call", pushes_first)
@@ -424,7 +426,7 @@ async def test_a_subscription_outlives_a_restart_and_what_was_not_delivered_is(s
 async def test_the_order_of_a_paused_subscription_is_not_told(stand_at: Callable[..., Any]) -> None:
     made = await subscribed(stand_at)
     (known,) = await made.held(Role.PUBLISHER)
-    await made.stand.notices.subscriptions.set_state(known.id, State.PAUSED)
+    await made.stand.notifications.subscriptions.set_state(known.id, State.PAUSED)
     before = copy_of(made)
 
     assert (await push(made, "four", *OLD)).status == 202

@@ -63,7 +63,7 @@ class Service:
         return status(answer)
 
     async def held(self, role: Role = Role.SUBSCRIBER) -> list[Subscription]:
-        return await self.stand.notices.subscriptions.all(role=role, protocol=NAME)
+        return await self.stand.notifications.subscriptions.all(role=role, protocol=NAME)
 
     async def change(self, *titles: str, **more: Any) -> None:
         self.stand.others.calls.clear()
@@ -261,7 +261,7 @@ async def test_a_host_that_comes_back_within_a_day_is_told_and_stays(service: Se
 
     (one,) = await service.held()
     assert one.failures == 0
-    assert await service.stand.notices.queue.count_waiting() == {}
+    assert await service.stand.notifications.queue.count_waiting() == {}
 
 
 async def test_whoever_subscribes_another_host_is_believed_only_if_that_says_true(service: Service) -> None:
@@ -470,5 +470,5 @@ async def hours(service: Service, count: int, *, step: float = 1 / 12) -> None:
     """Let hours pass, with a turn of the loop after each `step` of one: more than five minutes are an outage."""
     for _ in range(round(count / step)):
         service.stand.clock.advance(step * HOUR)
-        service.stand.notices.wake()
-        await service.stand.notices.wait_idle()
+        service.stand.notifications.wake()
+        await service.stand.notifications.wait_idle()

@@ -30,10 +30,10 @@ class Door:
 
     def __init__(self, stand: Stand) -> None:
         self.stand = stand
-        self.ear = PingReceiver(stand.notices)
-        self.lists = ChangeLists(stand.notices)
-        stand.notices.xmlrpc.add("weblogUpdates.ping", self.ear.simple)
-        stand.notices.xmlrpc.add("weblogUpdates.extendedPing", self.ear.extended)
+        self.ear = PingReceiver(stand.notifications)
+        self.lists = ChangeLists(stand.notifications)
+        stand.notifications.xmlrpc.add("weblogUpdates.ping", self.ear.simple)
+        stand.notifications.xmlrpc.add("weblogUpdates.extendedPing", self.ear.extended)
 
     def call(self, path: str, query: str = "", content: bytes = b"", address: str = "192.0.2.1", **fields: str) -> Call:
         named = Fields((name.replace("_", "-"), value) for name, value in fields.items())
@@ -45,7 +45,7 @@ class Door:
 
     async def rpc(self, content: bytes, **more: Any) -> Any:
         """The value returned; a fault is raised."""
-        answer = await self.stand.notices.xmlrpc.answer(self.call("RPC2", content=content, **more))
+        answer = await self.stand.notifications.xmlrpc.answer(self.call("RPC2", content=content, **more))
         assert answer.status == 200
         assert (answer.fields.combined("Content-Type") or "").startswith("text/xml")
         (value,), _ = xmlrpc.client.loads(answer.body.decode())
@@ -316,7 +316,7 @@ async def test_an_unknown_site_is_thanked_noted_and_not_fetched(door: Door) -> N
     await door.stand.settled()
 
     assert told == known
-    assert [each.url for each in await door.stand.notices.refresh_requests.unknown_sites()] == [
+    assert [each.url for each in await door.stand.notifications.refresh_requests.unknown_sites()] == [
         "http://stranger.example/"
     ]
     assert [request.target for request in door.stand.origin.log] == [TARGET, TARGET]
@@ -355,15 +355,15 @@ async def test_an_unknown_site_is_not_even_noted_where_the_operator_wants_that(s
 
     await Door(stand).ping("A stranger", "http://stranger.example/")
 
-    assert await stand.notices.refresh_requests.unknown_sites() == []
+    assert await stand.notifications.refresh_requests.unknown_sites() == []
 
 
 async def test_no_more_than_a_thousand_strangers_are_noted(stand_at: Callable[..., Any]) -> None:
     stand = await stand_at(source_limit=0)
     for number in range(1010):
-        await stand.notices.refresh_requests.record_unknown_site(f"http://stranger{number}.example/", "")
+        await stand.notifications.refresh_requests.record_unknown_site(f"http://stranger{number}.example/", "")
 
-    assert len(await stand.notices.refresh_requests.unknown_sites(5000)) == 1000
+    assert len(await stand.notifications.refresh_requests.unknown_sites(5000)) == 1000
 
 
 async def test_a_ping_of_a_site_refreshes_every_known_feed_of_it(stand: Stand) -> None:
@@ -533,7 +533,7 @@ async def test_the_log_is_bounded(door: Door) -> None:
     await changed(door, "two")
     await door.stand.pass_time(RETENTION + 3600)
 
-    assert await door.stand.notices.changes.between(0, NOON + 2 * RETENTION, 10) == []
+    assert await door.stand.notifications.changes.between(0, NOON + 2 * RETENTION, 10) == []
 
 
 async def test_lists_have_validators_that_work(door: Door) -> None:

@@ -48,7 +48,7 @@ async def change(clouds: Clouds, *titles: str) -> None:
 
 async def by_rpc(clouds: Clouds, *parameters: Any, method: str = "rssCloud.pleaseNotify", **more: Any) -> Any:
     content = xmlrpc.client.dumps(parameters, method).encode()
-    answer = await clouds.stand.notices.xmlrpc.answer(call("RPC2", content, **more))
+    answer = await clouds.stand.notifications.xmlrpc.answer(call("RPC2", content, **more))
     (value,), _ = xmlrpc.client.loads(answer.body.decode())
     return value
 
@@ -60,7 +60,7 @@ async def by_form(clouds: Clouds, *, address: str = WORKSTATION, accept: str = "
 
 
 async def held(clouds: Clouds, role: Role = Role.SUBSCRIBER) -> list[Subscription]:
-    return await clouds.stand.notices.subscriptions.all(role=role, protocol="rsscloud")
+    return await clouds.stand.notifications.subscriptions.all(role=role, protocol="rsscloud")
 
 
 def verdict(answer: Response) -> tuple[str | None, str | None]:
@@ -341,7 +341,7 @@ async def test_who_does_not_take_notifications_is_tried_again_and_then_removed(c
 
     assert await held(clouds) == []
     assert 3 <= len(clouds.stand.others.calls) < 30
-    assert await clouds.stand.notices.queue.count_waiting() == {}
+    assert await clouds.stand.notifications.queue.count_waiting() == {}
 
 
 async def test_a_workstation_that_comes_back_hears_the_news_once(clouds: Clouds) -> None:
@@ -717,7 +717,7 @@ async def test_a_feed_whose_cloud_is_another_is_registered_there_and_no_longer_h
 async def test_a_paused_registration_is_answered_and_makes_us_do_nothing(stand_at: Callable[..., Any]) -> None:
     clouds = await registered(stand_at)
     (one,) = await held(clouds, Role.PUBLISHER)
-    await clouds.stand.notices.subscriptions.set_state(one.id, State.PAUSED)
+    await clouds.stand.notifications.subscriptions.set_state(one.id, State.PAUSED)
     requests = clouds.stand.origin.requests
 
     assert (await clouds.push(await our_path(clouds), urlencode({"url": TARGET}).encode())).status == 200

@@ -615,6 +615,6 @@ async def test_the_link_fields_of_a_push_identify_nothing(reader: WebSubStand) -
 async def test_a_push_for_a_subscription_that_has_ended_is_410(reader: WebSubStand) -> None:
     await reader.verify()
     (known,) = await reader.held(Role.PUBLISHER)
-    await reader.stand.notices.subscriptions.remove(known.id)
+    await reader.stand.notifications.subscriptions.remove(known.id)
 
     assert (await reader.at_callback("POST", content=b"x")).status == 410

@@ -49,14 +49,14 @@ async def clouds_on(stand_at: Callable[..., Any], **options: Any) -> Clouds:
     """A stand with rssCloud."""
     made: list[DuplexProtocol[RssCloudServer, RssCloudAggregator]] = []
 
-    def join(notices: NotificationService) -> None:
-        hub = RssCloudServer(notices)
-        made.append(DuplexProtocol(NAME, hub, RssCloudAggregator(notices)))
-        notices.add(made[0])
+    def join(notifications: NotificationService) -> None:
+        hub = RssCloudServer(notifications)
+        made.append(DuplexProtocol(NAME, hub, RssCloudAggregator(notifications)))
+        notifications.add(made[0])
         for name in ("rssCloud.pleaseNotify", "xmlStorageSystem.rssPleaseNotify"):
-            notices.xmlrpc.add(name, hub.by_rpc)
-        notices.xmlrpc.add("rssCloud.ping", hub.ping)
-        notices.xmlrpc.add("rssCloud.hello", hub.hello)
+            notifications.xmlrpc.add(name, hub.by_rpc)
+        notifications.xmlrpc.add("rssCloud.ping", hub.ping)
+        notifications.xmlrpc.add("rssCloud.hello", hub.hello)
 
     stand = await stand_at(join=join, **{"ping_interval": 0, "source_limit": 0, **options})
     return Clouds(stand, made[0])

@@ -114,21 +114,21 @@ class Stand:
     plain: Plain
 
     @property
-    def notices(self) -> NotificationService:
-        return self.runtime.notices
+    def notifications(self) -> NotificationService:
+        return self.runtime.notifications
 
     async def settled(self) -> None:
         """Wait until nothing more can be done at this hour."""
         while True:
-            await self.notices.wait_idle()
+            await self.notifications.wait_idle()
             if not self.runtime.service.admin.active_refreshes:
-                await self.notices.wait_idle()
+                await self.notifications.wait_idle()
                 return
             await asyncio.sleep(0)
 
     async def pass_time(self, seconds: float) -> None:
         self.clock.advance(seconds)
-        self.notices.wake()
+        self.notifications.wake()
         await self.settled()
 
     async def read(self, target: str = TARGET, *, readers: int = 3) -> None:
@@ -141,7 +141,7 @@ class Stand:
     async def subscribe(self, callback: str, *, topic: str = TARGET, lasts: float = 10 * DAY) -> Subscription:
         now = self.clock.now()
         new = Subscription(Role.SUBSCRIBER, "plain", topic, callback, now + lasts, State.ACTIVE, since=now)
-        return await self.notices.subscriptions.put(new)
+        return await self.notifications.subscriptions.put(new)
 
 
 @pytest.fixture
@@ -162,14 +162,14 @@ async def stand_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         origin = origin or Origin(clock)
         others, plain = Others(), Plain()
         runtime = App(clock)
-        runtime.notification_plugins["plain"] = lambda notices: notices.add(plain)
+        runtime.notification_plugins["plain"] = lambda notifications: notifications.add(plain)
         if join is not None:
             runtime.notification_plugins["joining"] = join
         runtime.make_fetcher = lambda: OriginFetcher(origin)
         store = str(tmp_path / folder) if folder else "memory:"
         given = {"store": store, "site_interval": 0, "feed_min_interval": 0}
         runtime.configure({**given, **options})
-        runtime.notices.delivery_worker._caller = others
+        runtime.notifications.delivery_worker._caller = others
         opened.append(stand := Stand(runtime, origin, clock, others, plain))
         await stand.settled()
         return stand

@@ -88,7 +88,7 @@ class WebSubStand:
         ]
 
     async def held(self, role: Role = Role.SUBSCRIBER) -> list[Subscription]:
-        return await self.stand.notices.subscriptions.all(role=role, protocol="websub")
+        return await self.stand.notifications.subscriptions.all(role=role, protocol="websub")
 
     # -- our subscriber
 
@@ -121,10 +121,10 @@ class WebSubStand:
 async def websub_at(stand_at: Callable[..., Any], **options: Any) -> WebSubStand:
     """A stand with WebSub."""
     stand: Stand = await stand_at(
-        join=lambda notices: notices.add(WebSub(notices, lambda: b"a key")),
+        join=lambda notifications: notifications.add(WebSub(notifications, lambda: b"a key")),
         **{"public_url": PUBLIC, "websub_hub": "known", **options},
     )
-    websub = stand.notices.protocols["websub"]
+    websub = stand.notifications.protocols["websub"]
     assert isinstance(websub, WebSub)
     return WebSubStand(stand, websub)
 

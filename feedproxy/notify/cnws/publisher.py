@@ -65,7 +65,7 @@ class Publisher:
         except FeedproxyError as error:
             logger.info("cnws: subscription of %s to %s refused: %s", asked.url, asked.resource, error)
             return generated_response(200, XML, messages.write_result(False, description=str(error)))
-        said = await self._headlines(self._service.service.store.get(topic))
+        said = await self._headlines(self._service.proxy.store.get(topic))
         if said is None:
             return generated_response(200, XML, messages.write_result(True))
         return generated_response(200, XML, messages.write_result(True, said.title, said.summary))
@@ -75,18 +75,18 @@ class Publisher:
 
         Raises what FeedproxyErrors there are where it is not added.
         """
-        notices, settings = self._service, self._service.settings()
-        if not self._rate_limiter.allow(visit.address, notices.clock.now(), settings.source_limit):
+        service, settings = self._service, self._service.settings()
+        if not self._rate_limiter.allow(visit.address, service.clock.now(), settings.source_limit):
             raise TooManyRequests("too many subscriptions come from your address; please try again in a minute")
         callback = uri.normalise(asked.url)
         if is_callback_to_self(callback, settings, visit.base):
             raise SubscriberRejected("the notificationURL leads back here")
-        topics = await resolve_topics(notices, asked.resource, settings.cnws_publisher, visit.base)
-        known = [await notices.subscriptions.find(Role.SUBSCRIBER, NAME, topic, callback) for topic in topics]
+        topics = await resolve_topics(service, asked.resource, settings.cnws_publisher, visit.base)
+        known = [await service.subscriptions.find(Role.SUBSCRIBER, NAME, topic, callback) for topic in topics]
         if not all(known):
-            await notices.subscriptions.check_capacity(callback, settings.subscriptions_per_site)
+            await service.subscriptions.check_capacity(callback, settings.subscriptions_per_site)
             await self._verify(callback, topics[0], asked.resource, visit.address)
-        now = notices.clock.now()
+        now = service.clock.now()
         for topic in topics:
             data = {"resource": asked.resource}
             new = Subscription(
@@ -96,7 +96,7 @@ class Publisher:
                 since=now,
                 data=data,
             )
-            await notices.subscriptions.put(new)
+            await service.subscriptions.put(new)
         return topics[0]
 
     async def _verify(self, callback: str, topic: str, resource: str, address: str) -> None:
@@ -139,7 +139,7 @@ class Publisher:
         return Delivered("it wants to hear more")
 
     async def _change_message(self, callback: str, topic: str, resource: str) -> Message:
-        held = self._service.service.store.get(topic)
+        held = self._service.proxy.store.get(topic)
         said = await self._headlines(held) or Headlines()
         at = held.changes[-1] if held is not None and held.changes else self._service.clock.now()
         agent = own_user_agent(self._service.settings())
@@ -152,6 +152,6 @@ class Publisher:
         """What the copy says; read once for each version, however many are told."""
         stored = next((each for each in resource.variants[::-1] if each.content.feed), None) if resource else None
         try:
-            return await self._service.service.conversions.headlines(stored) if stored is not None else None
+            return await self._service.proxy.conversions.headlines(stored) if stored is not None else None
         except FeedproxyError:
             return None

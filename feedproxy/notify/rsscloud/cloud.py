@@ -85,17 +85,17 @@ class RssCloudServer:
 
     async def register(self, said: Registration, visit: ClientContext) -> None:
         """Register who comes by this visit. Raises Refusal and what else FeedproxyErrors there are."""
-        notices, now = self._service, self._service.clock.now()
-        settings = notices.settings()
+        service, now = self._service, self._service.clock.now()
+        settings = service.settings()
         if not self._rate_limiter.allow(visit.address, now, settings.source_limit):
             raise TooManyRequests("too many registrations come from your address; please try again in a minute")
-        topics = {url: await resolve_topic(notices, url, settings.rsscloud_hub, visit.base) for url in said.urls}
+        topics = {url: await resolve_topic(service, url, settings.rsscloud_hub, visit.base) for url in said.urls}
         callback = said.callback(visit.address)
         if is_callback_to_self(callback, settings, visit.base):
             raise RegistrationRefused("the callback leads back here")
-        await notices.subscriptions.check_capacity(callback, settings.subscriptions_per_site)
+        await service.subscriptions.check_capacity(callback, settings.subscriptions_per_site)
         await self._verify(said, callback, said.urls[0])
-        now = notices.clock.now()
+        now = service.clock.now()
         for url, topic in topics.items():
             data = {"way": str(said.method), "procedure": said.procedure, "url": url}
             new = Subscription(
@@ -105,7 +105,7 @@ class RssCloudServer:
                 since=now,
                 data=data,
             )
-            await notices.subscriptions.put(new)
+            await service.subscriptions.put(new)
 
     async def _try_register[T](self, read: Callable[[T], Registration], given: T, call: Call) -> bool:
         try:

@@ -113,7 +113,7 @@ class DistributionReceiver:
                 renew_at=now + lease - min(lease / 10, RENEWAL_MARGIN_MAX),
             )
         )
-        await self._service.service.admin.extend_push_lease(known.topic, now + lease)
+        await self._service.proxy.admin.extend_push_lease(known.topic, now + lease)
         self._service.wake()
 
     # -- POST
@@ -124,8 +124,8 @@ class DistributionReceiver:
             return messages.plain_text(410, "there is no such subscription")
         if not _is_equal_token(token, known.data.get("key", "")):
             return messages.plain_text(404, "this subscription has not been verified")
-        now, notices = self._service.clock.now(), self._service
-        if not self._rate_limiter.allow(str(known.id), now, notices.settings().source_limit):
+        now, service = self._service.clock.now(), self._service
+        if not self._rate_limiter.allow(str(known.id), now, service.settings().source_limit):
             return messages.plain_text(429, "not so often, please", ("Retry-After", "60"))
         accepted = messages.plain_text(202, "thank you")
         if known.state is State.PAUSED:
@@ -134,16 +134,16 @@ class DistributionReceiver:
             call.request.fields.get("x-hub-signature"), known.secret, call.content
         ):
             # "If the signature does not match, subscribers MUST locally ignore the message as invalid."
-            await notices.subscriptions.record_notification(
+            await service.subscriptions.record_notification(
                 known.id, now, "a push without a valid signature was ignored", success=False
             )
             return accepted
-        await notices.service.admin.record_push(known.topic, known.expires)
+        await service.proxy.admin.record_push(known.topic, known.expires)
         reason = await self._apply_content(call, known)
         if reason:
-            await notices.refresh_requests.enqueue([known.topic])
+            await service.refresh_requests.enqueue([known.topic])
         words = f"told; fetched, for {reason}" if reason else "told, with the content"
-        await notices.subscriptions.record_notification(known.id, now, words, success=True)
+        await service.subscriptions.record_notification(known.id, now, words, success=True)
         return accepted
 
     async def _apply_content(self, call: Call, known: Subscription) -> str:
@@ -157,10 +157,10 @@ class DistributionReceiver:
         try:
             limit = content_coding.reasonable(len(call.content), self._service.settings().decoded_max)
             work = partial(content_coding.decode, call.content, fields.get("content-encoding"), limit=limit)
-            body = await self._service.service.worker_pool.submit(work)
+            body = await self._service.proxy.worker_pool.submit(work)
         except FeedproxyError as error:
             return f"what came cannot be read ({error})"
-        return await self._service.service.admin.apply_push(known.topic, body, fields.get("content-type"))
+        return await self._service.proxy.admin.apply_push(known.topic, body, fields.get("content-type"))
 
 
 def _is_equal_token(one: str, other: str) -> bool:

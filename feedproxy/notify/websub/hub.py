@@ -66,9 +66,9 @@ class Hub:
         if isinstance(asked, PublishRequest):
             await self._accept_publish(asked, call.client.address, call.client.base)
             return Response(HTTPStatus.NO_CONTENT)
-        notices = self._service
-        settings, now = notices.settings(), notices.clock.now()
-        if settings.websub_hub == "off" or not notices.can_receive_calls:
+        service = self._service
+        settings, now = service.settings(), service.clock.now()
+        if settings.websub_hub == "off" or not service.can_receive_calls:
             raise InvalidRequest("this hub takes no subscriptions", 403)
         if not self._rate_limiter.allow(call.client.address, now, settings.source_limit):
             raise TooManyRequests("too many requests come from your address; please try again in a minute")
@@ -76,15 +76,15 @@ class Hub:
             raise InvalidRequest("hub.callback leads back to this hub")
         if asked.mode is Mode.SUBSCRIBE:
             try:
-                notices.delivery_worker.check(asked.callback)
+                service.delivery_worker.check(asked.callback)
             except (Forbidden, BadTarget) as error:
                 raise InvalidRequest(f"hub.callback cannot be called: {error}", 403) from error
         target = self._target(asked, call.client.base)
-        known = await notices.subscriptions.find_current_or_moved(Role.SUBSCRIBER, NAME, target, asked.callback)
+        known = await service.subscriptions.find_current_or_moved(Role.SUBSCRIBER, NAME, target, asked.callback)
         if asked.mode is Mode.UNSUBSCRIBE and known is None:
             raise InvalidRequest("there is no such subscription", 404)
         if known is None:
-            await notices.subscriptions.check_capacity(asked.callback, settings.subscriptions_per_site)
+            await service.subscriptions.check_capacity(asked.callback, settings.subscriptions_per_site)
         data = {
             "mode": asked.mode,
             "topic": asked.topic,
@@ -92,7 +92,7 @@ class Hub:
             "secret": asked.secret,
             "nonce": messages.token(),
         }
-        await notices.enqueue(DeliveryRequest(NAME, "verify", target, asked.callback, data=json.dumps(data)))
+        await service.enqueue(DeliveryRequest(NAME, "verify", target, asked.callback, data=json.dumps(data)))
         return messages.plain_text(202, "the request will be verified")
 
     async def _accept_publish(self, said: PublishRequest, source: str, base: str) -> None:
@@ -108,7 +108,7 @@ class Hub:
     def _target(self, asked: SubscriptionRequest, base: str) -> str:
         """The feed of ours that a topic names. Raises Wrong."""
         try:
-            target = self._service.service.admin.to_upstream_url(named_address(self._service, asked.topic, base))
+            target = self._service.proxy.admin.to_upstream_url(named_address(self._service, asked.topic, base))
             target = current_topic(self._service, target)
         except BadTarget as error:
             raise InvalidRequest(f"hub.topic is no address: {error}") from error
@@ -119,7 +119,7 @@ class Hub:
         if not own and settings.websub_hub != "known":
             raise InvalidRequest("this hub tells of its own publisher's feeds alone", 403)
         # What is our own, and has not been asked for yet, is looked at before the verification.
-        may_come = own and self._service.service.store.get(target) is None and may_be_listed(target, settings)
+        may_come = own and self._service.proxy.store.get(target) is None and may_be_listed(target, settings)
         if not may_notify(self._service, target) and not (may_come and not settings.readers):
             raise InvalidRequest(NO_FEED, 404)
         return target
@@ -153,7 +153,7 @@ class Hub:
         if not self._service.can_receive_calls:
             return None  # a delivery "MUST" name the hub (section 7), and it has no address any more
         settings = self._service.settings_for(order.topic)
-        resource = self._service.service.store.get(order.topic)
+        resource = self._service.proxy.store.get(order.topic)
         feeds = (each for each in reversed(resource.variants) if each.content.feed) if resource is not None else ()
         stored = next((each for each in feeds if not each.authorized), None)
         body = await self._decoded_body(stored, settings.decoded_max) if stored is not None else None
@@ -177,7 +177,7 @@ class Hub:
             return bodies["identity"]
         label, body = next(iter(bodies.items()), ("identity", b""))
         try:
-            return await self._service.service.worker_pool.submit(
+            return await self._service.proxy.worker_pool.submit(
                 partial(content_coding.decode, body, label, limit=limit)
             )
         except FeedproxyError:
@@ -186,8 +186,8 @@ class Hub:
     async def _check_public(self, target: str) -> bool:
         """Validation (section 5.2): our own feeds may not have been asked for yet."""
         settings = self._service.settings_for(target)
-        if self._service.service.store.get(target) is None and is_upstream_target(target, settings):
-            await self._service.service.admin.refresh(target)
+        if self._service.proxy.store.get(target) is None and is_upstream_target(target, settings):
+            await self._service.proxy.admin.refresh(target)
         return may_notify(self._service, target)
 
     # -- what was answered
@@ -215,20 +215,20 @@ class Hub:
         return Retry(f"it answered {answer.status}")
 
     async def _interpret_verification(self, delivery: Delivery, answer: Response | FeedproxyError) -> Verdict:
-        order, notices = delivery.request, self._service
+        order, service = delivery.request, self._service
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer)) if delivery.tries + 1 < VERIFICATION_TRIES else Refused(str(answer))
         if not 200 <= answer.status < 300:
             return Refused(f"the callback answered {answer.status}")
         if answer.body != _challenge(delivery).encode():
             return Refused("the callback did not repeat the challenge")
-        data, now = json.loads(order.data), notices.clock.now()
+        data, now = json.loads(order.data), service.clock.now()
         if data["mode"] == Mode.UNSUBSCRIBE:
-            known = await notices.subscriptions.find_current_or_moved(
+            known = await service.subscriptions.find_current_or_moved(
                 Role.SUBSCRIBER, NAME, order.topic, order.callback
             )
             if known is not None:
-                await notices.subscriptions.remove(known.id)
+                await service.subscriptions.remove(known.id)
             return Delivered("unsubscribed")
         lease: Seconds = data["lease"]
         new = Subscription(
@@ -242,7 +242,7 @@ class Hub:
             secret=data["secret"],
             data={"topic": data["topic"]},
         )
-        await notices.subscriptions.put(new)
+        await service.subscriptions.put(new)
         return Delivered("subscribed")
 
 

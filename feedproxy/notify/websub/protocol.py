@@ -24,10 +24,10 @@ class WebSub:
     remove_on_failure = False
     """ "The hub MUST keep the subscription active until the end of the lease duration" """
 
-    def __init__(self, notices: NotificationService, key: Callable[[], bytes]) -> None:
-        self.hub = Hub(notices)
-        self.subscriber = Subscriber(notices, key)
-        self.distribution_receiver = DistributionReceiver(notices, self.subscriber, key)
+    def __init__(self, service: NotificationService, key: Callable[[], bytes]) -> None:
+        self.hub = Hub(service)
+        self.subscriber = Subscriber(service, key)
+        self.distribution_receiver = DistributionReceiver(service, self.subscriber, key)
 
     def extra_deliveries(self, change: Change) -> tuple[DeliveryRequest, ...]:
         """Nobody is told who did not subscribe."""

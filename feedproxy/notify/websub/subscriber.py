@@ -87,13 +87,13 @@ class Subscriber:
             self._service.wake()
 
     async def _on_tick(self) -> None:
-        notices = self._service
-        now = notices.clock.now()
-        if not notices.can_receive_calls:
+        service = self._service
+        now = service.clock.now()
+        if not service.can_receive_calls:
             return
         # After a start these are thousands, which are asked for together.
         unread, plain = [target for target in self._pending_checks if not self.is_read(target)], list(self._without_hub)
-        held = await notices.subscriptions.subscribed_topics(role=Role.PUBLISHER, protocol=NAME, among=unread + plain)
+        held = await service.subscriptions.subscribed_topics(role=Role.PUBLISHER, protocol=NAME, among=unread + plain)
         self._without_hub.difference_update(plain)
         self._pending_checks.update((each, now) for each in plain if each in held)
         needless = set(unread) - held
@@ -101,7 +101,7 @@ class Subscriber:
             done = target not in needless and await self._check(target)
             if done or abs(now - since) >= RECHECK_FOR:
                 self._pending_checks.pop(target, None)
-        if notices.database.acquire_delivery_lock() and (
+        if service.database.acquire_delivery_lock() and (
             self._last_sweep is None or abs(now - self._last_sweep) >= SWEEP_INTERVAL
         ):
             self._last_sweep = now
@@ -115,19 +115,19 @@ class Subscriber:
             after = page[-1].id
             for each in page:
                 await self._check(each.topic)
-        self._sweep_remaining = self._service.service.counts.targets()
+        self._sweep_remaining = self._service.proxy.counts.targets()
 
     async def _continue_sweep(self) -> None:
         batch = self._sweep_remaining[-SWEEP_BATCH:]
         del self._sweep_remaining[-SWEEP_BATCH:]
         async for target in yielding(batch):
-            if self._discover(target, self._service.service.store.peek(target)).hubs:
+            if self._discover(target, self._service.proxy.store.peek(target)).hubs:
                 await self._check(target)
 
     async def _check(self, target: str) -> bool:
         """Do what one feed needs; False where nobody reads it, which may be since its first reader is still waiting."""
         held = await self._service.subscriptions.all(role=Role.PUBLISHER, protocol=NAME, topic=target)
-        found = self._discover(target, self._service.service.store.peek(target))
+        found = self._discover(target, self._service.proxy.store.peek(target))
         for each in held:
             if each.callback not in found.hubs and _is_wanted(each):
                 await self._unsubscribe(each)
@@ -168,7 +168,7 @@ class Subscriber:
 
     def is_read(self, target: str) -> bool:
         """Whether somebody has read this feed within `subscriber_window`."""
-        return self._service.service.counts.total(target, self._service.clock.now()) > 0
+        return self._service.proxy.counts.total(target, self._service.clock.now()) > 0
 
     # -- asking
 
@@ -194,16 +194,16 @@ class Subscriber:
 
     async def _unsubscribe(self, known: Subscription) -> None:
         """Order the end of a subscription. It stays here until the hub has asked whether it is meant, a day at most."""
-        now, notices = self._service.clock.now(), self._service
-        await notices.service.admin.end_push_lease(known.topic)
+        now, service = self._service.clock.now(), self._service
+        await service.proxy.admin.end_push_lease(known.topic)
         if not known.data.get("key"):
-            await notices.subscriptions.remove(known.id)
+            await service.subscriptions.remove(known.id)
             return
         data = {**known.data, "wanted": Mode.UNSUBSCRIBE}
-        known = await notices.subscriptions.put(
+        known = await service.subscriptions.put(
             replace(known, data=data, renew_at=None, expires=now + VERIFICATION_TIMEOUT)
         )
-        await notices.enqueue(DeliveryRequest(NAME, "unsubscribe", known.topic, known.callback, known.id))
+        await service.enqueue(DeliveryRequest(NAME, "unsubscribe", known.topic, known.callback, known.id))
 
     async def renew(self, known: Subscription) -> None:
         """Its lease will end: "the subscriber MUST re-request the subscription" where it is still wanted."""
@@ -274,7 +274,7 @@ class Subscriber:
         known = await self._service.subscriptions.get(known.id) or known
         keeps = known.state is State.ACTIVE and known.expires > now and not at_once
         if not keeps:
-            await self._service.service.admin.end_push_lease(known.topic)
+            await self._service.proxy.admin.end_push_lease(known.topic)
         data = {**known.data, "failed": words[:200], **({} if keeps else {"key": ""})}
         await self._service.subscriptions.put(
             replace(
@@ -289,10 +289,10 @@ class Subscriber:
         self._service.wake()
 
 
-def covers_topic(notices: NotificationService, target: str, topic: str) -> bool:
+def covers_topic(service: NotificationService, target: str, topic: str) -> bool:
     """Whether what a hub pushes for this topic may be had under this target, by rules of ours."""
     try:
-        return may_serve_under(notices.settings_for(target), notices.settings_for(uri.normalise(topic)))
+        return may_serve_under(service.settings_for(target), service.settings_for(uri.normalise(topic)))
     except BadTarget:
         return True  # no target of ours, so that no rule can protect it
 
