@@ -17,6 +17,7 @@ import pytest
 
 from feedproxy.clock import ManualClock
 from feedproxy.errors import FeedproxyError, Overload, ParentFailed, ParentRefused, Unreachable
+from feedproxy.refresh.ingest import worker_pool
 from feedproxy.refresh.ingest.worker_pool import WorkerPool
 from feedproxy.serve import Master
 from feedproxy.store.resource import Failures
@@ -53,6 +54,30 @@ async def test_overload_counts_as_no_failure_of_the_feed() -> None:
     held = stage.service.store.get(feed.url("/feed.rss"))
     assert held is not None
     assert held.failures == Failures()
+    await stage.close()
+
+
+async def test_full_slow_lane_counts_as_no_failure_of_the_feed(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = OnService(ManualClock(1_795_176_000.0), {"polling": "off"})
+    await stage.open()
+    proxy, feed, clock = Proxy(stage), stage.origin, stage.clock
+    feed.publish("/feed.rss", a_feed("first"), cache_control="max-age=60")
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=10)
+    feed.publish("/feed.rss", a_feed("second"), cache_control="max-age=60")
+    monkeypatch.setattr(worker_pool, "LARGE_JOB", 1)
+    monkeypatch.setattr(worker_pool, "SLOW_QUEUE_MAX", 0)
+    pool = stage.service._dispatch.worker_pool
+    monkeypatch.setattr(pool, "_in_threads", False)
+
+    (await proxy.get("/feed.rss")).expect(200, cache="detail=overload")
+
+    stored = stage.service.store.get(feed.url("/feed.rss"))
+    assert stored is not None
+    assert stored.failures == Failures()
+    monkeypatch.setattr(pool, "_in_threads", True)
+    clock.advance(minutes=10)
+    assert b"second" in (await proxy.get("/feed.rss")).expect(200, cache="stored").body
     await stage.close()
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from feedproxy.cache.stored_response import Content
-from feedproxy.errors import FeedproxyError
+from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.refresh.ingest import worker_pool
 from feedproxy.refresh.ingest.ingest import IngestedContent, ingest
 from feedproxy.refresh.ingest.worker_pool import JobLimitExceeded, WorkerPool
@@ -108,14 +108,14 @@ async def test_many_jobs_that_take_long_hold_up_no_other() -> None:
             each.cancel()
 
 
-async def test_jobs_beyond_the_waiting_room_of_the_slow_lane_fail_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_job_for_full_slow_lane_fails_at_once_as_overload(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_pool, "LARGE_JOB", 1)
     monkeypatch.setattr(worker_pool, "SLOW_QUEUE_MAX", 1)
     async with opened() as jobs:
         tasks = [asyncio.ensure_future(jobs.submit(functools.partial(time.sleep, 0.5))) for _ in range(8)]
         done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
 
-        assert all(isinstance(each.exception(), JobLimitExceeded) for each in done)
+        assert all(isinstance(task.exception(), Overload) for task in done)
         assert waiting
         assert not any((await asyncio.wait(waiting))[1])
 

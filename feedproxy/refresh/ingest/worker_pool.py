@@ -62,7 +62,7 @@ SLOW_WORKERS_MAX = 2
 """Workers that do jobs that take long, at the same time."""
 
 SLOW_QUEUE_MAX = 64
-"""Jobs that wait for the slow lane: beyond them, those that would take long fail at once."""
+"""Jobs that wait for the slow lane; a further job that takes long fails at once with Overload."""
 
 WORKER_JOBS_MAX = 1000
 """Jobs of one worker: then another is forked, in a few milliseconds, so that memory which parsers do not give back does
@@ -193,7 +193,7 @@ class WorkerPool:
         job.is_long = job.is_long or sum(map(len, job.message)) >= LARGE_JOB
         waiting = self._slow if job.is_long else self._quick
         if job.is_long and len(waiting) >= SLOW_QUEUE_MAX:
-            job.fail(JobLimitExceeded("too much is being read that takes long"))
+            job.fail(Overload("too many documents that take long to read are waiting"))
             return
         waiting.append(job)
         self._assign()
