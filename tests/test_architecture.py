@@ -128,6 +128,17 @@ def test_the_cache_knows_no_feeds_and_feeds_know_no_cache() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_mitm_never_imports_the_fast_path() -> None:
+    wrong = [
+        f"{_where(path, line)}: {name}"
+        for path, tree in _sources().items()
+        if _dotted(path).startswith("feedproxy.server.mitm")
+        for line, name in _imports(path, tree)
+        if name.startswith("feedproxy.server.fastpath")
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_only_server_serve_and_the_addons_know_mitmproxy() -> None:
     wrong = [
         f"{_where(path, line)}: {name}"

@@ -26,9 +26,10 @@ from feedproxy.server.fastpath.live_scoring import VALUES_LENGTH_MAX
 from feedproxy.server.fastpath.loop_preemption import PREEMPT_AFTER
 from feedproxy.server.fastpath.request_head import KEYED_FIELDS, RequestHead, parse_head
 from feedproxy.server.fastpath.response_cache import FastPathCache, Interner
-from feedproxy.server.fastpath.response_template import ResponseTemplate, encode_head
+from feedproxy.server.fastpath.response_template import ResponseTemplate
 from feedproxy.server.mitm.flow_handler import finish_response, refusal_response
 from feedproxy.server.mitm.request_routing import IncomingRequest, RoutedRequest, route
+from feedproxy.server.response_head import encode_head
 from feedproxy.upstream import local_failure
 from feedproxy.upstream.own_authority import may_be_own
 

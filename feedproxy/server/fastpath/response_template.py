@@ -8,12 +8,11 @@ holds. A response in which anything else would change gets no template and is ma
 import struct
 from collections.abc import Iterable
 
-from mitmproxy.net.http import status_codes
-
 from feedproxy.clock import Instant
 from feedproxy.http.message import Fields, Response
 from feedproxy.proxy.cached_hit import HitState, ReusableHit
 from feedproxy.request.entrance import ClientContext
+from feedproxy.server.response_head import encode_head
 from feedproxy.store.resource import Resource
 
 TEMPLATE_OVERHEAD = 1024
@@ -162,13 +161,6 @@ class ResponseTemplate:
         """Return the bytes of this template, constant over its life; the body belongs to the store."""
         has_moved: int = sum([length for _, _, length in _SLOT_FORMAT.iter_unpack(self._slots)])
         return TEMPLATE_OVERHEAD + 2 * (len(self.head) - has_moved) + sum(map(len, self.request_lines))
-
-
-def encode_head(status: int, fields: Fields, reason: str = "") -> bytes:
-    """Return status line and fields as bytes."""
-    phrase = reason or status_codes.RESPONSES.get(status, "")
-    lines = "".join([f"{name}: {value}\r\n" for name, value in fields])
-    return f"HTTP/1.1 {status} {phrase}\r\n{lines}\r\n".encode("latin-1")
 
 
 def _with_connection_field(response: Response, *, closes: bool) -> Fields:

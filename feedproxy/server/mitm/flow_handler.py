@@ -27,7 +27,6 @@ from feedproxy.request.endpoints import Call, Endpoint
 from feedproxy.request.entrance import ClientContext, Entrance, apply_entrance_rules
 from feedproxy.request.problem import problem_response
 from feedproxy.request.upstream_request import is_loop
-from feedproxy.server.fastpath.response_template import encode_head
 from feedproxy.server.mitm import landing_preview, passthrough
 from feedproxy.server.mitm.backpressure import WriteBackpressure
 from feedproxy.server.mitm.connection_limits import ConnectionLimiter
@@ -47,6 +46,7 @@ from feedproxy.server.mitm.request_routing import (
     incoming_request,
     route,
 )
+from feedproxy.server.response_head import encode_head
 from feedproxy.upstream.fair_limits import Requester, client_of, requesting
 from feedproxy.upstream.own_authority import is_own
 from feedproxy.upstream.parent_proxy import Parent
