@@ -58,9 +58,9 @@ class AccessLog:
             size = case.streamed.size
         connects = flow.request.method == "CONNECT"
         if connects:
-            app.metrics.connected(case.connect_result or "refused", code, case.status.detail or "", size, seconds)
+            app.metrics.count_connect(case.connect_result or "refused", code, case.status.detail or "", size, seconds)
         else:
-            app.metrics.answered(case.visit.entrance, code, case.status, size, seconds)
+            app.metrics.count_response(case.visit.entrance, code, case.status, size, seconds)
         if case.routed_request is not None and not connects and code:
             score_flow(app, flow, case, size)
         agent = flow.request.headers.get("user-agent", "")
@@ -69,7 +69,7 @@ class AccessLog:
         if connects:
             target = uri.hostport(flow.request.host, flow.request.port)
         entrance, cache = "connect" if connects else str(case.visit.entrance), case.status.text()
-        app.journal.asked(
+        app.journal.record_request(
             RequestActivity(
                 app.clock.now(), entrance, flow.request.method, target, code, size, cache, agent[:LENGTH_MAX]
             )
@@ -93,9 +93,9 @@ class AccessLog:
             seconds=seconds,
             agent=agent,
             upstream=upstream,
-            words=reason or (flow.error.msg if flow.error is not None else ""),
+            reason=reason or (flow.error.msg if flow.error is not None else ""),
         )
-        logger.info("%s", line.written(app.settings.log_format))
+        logger.info("%s", line.format(app.settings.log_format))
 
 
 addons = [AccessLog()]

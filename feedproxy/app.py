@@ -333,7 +333,7 @@ class _Services:
             settings.local_store,
             memory_max=settings.memory.responses,
             disk_max=settings.store_max,
-            on_failure=app.metrics.store_failed,
+            on_failure=app.metrics.on_store_failure,
             shared=app.worker.coordination_file if app.worker is not None else False,
         )
         self.fleet = ClusterNode(settings, self.store, app.clock) if settings.is_fleet else None

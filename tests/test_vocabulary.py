@@ -57,7 +57,6 @@ QUOTED = re.compile(r"\"[^\"]*\"|`[^`]*`|“[^”]*”")
 LEFT: dict[str, int] = {
     "feedproxy": 109,
     "feedproxy/access": 70,
-    "feedproxy/admin": 157,
     "feedproxy/cache": 35,
     "feedproxy/client": 2,
     "feedproxy/cluster": 117,
@@ -71,9 +70,7 @@ LEFT: dict[str, int] = {
     "feedproxy/server": 115,
     "feedproxy/store": 134,
     "feedproxy/subscribers": 93,
-    "feedproxy/telemetry": 76,
     "feedproxy/upstream": 105,
-    "feedproxy/web": 6,
     "feedproxy/workers": 36,
 }
 """Findings that are still allowed in a folder. The numbers only fall."""

@@ -1,4 +1,4 @@
-"""The recent requests, fetches and failures as plain values for pages and JSON."""
+"""Views of recent requests, fetches and failures: plain values for pages and JSON."""
 
 from feedproxy.admin.feed_state import detail_sentence
 from feedproxy.http.user_agent import product
@@ -8,32 +8,32 @@ from feedproxy.telemetry.redacted import View, public_name, redact_target, redac
 from feedproxy.web.templates import iso, plain_text
 
 
-def request_view(asked: RequestActivity, settings: Settings) -> View:
-    """A request: the client is the name of its program, and never an address."""
-    target = asked.target
+def request_view(request: RequestActivity, settings: Settings) -> View:
+    """Return the view of a request, with the client as the name of its program, without address."""
+    target = request.target
     return {
-        "at": iso(asked.at),
-        "client": plain_text(product(asked.agent), 60) or "unnamed",
-        "entrance": asked.entrance,
-        "method": plain_text(asked.method, 20),
+        "at": iso(request.at),
+        "client": plain_text(product(request.agent), 60) or "unnamed",
+        "entrance": request.entrance,
+        "method": plain_text(request.method, 20),
         "target": public_name(target, settings)["target"]
         if target.startswith(("http://", "https://"))
         else redact_target(target),
-        "status": asked.status,
-        "bytes": asked.size,
-        "cache": asked.cache,
+        "status": request.status,
+        "bytes": request.size,
+        "cache": request.cache,
     }
 
 
-def fetch_view(told: FetchActivity) -> View:
-    """A fetch, with the reason in words."""
-    return {"at": iso(told.at), **fetch_summary(told), "reason": redact_text(told.words)}
+def fetch_view(fetch: FetchActivity) -> View:
+    """Return the view of a fetch."""
+    return {"at": iso(fetch.at), **fetch_summary(fetch), "reason": redact_text(fetch.reason)}
 
 
 def failed_view(failed: FailedAddress, settings: Settings) -> View:
-    """An address that never gave a feed."""
+    """Return the view of an address that never returned a feed."""
     last = failed.last
-    reason = last.words or (detail_sentence(last.detail) if last.detail else "The response is not a feed.")
+    reason = last.reason or (detail_sentence(last.detail) if last.detail else "The response is not a feed.")
     return {
         **public_name(failed.target, settings),
         "status": last.status,

@@ -38,7 +38,7 @@ _READERS = "Readers that follow redirects change by themselves; tell the others 
 
 
 def advice(resource: Resource, state: State, settings: Settings) -> str:
-    """Return what to do about this feed, in a sentence or two; empty where nothing needs doing."""
+    """Return advice about a feed in a sentence or two; empty if there is nothing to do."""
     sighting = resource.relocation
     if sighting is not None and not sighting.confirmed and not (settings.moved_to or settings.gone):
         what = "a new address" if sighting.kind is RelocationKind.MOVED else "an end"

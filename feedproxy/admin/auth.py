@@ -1,15 +1,14 @@
-"""Who may speak to the admin listener.
+"""Authorization at the admin listener.
 
-It changes things, and it stands where a browser of the operator's can reach it: so a page from anywhere must
-not be able to use that browser. Four doors, each a look at a request's head:
+A browser of the operator can reach the listener, so a page of another site must not be able to use that browser. Each
+request head passes four checks:
 
-via     a request that has passed a feedproxy is a reader's, who must not have this machine's rights: 403
-host    a name that is none of ours is one that somebody else's DNS leads here (rebinding): 421
-token   whoever does not come from this very machine has to know it: 401; after twenty wrong ones: 429
-site    what changes something must come from our own pages, or from no page at all: 403
+via     a request that passed a feedproxy comes from a client, and must not get this machine's rights: 403
+host    a foreign name was pointed at this machine by another site's DNS (rebinding): 421
+token   a configured token is required: 401; after twenty wrong ones from an address: 429
+site    a request that changes something must come from this listener's own pages, or from no page: 403
 
-To all others the probes /healthz and /readyz are open: they tell and change nothing, and orchestrators call them by
-address.
+The probes /healthz and /readyz need the first check only: orchestrators call them by address.
 """
 
 import base64
@@ -33,27 +32,27 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 CHALLENGE = 'Bearer realm="feedproxy", Basic realm="feedproxy (any name, the token as password)", charset="UTF-8"'
-"""Basic beside Bearer, since it is the one that browsers can ask people for."""
+"""Value of WWW-Authenticate. Browsers can ask for Basic credentials, and not for Bearer tokens."""
 
 SOURCE_NAME = "feedproxy-"
-"""What the name of every feedproxy in Via begins with."""
+"""Prefix of the pseudonym of every feedproxy in Via."""
 
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]/@\s]+))(?::\d{1,5})?")
 
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """Why a request is turned away."""
+    """A refusal: status, detail token and message."""
 
     status: int
     detail: str
-    words: str
+    message: str
     retry_after: int = 0
-    """Seconds."""
+    """Seconds; 0: without Retry-After."""
 
 
 def listen_address(admin: str, token: str) -> tuple[str, int]:
-    """Host and port of the admin listener. Raises UsageError for no address, and where a token is missing."""
+    """Return host and port of the admin listener. Raises UsageError if they are invalid, or a token is missing."""
     host, port = settings.listen_address(admin, "admin")
     host = host or "0.0.0.0"  # noqa: S104 -- `:8081` means every address
     if not is_loopback(host) and not token:
@@ -66,8 +65,7 @@ def listen_address(admin: str, token: str) -> tuple[str, int]:
 def admin_token(settings: Settings) -> str:
     """Return the admin token: `admin_token`, or the content of `admin_token_file`. Raises UsageError.
 
-    A file keeps the token out of the configuration and of the process list (Docker and systemd hand secrets over as
-    files).
+    A file keeps the token out of the configuration and the process list. Docker and systemd provide secrets as files.
     """
     if not settings.admin_token_file:
         return settings.admin_token
@@ -84,34 +82,34 @@ def admin_token(settings: Settings) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
+    """Return whether only this machine can reach the host."""
     address = _address(host)
     return host.lower() == "localhost" if address is None else address.is_loopback
 
 
 class AdminAuth:
-    """The doors of one listener: the host it listens on, its token (empty: none), the names it goes by."""
+    """Checks requests to one listener: by the host it listens on, its token (empty: none) and its other names."""
 
     def __init__(self, host: str, token: str = "", names: Iterable[str] = (), *, clock: Clock | None = None) -> None:
         self._token = token.encode()
         self._failures = GuessLimit(clock or SystemClock())
         address = _address(host)
-        self._everywhere = address is not None and address.is_unspecified
+        self._listens_everywhere = address is not None and address.is_unspecified
         self._names = {_host_name(host), "localhost", *(_host_name(name) for name in names)}
 
     def refuse(self, method: str, path: str, headers: Mapping[str, str], peer: str = "") -> Denied | None:
-        """Why this request, which comes from the address `peer`, is turned away; None lets it in."""
+        """Return why a request from the address `peer` is refused; None permits it."""
         if any(SOURCE_NAME in value.lower() for name, value in headers.items() if name.lower() == "via"):
-            return Denied(403, "via", "This came through a feedproxy. Ask this listener directly.")
+            return Denied(403, "via", "The request came through a feedproxy. Connect to this listener directly.")
         if path in OPEN_PATHS:
             return None
         host = headers.get("Host", "")
         if not self._is_own_host(host):
-            return Denied(421, "wrong-host", "This listener does not go by that name (option admin_hosts).")
+            return Denied(421, "wrong-host", "This listener has another name (option admin_hosts).")
         if self._token and (refusal := self._check_token(headers.get("Authorization", ""), peer)):
             return refusal
         if method not in SAFE_METHODS and _is_cross_site(headers, host):
-            return Denied(403, "cross-site", "Another site's page asked for this; only our own pages may.")
+            return Denied(403, "cross-site", "The request came from a page of another site.")
         return None
 
     def _is_own_host(self, host: str) -> bool:
@@ -120,9 +118,9 @@ class AdminAuth:
             return False
         if name in self._names:
             return True
-        # Nobody's DNS can make an address out of a name, so an address is what it says.
+        # An address needs no DNS, so it cannot be rebound.
         address = _address(name)
-        return address is not None and (self._everywhere or address.is_loopback)
+        return address is not None and (self._listens_everywhere or address.is_loopback)
 
     def _check_token(self, authorization: str, peer: str) -> Denied | None:
         if (wait := self._failures.retry_after(peer)) > 0:
@@ -147,21 +145,21 @@ class AdminAuth:
 
 
 def _is_cross_site(headers: Mapping[str, str], host: str) -> bool:
-    """Whether a browser says that this comes from a page that is not ours."""
+    """Return whether a browser sent the request from a page of another site."""
     if headers.get("Sec-Fetch-Site", "none").lower() not in ("same-origin", "none"):
         return True
-    # What has no Origin is no browser's, or an old one's, which says as much in Referer.
-    said = headers.get("Origin", headers.get("Referer"))
-    if said is None:
+    # Old browsers send Referer only. Other programs send neither.
+    source = headers.get("Origin", headers.get("Referer"))
+    if source is None:
         return False
     try:
-        return urlsplit(said).netloc.lower() != host.lower()
+        return urlsplit(source).netloc.lower() != host.lower()
     except ValueError:
         return True
 
 
 def _host_name(host: str) -> str:
-    """A host without port, brackets and final dot, in small letters; empty for what is none."""
+    """Return a host without port, brackets and final dot, in lower case; empty if it is invalid."""
     match = _HOST.fullmatch(host.strip())
     if match is None:
         return host.strip().lower() if _address(host.strip()) else ""

@@ -12,7 +12,7 @@ from feedproxy.settings import Settings, defaults, format_value
 from feedproxy.telemetry.redacted import View, redact_text
 
 SECRET = frozenset({"admin_token", "purge_fields"})
-"""Options whose values are secrets as a whole. Of all others, secrets in addresses are left out."""
+"""Options with a secret as their value. Other values lose the secrets in their addresses."""
 
 HIDDEN = "(set)"
 
@@ -20,33 +20,33 @@ HIDDEN = "(set)"
 class Configuration:
     """The handler of `/configuration`."""
 
-    def __init__(self, app: AppView, answers: FeedPages) -> None:
+    def __init__(self, app: AppView, pages: FeedPages) -> None:
         self._app = app
-        self._pages = answers
+        self._pages = pages
 
     async def show(self, request: web.Request) -> web.Response:
         """Return the page, or the same as JSON."""
-        seen = {"options": changed_options(self._app.settings), "rules": rules(self._app.rules.rules)}
+        view = {"options": changed_options(self._app.settings), "rules": rules(self._app.rules.rules)}
         if wants_json(request):
-            return as_json(seen)
-        return self._pages.page(request, "configuration.html", **seen)
+            return as_json(view)
+        return self._pages.page(request, "configuration.html", **view)
 
 
 def changed_options(settings: Settings) -> list[View]:
     """Return the options that are not at their default, in the order of the reference."""
     standard = defaults()
     found = []
-    for each in fields(Settings):
-        value = getattr(settings, each.name)
+    for field in fields(Settings):
+        value = getattr(settings, field.name)
         plain = list(value) if isinstance(value, tuple) else value
-        if plain != standard[each.name]:
+        if plain != standard[field.name]:
             found.append(
                 {
-                    "name": each.name,
-                    "value": _display_value(each.name, plain),
-                    "default": _display_value(each.name, standard[each.name]) if each.name not in SECRET else "",
-                    "restart": each.metadata["restart"],
-                    "text": each.metadata["text"],
+                    "name": field.name,
+                    "value": _display_value(field.name, plain),
+                    "default": _display_value(field.name, standard[field.name]) if field.name not in SECRET else "",
+                    "restart": field.metadata["restart"],
+                    "text": field.metadata["text"],
                 }
             )
     return found

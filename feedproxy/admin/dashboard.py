@@ -1,7 +1,4 @@
-"""The first page: what an operator asks in the first minute, answered.
-
-Is it well? What did it save? What needs attention? Who reads? And what is this that runs here.
-"""
+"""The dashboard: health, savings, feeds that need attention, readers, and the version."""
 
 import asyncio
 import socket
@@ -28,12 +25,12 @@ from feedproxy.telemetry.redacted import View, redact_text
 from feedproxy.web import templates
 
 ATTENTION_MAX = 8
-"""Feeds in trouble that the first page names; the table has all of them."""
+"""Feeds in trouble that the dashboard names; the table of feeds has all of them."""
 
 POPULAR_MAX = 10
 READERS_MAX = 8
-READERS_KEPT: Seconds = 15
-"""Readers are judged no more often for the first page, which looks again by itself every few seconds."""
+SCORES_MAX_AGE: Seconds = 15
+"""Seconds for which reader scores are reused: the page reloads itself every few seconds."""
 
 TROUBLED_STATES = (State.FAILING, State.GONE, State.MOVED)
 
@@ -41,75 +38,77 @@ TROUBLED_STATES = (State.FAILING, State.GONE, State.MOVED)
 class Dashboard:
     """The handlers of `/` and of the history."""
 
-    def __init__(self, app: AppView, answers: FeedPages, listening: Callable[[], bool], judges: ReaderScores) -> None:
+    def __init__(
+        self, app: AppView, pages: FeedPages, is_listening: Callable[[], bool], reader_scores: ReaderScores
+    ) -> None:
         self._app = app
-        self._pages = answers
-        self._listening = listening
-        self._judges = judges
+        self._pages = pages
+        self._is_listening = is_listening
+        self._reader_scores = reader_scores
         self._started = app.clock.now()
-        self._surveyor = StoreUsageMeter()
+        self._store_usage = StoreUsageMeter()
 
     async def show(self, request: web.Request) -> web.Response:
-        """The page, or the same as JSON."""
-        others = await self._app.peer_metrics.families()
-        roll, book = await self._pages.roll(), self.book()
-        view = await self._view(roll, others, book)
+        """Return the page, or the same as JSON."""
+        peer_families = await self._app.peer_metrics.families()
+        table, traffic = await self._pages.table(), self.merged_history()
+        view = await self._view(table, peer_families, traffic)
         if wants_json(request):
             return as_json(view)
         now = self._app.clock.now()
         span = charts.find_span(request.query.get("span", ""))
-        shown = charts.make_slots(book, span, now)
-        judged = await self._judges.look(age_max=READERS_KEPT)
-        troubled = await asyncio.to_thread(_troubled, roll.rows)
+        slots = charts.make_slots(traffic, span, now)
+        scores = (await self._reader_scores.summary(age_max=SCORES_MAX_AGE)).scores
+        troubled = await asyncio.to_thread(_troubled, table.rows)
         return self._pages.page(
             request,
             "status.html",
-            as_of=roll.at,
+            as_of=table.at,
             status=view,
             gateway=_gateway(self._app.settings),
             span=span,
             spans=charts.SPANS,
-            slots=shown,
-            requests=charts.requests_chart(shown, span),
-            traffic=charts.traffic_chart(shown, span),
-            whole=sum((each.tally for each in shown), NO_TRAFFIC),
+            slots=slots,
+            requests=charts.requests_chart(slots, span),
+            traffic=charts.traffic_chart(slots, span),
+            total=sum((slot.tally for slot in slots), NO_TRAFFIC),
             troubled=troubled[:ATTENTION_MAX],
             more_troubled=max(0, len(troubled) - ATTENTION_MAX),
-            popular=await asyncio.to_thread(_popular, roll.rows),
+            popular=await asyncio.to_thread(_popular, table.rows),
             readers=(await self._pages.service().counts.by_reader(now))[:READERS_MAX],
             worst=[
-                (display_name(each), each.grade, grade_level(each.grade))
-                for each in judged.scores[:READERS_MAX]
-                if each.grade < 90
+                (display_name(score), score.grade, grade_level(score.grade))
+                for score in scores[:READERS_MAX]
+                if score.grade < 90
             ],
         )
 
     async def history(self, request: web.Request) -> web.Response:
-        """What happened by the hour (72) and by the day (400), as JSON; stretches in which nothing did are left out."""
+        """Return the traffic of 72 hours and 400 days as JSON, without those that had none."""
         await self._app.peer_metrics.families()
-        book = self.book()
-        told = (("hours", book.hours, HOUR), ("days", book.days, DAY))
-        return as_json({name: _slots(kept, unit) for name, kept, unit in told})
+        traffic = self.merged_history()
+        periods = (("hours", traffic.hours, HOUR), ("days", traffic.days, DAY))
+        return as_json({name: _slots(tallies, unit) for name, tallies, unit in periods})
 
-    def book(self) -> History:
-        """The history of all workers, up to now."""
+    def merged_history(self) -> History:
+        """Return the history of all workers up to now."""
         self._pages.service()
-        mine = self._app.history_recorder.note(self._app.clock.now())
-        return history.merge_histories([mine, *self._app.peer_metrics.books])
+        own = self._app.history_recorder.record(self._app.clock.now())
+        return history.merge_histories([own, *self._app.peer_metrics.histories])
 
-    async def _view(self, roll: FeedTable, others: Sequence[aggregation.Plain], book: History) -> View:
+    async def _view(self, table: FeedTable, peer_families: Sequence[aggregation.Plain], traffic: History) -> View:
         now, metrics, settings = self._app.clock.now(), self._app.metrics, self._app.settings
         metrics.observe_process(
             under_way=self._pages.service().admin.active_refreshes, connections=self._app.connections
         )
-        families = aggregation.merge_families(metrics.families(), others)
+        families = aggregation.merge_families(metrics.families(), peer_families)
         totals, memory = metrics.totals(families), aggregation.gauge_value(families, "process_resident_memory_bytes")
-        read = subscribers_of(roll)
-        ready = self._listening() and not self._app.draining
+        subscribers = subscribers_of(table)
+        ready = self._is_listening() and not self._app.draining
         connections = round(aggregation.gauge_value(families, "feedproxy_connections") or 0)
         silent = self._app.peer_metrics.silent
         workers = max(1, self._app.workers - silent)
-        place = await self._surveyor.look(settings.local_store, settings.store_max)
+        place = await self._store_usage.measure(settings.local_store, settings.store_max)
         findings = health.examine(
             health.HealthFacts(
                 ready=ready,
@@ -119,36 +118,39 @@ class Dashboard:
                 connections_max=settings.max_connections * self._app.workers,
                 workers=workers,
                 silent=silent,
-                lately=sum((tally for _, tally in book.last(HOUR, 2, now)), NO_TRAFFIC),
-                told=[redact_text(each) for each in self._app.problems()],
+                recent=sum((tally for _, tally in traffic.last(HOUR, 2, now)), NO_TRAFFIC),
+                problems=[redact_text(problem) for problem in self._app.problems()],
             )
         )
         journals = self._app.peer_metrics.journals
-        on_roll = {row["id"] for row in roll.rows}
+        table_ids = {row["id"] for row in table.rows}
         failed = recent_activity.merge_failures(journals, self._app.journal.failed())
-        failed = [each for each in failed if feed_id(each.target) not in on_roll]
-        asked = recent_activity.merge_requests(journals, self._app.journal.requests())
-        states = by_state(roll.rows)
-        troubled = sum(states[each] for each in TROUBLED_STATES)
-        today = next(tally for _, tally in book.last(DAY, 1, now))
+        failed = [address for address in failed if feed_id(address.target) not in table_ids]
+        requests = recent_activity.merge_requests(journals, self._app.journal.requests())
+        states = by_state(table.rows)
+        troubled = sum(states[state] for state in TROUBLED_STATES)
+        today = next(tally for _, tally in traffic.last(DAY, 1, now))
         return {
             "version": __version__,
             "started": templates.iso(self._started),
             "uptime": round(now - self._started),
-            "as_of": templates.iso(roll.at),
+            "as_of": templates.iso(table.at),
             "health": str(health.verdict(findings)),
-            "headline": health.headline(findings, len(roll.rows), troubled, len(failed)),
-            "findings": [{**asdict(each), "level": str(each.level)} for each in findings],
+            "headline": health.headline(findings, len(table.rows), troubled, len(failed)),
+            "findings": [
+                {"level": str(finding.level), "words": finding.message, "advice": finding.advice}
+                for finding in findings
+            ],
             "ready": ready,
             "draining": self._app.draining,
-            "feeds": len(roll.rows),
+            "feeds": len(table.rows),
             "states": states,
-            "others": roll.others,
-            "complete": roll.complete,
-            "never_worked": [activity_views.failed_view(each, settings) for each in failed],
-            "recent_requests": [activity_views.request_view(each, settings) for each in asked],
-            "subscribers": sum(read),
-            "feeds_read": len(read),
+            "others": table.others,
+            "complete": table.complete,
+            "never_worked": [activity_views.failed_view(address, settings) for address in failed],
+            "recent_requests": [activity_views.request_view(request, settings) for request in requests],
+            "subscribers": sum(subscribers),
+            "feeds_read": len(subscribers),
             "today": counts_view(today),
             "requests": {**asdict(totals), "hit_share": totals.hit_share, "saved": totals.saved},
             "under_way": round(aggregation.gauge_value(families, "feedproxy_updates_under_way") or 0),
@@ -156,14 +158,14 @@ class Dashboard:
             "memory": None if memory is None else int(memory),
             "workers": workers,
             "store": asdict(place),
-            "fleet": [redact_text(each) for each in self._app.status_lines()],
+            "fleet": [redact_text(line) for line in self._app.status_lines()],
         }
 
 
 def _gateway(settings: Settings) -> str:
-    """Return the URL that readers put before a feed's; empty in reverse mode.
+    """Return the URL that readers put before that of a feed; empty in reverse mode.
 
-    Where every address is listened on, it is this machine's own name: an address such as 0.0.0.0 leads nowhere.
+    The host is this machine's name if the listener has an address such as 0.0.0.0.
     """
     if settings.upstream:
         return ""
@@ -176,18 +178,18 @@ def _gateway(settings: Settings) -> str:
 
 
 def _troubled(rows: Sequence[View]) -> list[View]:
-    """The feeds that need attention, the worst first."""
+    """Return the feeds that need attention, the worst first."""
     troubled = [row for row in rows if row["state"] in TROUBLED_STATES]
     return sorted(troubled, key=lambda row: (SORTS["state"][1](row), -row["subscribers"]))
 
 
 def _popular(rows: Sequence[View]) -> list[View]:
-    """The feeds that somebody reads, the most read first; where nobody does, any."""
+    """Return the feeds with the most subscribers; any feeds if none has subscribers."""
     return sorted([row for row in rows if row["subscribers"]] or rows, key=SORTS["subscribers"][1])[:POPULAR_MAX]
 
 
 def counts_view(tally: TrafficCounts) -> View:
-    """A tally with what follows from it."""
+    """Return traffic counts with the numbers derived from them."""
     return {
         **asdict(tally),
         "hit_share": tally.hit_share,
@@ -196,5 +198,5 @@ def counts_view(tally: TrafficCounts) -> View:
     }
 
 
-def _slots(kept: Mapping[int, TrafficCounts], unit: float) -> list[View]:
-    return [{"from": templates.iso(number * unit), **counts_view(tally)} for number, tally in sorted(kept.items())]
+def _slots(tallies: Mapping[int, TrafficCounts], unit: float) -> list[View]:
+    return [{"from": templates.iso(number * unit), **counts_view(tally)} for number, tally in sorted(tallies.items())]

@@ -1,4 +1,4 @@
-"""The operator's hand on the office's list: POST /opml imports one, GET /opml gives out what is public of it."""
+"""Import and export of the list of feeds: POST /opml imports a list, GET /opml returns its public feeds."""
 
 import asyncio
 from dataclasses import replace
@@ -23,27 +23,28 @@ from feedproxy.upstream.own_authority import is_own
 from feedproxy.upstream.own_listeners import OwnListeners
 
 CONTENT_MAX = 8_000_000
-"""Bytes of a list: ten thousand feeds with all that programs write beside them."""
+"""Bytes of a list: ten thousand feeds with all attributes that programs write."""
 
-WORDS_MAX = 200
+NAME_LENGTH_MAX = 200
+"""Characters of a list's name."""
 
 
 class InvalidFeedList(FeedproxyError):
-    """What was sent is no OPML."""
+    """The content sent is not OPML."""
 
     status_hint = 400
     detail = "bad-list"
 
 
 class ListTooLarge(FeedproxyError):
-    """What was sent is larger than any list in use."""
+    """The content sent is larger than CONTENT_MAX."""
 
     status_hint = 413
     detail = "too-large"
 
 
 class AppView(Protocol):
-    """What is wanted of the runtime."""
+    """The parts of the App that the import needs."""
 
     @property
     def feed_list(self) -> FeedList: ...
@@ -65,31 +66,31 @@ class AppView(Protocol):
 
 
 class FeedListImport:
-    """The two handlers."""
+    """The handlers of `/opml`."""
 
     def __init__(self, app: AppView) -> None:
         self._app = app
 
     async def take(self, request: web.Request) -> web.Response:
-        """Import the list that is the request's content. Raises NoList, ListTooLarge, StoreError.
+        """Import the list in the content of the request. Raises InvalidFeedList, ListTooLarge, StoreError.
 
-        In the query: `name` of the list, `replace` to put it in the place of what was imported, `intercept` to have
-        the TLS of its hosts decrypted.
+        The query may have the `name` of the list, `replace` to remove the feeds imported before, and `intercept` to
+        decrypt the TLS of its hosts.
         """
         is_form = request.content_type == "multipart/form-data"
         if is_form:
             with form.translate_form_errors():
-                body, named = await _read_form(request)
+                body, name = await _read_form(request)
         else:
-            body, named = await _read_content(request), ""
-        # Thousands of feeds are some tenths of a second, which readers need not wait for.
+            body, name = await _read_content(request), ""
+        # Parsing thousands of feeds takes tenths of a second: not in the event loop.
         listing = await self._app.service.worker_pool.submit(partial(opml.read, body, request.charset))
         if listing is None:
-            raise InvalidFeedList("That is no subscription list: OPML is expected.")
+            raise InvalidFeedList("The content is not a subscription list: expected OPML.")
         listing = await _origin_addresses(listing, self._app)
         outcome = await self._app.feed_list.import_list(
             listing,
-            name=(named or request.query.get("name", "")).strip()[:WORDS_MAX],
+            name=(name or request.query.get("name", "")).strip()[:NAME_LENGTH_MAX],
             replace=_parameter(request, "replace"),
             intercept=_parameter(request, "intercept"),
         )
@@ -109,7 +110,7 @@ class FeedListImport:
         )
 
     async def show(self, request: web.Request) -> web.Response:
-        """The public list, its feeds under their own addresses."""
+        """Return the public feeds of the list as OPML, with the addresses of their origins."""
         listing = await self._app.feed_list.public()
         document = await asyncio.to_thread(opml.write, listing, changed=self._app.clock.now())
         if wants_json(request):
@@ -118,24 +119,24 @@ class FeedListImport:
 
 
 async def _origin_addresses(listing: SubscriptionList, app: AppView) -> SubscriptionList:
-    """The list with the feeds' own addresses where it has ones of this proxy, each feed once."""
-    settings, own = app.settings, dict[str, bool]()
+    """Return the list with the addresses of origins instead of this proxy's, each feed once."""
+    settings, own_origins = app.settings, dict[str, bool]()
     feeds: dict[str, Subscription] = {}
-    wrong = 0
+    skipped_count = 0
     for feed in listing.feeds:
         address, origin = to_upstream(feed.address, settings), uri.origin_of(feed.address)
         if not settings.upstream:
-            if origin not in own:
-                own[origin] = await is_own(feed.address, settings, app.policy, app.listeners)
-            if own[origin]:
+            if origin not in own_origins:
+                own_origins[origin] = await is_own(feed.address, settings, app.policy, app.listeners)
+            if own_origins[origin]:
                 try:
                     address = subscription_address.unwrap(feed.address, settings.endpoint_prefix)
                 except BadTarget:
-                    wrong += 1
+                    skipped_count += 1
                     continue
-        wrong += address in feeds
+        skipped_count += address in feeds
         feeds.setdefault(address, replace(feed, address=address))
-    return SubscriptionList(listing.title, tuple(feeds.values()), listing.skipped_count + wrong)
+    return SubscriptionList(listing.title, tuple(feeds.values()), listing.skipped_count + skipped_count)
 
 
 def _parameter(request: web.Request, name: str) -> bool:
@@ -143,8 +144,8 @@ def _parameter(request: web.Request, name: str) -> bool:
 
 
 async def _read_form(request: web.Request) -> tuple[bytes, str]:
-    """The file of a form, and the name of the list. Raises ListTooLarge."""
-    body, named = bytearray(), ""
+    """Return the file of a form and the name of the list. Raises ListTooLarge."""
+    body, name = bytearray(), ""
     async for part in await request.multipart():
         if not isinstance(part, BodyPartReader):
             continue
@@ -156,12 +157,12 @@ async def _read_form(request: web.Request) -> tuple[bytes, str]:
         if part.name == "file":
             body = content
         elif part.name == "name":
-            named = content.decode("utf-8", "replace")
-    return bytes(body), named
+            name = content.decode("utf-8", "replace")
+    return bytes(body), name
 
 
 async def _read_content(request: web.Request) -> bytes:
-    """The content, which may be larger than a form's. Raises ListTooLarge."""
+    """Return the content, which may be larger than BODY_MAX of a form. Raises ListTooLarge."""
     pieces, size = [], 0
     async for piece in request.content.iter_any():
         size += len(piece)

@@ -1,4 +1,4 @@
-"""What the admin listener tells: each thing as a page for people, or as JSON for who asks for it."""
+"""Pages about feeds and probes for programs, as HTML or, for clients that prefer it, JSON."""
 
 import asyncio
 import hashlib
@@ -16,10 +16,10 @@ from aiohttp import web
 
 from feedproxy import __version__
 from feedproxy.admin import activity_views
-from feedproxy.admin import versions as editions
 from feedproxy.admin.feed_state import MEANING, State
 from feedproxy.admin.feed_table import FeedTable, FeedTableCache
 from feedproxy.admin.serializers import feed_view, view_resource
+from feedproxy.admin.versions import version_list
 from feedproxy.clock import Clock
 from feedproxy.endpoints.feed_list import FeedList
 from feedproxy.errors import FeedproxyError, NotFound
@@ -41,16 +41,18 @@ from feedproxy.upstream.own_listeners import OwnListeners
 from feedproxy.web import templates
 
 PER_PAGE = 50
+"""Feeds on a page, unless the query has `per_page`."""
 PER_PAGE_MAX = 1000
+"""Feeds that `per_page` can ask for."""
 
 OUTCOME: ContextVar[str] = ContextVar("outcome", default="")
-"""What came of the action that this request asks for, in words for the log."""
+"""The outcome of this request's action, for the log."""
 
 NOTICES_MAX = 64
-"""Outcomes of deeds kept for the page that one comes back to."""
+"""Outcomes of actions kept for the pages that the actions redirect to."""
 
 _AS_OF = re.compile(rb'<p id="as-of".*?</p>', re.DOTALL)
-"""The part of every page that names the instant at which it was made."""
+"""The part of a page that has the instant at which it was made."""
 
 _ORDER = {str(state): number for number, state in enumerate(State)}
 
@@ -64,7 +66,7 @@ SORTS: Mapping[str, tuple[str, Callable[[View], Any]]] = {
 
 
 class AppView(Protocol):
-    """What is shown: a Runtime."""
+    """The parts of the App that the admin pages show."""
 
     @property
     def settings(self) -> Settings: ...
@@ -125,58 +127,54 @@ class StoreClosed(FeedproxyError):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """The outcome of a deed."""
+    """The outcome of an action."""
 
     ok: bool
-    words: str
+    text: str
 
 
 class FeedPages:
-    """The handlers that only look."""
+    """The handlers of pages about feeds, and of probes. They change nothing."""
 
-    def __init__(self, app: AppView, clerk: FeedTableCache, listening: Callable[[], bool]) -> None:
+    def __init__(self, app: AppView, feed_table: FeedTableCache, is_listening: Callable[[], bool]) -> None:
         self._app = app
-        self._feed_table = clerk
-        self._listening = listening
+        self._feed_table = feed_table
+        self._is_listening = is_listening
         self._was_open = False
         self._notices: dict[str, Notice] = {}
-
-    def touch(self, target: str) -> None:
-        """Something has happened to this target."""
-        self._feed_table.touch(target)
 
     # -- pages, and the same as JSON
 
     async def feeds(self, request: web.Request) -> web.Response:
-        """The table of feeds: `q` (part of title or address), `state`, `sort`, `page`, `per_page`."""
-        await self._app.peer_metrics.families()  # so that their readers are counted here
-        roll = await self.roll()
+        """Return the table of feeds: `q` (part of title or address), `state`, `sort`, `page`, `per_page`."""
+        await self.load_peer_counts()
+        table = await self.table()
         query, state = request.query.get("q", "").strip(), request.query.get("state", "")
         sort = request.query.get("sort", "subscribers")
         sort = sort if sort in SORTS else "subscribers"
-        found, states = await asyncio.to_thread(_find_rows, roll.rows, query, state, sort)
+        found, states = await asyncio.to_thread(_find_rows, table.rows, query, state, sort)
         per_page = _parse_count(request.query.get("per_page"), PER_PAGE, PER_PAGE_MAX)
         count = max(1, -(-len(found) // per_page))
         number = _parse_count(request.query.get("page"), 1, count)
-        shown = found[(number - 1) * per_page : number * per_page]
+        rows = found[(number - 1) * per_page : number * per_page]
         if wants_json(request):
-            told = {"total": len(found), "page": number, "pages": count, "feeds": shown, "decided": self.decided()}
-            return as_json(told)
+            decided = self.decided()
+            return as_json({"total": len(found), "page": number, "pages": count, "feeds": rows, "decided": decided})
 
         def link(**changes: Any) -> str:
-            asked = {"q": query, "state": state, "sort": sort, "per_page": per_page, "page": 1} | changes
-            usual = {"q": "", "state": "", "sort": "subscribers", "per_page": PER_PAGE, "page": 1}
-            return "/feeds?" + urlencode({name: value for name, value in asked.items() if value != usual[name]})
+            parameters = {"q": query, "state": state, "sort": sort, "per_page": per_page, "page": 1} | changes
+            defaults = {"q": "", "state": "", "sort": "subscribers", "per_page": PER_PAGE, "page": 1}
+            return "/feeds?" + urlencode({name: value for name, value in parameters.items() if value != defaults[name]})
 
         return self.page(
             request,
             "feeds.html",
-            as_of=roll.at,
-            rows=shown,
+            as_of=table.at,
+            rows=rows,
             decided=self.decided(),
             total=len(found),
-            held=len(roll.rows),
-            complete=roll.complete,
+            held=len(table.rows),
+            complete=table.complete,
             states=states,
             meaning=MEANING,
             sorts={name: title for name, (title, _) in SORTS.items()},
@@ -189,24 +187,24 @@ class FeedPages:
         )
 
     async def feed(self, request: web.Request) -> web.Response:
-        """Everything about one feed. Raises NotFound for an id of none."""
-        await self._app.peer_metrics.families()
+        """Return the page of a feed. Raises NotFound."""
+        await self.load_peer_counts()
         service, target = self.service(), await self.target(request.match_info["id"])
         resource = service.store.get(target)
         if resource is None:
-            raise NotFound("That feed is not held any more.")
+            raise NotFound("The copy of that feed was removed.")
         now = self._app.clock.now()
-        seen = view_resource(
+        resource_view = view_resource(
             resource, service.admin.freshness_of, self._app.settings_for(target), now, service.admin.prefetch_plan
         )
-        versions = await service.worker_pool.submit(partial(editions.version_list, resource))
+        versions = await service.worker_pool.submit(partial(version_list, resource))
         fetches = recent_activity.merge_fetches(
             [*self._app.journal.fetches(target), *await self._app.peer_metrics.fetches(target)]
         )
         view = {
-            **feed_view(seen, service.counts.view(target, now)),
+            **feed_view(resource_view, service.counts.view(target, now)),
             "versions": versions,
-            "fetches": [activity_views.fetch_view(each) for each in fetches],
+            "fetches": [activity_views.fetch_view(fetch) for fetch in fetches],
         }
         if wants_json(request):
             return as_json(view)
@@ -215,35 +213,35 @@ class FeedPages:
     # -- programs
 
     async def metrics(self, _: web.Request) -> web.Response:
-        """Prometheus's exposition; the gauges are set now."""
-        others = await self._app.peer_metrics.families()
+        """Return the metrics in Prometheus's exposition format."""
+        peer_families = await self._app.peer_metrics.families()
         service = self.service()
-        read = subscribers_of(await self.roll())
+        subscribers = subscribers_of(await self.table())
         self._app.metrics.observe(
             stored=await self._feed_table.count(service),
             under_way=service.admin.active_refreshes,
             connections=self._app.connections,
-            subscribers=sum(read),
-            feeds_read=len(read),
+            subscribers=sum(subscribers),
+            feeds_read=len(subscribers),
             draining=self._app.draining,
         )
-        body = self._app.metrics.exposition(aggregation.merge_families(self._app.metrics.families(), others))
+        body = self._app.metrics.exposition(aggregation.merge_families(self._app.metrics.families(), peer_families))
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def healthz(self, _: web.Request) -> web.Response:
-        """The process serves; and how it stands with other machines, where there are any."""
+        """Return `ok`, and a line about the fleet if there is one."""
         return web.Response(text="".join(f"{line}\n" for line in ("ok", *self._app.status_lines())))
 
     async def readyz(self, _: web.Request) -> web.Response:
-        """Readers are let in."""
+        """Return 200 while the listeners accept clients, else 503."""
         if self._app.draining or self._app.terminating:
             return web.Response(status=503, text="draining\n")
-        if not self._listening():
+        if not self._is_listening():
             return web.Response(status=503, text="not listening yet\n")
         return web.Response(text="ready\n")
 
     async def asset(self, request: web.Request) -> web.Response:
-        """The style or the script of our pages. Its name changes with its content. Raises NotFound."""
+        """Return the style sheet or script of the pages; its name contains a hash. Raises NotFound."""
         found = templates.asset(request.match_info["name"])
         if found is None:
             raise NotFound("There is no such page.")
@@ -253,29 +251,29 @@ class FeedPages:
         return answer
 
     async def icon(self, _: web.Request) -> web.Response:
-        """What browsers ask for unasked."""
+        """Return the icon that browsers request by themselves."""
         return web.Response(text=templates.ICON, content_type="image/svg+xml")
 
-    # -- for those beside
+    # -- for the other handlers
 
-    async def others(self) -> None:
-        """Have the other workers tell: what they know of readers is known here, then."""
+    async def load_peer_counts(self) -> None:
+        """Take over the subscriber counts of the other workers."""
         await self._app.peer_metrics.families()
 
     def service(self) -> Service:
-        """The service. Raises Closed once it has been closed: looking must not open it again."""
+        """Return the service. Raises StoreClosed once it was closed, since a page must not open it again."""
         if self._was_open and not self._app.opened:
             raise StoreClosed("The proxy is shutting down.")
         service = self._app.service
         self._was_open = True
         return service
 
-    async def roll(self) -> FeedTable:
-        """The table of feeds."""
-        return await self._feed_table.roll(self.service(), self._app.settings_for, self._app.clock.now())
+    async def table(self) -> FeedTable:
+        """Return the table of all feeds."""
+        return await self._feed_table.table(self.service(), self._app.settings_for, self._app.clock.now())
 
     def decided(self) -> list[View]:
-        """The feeds that the operator has paused or blocked."""
+        """Return the feeds that the operator has paused or blocked."""
         settings = self._app.settings
         return [
             {"id": feed_id(target), **public_name(target, settings), "decision": str(decision)}
@@ -283,10 +281,10 @@ class FeedPages:
         ]
 
     async def target(self, identifier: str) -> str:
-        """The target with this id. Raises NotFound."""
+        """Return the target with this id. Raises NotFound."""
         found = self._feed_table.target_of(identifier)
         if found is None:
-            await self.roll()
+            await self.table()
             found = self._feed_table.target_of(identifier)
         if found is None:
             decided = (target for target, _ in self._app.decisions.list_all())
@@ -295,8 +293,8 @@ class FeedPages:
             raise NotFound("No feed has that id.")
         return found
 
-    def back(self, path: str, notice: Notice) -> web.Response:
-        """Lead on to this page, which tells the outcome."""
+    def redirect(self, path: str, notice: Notice) -> web.Response:
+        """Return a redirect to a page that shows the notice."""
         token = secrets.token_urlsafe(8)
         self._notices[token] = notice
         if len(self._notices) > NOTICES_MAX:
@@ -305,16 +303,16 @@ class FeedPages:
 
     @staticmethod
     def failure(
-        request: web.Request, status: int, code: str, words: str, extra: Mapping[str, str] | None = None
+        request: web.Request, status: int, code: str, message: str, extra: Mapping[str, str] | None = None
     ) -> web.Response:
-        """What went wrong, in the form that was asked for."""
+        """Return an error as JSON or as a page."""
         if wants_json(request):
-            return as_json({"error": code, "status": status, "words": words}, status, extra)
-        body = templates.page("error.html", status=status, code=code, words=words)
+            return as_json({"error": code, "status": status, "words": message}, status, extra)
+        body = templates.page("error.html", status=status, code=code, message=message)
         return web.Response(status=status, body=body, headers={"Content-Type": templates.HTML, **(extra or {})})
 
     def page(self, request: web.Request, template: str, **values: Any) -> web.Response:
-        """A page made of this template, with the notice of the deed that led here."""
+        """Return a page made of a template, with the notice of the action that redirected to it."""
         now = self._app.clock.now()
         notice = self._notices.get(request.query.get("done", ""))
         shared = {"now": now, "as_of": now, "notice": notice, "path": request.path, "version": __version__}
@@ -333,7 +331,7 @@ def page_tag(body: bytes) -> str:
 
 
 def wants_json(request: web.Request) -> bool:
-    """JSON under /api/, else whichever Accept weighs more; a program that does not say posts for JSON."""
+    """Return whether the client gets JSON: below /api/, or by Accept. A POST without Accept gets JSON."""
     if request.path.startswith("/api/"):
         return True
     offers = ["text/html", "application/json"]
@@ -344,45 +342,45 @@ def wants_json(request: web.Request) -> bool:
 
 
 def as_json(value: Any, status: int = 200, extra: Mapping[str, str] | None = None) -> web.Response:
-    """JSON for programs and, indented, for people at a terminal."""
+    """Return a value as JSON, indented so that it can be read in a terminal."""
     text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
     return web.Response(status=status, text=text, content_type="application/json", headers=extra)
 
 
 def select(rows: Sequence[View], query: str, state: str) -> list[View]:
-    """The rows whose title or address contains `query`, in that state; empty ones match all."""
-    wanted = query.casefold()
+    """Return the rows in `state` with `query` in title or address. Empty arguments match all."""
+    part = query.casefold()
     return [
         row
         for row in rows
         if (not state or row["state"] == state)
-        and (not wanted or any(wanted in row.get(name, "").casefold() for name in ("title", "target", "upstream")))
+        and (not part or any(part in row.get(name, "").casefold() for name in ("title", "target", "upstream")))
     ]
 
 
 def _find_rows(rows: Sequence[View], query: str, state: str, sort: str) -> tuple[list[View], dict[str, int]]:
-    """The rows of the table in their order, and how many there would be in each state. In any thread."""
-    either = select(rows, query, "")
-    found = select(either, "", state)
+    """Return the sorted rows that match, and the number of rows that match `query` by state. May run in any thread."""
+    matches = select(rows, query, "")
+    found = select(matches, "", state)
     found.sort(key=lambda row: (SORTS[sort][1](row), -row["subscribers"], row["title"].casefold()))
-    return found, by_state(either)
+    return found, by_state(matches)
 
 
-def subscribers_of(roll: FeedTable) -> list[int]:
-    """The subscribers of each feed that somebody reads; what never was a feed has none."""
-    return [row["subscribers"] for row in roll.rows if row["format"] and row["subscribers"]]
+def subscribers_of(table: FeedTable) -> list[int]:
+    """Return the number of subscribers of each feed that has any; addresses that never were feeds are left out."""
+    return [row["subscribers"] for row in table.rows if row["format"] and row["subscribers"]]
 
 
 def by_state(rows: Sequence[View]) -> dict[str, int]:
-    """How many feeds are in each state."""
+    """Return the number of feeds in each state."""
     counts = dict.fromkeys((str(state) for state in State), 0)
     for row in rows:
         counts[row["state"]] += 1
     return counts
 
 
-def _parse_count(text: str | None, default: int, most: int) -> int:
-    """A number from a query: nonsense is the default, and none is beyond its bounds."""
+def _parse_count(text: str | None, default: int, largest: int) -> int:
+    """Return a number of a query within 1 and `largest`, or the default if it is invalid."""
     if text is None or not (text.isascii() and text.isdigit()) or len(text) > 9:
-        return min(default, most)
-    return max(1, min(int(text), most))
+        return min(default, largest)
+    return max(1, min(int(text), largest))

@@ -1,4 +1,4 @@
-"""In what condition is a feed, why, and when will its origin be asked next?"""
+"""The state of a feed, its reason, and when it is fetched next."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,94 +14,92 @@ from feedproxy.store.resource import Resource
 
 
 class State(StrEnum):
-    """The conditions, the one that wants most attention first."""
+    """States of a feed, the one that needs most attention first."""
 
-    FAILING = "failing"  # the last try brought nothing usable
+    FAILING = "failing"  # the last fetch returned nothing usable
     GONE = "gone"  # the feed has ended, or its rule says so
-    MOVED = "moved"  # readers are told a new address
-    STALE = "stale"  # to be validated before it is used again
-    UNSTORED = "unstored"  # HTTP forbids to keep it
-    HELD = "held"  # past HTTP's lifetime, within the feed's own schedule
+    MOVED = "moved"  # readers are redirected to a new address
+    STALE = "stale"  # must be validated before it is used again
+    UNSTORED = "unstored"  # HTTP forbids to store it
+    HELD = "held"  # past its freshness lifetime, within the feed's own schedule
     FRESH = "fresh"
 
 
 MEANING = {
-    State.FAILING: "The last try brought nothing usable.",
-    State.GONE: "The feed has ended: readers are told so.",
-    State.MOVED: "The feed has a new address: readers are sent there.",
-    State.STALE: "The next reader makes us ask the origin.",
-    State.UNSTORED: "HTTP does not let us keep a copy.",
-    State.HELD: "HTTP's lifetime is over; the feed's own schedule says there is no hurry.",
-    State.FRESH: "The copy answers.",
+    State.FAILING: "The last fetch returned nothing usable.",
+    State.GONE: "The feed has ended: readers get 410.",
+    State.MOVED: "The feed has a new address: readers are redirected there.",
+    State.STALE: "The next reader's request is validated at the origin.",
+    State.UNSTORED: "HTTP does not permit to store a copy.",
+    State.HELD: "The freshness lifetime is over, but the feed's own schedule does not announce an update yet.",
+    State.FRESH: "The copy is fresh and answers readers.",
 }
 
-_SENTENCES = {str(each): each.sentence for each in Detail}
+_SENTENCES = {str(detail): detail.sentence for detail in Detail}
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A feed's state and the reason in words; `next_at` is when its origin may be asked again, and why then.
+    """A feed's state with its reason, and when the feed may be fetched next.
 
-    Nothing is asked for that nobody reads: then by the schedule, or by the first reader after `next_at`.
+    A feed is fetched by the schedule or by the first request after `next_at`; a feed without readers is not.
     """
 
     state: State
-    words: str
+    reason: str
     next_at: Instant
-    next_words: str
+    next_reason: str
 
 
 def feed_condition(
     resource: Resource, freshness: Freshness | None, settings: Settings, now: Instant, plan: Plan | None = None
 ) -> Condition:
-    """What the operator is told. `freshness` is that of the newest stored response, None where there is none; `plan`
-    what the schedule has in mind.
-    """
-    next_at, next_words = _next_fetch(resource, freshness, settings, now)
+    """Return the condition of a feed; `freshness` is that of its newest stored response."""
+    next_at, next_reason = _next_fetch(resource, freshness, settings, now)
     if isinstance(plan, Later):
-        next_at, next_words = plan.at, f"{next_words}; {plan.words}"
-    standing = relocation.active_relocation(resource.relocation, now, settings, target=resource.target)
+        next_at, next_reason = plan.at, f"{next_reason}; {plan.words}"
+    active = relocation.active_relocation(resource.relocation, now, settings, target=resource.target)
     sighting = resource.relocation
-    if standing is not None:
-        if isinstance(standing, relocation.RespondMoved):
-            words = f"readers are sent to {to_public(standing.location, settings)}"
+    if active is not None:
+        if isinstance(active, relocation.RespondMoved):
+            reason = f"readers are redirected to {to_public(active.location, settings)}"
             state = State.MOVED
         elif settings.gone or (sighting is not None and sighting.confirmed):
-            words = "readers are told that it has ended"
+            reason = "readers are told that it has ended"
             state = State.GONE
         else:
-            words = "the origin says that it has ended, and readers are told its 410"
+            reason = "the origin says that it has ended, and readers get its 410"
             state = State.FAILING
         if settings.moved_to or settings.gone:
-            return Condition(state, f"{words}, by a rule", next_at, next_words)
+            return Condition(state, f"{reason}, by a rule", next_at, next_reason)
         if sighting is not None and sighting.confirmed:
             recheck = sighting.last + settings.gone_recheck
             if recheck > next_at:
-                next_at, next_words = recheck, "what has moved or ended is looked at again now and then"
-        return Condition(state, f"{words}: {_last_contact(resource)}", next_at, next_words)
+                next_at, next_reason = recheck, "moves and ends are checked again after gone_recheck"
+        return Condition(state, f"{reason}: {_sightings(resource)}", next_at, next_reason)
     failures = resource.failures
     if failures.count:
         tries = _times(failures.count, "failure")
         how_long = span(now - failures.since)
         when = f"{how_long} ago" if failures.count == 1 else f"in a row for {how_long}"
-        words = f"{tries} {when}: {detail_sentence(failures.detail)}"
+        reason = f"{tries} {when}: {detail_sentence(failures.detail)}"
         if freshness is not None:
-            words += f" The copy is {freshness.words}"
-        return Condition(State.FAILING, words, next_at, next_words)
+            reason += f" The copy is {freshness.words}"
+        return Condition(State.FAILING, reason, next_at, next_reason)
     if freshness is None:
-        words = "its body is larger than what is stored" if resource.oversized else "no copy is kept"
-        return Condition(State.UNSTORED, words, next_at, next_words)
+        reason = "its body is larger than buffer_max" if resource.oversized else "no copy is stored"
+        return Condition(State.UNSTORED, reason, next_at, next_reason)
     if resource.variants[-1].invalid:
-        return Condition(State.STALE, detail_sentence(Detail.INVALIDATED), now, next_words)
+        return Condition(State.STALE, detail_sentence(Detail.INVALIDATED), now, next_reason)
     if freshness.fresh(now):
-        return Condition(State.FRESH, freshness.words, next_at, next_words)
+        return Condition(State.FRESH, freshness.words, next_at, next_reason)
     if freshness.held is not None:
-        return Condition(State.HELD, freshness.words, next_at, next_words)
-    return Condition(State.STALE, freshness.words, next_at, next_words)
+        return Condition(State.HELD, freshness.words, next_at, next_reason)
+    return Condition(State.STALE, freshness.words, next_at, next_reason)
 
 
 def detail_sentence(detail: str) -> str:
-    """What a detail of Cache-Status means; the token itself where it is none of them."""
+    """Return the meaning of a Cache-Status detail, or the token itself if it is unknown."""
     return _SENTENCES.get(detail, detail)
 
 
@@ -114,15 +112,15 @@ def _next_fetch(
             reasons.append((freshness.held.until, freshness.held.words))
         else:
             # `fresh for another 35 min: ttl of 60 minutes, fetched 25 min ago`
-            why = freshness.words.partition(": ")[2].rpartition(", fetched ")[0]
-            reasons.append((freshness.expires, why))
+            source = freshness.words.partition(": ")[2].rpartition(", fetched ")[0]
+            reasons.append((freshness.expires, source))
     permission = throttle.check_fetch_allowed(resource, now, settings, site_free_at=0.0)
     if isinstance(permission, throttle.Deferred):
         reasons.append((permission.until, permission.reason.partition("; next try in")[0]))
     return max(reasons, key=lambda reason: reason[0])
 
 
-def _last_contact(resource: Resource) -> str:
+def _sightings(resource: Resource) -> str:
     sighting = resource.relocation
     if sighting is None:
         return ""

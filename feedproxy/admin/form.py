@@ -1,4 +1,4 @@
-"""What a POST to the admin listener says: the parameters of its query and of a form."""
+"""Parameters of a request to the admin listener, from its query and its form."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ class InvalidForm(FeedproxyError):
 
 @contextmanager
 def translate_form_errors() -> Iterator[None]:
-    """Raise WrongRequest where a form cannot be read: aiohttp raises what its parsers and Python's codecs raise."""
+    """Raise InvalidForm for the errors that aiohttp's parsers and Python's codecs raise about a form."""
     try:
         yield
     except (ValueError, LookupError, RuntimeError, AssertionError) as error:
@@ -25,7 +25,7 @@ def translate_form_errors() -> Iterator[None]:
 
 
 async def read_parameters(request: web.Request) -> dict[str, str]:
-    """The parameters, of the query and of a form. Raises WrongRequest."""
+    """Return the parameters of query and form. Raises InvalidForm."""
     with translate_form_errors():
         form = await request.post()
     return {**request.query, **{name: str(value) for name, value in form.items()}}

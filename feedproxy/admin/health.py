@@ -1,7 +1,6 @@
-"""Is the proxy well? Pure: from what is so now to findings in sentences, each with what to do.
+"""Health of the proxy: findings about its listener, store, disk, workers and network, each with advice.
 
-A finding is about feedproxy itself and what it stands on: its listener, store, disk, workers, network. A feed that
-fails is its publisher's matter, and has its place in the table of feeds; many at once are ours.
+The functions are pure. Single feeds that fail are in the table of feeds; many failures at once are a finding.
 """
 
 from collections.abc import Sequence
@@ -12,52 +11,54 @@ from feedproxy.telemetry.history import NO_TRAFFIC, TrafficCounts
 from feedproxy.web.templates import plural, size
 
 DISK_LOW_SHARE = 0.05
+"""Share of the disk that should stay free."""
 DISK_LOW_BYTES = 500_000_000
-"""Bytes free below which it is worth a word, however small the disk."""
+"""Bytes that should stay free on a disk of less than 10 GB."""
 DISK_FULL_BYTES = 50_000_000
 """Bytes free below which writing fails soon."""
 
 CONNECTIONS_HIGH_SHARE = 0.9
-"""Of max_connections: then readers are about to be refused."""
+"""Share of max_connections above which clients may soon be refused."""
 
 FAILURES_MIN = 10
+"""Failed fetches in the last hour or two below which their share says nothing."""
 FAILING_SHARE = 0.5
-"""Where more than half of all requests to origins come to nothing, it is hardly the origins."""
+"""Share of failed fetches above which this machine's network is the likely cause."""
 
 
 class Health(StrEnum):
-    """How the proxy is, the worst first."""
+    """Levels of health, the worst first."""
 
-    BAD = "bad"  # readers or data suffer
-    DEGRADED = "degraded"  # it does its work, less well than it should, or not for much longer
+    BAD = "bad"  # readers get errors, or data may be lost
+    DEGRADED = "degraded"  # readers are served, but a limit is near or a part fails
     GOOD = "good"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is not as it should be, and what to do about it."""
+    """A problem, with advice."""
 
     level: Health
-    words: str
+    message: str
     advice: str
 
 
 @dataclass(frozen=True, slots=True)
 class StorePlace:
-    """Where things are kept. Bytes; `folder` is empty for memory."""
+    """Folder and disk of the store, in bytes. `folder` is empty for a store in memory."""
 
     folder: str = ""
     free: int | None = None
     total: int | None = None
     used: int | None = None
-    """By the store."""
+    """Bytes that the store uses."""
     most: int | None = None
-    """That the store may use (store_max)."""
+    """Bytes that the store may use (store_max)."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthFacts:
-    """What is so now. `lately` is the current hour and the one before."""
+    """The facts that are judged. `recent` is the traffic of this hour and the one before."""
 
     ready: bool = True
     draining: bool = False
@@ -66,25 +67,25 @@ class HealthFacts:
     connections_max: int = 0
     workers: int = 1
     silent: int = 0
-    lately: TrafficCounts = NO_TRAFFIC
-    told: Sequence[str] = ()
-    """What other parts say that is wrong with them."""
+    recent: TrafficCounts = NO_TRAFFIC
+    problems: Sequence[str] = ()
+    """Problems that other parts report."""
 
 
 def examine(facts: HealthFacts) -> list[Finding]:
-    """What is not as it should be, the worst first."""
+    """Return the findings, the worst first."""
     found = [*_listening(facts), *_store(facts), *_fetch_findings(facts)]
-    found += [Finding(Health.DEGRADED, each, "The log says more.") for each in facts.told]
-    return sorted(found, key=lambda each: list(Health).index(each.level))
+    found += [Finding(Health.DEGRADED, problem, "The log says more.") for problem in facts.problems]
+    return sorted(found, key=lambda finding: list(Health).index(finding.level))
 
 
 def verdict(findings: Sequence[Finding]) -> Health:
-    """The worst of them."""
+    """Return the level of the worst finding."""
     return findings[0].level if findings else Health.GOOD
 
 
 def headline(findings: Sequence[Finding], feeds: int, troubled: int, failed: int = 0) -> str:
-    """The page's first words. `failed` counts the addresses that never gave a feed."""
+    """Return the headline of the dashboard. `failed` counts addresses that never returned a feed."""
     match verdict(findings):
         case Health.BAD:
             return "Something is wrong"
@@ -103,48 +104,49 @@ def headline(findings: Sequence[Finding], feeds: int, troubled: int, failed: int
 
 def _listening(facts: HealthFacts) -> list[Finding]:
     if facts.draining:
-        words = "The proxy is shutting down: what is under way is answered, nothing new is let in."
-        return [Finding(Health.DEGRADED, words, "Nothing, if you stopped it.")]
+        message = "The proxy is shutting down: it finishes open requests and refuses new ones."
+        return [Finding(Health.DEGRADED, message, "Nothing, if you stopped it.")]
     if not facts.ready:
-        words = "The listener for readers is not up: nobody can read through this proxy."
-        return [Finding(Health.BAD, words, "The log says why; mostly another program has the port (option listen).")]
+        message = "The listener for readers is not open: this proxy serves no feed."
+        advice = "The log says why. Usually another program uses the port (option listen)."
+        return [Finding(Health.BAD, message, advice)]
     found = []
     if facts.silent:
-        words = f"{plural(facts.silent, 'worker does', 'workers do')} not answer, of {facts.workers + facts.silent}."
-        advice = "A worker that has died is started again within seconds. If this stays, the log says why."
-        found.append(Finding(Health.DEGRADED, words, advice))
+        message = f"{plural(facts.silent, 'worker does', 'workers do')} not answer, of {facts.workers + facts.silent}."
+        advice = "A worker that has exited is started again within seconds. If this persists, see the log."
+        found.append(Finding(Health.DEGRADED, message, advice))
     if facts.connections_max and facts.connections >= CONNECTIONS_HIGH_SHARE * facts.connections_max:
-        words = f"{facts.connections:,} of at most {facts.connections_max:,} connections are in use."
-        found.append(Finding(Health.DEGRADED, words, "More are refused. Raise max_connections, or workers."))
+        message = f"{facts.connections:,} of at most {facts.connections_max:,} connections are in use."
+        found.append(Finding(Health.DEGRADED, message, "More are refused. Raise max_connections or workers."))
     return found
 
 
 def _store(facts: HealthFacts) -> list[Finding]:
     found, place = [], facts.place
-    if failures := facts.lately.store_failures:
-        words = f"The store has failed {plural(failures, 'time', 'times')} in the last hour or two."
+    if failures := facts.recent.store_failures:
+        message = f"The store has failed {plural(failures, 'time', 'times')} in the last hour or two."
         advice = "Readers are served, but copies may be lost at a restart. Look at the disk and at the log."
-        found.append(Finding(Health.BAD, words, advice))
+        found.append(Finding(Health.BAD, message, advice))
     if place.free is None or place.total is None:
         return found
-    words = f"The disk of the store has {size(place.free)} left of {size(place.total)}."
+    message = f"The disk of the store has {size(place.free)} left of {size(place.total)}."
     advice = f"Make room on the disk of {place.folder}, or lower store_max."
-    to_come = max(0, (place.most or 0) - (place.used or 0))
+    growth = max(0, (place.most or 0) - (place.used or 0))
     if place.free < DISK_FULL_BYTES:
-        found.append(Finding(Health.BAD, words, advice))
-    elif place.free < min(to_come, max(DISK_LOW_BYTES, DISK_LOW_SHARE * place.total)):
-        more = f" The store may grow by another {size(to_come)}."
-        found.append(Finding(Health.DEGRADED, words + more, advice))
+        found.append(Finding(Health.BAD, message, advice))
+    elif place.free < min(growth, max(DISK_LOW_BYTES, DISK_LOW_SHARE * place.total)):
+        future = f" The store may grow by another {size(growth)}."
+        found.append(Finding(Health.DEGRADED, message + future, advice))
     return found
 
 
 def _fetch_findings(facts: HealthFacts) -> list[Finding]:
-    found, lately = [], facts.lately
-    if lately.errors:
-        words = f"feedproxy itself failed at {plural(lately.errors, 'request', 'requests')} in the last hour or two."
-        found.append(Finding(Health.BAD, words, "That is a fault of ours. The log has it; please report it."))
-    if lately.failures >= FAILURES_MIN and lately.failures > FAILING_SHARE * lately.fetches:
-        words = f"{lately.failures:,} of {lately.fetches:,} requests to origins failed in the last hour or two."
-        advice = "When so many fail at once it is mostly this machine's network or name service, not the publishers."
-        found.append(Finding(Health.DEGRADED, words, advice))
+    found, recent = [], facts.recent
+    if recent.errors:
+        message = f"feedproxy itself failed at {plural(recent.errors, 'request', 'requests')} in the last hour or two."
+        found.append(Finding(Health.BAD, message, "This is a bug in feedproxy. Please report it with the log."))
+    if recent.failures >= FAILURES_MIN and recent.failures > FAILING_SHARE * recent.fetches:
+        message = f"{recent.failures:,} of {recent.fetches:,} requests to origins failed in the last hour or two."
+        advice = "The likely cause is this machine's network or name service, not the publishers."
+        found.append(Finding(Health.DEGRADED, message, advice))
     return found

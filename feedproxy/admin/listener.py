@@ -20,7 +20,7 @@ from feedproxy.web import templates
 logger = logging.getLogger(__name__)
 
 BODY_MAX = 65_536
-"""Bytes of a form: a URL or two."""
+"""Bytes of a form, which contains a URL or two."""
 
 STOP_TIMEOUT = 2.0
 """Seconds that responses under way have when the listener is closed."""
@@ -44,14 +44,14 @@ type Route = tuple[str, str, Handler]
 """Method, path and handler."""
 
 type Outcome = Callable[[web.Request, int, str], Awaitable[None]]
-"""Is called with the status and the reason of every request that passed AdminAuth."""
+"""Callback with the status and the reason of every request that passed AdminAuth."""
 
 
 class ErrorPage(Protocol):
     """Makes the response for a request that failed."""
 
     def __call__(
-        self, request: web.Request, status: int, code: str, words: str, extra: Mapping[str, str] | None = None, /
+        self, request: web.Request, status: int, code: str, message: str, extra: Mapping[str, str] | None = None, /
     ) -> web.Response:
         """Return the response."""
         ...
@@ -78,7 +78,7 @@ class AdminListener:
         self._auth: AdminAuth | None = None
         self._runner: web.AppRunner | None = None
         self.url = ""
-        """Where it listens, once started: `http://127.0.0.1:8081`."""
+        """The URL of the listener once it is started: `http://127.0.0.1:8081`."""
 
     async def start(
         self, auth: AdminAuth, host: str, port: int, sockets: Sequence[socket.socket] = (), *, reuse_port: bool = False
@@ -88,8 +88,8 @@ class AdminListener:
         runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=STOP_TIMEOUT)
         await runner.setup()
         try:
-            for given in sockets:
-                await web.SockSite(runner, given).start()
+            for listening_socket in sockets:
+                await web.SockSite(runner, listening_socket).start()
             if not sockets:
                 await web.TCPSite(runner, host, port, reuse_port=reuse_port or None).start()
         except OSError as error:
@@ -124,7 +124,7 @@ class AdminListener:
             extra = {"WWW-Authenticate": CHALLENGE} if denied.status == 401 else {}
             if denied.retry_after:
                 extra["Retry-After"] = str(denied.retry_after)
-            return self._error_page(request, denied.status, denied.detail, denied.words, extra)
+            return self._error_page(request, denied.status, denied.detail, denied.message, extra)
         try:
             response = await handler(request)
         except FeedproxyError as error:
@@ -132,8 +132,8 @@ class AdminListener:
             return self._error_page(request, error.status_hint, error.detail, str(error))
         except web.HTTPException as error:
             await self._on_outcome(request, error.status, error.reason)
-            kept_fields = {name: error.headers[name] for name in ("Allow",) if name in error.headers}
-            return self._error_page(request, error.status, "admin", f"{error.reason}.", kept_fields)
+            fields = {name: error.headers[name] for name in ("Allow",) if name in error.headers}
+            return self._error_page(request, error.status, "admin", f"{error.reason}.", fields)
         except Exception:
             logger.exception("the admin listener failed at %s", request.path)
             await self._on_outcome(request, 500, "internal error")

@@ -1,6 +1,6 @@
-"""Who tells whom: subscriptions, deliveries, strangers' pings, for the operator to see, to pause and to remove.
+"""The page of notifications: subscriptions, deliveries, and pings of unknown sites.
 
-Secrets of subscriptions are in no view, and addresses go through `shown` as everywhere.
+Views have no secrets of subscriptions, and no secrets in addresses.
 """
 
 from aiohttp import web
@@ -15,81 +15,84 @@ from feedproxy.telemetry.redacted import View, public_name, redact_target, redac
 from feedproxy.web.templates import iso, plain_text
 
 SHOWN_MAX = 1000
-RECENT = 50
+"""Subscriptions on a page."""
+RECENT_MAX = 50
+"""Failing deliveries, changes and unknown sites on the page."""
 
 _STATES = {
     "pause": (State.ACTIVE, State.PAUSED, "The subscription is paused."),
-    "resume": (State.PAUSED, State.ACTIVE, "It is told of changes again."),
+    "resume": (State.PAUSED, State.ACTIVE, "The subscription is active again."),
 }
 
 
 class NotificationsPage:
     """The handlers of `/notifications`."""
 
-    def __init__(self, app: AppView, answers: FeedPages) -> None:
+    def __init__(self, app: AppView, pages: FeedPages) -> None:
         self._app = app
-        self._pages = answers
+        self._pages = pages
 
     async def show(self, request: web.Request) -> web.Response:
-        """Subscriptions (`?after=ID` goes on), what fails, what changed lately, and which unknown sites pinged."""
+        """Return subscriptions (after `?after=ID`), failing deliveries, recent changes and pings of unknown sites."""
         view = await self._view(_number(request.query.get("after", "0")))
         if wants_json(request):
             return as_json(view)
-        return self._pages.page(request, "notifications.html", told=view)
+        return self._pages.page(request, "notifications.html", notifications=view)
 
     async def act(self, request: web.Request) -> web.Response:
-        """Pause, resume or remove a subscription: `id`, and `deed`."""
+        """Pause, resume or remove a subscription: parameters `id` and `deed`."""
         self._pages.service()
-        given = await form.read_parameters(request)
-        number, deed = _number(given.get("id", "")), given.get("deed", "")
+        parameters = await form.read_parameters(request)
+        number, action = _number(parameters.get("id", "")), parameters.get("deed", "")
         subscriptions = self._app.notifications.subscriptions
-        if deed == "remove":
-            done, words = await subscriptions.remove(number), "The subscription is forgotten."
-        elif deed in _STATES:
-            before, after, words = _STATES[deed]
+        if action == "remove":
+            done, text = await subscriptions.remove(number), "The subscription is removed."
+        elif action in _STATES:
+            before, after, text = _STATES[action]
             found = await subscriptions.get(number)
-            # Nothing that was never verified becomes active here.
+            # A subscription that was never verified does not become active.
             done = found is not None and found.state is before and await subscriptions.set_state(number, after)
         else:
-            raise form.InvalidForm("deed is pause, resume or remove.")
-        view = {"ok": done, "id": number, "deed": deed}
+            raise form.InvalidForm(f"deed: {action!r}: expected pause, resume or remove.")
+        view = {"ok": done, "id": number, "deed": action}
         return self._outcome(
-            request, view, Notice(done, words if done else "There is no such subscription to do that to.")
+            request, view, Notice(done, text if done else "There is no subscription with that id and state.")
         )
 
     async def ping(self, request: web.Request) -> web.Response:
-        """Tell the configured sinks that a site changed: `url`, `name`, `feed`."""
+        """Ping the configured sinks about a site: parameters `url`, `name` and `feed`."""
         self._pages.service()
-        given, notifications = await form.read_parameters(request), self._app.notifications
+        parameters, notifications = await form.read_parameters(request), self._app.notifications
         try:
-            said = messages.extended([given.get("name", ""), given.get("url", ""), "", given.get("feed", "")])
+            ping = messages.extended(
+                [parameters.get("name", ""), parameters.get("url", ""), "", parameters.get("feed", "")]
+            )
         except FeedproxyError as error:
             raise form.InvalidForm(f"{error}.") from error
-        sinks = notifications.protocols.get(PingSinks.name)
-        orders = (
-            [site_ping_request(each, said) for each in notifications.settings().ping_sinks] if sinks is not None else []
-        )
-        if not orders:
-            raise form.InvalidForm("No ping sinks are configured here (ping_sinks).")
-        await notifications.enqueue(*orders)
-        names = [redact_target(each.callback) for each in orders]
-        words = f"{len(names)} ping sink{'s' if len(names) > 1 else ''} will be told."
-        return self._outcome(request, {"ok": True, "sinks": names}, Notice(True, words))
+        sinks = notifications.settings().ping_sinks if PingSinks.name in notifications.protocols else ()
+        requests = [site_ping_request(sink, ping) for sink in sinks]
+        if not requests:
+            raise form.InvalidForm("No ping sinks are configured (ping_sinks).")
+        await notifications.enqueue(*requests)
+        names = [redact_target(request.callback) for request in requests]
+        text = f"{len(names)} ping sink{'s' if len(names) > 1 else ''} will be pinged."
+        return self._outcome(request, {"ok": True, "sinks": names}, Notice(True, text))
 
     def _outcome(self, request: web.Request, view: View, notice: Notice) -> web.Response:
         if wants_json(request):
             return as_json(view)
-        return self._pages.back("/notifications", notice)
+        return self._pages.redirect("/notifications", notice)
 
     async def _view(self, after: int) -> View:
         self._pages.service()
         notifications, now = self._app.notifications, self._app.clock.now()
-        held = await notifications.subscriptions.all(after=after, limit=SHOWN_MAX)
+        settings = notifications.settings()
+        subscriptions = await notifications.subscriptions.all(after=after, limit=SHOWN_MAX)
         counts = await notifications.subscriptions.count()
         sent = notifications.delivery_worker.counts
         return {
-            "subscriptions": [self._subscription(each) for each in held],
-            "more": held[-1].id if len(held) == SHOWN_MAX else None,
+            "subscriptions": [self._subscription_view(subscription) for subscription in subscriptions],
+            "more": subscriptions[-1].id if len(subscriptions) == SHOWN_MAX else None,
             "count": sum(counts.values()),
             "counts": [
                 {"role": role, "protocol": protocol, "state": state, "count": count}
@@ -104,61 +107,57 @@ class NotificationsPage:
             },
             "failing": [
                 {
-                    "protocol": each.request.protocol,
-                    "what": each.request.what,
-                    **public_name(each.request.topic, notifications.settings()),
-                    "callback": redact_target(each.request.callback),
-                    "tries": each.tries,
-                    "since": iso(each.since),
+                    "protocol": delivery.request.protocol,
+                    "what": delivery.request.what,
+                    **public_name(delivery.request.topic, settings),
+                    "callback": redact_target(delivery.request.callback),
+                    "tries": delivery.tries,
+                    "since": iso(delivery.since),
                     "next_try": iso(due),
-                    "words": redact_text(words),
+                    "words": redact_text(reason),
                 }
-                for each, due, words in await notifications.queue.failing(RECENT)
+                for delivery, due, reason in await notifications.queue.failing(RECENT_MAX)
             ],
             "changes": [
-                {
-                    "at": iso(each.at),
-                    "name": plain_text(each.name),
-                    **public_name(each.target, notifications.settings()),
-                }
-                for each in await notifications.changes.between(now - 3 * 3600, now + 1, RECENT)
+                {"at": iso(change.at), "name": plain_text(change.name), **public_name(change.target, settings)}
+                for change in await notifications.changes.between(now - 3 * 3600, now + 1, RECENT_MAX)
             ],
             "strangers": [
                 {
-                    "url": redact_target(each.url),
-                    "name": plain_text(each.name, 100),
-                    "first": iso(each.first),
-                    "last": iso(each.last),
-                    "count": each.count,
+                    "url": redact_target(site.url),
+                    "name": plain_text(site.name, 100),
+                    "first": iso(site.first),
+                    "last": iso(site.last),
+                    "count": site.count,
                 }
-                for each in await notifications.refresh_requests.unknown_sites(RECENT)
+                for site in await notifications.refresh_requests.unknown_sites(RECENT_MAX)
             ],
             "reachable": notifications.can_receive_calls,
         }
 
-    def _subscription(self, each: Subscription) -> View:
-        def at(instant: float | None) -> str | None:
+    def _subscription_view(self, subscription: Subscription) -> View:
+        def optional_iso(instant: float | None) -> str | None:
             return iso(instant) if instant is not None else None
 
         return {
-            "id": each.id,
-            "role": str(each.role),
-            "protocol": each.protocol,
-            **public_name(each.topic, self._app.settings),
-            "callback": redact_target(each.callback),
-            "state": str(each.state),
-            "since": iso(each.since),
-            "expires": iso(each.expires),
-            "renews": at(each.renew_at),
-            "signed": bool(each.secret),
-            "last_try": at(each.last_try),
-            "last_success": at(each.last_success),
-            "failures": each.failures,
-            "words": redact_text(each.note),
+            "id": subscription.id,
+            "role": str(subscription.role),
+            "protocol": subscription.protocol,
+            **public_name(subscription.topic, self._app.settings),
+            "callback": redact_target(subscription.callback),
+            "state": str(subscription.state),
+            "since": iso(subscription.since),
+            "expires": iso(subscription.expires),
+            "renews": optional_iso(subscription.renew_at),
+            "signed": bool(subscription.secret),
+            "last_try": optional_iso(subscription.last_try),
+            "last_success": optional_iso(subscription.last_success),
+            "failures": subscription.failures,
+            "words": redact_text(subscription.note),
         }
 
 
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 16):
-        raise form.InvalidForm("id is a number.")
+        raise form.InvalidForm(f"id: {text!r}: expected a number.")
     return int(text)

@@ -1,6 +1,6 @@
-"""For the publisher: who polls how, who is worst, and what it costs; of the readers that are followed.
+"""Scores of the readers that are followed, for publishers: how they poll, and the traffic that it causes.
 
-Each process follows its own (scoring/live_scores.py); of several all are shown, and what they know of one is added up.
+Each worker follows readers of its own (scoring/live_scores.py); their accounts of one reader are added up.
 """
 
 import asyncio
@@ -22,73 +22,75 @@ from feedproxy.scoring.rules import redact_target
 from feedproxy.scoring.scored_request import Content, Poll
 
 SHOWN_MAX = 200
+"""Scores on the page."""
 COUNTED_MAX = 40
+"""Readers on the page of which the subscriptions are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreSummary:
-    """Scores, the worst first; how many are followed, for whatever they have asked, and how many may be."""
+    """Scores, the worst first; the number of readers that are followed, and its limit."""
 
     scores: list[ReaderScore]
     followed: int
-    most: int
+    limit: int
 
 
 class ReaderScores:
-    """The readers that all workers follow, judged once for each reader."""
+    """Computes the scores of the readers that all workers follow."""
 
     def __init__(self, app: AppView) -> None:
         self._app = app
         self._last: tuple[Instant, ScoreSummary] | None = None
 
-    async def look(self, *, age_max: Seconds = 0) -> ScoreSummary:
-        """What they have come to by now, or by so many seconds ago. Who waits for an answer is served meanwhile."""
+    async def summary(self, *, age_max: Seconds = 0) -> ScoreSummary:
+        """Return the scores, which are `age_max` seconds old at most. Clients are served while they are computed."""
         now = self._app.clock.now()
         if self._last is not None and 0 <= now - self._last[0] < age_max:
             return self._last[1]
-        others = await self._app.peer_metrics.readers()
+        peer_accounts = await self._app.peer_metrics.readers()
         scores = []
-        for account in merge_accounts([*self._app.live_scores.accounts(), *others]):
+        for account in merge_accounts([*self._app.live_scores.accounts(), *peer_accounts]):
             scores.append(score_account(account, now))
             await asyncio.sleep(0)
-        judged = ScoreSummary(rank(scores), len(scores), self._app.live_scores.size * self._app.workers)
-        self._last = (now, judged)
-        return judged
+        summary = ScoreSummary(rank(scores), len(scores), self._app.live_scores.size * self._app.workers)
+        self._last = (now, summary)
+        return summary
 
 
 class ReadersPage:
     """The handlers of `/readers`."""
 
-    def __init__(self, judges: ReaderScores, clock: Clock, answers: FeedPages) -> None:
-        self._judges = judges
+    def __init__(self, reader_scores: ReaderScores, clock: Clock, pages: FeedPages) -> None:
+        self._reader_scores = reader_scores
         self._clock = clock
-        self._pages = answers
+        self._pages = pages
 
     async def show(self, request: web.Request) -> web.Response:
-        """The readers followed, the worst first."""
-        await self._pages.others()
-        judged = await self._judges.look()
-        scores = judged.scores[:SHOWN_MAX]
+        """Return the scores of the readers that are followed, the worst first."""
+        await self._pages.load_peer_counts()
+        summary = await self._reader_scores.summary()
+        scores = summary.scores[:SHOWN_MAX]
         counted = await self._pages.service().counts.by_reader(self._clock.now())
         if wants_json(request):
             view = report.view(scores)
-            told = [{"reader": name, "direct": direct, "claimed": claimed} for name, direct, claimed in counted]
-            more = {"followed": judged.followed, "most": judged.most, "total": _total(scores), "subscriptions": told}
-            return as_json({**view, **more})
+            counts = [{"reader": name, "direct": direct, "claimed": claimed} for name, direct, claimed in counted]
+            view |= {"followed": summary.followed, "most": summary.limit}
+            return as_json({**view, "total": _total(scores), "subscriptions": counts})
         readers = [
             {
-                "name": report.display_name(each),
-                "level": grade_level(each.grade),
-                "score": each,
-                "feeds": [redact_target(feed.feed) for feed in each.feeds[:3]],
+                "name": report.display_name(score),
+                "level": grade_level(score.grade),
+                "score": score,
+                "feeds": [redact_target(feed.feed) for feed in score.feeds[:3]],
             }
-            for each in scores
+            for score in scores
         ]
         return self._pages.page(
             request,
             "readers.html",
             readers=readers,
-            judged=judged,
+            summary=summary,
             marked=with_code,
             total=_total(scores),
             counted=counted[:COUNTED_MAX],
@@ -100,9 +102,9 @@ def poll_of(
     number: int,
     at: Instant,
     target: str,
-    asked: Fields,
+    request_fields: Fields,
     status: int,
-    answer: Fields,
+    response_fields: Fields,
     schedule: Schedule | None,
     size: int,
     *,
@@ -112,17 +114,17 @@ def poll_of(
     entrance: str = "",
     public: str = "",
 ) -> Poll:
-    """An answer as the score wants it; `schedule` is what is known of the feed's, None where it is no feed."""
+    """Return an exchange as the score reads it. `schedule` is that of the feed, None for another response."""
     content = Content(is_feed=True, schedule=schedule) if schedule is not None else None
-    told = content if status in (200, 226, 304) else None
+    seen_content = content if status in (200, 226, 304) else None
     return Poll(
         number,
         at,
         target,
-        asked,
+        request_fields,
         status,
-        answer,
-        told,
+        response_fields,
+        seen_content,
         method,
         version,
         connection,
@@ -133,10 +135,10 @@ def poll_of(
 
 
 def _total(scores: Iterable[ReaderScore]) -> dict[str, Any]:
-    costs = [each.cost for each in scores]
+    costs = [score.cost for score in scores]
     return {
-        "requests": sum(each.requests for each in costs),
-        "bytes": sum(each.size for each in costs),
-        "bytes_in_vain": sum(each.redundant for each in costs),
-        "not_modified": sum(each.unchanged for each in costs),
+        "requests": sum(cost.requests for cost in costs),
+        "bytes": sum(cost.size for cost in costs),
+        "bytes_in_vain": sum(cost.redundant for cost in costs),
+        "not_modified": sum(cost.unchanged for cost in costs),
     }

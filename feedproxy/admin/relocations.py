@@ -1,4 +1,4 @@
-"""Feeds that have moved or ended, those of which it is only said so far included, and what to do about each."""
+"""The page of feeds that have moved or ended, with advice; unconfirmed moves are included."""
 
 from aiohttp import web
 
@@ -6,18 +6,19 @@ from feedproxy.admin.feed_pages import FeedPages, as_json, wants_json
 from feedproxy.admin.feed_state import State
 
 SHOWN_MAX = 500
+"""Feeds on the page."""
 
 
 class RelocationsPage:
     """The handler of `/moves`."""
 
-    def __init__(self, answers: FeedPages) -> None:
-        self._pages = answers
+    def __init__(self, pages: FeedPages) -> None:
+        self._pages = pages
 
     async def show(self, request: web.Request) -> web.Response:
-        """All of them, those with the most subscribers first."""
-        roll = await self._pages.roll()
-        found = [row for row in roll.rows if row["sighting"] or row["state"] in (State.MOVED, State.GONE)]
+        """Return the feeds, those with the most subscribers first."""
+        table = await self._pages.table()
+        found = [row for row in table.rows if row["sighting"] or row["state"] in (State.MOVED, State.GONE)]
         found.sort(
             key=lambda row: (
                 row["state"] not in (State.MOVED, State.GONE),
@@ -27,13 +28,13 @@ class RelocationsPage:
         )
         if wants_json(request):
             return as_json({"total": len(found), "feeds": found})
-        believed = [row for row in found if row["state"] in (State.MOVED, State.GONE)]
+        confirmed = [row for row in found if row["state"] in (State.MOVED, State.GONE)]
         return self._pages.page(
             request,
             "moves.html",
-            as_of=roll.at,
+            as_of=table.at,
             rows=found[:SHOWN_MAX],
             total=len(found),
-            believed=len(believed),
-            subscribers=sum(row["subscribers"] for row in believed),
+            confirmed=len(confirmed),
+            subscribers=sum(row["subscribers"] for row in confirmed),
         )

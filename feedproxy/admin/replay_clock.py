@@ -1,4 +1,4 @@
-"""The operator's listener of a replay: what time it is there, and one deed, to move it on."""
+"""The admin listener of a replay: shows its time, and advances it."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -15,38 +15,38 @@ from feedproxy.errors import FeedproxyError
 from feedproxy.lab.replay.virtual_time import LAST
 
 STEP_MAX: Seconds = 100 * 366 * 86_400
-"""A century at once is a slip of the finger."""
+"""Seconds by which the clock may be advanced at once: a century. More is a typing error."""
 
 
 class InvalidStep(FeedproxyError):
-    """`seconds` is missing or no length of time, or this clock cannot be moved."""
+    """`seconds` is missing or invalid, or the clock cannot be moved."""
 
     status_hint = 400
     detail = "bad-step"
 
 
 async def advance_clock(request: web.Request, clock: Clock) -> web.Response:
-    """Move the clock on by `seconds`, from the query or a form. Raises WrongStep and WrongRequest."""
+    """Advance the clock by the parameter `seconds`. Raises InvalidStep and InvalidForm."""
     if not isinstance(clock, ManualClock):
-        raise InvalidStep("this clock runs by itself (--speed); with --step it moves when it is told to")
+        raise InvalidStep("the clock runs by itself (--speed): expected a replay with --step")
     text = (await form.read_parameters(request)).get("seconds", "")
     try:
         seconds = float(text)
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds <= STEP_MAX or clock.now() + seconds > LAST:
-        raise InvalidStep("expected ?seconds=N, a number from 0 on, a century at most")
+        raise InvalidStep(f"seconds: {text!r}: expected a number from 0 to {STEP_MAX}")
     clock.advance(seconds)
     return web.json_response({"ok": True, "advanced": seconds, **instant_view(clock.now())})
 
 
 def instant_view(now: Instant) -> dict[str, Any]:
-    """An instant for programs and for people."""
+    """Return an instant as a number and as text."""
     return {"now": now, "time": datetime.fromtimestamp(now, UTC).isoformat().replace("+00:00", "Z")}
 
 
 class ReplayAdmin:
-    """The replay's admin routes. `status` tells what is replayed, as JSON has it."""
+    """The admin routes of a replay. `status` returns the state of the replay as JSON values."""
 
     def __init__(self, clock: Clock, status: Callable[[], dict[str, Any]]) -> None:
         self._clock = clock
@@ -58,7 +58,7 @@ class ReplayAdmin:
 
     @property
     def url(self) -> str:
-        """Where it listens, once started."""
+        """The URL of the listener once it is started."""
         return self._listener.url
 
     async def start(self, admin: str) -> None:
@@ -82,7 +82,7 @@ async def _healthz(_: web.Request) -> web.Response:
 
 
 def _problem(
-    _: web.Request, status: int, code: str, words: str, extra: Mapping[str, str] | None = None, /
+    _: web.Request, status: int, code: str, message: str, extra: Mapping[str, str] | None = None, /
 ) -> web.Response:
-    problem = {"status": status, "type": code, "title": words}
+    problem = {"status": status, "type": code, "title": message}
     return web.json_response(problem, status=status, headers=extra, content_type="application/problem+json")

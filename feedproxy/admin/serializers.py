@@ -1,7 +1,7 @@
-"""What is known of a resource, as plain values: the pages, the JSON and the command line say the same.
+"""Views of a resource: plain values for the pages, the JSON and the command line.
 
-Every address goes through `without_secrets`, every text of a publisher through `plain_text`. Instants are
-ISO 8601 in UTC, lengths of time are seconds, sizes bytes.
+Addresses are without secrets (`redact_target`), texts of publishers without control characters (`plain_text`).
+Instants are ISO 8601 in UTC, durations seconds, sizes bytes.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ _NAMES = {Kind.RSS: "RSS", Kind.RDF: "RSS", Kind.ATOM: "Atom", Kind.JSON: "JSON 
 
 @dataclass(frozen=True, slots=True)
 class ResourceView:
-    """One resource at one moment, with all that is reckoned from it."""
+    """A resource at an instant, with its freshness and condition."""
 
     resource: Resource
     freshness: Freshness | None
@@ -50,49 +50,49 @@ def view_resource(
     now: Instant,
     plan_for: Callable[[Resource], Plan] | None = None,
 ) -> ResourceView:
-    """Reckon everything once."""
+    """Return the resource with its freshness and condition at `now`."""
     freshness, plan = freshness_of(resource), plan_for(resource) if plan_for is not None else None
     return ResourceView(resource, freshness, feed_condition(resource, freshness, settings, now, plan), settings, now)
 
 
 def is_feed(resource: Resource) -> bool:
-    """Whether the operator's table of feeds has it: a feed, or what was asked for as one and never came."""
+    """Return whether a resource belongs in the table of feeds: a feed, or an address that never returned one."""
     return resource.channel is not None or (
         not resource.variants and bool(resource.failures.count or resource.relocation)
     )
 
 
-def row_view(seen: ResourceView, subscribers: int) -> View:
-    """One line of the table of feeds."""
-    resource, channel = seen.resource, seen.resource.channel
-    names = public_name(resource.target, seen.settings)
+def row_view(view: ResourceView, subscribers: int) -> View:
+    """Return a row of the table of feeds."""
+    resource, channel = view.resource, view.resource.channel
+    names = public_name(resource.target, view.settings)
     return {
         "id": feed_id(resource.target),
         **names,
-        "title": plain_text(channel.title) if channel and channel.title.strip() else _bare(names["target"]),
+        "title": plain_text(channel.title) if channel and channel.title.strip() else _host_and_path(names["target"]),
         "format": format_name(channel),
-        "state": str(seen.condition.state),
-        "reason": redact_text(seen.condition.words),
-        "paused": seen.settings.feed_min_interval >= PAUSE_INTERVAL,
+        "state": str(view.condition.state),
+        "reason": redact_text(view.condition.reason),
+        "paused": view.settings.feed_min_interval >= PAUSE_INTERVAL,
         "subscribers": subscribers,
-        "next_fetch": _next_fetch(seen),
+        "next_fetch": _next_fetch(view),
         "fetched": _iso(resource.fetched),
         "changed": last_changed(resource),
         "failures": resource.failures.count,
-        "advice": advice(resource, seen.condition.state, seen.settings),
-        "sighting": _relocation_view(resource.relocation, seen.settings),
-        "moved_to": _moved_to(seen),
+        "advice": advice(resource, view.condition.state, view.settings),
+        "sighting": _relocation_view(resource.relocation, view.settings),
+        "moved_to": _moved_to(view),
     }
 
 
-def feed_view(seen: ResourceView, counts: CountView) -> View:
-    """Everything that is known of a resource."""
-    resource, freshness = seen.resource, seen.freshness
+def feed_view(view: ResourceView, counts: CountView) -> View:
+    """Return all values of a resource."""
+    resource, freshness = view.resource, view.freshness
     channel = read_stored_channel(resource.channel, resource.variants)
     newest = resource.variants[-1] if resource.variants else None
     held = freshness.held if freshness is not None else None
     return {
-        **row_view(seen, counts.total),
+        **row_view(view, counts.total),
         "kind": str(channel.kind) if channel else None,
         "version": channel.version if channel else None,
         "well_formed": channel.well_formed if channel else None,
@@ -104,7 +104,7 @@ def feed_view(seen: ResourceView, counts: CountView) -> View:
         "lifetime": round(freshness.lifetime) if freshness else None,
         "lifetime_source": str(freshness.source) if freshness else None,
         "expires": _iso(freshness.expires) if freshness else None,
-        "fresh": freshness.fresh(seen.now) if freshness else False,
+        "fresh": freshness.fresh(view.now) if freshness else False,
         "held": {"until": iso(held.until), "detail": held.detail, "words": held.words} if held else None,
         "freshness": freshness.words if freshness else None,
         "cache_control": newest.fields.combined("cache-control") if newest else None,
@@ -112,22 +112,22 @@ def feed_view(seen: ResourceView, counts: CountView) -> View:
         "sizes": {coding: len(body) for coding, body in newest.content.bodies.items()} if newest else {},
         "variants": len(resource.variants),
         "validators": validators(newest),
-        "changes": [iso(each) for each in resource.changes],
+        "changes": [iso(instant) for instant in resource.changes],
         "subscribers": _subscribers(counts),
         "failures": _failures(resource.failures),
         "schedule": _schedule(channel.schedule) if channel else None,
-        "private": seen.settings.private,
-        "warnings": feed_warnings(seen, channel),
+        "private": view.settings.private,
+        "warnings": feed_warnings(view, channel),
     }
 
 
 def format_name(channel: Channel | None) -> str:
-    """`RSS 2.0`, `Atom 1.0`; empty for what is no feed."""
+    """Return the format: `RSS 2.0`, `Atom 1.0`; empty for another document."""
     return f"{_NAMES[channel.kind]} {plain_text(channel.version, 20)}".strip() if channel else ""
 
 
 def last_changed(resource: Resource) -> str | None:
-    """When the content was last seen to change; else what the copy says of itself."""
+    """Return when the content last changed: as observed, else by its Last-Modified."""
     if resource.changes:
         return iso(resource.changes[-1])
     modified = resource.variants[-1].content.last_modified if resource.variants else None
@@ -135,21 +135,21 @@ def last_changed(resource: Resource) -> str | None:
 
 
 def validators(stored: StoredResponse | None) -> View:
-    """The origin's validators as they came, and ours by coding."""
+    """Return the validators of the origin, and those of feedproxy by coding."""
     if stored is None:
         return {"origin": {}, "ours": {}}
     origin = {name: stored.fields.combined(name) for name in ("etag", "last-modified") if name in stored.fields}
-    content, ours = stored.content, {}
+    content, own = stored.content, {}
     if content.tag is not None:
-        ours = {coding: own_tag(content.tag, coding, body).text for coding, body in content.bodies.items()}
+        own = {coding: own_tag(content.tag, coding, body).text for coding, body in content.bodies.items()}
         if content.last_modified is not None:
-            ours["last-modified"] = format_http_date(content.last_modified)
-    return {"origin": origin, "ours": ours}
+            own["last-modified"] = format_http_date(content.last_modified)
+    return {"origin": origin, "ours": own}
 
 
-def feed_warnings(seen: ResourceView, channel: Channel | None) -> list[str]:
-    """What an operator or a publisher might want to mend, each in a sentence; `channel` was read to its end."""
-    resource, found = seen.resource, list[str]()
+def feed_warnings(view: ResourceView, channel: Channel | None) -> list[str]:
+    """Return a sentence for each fault that the operator or the publisher could correct. `channel` is complete."""
+    resource, found = view.resource, list[str]()
     if channel is not None and not channel.well_formed:
         found.append("The feed is not well-formed; some readers cannot read it.")
     if channel is not None:
@@ -158,15 +158,15 @@ def feed_warnings(seen: ResourceView, channel: Channel | None) -> list[str]:
         shape, count = plain_text(resource.pending_format_change.shape, 60), resource.pending_format_change.count
         found.append(f"The origin has sent a new shape ({shape}) {count} times; waiting for confirmation.")
     if resource.relocation is not None and not resource.relocation.confirmed:
-        found.append("The origin has told a move or an end that waits to be confirmed.")
+        found.append("The origin has announced a move or an end, which waits for confirmation.")
     if resource.oversized:
         found.append("Its body is larger than buffer_max, so it streams through and is not stored.")
-    if channel is not None and seen.condition.state is State.UNSTORED and not resource.oversized:
-        found.append("HTTP forbids to store it, so every reader costs the origin a request.")
+    if channel is not None and view.condition.state is State.UNSTORED and not resource.oversized:
+        found.append("HTTP forbids to store it, so every request goes to the origin.")
     return found
 
 
-def _bare(target: str) -> str:
+def _host_and_path(target: str) -> str:
     split = urlsplit(target)
     return split.netloc + split.path.rstrip("/")
 
@@ -175,11 +175,11 @@ def _iso(instant: Instant) -> str | None:
     return iso(instant) if instant > 0 else None
 
 
-def _next_fetch(seen: ResourceView) -> View:
-    if seen.settings.feed_min_interval >= PAUSE_INTERVAL:
+def _next_fetch(view: ResourceView) -> View:
+    if view.settings.feed_min_interval >= PAUSE_INTERVAL:
         return {"at": None, "words": "the operator has paused this feed"}
-    at = seen.condition.next_at
-    return {"at": iso(at) if at > seen.now else None, "words": redact_text(seen.condition.next_words)}
+    at = view.condition.next_at
+    return {"at": iso(at) if at > view.now else None, "words": redact_text(view.condition.next_reason)}
 
 
 def _media_type(stored: StoredResponse | None) -> str | None:
@@ -230,11 +230,11 @@ def _relocation_view(sighting: Relocation | None, settings: Settings) -> View | 
     }
 
 
-def _moved_to(seen: ResourceView) -> str | None:
-    """Where the feed is said to be now, by a rule or by its origin."""
-    sighting = seen.resource.relocation
-    location = seen.settings.moved_to or (sighting.location if sighting is not None else "")
-    return redact_target(to_public(location, seen.settings)) if location else None
+def _moved_to(view: ResourceView) -> str | None:
+    """Return the new address of a feed, by a rule or by its origin."""
+    sighting = view.resource.relocation
+    location = view.settings.moved_to or (sighting.location if sighting is not None else "")
+    return redact_target(to_public(location, view.settings)) if location else None
 
 
 def _schedule(schedule: Schedule) -> View:

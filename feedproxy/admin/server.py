@@ -1,7 +1,7 @@
-"""The admin listener: the operator's pages, the same as JSON under /api/, metrics, probes, and the operator's actions.
+"""The admin server: the operator's pages, the same as JSON below /api/, metrics, probes and actions.
 
-It runs in the proxy's own event loop, apart from what readers see. GET never changes anything; a POST comes from
-our own pages, from the command line or from a program (admin/auth.py). Nothing of it may be stored or framed.
+It runs in the event loop of the proxy, on a listener of its own. GET changes nothing. A POST comes from the pages of
+this server, from the command line or from a program (admin/auth.py). Responses may not be stored or framed.
 """
 
 import asyncio
@@ -29,45 +29,45 @@ from feedproxy.web import templates
 
 logger = logging.getLogger(__name__)
 
-actions = logging.getLogger("feedproxy.operator")
+action_logger = logging.getLogger("feedproxy.operator")
 
 LOGGED_PARAMETERS = ("deed", "id", "url", "pattern", "feed", "name", "seconds", "replace", "intercept")
-"""Parameters of an action that its line in the log has."""
+"""Parameters of an action that are logged."""
 
 type AdminHandler = Callable[[web.Request], Awaitable[web.Response]]
-"""Answers a POST of the operator's."""
+"""Answers a request for an action or a page."""
 
 
 class AdminServer:
-    """The listener. `listening` tells whether readers are let in, where the runtime does not know it.
+    """The routes of the proxy's admin listener. `is_listening` replaces `app.ready`.
 
-    `more` are deeds beside those of every proxy, by their path, and `shown` what there is to be looked at.
+    `extra_actions` and `extra_pages` are handlers of addons, by path.
     """
 
     def __init__(
         self,
         app: AppView,
-        listening: Callable[[], bool] | None = None,
-        more: Mapping[str, AdminHandler] = MappingProxyType({}),
-        shown: Mapping[str, AdminHandler] = MappingProxyType({}),
+        is_listening: Callable[[], bool] | None = None,
+        extra_actions: Mapping[str, AdminHandler] = MappingProxyType({}),
+        extra_pages: Mapping[str, AdminHandler] = MappingProxyType({}),
     ) -> None:
         self._app = app
-        self._more = more
-        self._shown = shown
-        self._listening = listening or (lambda: app.ready)
+        self._extra_actions = extra_actions
+        self._extra_pages = extra_pages
+        self._is_listening = is_listening or (lambda: app.ready)
         self._listener: AdminListener | None = None
-        self._pages: asyncio.Future[None] | None = None
-        """Kept, so that what goes wrong in it is told."""
+        self._template_loading: asyncio.Future[None] | None = None
+        """Kept so that its exception is logged."""
 
     @property
     def url(self) -> str:
-        """Where it listens, once started: `http://127.0.0.1:8081`."""
+        """The URL of the listener once it is started: `http://127.0.0.1:8081`."""
         return self._listener.url if self._listener is not None else ""
 
     async def start(self, sockets: Sequence[socket.socket] = ()) -> None:
-        """Listen, on these sockets where they are given.
+        """Listen on `sockets`, or else at the address of the option `admin`.
 
-        Raises UsageError where the options do not allow it, or the address cannot be had.
+        Raises UsageError if the options do not allow it, or the address cannot be bound.
         """
         settings = self._app.settings
         token = admin_token(settings)
@@ -76,67 +76,67 @@ class AdminServer:
         listener = AdminListener(self._routes(), FeedPages.failure, _record_outcome, OUTCOME.get)
         await listener.start(auth, host, port, sockets, reuse_port=settings.reuse_port)
         self._listener = listener
-        self._pages = asyncio.get_running_loop().run_in_executor(None, templates.make_ready)
+        self._template_loading = asyncio.get_running_loop().run_in_executor(None, templates.make_ready)
 
     async def stop(self) -> None:
-        """Close. Stopping what does not run is allowed."""
+        """Close the listener. A server that is not started may be stopped."""
         if self._listener is not None:
             await self._listener.stop()
 
     def _routes(self) -> list[Route]:
-        clerk = FeedTableCache()
-        answers = FeedPages(self._app, clerk, self._listening)
-        self._app.metrics.watch(answers.touch)
-        judges = ReaderScores(self._app)
-        overview = Dashboard(self._app, answers, self._listening, judges)
-        deeds = AdminActions(self._app, clerk, answers)
-        board = NotificationsPage(self._app, answers)
-        readership = ReadersPage(judges, self._app.clock, answers)
-        moves = RelocationsPage(answers)
-        configuration = Configuration(self._app, answers)
+        feed_table = FeedTableCache()
+        pages = FeedPages(self._app, feed_table, self._is_listening)
+        self._app.metrics.target_updated.subscribe(feed_table.touch)
+        reader_scores = ReaderScores(self._app)
+        dashboard = Dashboard(self._app, pages, self._is_listening, reader_scores)
+        actions = AdminActions(self._app, feed_table, pages)
+        notifications = NotificationsPage(self._app, pages)
+        readers = ReadersPage(reader_scores, self._app.clock, pages)
+        relocations = RelocationsPage(pages)
+        configuration = Configuration(self._app, pages)
         routes: list[Route] = []
         for path, handler in (
-            ("/", overview.show),
-            ("/feeds", answers.feeds),
-            ("/feeds/{id}", answers.feed),
-            ("/assets/{name}", answers.asset),
-            ("/moves", moves.show),
-            ("/api/moves", moves.show),
+            ("/", dashboard.show),
+            ("/feeds", pages.feeds),
+            ("/feeds/{id}", pages.feed),
+            ("/assets/{name}", pages.asset),
+            ("/moves", relocations.show),
+            ("/api/moves", relocations.show),
             ("/configuration", configuration.show),
             ("/api/configuration", configuration.show),
-            ("/purge", deeds.confirm),
-            ("/api/status", overview.show),
-            ("/api/history", overview.history),
-            ("/api/feeds", answers.feeds),
-            ("/api/feeds/{id}", answers.feed),
-            ("/notifications", board.show),
-            ("/api/notifications", board.show),
-            ("/readers", readership.show),
-            ("/api/readers", readership.show),
-            ("/metrics", answers.metrics),
-            ("/healthz", answers.healthz),
-            ("/readyz", answers.readyz),
-            ("/favicon.ico", answers.icon),
+            ("/purge", actions.confirm),
+            ("/api/status", dashboard.show),
+            ("/api/history", dashboard.history),
+            ("/api/feeds", pages.feeds),
+            ("/api/feeds/{id}", pages.feed),
+            ("/notifications", notifications.show),
+            ("/api/notifications", notifications.show),
+            ("/readers", readers.show),
+            ("/api/readers", readers.show),
+            ("/metrics", pages.metrics),
+            ("/healthz", pages.healthz),
+            ("/readyz", pages.readyz),
+            ("/favicon.ico", pages.icon),
         ):
             routes.append(("GET", path, handler))
-        for name, look in self._shown.items():
-            routes += [("GET", f"/{name}", look), ("GET", f"/api/{name}", look)]
-        own: dict[str, AdminHandler] = {"refresh": deeds.refresh, "purge": deeds.purge, "undo": deeds.undo}
-        own |= {"add": deeds.add, "pause": deeds.pause, "block": deeds.block, "allow": deeds.allow}
-        own |= {"subscription": board.act, "ping": board.ping}
-        own |= {name: _with_notice(answers, deed) for name, deed in self._more.items()}
-        for name, deed in own.items():
-            routes += [("POST", f"/{name}", deed), ("POST", f"/api/{name}", deed)]
+        for name, page in self._extra_pages.items():
+            routes += [("GET", f"/{name}", page), ("GET", f"/api/{name}", page)]
+        posts: dict[str, AdminHandler] = {"refresh": actions.refresh, "purge": actions.purge, "undo": actions.undo}
+        posts |= {"add": actions.add, "pause": actions.pause, "block": actions.block, "allow": actions.allow}
+        posts |= {"subscription": notifications.act, "ping": notifications.ping}
+        posts |= {name: _with_notice(pages, action) for name, action in self._extra_actions.items()}
+        for name, action in posts.items():
+            routes += [("POST", f"/{name}", action), ("POST", f"/api/{name}", action)]
         return routes
 
 
-def _with_notice(answers: FeedPages, deed: AdminHandler) -> AdminHandler:
-    """An action that, where it leads back to a page, has its outcome told there."""
+def _with_notice(pages: FeedPages, action: AdminHandler) -> AdminHandler:
+    """Return the action, with its outcome as a notice on the page that it redirects to."""
 
     async def act(request: web.Request) -> web.Response:
-        response = await deed(request)
+        response = await action(request)
         if response.status == HTTPStatus.SEE_OTHER and OUTCOME.get():
-            return answers.back(response.headers["Location"], Notice(True, OUTCOME.get()))
+            return pages.redirect(response.headers["Location"], Notice(True, OUTCOME.get()))
         return response
 
     return act
@@ -148,16 +148,16 @@ async def _record_outcome(request: web.Request, status: int, reason: str) -> Non
     OUTCOME.set("")
 
 
-async def _log_action(request: web.Request, status: int, words: str) -> None:
-    """Write the line of what the operator did, or tried to do. What only looks leaves none."""
+async def _log_action(request: web.Request, status: int, reason: str) -> None:
+    """Log a POST to a known path, with its outcome."""
     if request.method != "POST" or request.match_info.route.resource is None:
         return
     given = dict(request.query)
     if request.content_type == "application/x-www-form-urlencoded":
-        with contextlib.suppress(Exception):  # what cannot be read was refused
+        with contextlib.suppress(Exception):  # a form that cannot be read was refused
             given.update((name, value) for name, value in (await request.post()).items() if isinstance(value, str))
-    said = {name: redact_text(given[name]) for name in LOGGED_PARAMETERS if given.get(name)}
+    parameters = {name: redact_text(given[name]) for name in LOGGED_PARAMETERS if given.get(name)}
     action, client = request.path.removeprefix("/api").strip("/"), request.remote or ""
-    fields = {"event": "operator", "action": action, **said, "client": client, "status": status, "reason": words}
-    what = "".join(f" {name}={value}" for name, value in said.items())
-    actions.info("%s", f"operator {client} {action}{what} {status} {words}".rstrip(), extra={"fields": fields})
+    fields = {"event": "operator", "action": action, **parameters, "client": client, "status": status, "reason": reason}
+    what = "".join(f" {name}={value}" for name, value in parameters.items())
+    action_logger.info("%s", f"operator {client} {action}{what} {status} {reason}".rstrip(), extra={"fields": fields})

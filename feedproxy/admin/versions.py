@@ -1,4 +1,4 @@
-"""A feed's versions for the operator: when each was first seen, how large it was, and what was new in it."""
+"""Views of a feed's versions: when each was first seen, its size, and its new entries."""
 
 from feedproxy.feed.delta.entries import unpack
 from feedproxy.refresh.ingest.ingest import make_delta_base
@@ -9,28 +9,28 @@ type View = dict[str, str | int | None]
 
 
 def version_list(resource: Resource) -> list[View]:
-    """The versions that are remembered, the newest first. Reads the current one: not for the event loop.
+    """Return the stored versions, the newest first. Parses the current version: not for the event loop.
 
-    `new` counts entries that the version before did not have, `changed` those that said something else, and `gone`
-    those that it had; None where the entries of one of the two are not known any more.
+    `new`, `changed` and `gone` count entries compared with the version before; None if the entries of either are no
+    longer stored.
     """
-    entries = {each.tag: each.entries for each in resource.delta_bases}
+    entries = {base.tag: base.entries for base in resource.delta_bases}
     for variant in resource.variants:
         if variant.content.tag and variant.content.tag not in entries and (version := make_delta_base(variant)):
             entries[version.tag] = version.entries
     found: list[View] = []
     before: dict[str, str] | None = None
-    for each in resource.version_records:
-        packed = entries.get(each.tag) if each.tag else None
+    for record in resource.version_records:
+        packed = entries.get(record.tag) if record.tag else None
         now = dict(unpack(packed)) if packed is not None else None
-        view: View = {"at": iso(each.at), "size": each.size, "items": each.items}
+        view: View = {"at": iso(record.at), "size": record.size, "items": record.items}
         if now is None or before is None:
             view |= {"new": None, "changed": None, "gone": None}
         else:
-            both = now.keys() & before.keys()
+            common = now.keys() & before.keys()
             view |= {
                 "new": len(now.keys() - before.keys()),
-                "changed": sum(now[name] != before[name] for name in both),
+                "changed": sum(now[name] != before[name] for name in common),
                 "gone": len(before.keys() - now.keys()),
             }
         found.append(view)

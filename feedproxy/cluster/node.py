@@ -87,7 +87,7 @@ class ClusterNode:
             claim_max=settings.claim_max,
         )
 
-        self.store.peer_copy_applied.subscribe(metrics.touched)
+        self.store.peer_copy_applied.subscribe(metrics.target_updated.emit)
         self.store.peer_copy_applied.subscribe(service.admin.reschedule)
         metrics.add_flush_hook(lambda: self._observe(metrics))
         self._begin()

@@ -1,8 +1,8 @@
-"""Metrics of several processes as if they were one's: what counts is added up, what is so is taken from the first.
+"""Aggregation of the metrics of several processes: counters are added up, most gauges are taken from the first.
 
-prometheus_client has a multiprocess mode, which keeps every number in a file of its own for each process. It has to
-be chosen before the library is imported, knows no memory and no processor time, and its files outlive the processes.
-Here each process tells its families as plain values, and they are added when somebody looks.
+The multiprocess mode of prometheus_client is not used. It must be chosen before the library is imported, has no
+memory and processor metrics, and its files outlive the processes. Instead each process sends its families as plain
+values, and they are added for each request of the metrics.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,45 +25,45 @@ SUMMED_GAUGES = frozenset(
         "process_virtual_memory_bytes",
     }
 )
-"""Gauges that add up; of all others the first process's is right for all."""
+"""Gauges that add up. The value of the first process stands for all other gauges."""
 
 type Plain = list[list[Any]]
-"""Families as JSON has them: name, text, type, and samples of name, labels and value."""
+"""Metric families as JSON values: name, text, type, and samples of name, labels and value."""
 
 
 class PeerMetrics(Protocol):
-    """The processes that work beside this one."""
+    """The metrics of the other workers."""
 
     async def families(self) -> Sequence[Plain]:
-        """What each has counted. What they know of readers and feeds is known here, too, when it returns."""
+        """Return the families of each worker, and take over its counts of readers and its changes of feeds."""
         ...
 
     async def readers(self) -> Sequence[ReaderAccount]:
-        """What each knows of the readers that it follows; one that several know is there several times."""
+        """Return the accounts of each worker; several workers may have an account of one reader."""
         ...
 
     async def fetches(self, target: str) -> Sequence[FetchActivity]:
-        """The last fetches of a target that each has made."""
+        """Return the last fetches of a target by each worker."""
         ...
 
     @property
     def journals(self) -> Sequence[Mapping[str, Any]]:
-        """What happened lately in each, as it told with its families (recent_activity.py)."""
+        """The recent activity of each worker, as it came with its families (recent_activity.py)."""
         ...
 
     @property
-    def books(self) -> Sequence[History]:
-        """What each has written down of its history, as it told with its families."""
+    def histories(self) -> Sequence[History]:
+        """The history of each worker, as it came with its families."""
         ...
 
     @property
     def silent(self) -> int:
-        """How many did not answer when they were last asked."""
+        """The number of workers that did not answer the last request."""
         ...
 
 
 class NoPeers:
-    """There are no others."""
+    """No other workers."""
 
     async def families(self) -> Sequence[Plain]:
         return ()
@@ -79,7 +79,7 @@ class NoPeers:
         return ()
 
     @property
-    def books(self) -> Sequence[History]:
+    def histories(self) -> Sequence[History]:
         return ()
 
     @property
@@ -88,23 +88,28 @@ class NoPeers:
 
 
 def plain_families(families: Iterable[Metric]) -> Plain:
-    """Families as plain values."""
+    """Return families as plain values."""
     return [
-        [each.name, each.documentation, each.type, [[one.name, one.labels, one.value] for one in each.samples]]
-        for each in families
+        [
+            family.name,
+            family.documentation,
+            family.type,
+            [[sample.name, sample.labels, sample.value] for sample in family.samples],
+        ]
+        for family in families
     ]
 
 
-def counters(told: Plain) -> Plain:
-    """Of what a process has told only what stays true when it is no more."""
-    return [each for each in told if each[2] in ("counter", "histogram")]
+def counters(families: Plain) -> Plain:
+    """Return the counters and histograms, which stay valid after their process has ended."""
+    return [family for family in families if family[2] in ("counter", "histogram")]
 
 
 def merge_families(first: Iterable[Metric], others: Iterable[Plain]) -> list[Metric]:
-    """The families of all. Raises ValueError, LookupError or TypeError for what is none."""
+    """Return the families of all processes as one. Raises ValueError, LookupError or TypeError if they are invalid."""
     merged: dict[str, tuple[Metric, dict[tuple[str, tuple[tuple[str, str], ...]], float]]] = {}
-    for is_first, told in [(True, plain_families(first)), *((False, each) for each in others)]:
-        for name, text, kind, samples in told:
+    for is_first, plain in [(True, plain_families(first)), *((False, plain) for plain in others)]:
+        for name, text, kind, samples in plain:
             if not is_first and kind not in ("counter", "histogram") and name not in SUMMED_GAUGES:
                 continue
             _, values = merged.setdefault(name, (Metric(name, text, kind), {}))
@@ -119,16 +124,16 @@ def merge_families(first: Iterable[Metric], others: Iterable[Plain]) -> list[Met
 
 
 def gauge_value(families: Iterable[Metric], name: str) -> float | None:
-    """The one value of a gauge; None where it is missing."""
-    return next((one.value for family in families if family.name == name for one in family.samples), None)
+    """Return the value of a gauge without labels; None if it is missing."""
+    return next((sample.value for family in families if family.name == name for sample in family.samples), None)
 
 
 class FamilyCollector:
-    """Families in the form of a registry, for the library's exposition."""
+    """Families as a collector, for the exposition of prometheus_client."""
 
     def __init__(self, families: Sequence[Metric]) -> None:
         self._families = families
 
     def collect(self) -> Iterator[Metric]:
-        """The families."""
+        """Return the families."""
         return iter(self._families)

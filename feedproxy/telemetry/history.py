@@ -1,10 +1,8 @@
-"""What was asked and what was spared, by the hour and by the day: kept in the store, so that a restart forgets little.
+"""Traffic by hour and by day (UTC), kept in the store.
 
-Every process keeps a book of its own, since its counters begin at zero with it: what they have grown by since the last
-look goes to the hour and the day of this look (`Diary.note`, once a minute). What all have done is the sum of their
-books, and nothing is counted twice whoever is started again.
-
-Days are those of UTC, as everything here is.
+Counters begin at zero with each process, so each worker keeps a history of its own. Once a minute the growth of its
+counters is added to the current hour and day (`HistoryRecorder.record`). The sum of all histories is the traffic of the
+proxy, and restarts count nothing twice.
 """
 
 import contextlib
@@ -20,140 +18,140 @@ HOUR: Seconds = 3_600
 DAY: Seconds = 86_400
 
 HOURS_MAX = 72
-"""Three days: yesterday at this time can be compared with now."""
+"""Hours kept: three days, so that an hour can be compared with those of the days before."""
 DAYS_MAX = 400
-"""A year, and the month before it."""
+"""Days kept: a year and the month before it."""
 
 WORKERS_MAX = 64
-"""Books of former workers that are looked for: more workers than that nobody has had."""
+"""Histories of former workers that are searched for: more than the processors of usual machines."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrafficCounts:
-    """What happened in some stretch of time. Counts, and bytes of content."""
+    """Counts of requests, and bytes of content, in a period."""
 
     requests: int = 0
-    """Of readers, which the cache had a say in."""
+    """Requests of clients for cacheable content."""
     hits: int = 0
-    """Those that the store answered."""
+    """Requests that the store answered."""
     passed: int = 0
-    """Of readers, which streamed through: no cache could have spared the origin these."""
+    """Requests of clients that streamed through, which no cache can answer."""
     fetches: int = 0
-    """Asked of origins, for whatever reason."""
+    """Requests to origins."""
     failures: int = 0
-    """Those that came to nothing."""
+    """Requests to origins that failed."""
     sent: int = 0
-    """Bytes to readers, what streamed through left out."""
+    """Bytes to clients, without streams."""
     received: int = 0
-    """Bytes from origins, what streamed through left out."""
+    """Bytes from origins, without streams."""
     store_failures: int = 0
     errors: int = 0
-    """Faults of feedproxy's own."""
+    """Internal errors of feedproxy."""
 
     @property
     def spared(self) -> int:
-        """Requests that origins did not get: those of readers, less those that went out for whatever reason."""
+        """Requests saved for origins: those of clients minus those to origins."""
         return max(0, self.requests - self.fetches)
 
     @property
     def bytes_spared(self) -> int:
-        """Bytes that origins did not have to send."""
+        """Bytes saved for origins."""
         return max(0, self.sent - self.received)
 
     @property
     def hit_share(self) -> float | None:
-        """The part of the requests that the store answered; None where there were none."""
+        """The share of the requests that the store answered; None without requests."""
         return self.hits / self.requests if self.requests else None
 
     def __add__(self, other: "TrafficCounts") -> "TrafficCounts":
-        return TrafficCounts(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+        return TrafficCounts(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
 
     def since(self, before: "TrafficCounts") -> "TrafficCounts":
-        """What was added to `before`."""
-        grown = zip(astuple(self), astuple(before), strict=True)
-        return TrafficCounts(*(max(0, now - then) for now, then in grown))
+        """Return the growth since `before`."""
+        pairs = zip(astuple(self), astuple(before), strict=True)
+        return TrafficCounts(*(max(0, now - then) for now, then in pairs))
 
 
 NO_TRAFFIC = TrafficCounts()
 _WIDTH = len(fields(TrafficCounts))
 
 type Pages = dict[int, TrafficCounts]
-"""By the number of the hour, or of the day, since 1970."""
+"""Counts by the number of the hour, or of the day, since 1970."""
 
 
 class History:
-    """Tallies by hour and by day."""
+    """Traffic counts by hour and by day."""
 
     def __init__(self) -> None:
         self.hours: Pages = {}
         self.days: Pages = {}
 
     def add(self, tally: TrafficCounts, at: Instant) -> None:
-        """This has happened up to now."""
+        """Add counts to the hour and the day of `at`."""
         if tally == NO_TRAFFIC:
             return
-        for pages, size, kept in ((self.hours, HOUR, HOURS_MAX), (self.days, DAY, DAYS_MAX)):
+        for pages, size, limit in ((self.hours, HOUR, HOURS_MAX), (self.days, DAY, DAYS_MAX)):
             number = int(at // size)
             pages[number] = pages.get(number, NO_TRAFFIC) + tally
-            for old in [each for each in pages if each <= number - kept]:
+            for old in [page for page in pages if page <= number - limit]:
                 del pages[old]
 
-    def take_in(self, other: "History") -> None:
-        """All that another book has."""
-        for mine, theirs in ((self.hours, other.hours), (self.days, other.days)):
-            for number, tally in theirs.items():
-                mine[number] = mine.get(number, NO_TRAFFIC) + tally
+    def merge(self, other: "History") -> None:
+        """Add the counts of another history."""
+        for pages, other_pages in ((self.hours, other.hours), (self.days, other.days)):
+            for number, tally in other_pages.items():
+                pages[number] = pages.get(number, NO_TRAFFIC) + tally
 
     def last(self, unit: Seconds, count: int, now: Instant) -> Iterator[tuple[Instant, TrafficCounts]]:
-        """The last so many hours or days, the current one at the end: when each began, and what there was of it."""
+        """Yield start and counts of the last `count` hours or days, the current one last."""
         pages, current = self.hours if unit == HOUR else self.days, int(now // unit)
         for number in range(current - count + 1, current + 1):
             yield number * unit, pages.get(number, NO_TRAFFIC)
 
     def plain(self) -> dict[str, dict[str, list[int]]]:
-        """As JSON has it."""
-        both = (("hours", self.hours), ("days", self.days))
-        return {name: {str(number): list(astuple(tally)) for number, tally in pages.items()} for name, pages in both}
+        """Return the history as JSON values."""
+        parts = (("hours", self.hours), ("days", self.days))
+        return {name: {str(number): list(astuple(tally)) for number, tally in pages.items()} for name, pages in parts}
 
     def dump(self) -> bytes:
-        """What `load` reads."""
+        """Return the history for `load_history`."""
         return json.dumps(self.plain(), separators=(",", ":")).encode()
 
 
 def load_history(data: bytes) -> History:
-    """The book that `dump` wrote. Raises StoreError."""
+    """Return the history that `dump` returned. Raises StoreError."""
     try:
         return parse_history(json.loads(data))
     except ValueError as error:
-        raise StoreError(f"the kept history makes no sense: {error}") from error
+        raise StoreError(f"history: invalid stored value: {error}") from error
 
 
-def parse_history(told: Mapping[str, Mapping[str, list[int]]]) -> History:
-    """The book that `plain` told. Raises ValueError."""
-    book = History()
+def parse_history(plain: Mapping[str, Mapping[str, list[int]]]) -> History:
+    """Return the history that `plain` returned. Raises ValueError."""
+    history = History()
     try:
-        for name, pages in (("hours", book.hours), ("days", book.days)):
-            for number, values in told[name].items():
-                # A later feedproxy may count more than this one knows of, and an earlier one less.
-                counts = [int(each) for each in values][:_WIDTH]
+        for name, pages in (("hours", history.hours), ("days", history.days)):
+            for number, values in plain[name].items():
+                # A later version may have more counts, and an earlier one fewer.
+                counts = [int(value) for value in values][:_WIDTH]
                 if min(counts, default=0) < 0:
                     raise ValueError("a negative count")
                 pages[int(number)] = TrafficCounts(*counts)
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(str(error)) from error
-    return book
+    return history
 
 
-def merge_histories(books: Iterable[History]) -> History:
-    """What all books have, as one."""
-    whole = History()
-    for each in books:
-        whole.take_in(each)
-    return whole
+def merge_histories(histories: Iterable[History]) -> History:
+    """Return the sum of several histories."""
+    total = History()
+    for history in histories:
+        total.merge(history)
+    return total
 
 
 class HistoryStore(Protocol):
-    """Where books are kept: a Store."""
+    """The part of a Store that keeps histories."""
 
     def get_state(self, name: str) -> bytes | None: ...
 
@@ -161,42 +159,42 @@ class HistoryStore(Protocol):
 
 
 class HistoryRecorder:
-    """Keeps the book of one process, one of `size` workers; `counted` tells what its counters say.
+    """Keeps the history of the worker `index` of `size` workers. `count` returns the current values of its counters.
 
-    It is begun where it was left. The first worker goes on with the books of workers that there are no more.
+    The history continues the stored one. The first worker also continues those of workers that no longer exist.
     """
 
-    def __init__(self, counted: Callable[[], TrafficCounts], kept: HistoryStore, index: int = 0, size: int = 1) -> None:
-        self.book = History()
-        self._counted = counted
+    def __init__(self, count: Callable[[], TrafficCounts], store: HistoryStore, index: int = 0, size: int = 1) -> None:
+        self.history = History()
+        self._count = count
         self._before = NO_TRAFFIC
-        self._kept = kept
+        self._store = store
         self._name = _name(index)
-        self._taken_over: list[str] = []
+        self._adopted: list[str] = []
         self._resume(self._name)
         if index == 0:
-            for each in range(size, WORKERS_MAX):
-                if self._resume(_name(each)):
-                    self._taken_over.append(_name(each))
+            for former in range(size, WORKERS_MAX):
+                if self._resume(_name(former)):
+                    self._adopted.append(_name(former))
 
-    def note(self, now: Instant) -> History:
-        """Write down what has happened since the last time."""
-        counted = self._counted()
-        grown, self._before = counted.since(self._before), counted
-        self.book.add(grown, now)
-        return self.book
+    def record(self, now: Instant) -> History:
+        """Add the growth of the counters since the last call, and return the history."""
+        counts = self._count()
+        growth, self._before = counts.since(self._before), counts
+        self.history.add(growth, now)
+        return self.history
 
     async def save(self, now: Instant) -> None:
-        """Note it, and keep it. A store that fails is told to its own listener."""
+        """Record the traffic and store the history. The store itself reports its failures."""
         with contextlib.suppress(StoreError):
-            await self._kept.put_state(self._name, self.note(now).dump())
-            while self._taken_over:
-                await self._kept.put_state(self._taken_over.pop(), b"")
+            await self._store.put_state(self._name, self.record(now).dump())
+            while self._adopted:
+                await self._store.put_state(self._adopted.pop(), b"")
 
     def _resume(self, name: str) -> bool:
         with contextlib.suppress(StoreError):
-            if data := self._kept.get_state(name):
-                self.book.take_in(load_history(data))
+            if data := self._store.get_state(name):
+                self.history.merge(load_history(data))
                 return True
         return False
 

@@ -1,8 +1,7 @@
-"""The line logged for each request: what was asked, what became of it (RFC 9211's words), and why.
+"""Formats of the log: access lines as text, JSON or combined log format, and all other lines.
 
-Secrets never get here: userinfo is left out, and what looks like a token in a query is shown as `…`, in targets and in
-addresses within a reason. Every line of the log, those of other loggers included, goes through `printable`, and its
-addresses lose their secrets here.
+Every line, also those of other loggers, loses control characters (`printable`) and the secrets in its addresses:
+userinfo is left out, and tokens in a query are written as `…`.
 """
 
 import json
@@ -18,23 +17,23 @@ from feedproxy.http.memoize import memoised
 from feedproxy.http.redaction import text_without_secrets, without_secrets
 
 REQUESTS = "feedproxy.access"
-"""The logger of the lines for requests."""
+"""Name of the logger of access lines."""
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
-"""C0, DEL and C1 controls, line separators, controls of writing direction (UAX 9), and what has no form in UTF-8."""
+"""C0, DEL and C1 controls, line separators, controls of writing direction (UAX 9), and surrogates."""
 
 
 def printable(line: str) -> str:
-    """A line without control characters: they are written as `\\u001b`, which JSON reads as the character itself."""
+    """Return a line with control characters written as `\\u001b`, which JSON reads as the character itself."""
     if line.isprintable():
         return line
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
 
 
 class LineFormatter(logging.Formatter):
-    """One line for what is logged, without control characters; the lines of a traceback are indented below it.
+    """Formats a record as one line, with the lines of a traceback indented below it.
 
-    The level stands before every line but those of requests, which have a status.
+    Access lines have no level, since they have a status.
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:
@@ -50,30 +49,30 @@ class LineFormatter(logging.Formatter):
 
 
 class CombinedLines(LineFormatter):
-    """The lines of requests with nothing before them; all others as text."""
+    """Formats access lines without a prefix, and other lines as text."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(record.getMessage()) if record.name == REQUESTS else super().format(record)
 
 
 class JsonLines(logging.Formatter):
-    """Every line an object: those of requests are (`Line.as_json`), all others become one.
+    """Formats every line as a JSON object. Access lines are objects already (`AccessLine.as_json`).
 
-    The members are those of the record's `fields` where it brings some, else its `message`.
+    Other lines have the members of the record's `fields`, or else its `message`.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        said = super().format(record)
+        text = super().format(record)
         if record.name == REQUESTS:
-            return printable(said)
+            return printable(text)
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
-        message = {"message": text_without_secrets(said)}
+        message = {"message": text_without_secrets(text)}
         line = {"time": at, "level": record.levelname.lower(), **getattr(record, "fields", message)}
         return printable(json.dumps(line, ensure_ascii=False))
 
 
 def _formatter(form: str) -> logging.Formatter:
-    """The formatter for all lines, where those of requests have this form (`log_format`)."""
+    """Return the formatter for a value of `log_format`."""
     if form == "json":
         return JsonLines()
     kind = CombinedLines if form == "combined" else LineFormatter
@@ -86,13 +85,13 @@ def _indent(text: str) -> str:
 
 @memoised(entries=1024)
 def quoted(agent: str) -> str:
-    """A User-Agent, as the line for people has it."""
+    """Return a User-Agent in quotation marks, for the text form."""
     return json.dumps(text_without_secrets(agent))
 
 
 @dataclass(frozen=True, slots=True)
 class AccessLine:
-    """One request, as it is logged. `reader` is a pseudonym; `upstream` the target where readers know another."""
+    """A request as it is logged. `reader` is a pseudonym; `upstream` is set if `target` is a public address."""
 
     at: Instant
     reader: str
@@ -104,11 +103,11 @@ class AccessLine:
     cache: str
     seconds: Seconds
     agent: str
-    words: str = ""
+    reason: str = ""
     upstream: str = ""
 
     def as_text(self, show: Callable[[str], str] = without_secrets) -> str:
-        """For people and for grep. `show` is for who has taken the secrets out of the targets already."""
+        """Return the text form. `show` removes secrets from targets; a caller that has done so passes `str`."""
         return as_text(
             self.reader,
             self.entrance,
@@ -119,27 +118,27 @@ class AccessLine:
             f"{self.seconds * 1000:.1f}ms",
             self.cache,
             quoted(self.agent),
-            text_without_secrets(self.words),
+            text_without_secrets(self.reason),
         )
 
-    def written(self, form: str, show: Callable[[str], str] = without_secrets) -> str:
-        """The line in this form: `text`, `json` or `combined`. `show` is as for `as_text`."""
+    def format(self, form: str, show: Callable[[str], str] = without_secrets) -> str:
+        """Return the line in the form `text`, `json` or `combined`. `show` is as for `as_text`."""
         write = {"json": self.as_json, "combined": self.as_combined}.get(form, self.as_text)
         return write(show)
 
     def as_combined(self, show: Callable[[str], str] = without_secrets) -> str:
-        """For log analysers: the combined log format of Apache and nginx, with the reader's pseudonym as the host.
+        """Return the combined log format of Apache and nginx, with the reader's pseudonym as the host.
 
-        The version of HTTP and the referring page are not known here: they are always `HTTP/1.1` and `-`.
+        HTTP version and referrer are not logged: they are always `HTTP/1.1` and `-`.
         """
         moment = time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(self.at))
-        asked = f"{self.method} {show(self.target)} HTTP/1.1".replace("\\", "\\\\").replace('"', '\\"')
+        request = f"{self.method} {show(self.target)} HTTP/1.1".replace("\\", "\\\\").replace('"', '\\"')
         agent = text_without_secrets(self.agent).replace("\\", "\\\\").replace('"', '\\"') or "-"
-        return printable(f'{self.reader} - - [{moment}] "{asked}" {self.status} {self.size} "-" "{agent}"')
+        return printable(f'{self.reader} - - [{moment}] "{request}" {self.status} {self.size} "-" "{agent}"')
 
     def as_json(self, show: Callable[[str], str] = without_secrets) -> str:
-        """For programs: one object a line."""
-        said = json.dumps(
+        """Return the line as a JSON object."""
+        text = json.dumps(
             {
                 "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.at)),
                 "reader": self.reader,
@@ -152,11 +151,11 @@ class AccessLine:
                 "cache_status": self.cache,
                 "seconds": round(self.seconds, 6),
                 "user_agent": text_without_secrets(self.agent),
-                "reason": text_without_secrets(self.words),
+                "reason": text_without_secrets(self.reason),
             },
             ensure_ascii=False,
         )
-        return printable(said)
+        return printable(text)
 
 
 def as_text(
@@ -166,61 +165,62 @@ def as_text(
     target: str,
     status: int,
     size: int,
-    took: str,
+    duration: str,
     cache: str,
     agent: str,
-    words: str,
+    reason: str,
 ) -> str:
-    """A line for people; `took` with its unit, `agent` in its quotation marks, no secret in `target`."""
-    return printable(f"{reader} {entrance} {method} {target} {status} {size} {took} [{cache}] {agent} {words}".rstrip())
+    """Return the text form; `duration` has its unit, `agent` its quotation marks, and `target` no secrets."""
+    line = f"{reader} {entrance} {method} {target} {status} {size} {duration} [{cache}] {agent} {reason}"
+    return printable(line.rstrip())
 
 
 MARK = "<line>"
-"""Stands for the line, to find what is written before each."""
+"""Placeholder of the message, by which the prefix of lines is found."""
 
 
 class LineHandler(logging.StreamHandler[Any]):
-    """Writes lines as they come, or many at once: what a turn of the event loop answers is written in one go."""
+    """Writes log lines, also many at once: those of an event-loop iteration need one write."""
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)
         self._second = 0
-        self._before = ""
+        self._prefix = ""
 
     def set_form(self, form: str) -> None:
-        """Write lines in this form from now on (`log_format`)."""
+        """Write lines in this form of `log_format` from now on."""
         self._second = 0
         self.setFormatter(_formatter(form))
 
     def write_all(self, name: str, lines: Sequence[str]) -> None:
-        """These lines, as if each had been logged under this name at INFO."""
+        """Write lines as if each was logged by the logger `name` at INFO."""
         now = time.time()
         if int(now) != self._second:
             self._second = int(now)
-            # A mark that no formatter escapes, as it does control characters.
+            # Formatters escape control characters, and leave this placeholder as it is.
             record = logging.LogRecord(name, logging.INFO, "", 0, "%s", (MARK,), None)
-            self._before = self.format(record).partition(MARK)[0]
+            self._prefix = self.format(record).partition(MARK)[0]
         try:
-            self.stream.write(self._before + f"\n{self._before}".join(lines) + "\n")
+            self.stream.write(self._prefix + f"\n{self._prefix}".join(lines) + "\n")
             self.flush()
         except Exception:
             self.handleError(logging.LogRecord(name, logging.INFO, "", 0, "%d lines", (len(lines),), None))
 
 
 def write_all(logger: logging.Logger, lines: Sequence[str]) -> None:
-    """Log these lines at INFO, together where whoever listens can do that."""
+    """Log lines at INFO, with one write if all handlers can do that."""
     if not logger.isEnabledFor(logging.INFO):
         return
-    handlers, here = list[logging.Handler](), logger
+    handlers, ancestor = list[logging.Handler](), logger
     while True:
-        handlers += here.handlers
-        if here.parent is None or not here.propagate:
+        handlers += ancestor.handlers
+        if ancestor.parent is None or not ancestor.propagate:
             break
-        here = here.parent
-    if all(type(each) is LineHandler for each in handlers):
-        for each in handlers:
-            assert isinstance(each, LineHandler)
-            each.write_all(logger.name, lines)
+        ancestor = ancestor.parent
+    if all(type(handler) is LineHandler for handler in handlers):
+        for handler in handlers:
+            assert isinstance(handler, LineHandler)
+            handler.write_all(logger.name, lines)
     else:
         for line in lines:
             logger.info("%s", line)

@@ -1,7 +1,7 @@
-"""Prometheus metrics, in the words of Cache-Status. They carry no URLs and no readers.
+"""Prometheus metrics, with the terms of Cache-Status as labels. They contain no URLs and no readers.
 
-One registry per Runtime: several can live in one process, as in tests. Counters move as things happen; gauges
-are set when somebody looks (`observe`).
+Each App has a registry of its own, so that tests can have several in one process. Gauges are set for each scrape
+(`observe`).
 """
 
 import logging
@@ -25,6 +25,7 @@ from prometheus_client.core import Metric
 from feedproxy import __version__
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
 from feedproxy.clock import Seconds
+from feedproxy.refresh.events import Signal
 from feedproxy.refresh.result import RefreshFinished
 from feedproxy.telemetry.aggregation import FamilyCollector
 from feedproxy.telemetry.histogram import LabelledHistogram
@@ -32,41 +33,41 @@ from feedproxy.telemetry.history import TrafficCounts
 
 logger = logging.getLogger(__name__)
 
-# When each counter was made is a third of the lines, and nobody asks for it.
-disable_created_metrics()  # the library leaves it so
+# The creation times of counters would be a third of the lines.
+disable_created_metrics()
 
-SECONDS = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
+BUCKETS = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
 
 NO_FAILURE = frozenset({"", Detail.MOVED, Detail.GONE, Detail.OVERSIZED})
-"""Details of an update that came to a good end all the same."""
+"""Details of refreshes that did not fail."""
 
 PASSED_OUTCOMES = frozenset({f"fwd={Fwd.METHOD}", f"fwd={Fwd.BYPASS}"})
 PASSED_DETAILS = frozenset({Detail.PASS_THROUGH, Detail.OVERSIZED})
-"""Outcomes and details of requests that went to the origin on their own, whatever is stored."""
+"""Outcomes and details of requests that stream through."""
 
-CODES = frozenset(str(int(each)) for each in HTTPStatus) | {"0"}
-"""Values of the label `status`: an origin may send any three digits, and each would be kept for ever."""
+CODES = frozenset(str(int(status)) for status in HTTPStatus) | {"0"}
+"""Values of the label `status`. An origin may send any three digits, and each value is kept for ever."""
 
 ERROR = 400
 """Statuses from here on are errors (RFC 9110, section 15)."""
 
 COUNTERS_MAX = 1024
-"""Counters of one metric that are at hand by their labels: more than there are sets of labels, which are closed."""
+"""Counters of one metric that are cached by their labels: more than there are sets of labels."""
 
 STORE_ERROR_LOG_INTERVAL: Seconds = 60
-"""Time after which a failure of the store in the same words is logged again."""
-REASON_LENGTH_MAX = 64
-"""Failures of the store that are known by their words; they name parts of it, not feeds."""
+"""Seconds after which the same failure of the store is logged again."""
+STORE_ERRORS_MAX = 64
+"""Failures of the store that are remembered by their text, which names a part of the store and no feed."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What has happened since the start.
+    """Counts since the start.
 
-    Answers of our own, such as refusals, are among `answered` only, and so is CONNECT. `passed` are those of
-    `forwarded` that streamed through, which no cache could have spared the origin.
+    feedproxy's own responses, such as refusals, and CONNECT are counted in `answered` only. `passed` counts the
+    forwarded requests that streamed through, which no cache can answer.
     """
 
     answered: int
@@ -79,27 +80,28 @@ class Totals:
 
     @property
     def hit_share(self) -> float | None:
-        """Of the requests for targets, the part that the store answered; None before the first."""
-        asked = self.hits + self.forwarded
-        return self.hits / asked if asked else None
+        """The share of the requests for targets that the store answered; None before the first."""
+        requests = self.hits + self.forwarded
+        return self.hits / requests if requests else None
 
     @property
     def saved(self) -> int:
-        """Requests that origins did not get: those of readers, less those that went out for whatever reason."""
+        """Requests saved for origins: those of clients minus those to origins."""
         return max(0, self.hits + self.forwarded - self.passed - self.origin_requests)
 
 
 class Metrics:
-    """Counts what happens; also the service's Observer."""
+    """Counters and gauges of one App. It observes the refreshes of the service."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._watchers: list[Callable[[str], None]] = []
-        self._store_words: dict[str, Seconds] = {}
-        self.keep: Callable[[list[Metric]], None] | None = None
-        """Is given what somebody looks at: what has been shown must not fall when this process dies."""
+        self.target_updated: Signal[str] = Signal()
+        """Emitted with the target of each refresh that has ended, here or in another process."""
+        self.collected: Signal[list[Metric]] = Signal()
+        """Emitted with the families of each scrape. A worker stores them: counters must not fall when it ends."""
+        self._store_errors: dict[str, Seconds] = {}
         self._flush_hooks: list[Callable[[], None]] = []
-        # Memory, processor time and open files of this process, by Prometheus's own names.
+        # Memory, processor time and open files of this process, under Prometheus's standard names.
         ProcessCollector(registry=self.registry)
         info = Gauge("feedproxy_info", "Always 1; which version this is.", ("version",), registry=self.registry)
         info.labels(__version__).set(1)
@@ -114,7 +116,7 @@ class Metrics:
             "feedproxy_request_seconds",
             "Seconds from a request's head to its answer.",
             "outcome",
-            SECONDS,
+            BUCKETS,
             registry=self.registry,
         )
         self._bytes = Counter(
@@ -129,7 +131,7 @@ class Metrics:
             ("status", "detail"),
             registry=self.registry,
         )
-        # The library looks for a counter by its labels under a lock, for two microseconds: more than counting takes.
+        # The library finds a counter by its labels under a lock in two microseconds, which is longer than counting.
         self._request_of = lru_cache(COUNTERS_MAX)(self._requests.labels)
         self._bytes_of = lru_cache(COUNTERS_MAX)(self._bytes.labels)
         self._origin_of = lru_cache(COUNTERS_MAX)(self._origin.labels)
@@ -142,7 +144,7 @@ class Metrics:
             registry=self.registry,
         )
         self._origin_seconds = Histogram(
-            "feedproxy_origin_seconds", "Seconds an update took.", buckets=SECONDS, registry=self.registry
+            "feedproxy_origin_seconds", "Seconds an update took.", buckets=BUCKETS, registry=self.registry
         )
         self._scheduled = Counter(
             "feedproxy_scheduled_refreshes",
@@ -177,29 +179,29 @@ class Metrics:
         self._fleet_seen: dict[str, int] = {}
         self.draining = Gauge("feedproxy_draining", "1 while the proxy is shutting down.", registry=self.registry)
 
-    def answered(self, entrance: str, status: int, cache: CacheStatus, size: int, seconds: Seconds) -> None:
-        """A reader was answered."""
+    def count_response(self, entrance: str, status: int, cache: CacheStatus, size: int, seconds: Seconds) -> None:
+        """Count a response to a client."""
         outcome = "hit" if cache.hit else f"fwd={cache.fwd}" if cache.fwd else "own"
-        # An error page of ours, for what an origin did not answer or answered otherwise, was spared to no origin.
+        # An error page of feedproxy saved no request for an origin.
         own = status >= ERROR and not cache.hit and cache.fwd_status != status
         self._count(entrance, outcome, cache.detail or "", status, size, seconds, own=own)
 
     def count_hits(self, entrance: str, status: int, detail: str, size: int, count: int) -> None:
-        """So many readers were answered with the same hit, at once and alike; `size` is that of all together."""
+        """Count `count` equal hits; `size` is the sum of their sizes."""
         self._request_of(entrance, "hit", detail, _code(status)).inc(count)
         self._seconds.observe("hit", 0.0, count)
         self._bytes_of(entrance, "store").inc(size)
 
-    def add_flush_hook(self, settle: Callable[[], None]) -> None:
-        """Whoever adds up by himself is asked to bring it before anybody looks."""
-        self._flush_hooks.append(settle)
+    def add_flush_hook(self, flush: Callable[[], None]) -> None:
+        """Call `flush` before metrics are read, so that it adds counts that were collected elsewhere."""
+        self._flush_hooks.append(flush)
 
     def _flush(self) -> None:
-        for settle in self._flush_hooks:
-            settle()
+        for flush in self._flush_hooks:
+            flush()
 
-    def connected(self, outcome: str, status: int, detail: str, size: int, seconds: Seconds) -> None:
-        """A CONNECT was answered: `tunnel`, `intercept` or `refused`. What a tunnel carries is not counted."""
+    def count_connect(self, outcome: str, status: int, detail: str, size: int, seconds: Seconds) -> None:
+        """Count a CONNECT: `tunnel`, `intercept` or `refused`. The content of tunnels is not counted."""
         self._count("connect", outcome, detail, status, size, seconds)
 
     def _count(
@@ -211,40 +213,35 @@ class Metrics:
         self._bytes_of(entrance, "own" if own and source == "origin" else source).inc(size)
 
     def updated(self, update: RefreshFinished) -> None:
-        """An update of a target is over."""
-        self.fetched(
+        """Count a refresh that has ended."""
+        self.count_fetch(
             update.target, update.status, update.detail, update.content_size, update.seconds, update.received_size
         )
 
-    def fetched(
+    def count_fetch(
         self, target: str, status: int | None, detail: str, sent: int, seconds: Seconds, received: int = 0
     ) -> None:
-        """An update of a target is over: `sent` bytes were made ready of the `received` ones."""
-        if status is not None or detail != Detail.FORBIDDEN_ADDRESS:  # by our own veto nothing was asked
+        """Count a fetch: `received` bytes came from the origin, and `sent` bytes were made of them for clients."""
+        if status is not None or detail != Detail.FORBIDDEN_ADDRESS:  # a refused address was not contacted
             self._origin_of(_code(status or 0), detail).inc()
             self._origin_bytes.inc(sent)
             self._received.inc(received)
             self._origin_seconds.observe(max(0.0, seconds))
-        for watcher in self._watchers:
-            watcher(target)
+        self.target_updated.emit(target)
 
     def scheduled(self, target: str) -> None:
-        """The schedule asks for an update of a target."""
+        """Count a refresh that the schedule has started."""
         self._scheduled.inc()
 
-    def watch(self, watcher: Callable[[str], None]) -> None:
-        """Let somebody know the target of every update that is over. He must be quick."""
-        self._watchers.append(watcher)
-
     def observe_process(self, *, under_way: int, connections: int) -> None:
-        """Set the gauges that are each process's own."""
+        """Set the gauges that every worker has."""
         self.under_way.set(under_way)
         self.connections.set(connections)
 
     def observe(
         self, *, stored: int, under_way: int, connections: int, subscribers: int, feeds_read: int, draining: bool
     ) -> None:
-        """Set the gauges to what is so now."""
+        """Set all gauges to the current values."""
         self.observe_process(under_way=under_way, connections=connections)
         self.stored.set(stored)
         self.subscribers.set(subscribers)
@@ -252,7 +249,7 @@ class Metrics:
         self.draining.set(draining)
 
     def observe_fleet(self, *, up: bool, waiting: int, events: Mapping[str, int]) -> None:
-        """How it stands with the other machines; `events` are counted from the start."""
+        """Set the metrics of the fleet; `events` are counts since the start."""
         self._fleet_up.set(up)
         self._fleet_waiting.set(waiting)
         for event, count in events.items():
@@ -260,49 +257,43 @@ class Metrics:
             self._fleet_seen[event] = count
 
     def families(self) -> list[Metric]:
-        """Everything, as it is now."""
+        """Return the current families."""
         self._flush()
         families = list(self.registry.collect())
-        if self.keep is not None:
-            self.keep(families)
+        self.collected.emit(families)
         return families
 
-    def touched(self, target: str) -> None:
-        """Another process has updated a target."""
-        for watcher in self._watchers:
-            watcher(target)
-
     def totals(self, families: Iterable[Metric] | None = None) -> Totals:
-        """The counters, summed up for people: these families', or our own."""
-        told = {family.name: family for family in (self.families() if families is None else families)}
+        """Return the totals of these families, or of this process."""
+        by_name = {family.name: family for family in (self.families() if families is None else families)}
         answered = hits = forwarded = passed = 0
-        for labels, count in _samples(told["feedproxy_requests"]):
+        for labels, count in _samples(by_name["feedproxy_requests"]):
             answered += count
             hits += count if labels["outcome"] == "hit" else 0
             is_forwarded = labels["outcome"].startswith("fwd=")
             forwarded += count if is_forwarded else 0
             passed += count if _source(labels["outcome"], labels["detail"]) == "stream" else 0
-        updates = _samples(told["feedproxy_origin_requests"])
+        fetches = _samples(by_name["feedproxy_origin_requests"])
         return Totals(
             answered,
             hits,
             forwarded,
             passed,
-            sum(count for _, count in updates),
-            sum(count for labels, count in updates if labels["detail"] not in NO_FAILURE),
-            sum(count for _, count in _samples(told["feedproxy_response_bytes"])),
+            sum(count for _, count in fetches),
+            sum(count for labels, count in fetches if labels["detail"] not in NO_FAILURE),
+            sum(count for _, count in _samples(by_name["feedproxy_response_bytes"])),
         )
 
     def tally(self) -> TrafficCounts:
-        """What this process has counted since its start, for the history."""
-        told = {family.name: family for family in self.families()}
-        totals = self.totals(told.values())
+        """Return the counts of this process since its start, for the history."""
+        by_name = {family.name: family for family in self.families()}
+        totals = self.totals(by_name.values())
         sent = sum(
             count
-            for labels, count in _samples(told["feedproxy_response_bytes"])
+            for labels, count in _samples(by_name["feedproxy_response_bytes"])
             if labels["source"] in ("store", "origin")
         )
-        requests = _samples(told["feedproxy_requests"])
+        requests = _samples(by_name["feedproxy_requests"])
         return TrafficCounts(
             requests=totals.hits + totals.forwarded - totals.passed,
             hits=totals.hits,
@@ -310,29 +301,29 @@ class Metrics:
             fetches=totals.origin_requests,
             failures=totals.origin_failures,
             sent=sent,
-            received=sum(count for _, count in _samples(told["feedproxy_origin_received_bytes"])),
-            store_failures=sum(count for _, count in _samples(told["feedproxy_store_failures"])),
+            received=sum(count for _, count in _samples(by_name["feedproxy_origin_received_bytes"])),
+            store_failures=sum(count for _, count in _samples(by_name["feedproxy_store_failures"])),
             errors=sum(count for labels, count in requests if labels["detail"] == Detail.INTERNAL_ERROR),
         )
 
-    def store_failed(self, error: Exception) -> None:
-        """The store failed: a miss to the reader, a count to the operator, and the same line once a minute."""
+    def on_store_failure(self, error: Exception) -> None:
+        """Count a failure of the store, which is a miss for the client; log the same failure once a minute."""
         self._store_failures.inc()
-        words, now = str(error), time.monotonic()
-        if now - self._store_words.get(words, -STORE_ERROR_LOG_INTERVAL) < STORE_ERROR_LOG_INTERVAL:
+        message, now = str(error), time.monotonic()
+        if now - self._store_errors.get(message, -STORE_ERROR_LOG_INTERVAL) < STORE_ERROR_LOG_INTERVAL:
             return
-        if len(self._store_words) >= REASON_LENGTH_MAX:
-            self._store_words.clear()
-        self._store_words[words] = now
-        logger.warning("store: %s", words)
+        if len(self._store_errors) >= STORE_ERRORS_MAX:
+            self._store_errors.clear()
+        self._store_errors[message] = now
+        logger.warning("store: %s", message)
 
     def exposition(self, families: Iterable[Metric] | None = None) -> bytes:
-        """Everything, as Prometheus reads it: these families, or our own."""
+        """Return these families, or those of this process, in Prometheus's exposition format."""
         return generate_latest(FamilyCollector(self.families() if families is None else list(families)))
 
 
 def _source(outcome: str, detail: str) -> str:
-    """Where the content of an answer came from, as a label."""
+    """Return the source of a response's content, as a label."""
     if outcome == "hit":
         return "store"
     if not outcome.startswith("fwd="):
@@ -341,11 +332,11 @@ def _source(outcome: str, detail: str) -> str:
 
 
 def _code(status: int) -> str:
-    """A status as a label."""
+    """Return a status as a label."""
     code = str(status)
     return code if code in CODES else "other"
 
 
 def _samples(family: Metric) -> list[tuple[dict[str, str], int]]:
-    """Labels and count of each child, without the instants of creation."""
+    """Return labels and count of each counter."""
     return [(sample.labels, int(sample.value)) for sample in family.samples if sample.name.endswith("_total")]

@@ -1,7 +1,7 @@
-"""What happened lately, in memory: the last requests of readers, the last fetches of a feed, and what never worked.
+"""Recent activity, in memory: the last requests, the last fetches of each feed, and addresses that never worked.
 
-The journal is the service's Observer: it tells the metrics of every fetch, keeps it, and logs those that no reader
-waited for. Targets are kept as they are, and shown without their secrets (`shown`).
+RecentActivity observes the refreshes of the service: it keeps them, passes them to the metrics, and logs those that no
+client waited for. Targets are kept with their secrets; views remove them (redacted.py).
 """
 
 import logging
@@ -19,24 +19,25 @@ from feedproxy.telemetry.redacted import View, redact_text
 logger = logging.getLogger("feedproxy.fetch")
 
 REQUESTS_MAX = 50
-"""Requests kept: what fits on a page."""
+"""Requests kept: as many as fit on a page."""
 
 FETCHES_MAX = 50
 """Fetches kept of each feed."""
 
 FETCH_SIZE = 320
-"""Bytes of a fetch in memory. All fetches together take `MemoryLimits.fetches` at most; the feeds fetched longest ago
+"""Bytes of a fetch in memory. All fetches take `MemoryLimits.fetches` bytes at most; the feeds fetched longest ago
 lose theirs first."""
 
 FAILED_MAX = 100
-"""Addresses kept that never gave a feed."""
+"""Addresses kept that never returned a feed."""
 
 REASON_LENGTH_MAX = 300
+"""Characters kept of a reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestActivity:
-    """A reader's request; `agent` is the User-Agent."""
+    """A request of a client; `agent` is the User-Agent."""
 
     at: Instant
     entrance: str
@@ -50,7 +51,7 @@ class RequestActivity:
 
 @dataclass(frozen=True, slots=True)
 class FetchActivity:
-    """A fetch from an origin. `occasion` is why it was asked: `reader`, `background` or `push`."""
+    """A fetch from an origin. `occasion` is its cause: `reader`, `background` or `push`."""
 
     at: Instant
     occasion: str
@@ -59,12 +60,12 @@ class FetchActivity:
     seconds: Seconds
     outcome: str
     detail: str
-    words: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class FailedAddress:
-    """An address that never gave a feed: the last try, and how many there were."""
+    """An address that never returned a feed: the last fetch, and the number of fetches."""
 
     target: str
     first: Instant
@@ -73,7 +74,7 @@ class FailedAddress:
 
 
 class RecentActivity:
-    """Keeps what happened lately in this process."""
+    """Keeps the recent activity of this process."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class RecentActivity:
         settings: Callable[[], Settings],
         name_in_log: Callable[[str], str],
     ) -> None:
-        """`name_in_log` gives a target as the log names it."""
+        """`name_in_log` returns a target as the log names it."""
         self._metrics = metrics
         self._clock = clock
         self._settings = settings
@@ -92,12 +93,12 @@ class RecentActivity:
         self._count = 0
         self._failed: OrderedDict[str, FailedAddress] = OrderedDict()
 
-    # -- the service's Observer
+    # -- RefreshObserver
 
     def updated(self, update: RefreshFinished) -> None:
-        """An update of a target is over."""
+        """Record a refresh that has ended."""
         self._metrics.updated(update)
-        told = FetchActivity(
+        fetch = FetchActivity(
             self._clock.now(),
             update.occasion,
             update.status,
@@ -107,109 +108,110 @@ class RecentActivity:
             update.detail,
             update.reason[:REASON_LENGTH_MAX],
         )
-        self._keep(update.target, told)
+        self._keep(update.target, fetch)
         if update.is_feed:
             self._failed.pop(update.target, None)
         elif update.is_missing_feed:
-            self._keep_failed(update.target, told)
+            self._keep_failed(update.target, fetch)
         if update.occasion != "reader" and self._settings().log_format != "off":
-            log_fetch(self._name_in_log(uri.without_fragment(update.target)), told)
+            log_fetch(self._name_in_log(uri.without_fragment(update.target)), fetch)
 
     def scheduled(self, target: str) -> None:
-        """The schedule asks for an update of a target."""
+        """Count a refresh that the schedule has started."""
         self._metrics.scheduled(target)
 
-    # -- readers
-
-    def asked(self, asked: RequestActivity) -> None:
-        """A reader was answered."""
-        self._requests.append(asked)
-
-    # -- who looks
+    def record_request(self, request: RequestActivity) -> None:
+        """Keep a request of a client."""
+        self._requests.append(request)
 
     def requests(self) -> list[RequestActivity]:
-        """The last requests of readers, the newest last."""
+        """Return the last requests of clients, the newest last."""
         return list(self._requests)
 
     def fetches(self, target: str) -> list[FetchActivity]:
-        """The last fetches of a target, the newest last."""
+        """Return the last fetches of a target, the newest last."""
         return list(self._fetches.get(target, ()))
 
     def failed(self) -> list[FailedAddress]:
-        """The addresses that never gave a feed, the latest try last."""
+        """Return the addresses that never returned a feed, the latest fetch last."""
         return list(self._failed.values())
 
     def plain(self) -> dict[str, Any]:
-        """Requests and failures, for another process."""
-        failed = [[each.target, each.first, each.count, list(astuple(each.last))] for each in self._failed.values()]
-        return {"requests": [list(astuple(each)) for each in self._requests], "failed": failed}
+        """Return requests and failures as plain values, for another worker."""
+        failed = [
+            [address.target, address.first, address.count, list(astuple(address.last))]
+            for address in self._failed.values()
+        ]
+        return {"requests": [list(astuple(request)) for request in self._requests], "failed": failed}
 
-    def _keep(self, target: str, told: FetchActivity) -> None:
-        kept = self._fetches.setdefault(target, deque(maxlen=FETCHES_MAX))
-        self._count += len(kept) < FETCHES_MAX
-        kept.append(told)
+    def _keep(self, target: str, fetch: FetchActivity) -> None:
+        fetches = self._fetches.setdefault(target, deque(maxlen=FETCHES_MAX))
+        self._count += len(fetches) < FETCHES_MAX
+        fetches.append(fetch)
         self._fetches.move_to_end(target)
         while self._count * FETCH_SIZE > self._settings().memory.fetches:
             self._count -= len(self._fetches.popitem(last=False)[1])
 
-    def _keep_failed(self, target: str, told: FetchActivity) -> None:
+    def _keep_failed(self, target: str, fetch: FetchActivity) -> None:
         before = self._failed.pop(target, None)
-        first, count = (before.first, before.count) if before is not None else (told.at, 0)
-        self._failed[target] = FailedAddress(target, first, count + 1, told)
+        first, count = (before.first, before.count) if before is not None else (fetch.at, 0)
+        self._failed[target] = FailedAddress(target, first, count + 1, fetch)
         while len(self._failed) > FAILED_MAX:
             self._failed.popitem(last=False)
 
 
-def log_fetch(name: str, told: FetchActivity) -> None:
-    """Write the line of a fetch that no reader waited for; `name` is its target without secrets."""
-    reason = redact_text(told.words)
-    fields = {"event": "fetch", "target": name, **fetch_summary(told), "reason": reason}
-    status = told.status if told.status is not None else 0
-    level = logging.WARNING if told.outcome == "failed" else logging.INFO
-    words = f"{told.occasion} fetch {name} {status} {told.size} {told.seconds * 1000:.1f}ms [{told.outcome}] {reason}"
-    logger.log(level, "%s", words.rstrip(), extra={"fields": fields})
+def log_fetch(name: str, fetch: FetchActivity) -> None:
+    """Log a fetch that no client waited for; `name` is its target without secrets."""
+    reason = redact_text(fetch.reason)
+    fields = {"event": "fetch", "target": name, **fetch_summary(fetch), "reason": reason}
+    status = fetch.status if fetch.status is not None else 0
+    level = logging.WARNING if fetch.outcome == "failed" else logging.INFO
+    line = (
+        f"{fetch.occasion} fetch {name} {status} {fetch.size} {fetch.seconds * 1000:.1f}ms [{fetch.outcome}] {reason}"
+    )
+    logger.log(level, "%s", line.rstrip(), extra={"fields": fields})
 
 
 # -- several processes
 
 
 def merge_requests(plain: Iterable[Mapping[str, Any]], own: Iterable[RequestActivity]) -> list[RequestActivity]:
-    """The last requests of all processes, the newest first. Raises ValueError, LookupError or TypeError."""
-    told = [*own, *(RequestActivity(*each) for journal in plain for each in journal["requests"])]
-    return sorted(told, key=lambda each: -each.at)[:REQUESTS_MAX]
+    """Return the last requests of all workers, the newest first. Raises ValueError, LookupError or TypeError."""
+    requests = [*own, *(RequestActivity(*values) for journal in plain for values in journal["requests"])]
+    return sorted(requests, key=lambda request: -request.at)[:REQUESTS_MAX]
 
 
 def merge_failures(plain: Iterable[Mapping[str, Any]], own: Iterable[FailedAddress]) -> list[FailedAddress]:
-    """The failures of all processes, the latest first; an address that several have tried is there once."""
+    """Return the addresses that failed in any worker, each once, the latest fetch first."""
     found: dict[str, FailedAddress] = {}
-    theirs = (
+    received = (
         FailedAddress(target, first, count, FetchActivity(*last))
         for journal in plain
         for target, first, count, last in journal["failed"]
     )
-    for each in (*own, *theirs):
-        other = found.get(each.target)
-        found[each.target] = each if other is None else _merge_failed(each, other)
-    return sorted(found.values(), key=lambda each: -each.last.at)[:FAILED_MAX]
+    for address in (*own, *received):
+        other = found.get(address.target)
+        found[address.target] = address if other is None else _merge_failed(address, other)
+    return sorted(found.values(), key=lambda address: -address.last.at)[:FAILED_MAX]
 
 
 def _merge_failed(one: FailedAddress, other: FailedAddress) -> FailedAddress:
-    latest = max(one, other, key=lambda each: each.last.at)
+    latest = max(one, other, key=lambda address: address.last.at)
     return FailedAddress(one.target, min(one.first, other.first), one.count + other.count, latest.last)
 
 
-def merge_fetches(told: Iterable[FetchActivity]) -> list[FetchActivity]:
-    """The last fetches of a feed, the newest first."""
-    return sorted(told, key=lambda each: -each.at)[:FETCHES_MAX]
+def merge_fetches(fetches: Iterable[FetchActivity]) -> list[FetchActivity]:
+    """Return the last fetches of a feed, the newest first."""
+    return sorted(fetches, key=lambda fetch: -fetch.at)[:FETCHES_MAX]
 
 
-def fetch_summary(told: FetchActivity) -> View:
+def fetch_summary(fetch: FetchActivity) -> View:
     """Return a fetch as plain values, without the reason."""
     return {
-        "occasion": told.occasion,
-        "status": told.status,
-        "bytes": told.size,
-        "seconds": round(told.seconds, 3),
-        "outcome": told.outcome,
-        "detail": told.detail,
+        "occasion": fetch.occasion,
+        "status": fetch.status,
+        "bytes": fetch.size,
+        "seconds": round(fetch.seconds, 3),
+        "outcome": fetch.outcome,
+        "detail": fetch.detail,
     }

@@ -1,4 +1,4 @@
-"""Addresses and texts as they may be shown: without secrets, and by the address that clients use."""
+"""Addresses and texts without secrets, for pages and logs."""
 
 import re
 from typing import Any
@@ -9,25 +9,25 @@ from feedproxy.settings import Settings
 from feedproxy.web.templates import plain_text
 
 type View = dict[str, Any]
-"""What json.dumps can write."""
+"""Values that json.dumps can write."""
 
 _URL = re.compile(r"https?://\S*[^\s.,:;]")
 
 
 def public_name(target: str, settings: Settings) -> View:
-    """A target by the address that readers know; `upstream` is the one we ask, where it is another."""
-    known = to_public(target, settings)
-    return {"target": redact_target(known)} | ({"upstream": redact_target(target)} if known != target else {})
+    """Return a target by its public address, and its `upstream` address if that differs."""
+    public = to_public(target, settings)
+    return {"target": redact_target(public)} | ({"upstream": redact_target(target)} if public != target else {})
 
 
 def redact_target(target: str) -> str:
-    """An address that may be shown."""
+    """Return an address without secrets; `…` if it is invalid."""
     try:
         return without_secrets(target)
     except ValueError:
-        return "…"  # no address at all: a rule or a feed may say anything
+        return "…"  # rules and feeds may contain any text
 
 
-def redact_text(words: str) -> str:
-    """A sentence, the addresses in it without their secrets."""
-    return _URL.sub(lambda found: redact_target(found[0]), plain_text(words, 1000))
+def redact_text(text: str) -> str:
+    """Return a text of up to 1000 characters, with addresses that have no secrets."""
+    return _URL.sub(lambda match: redact_target(match[0]), plain_text(text, 1000))

@@ -1,1 +1,1 @@
-"""What the operator sees: admin listener, metrics, log, status page."""
+"""Templates, style sheets and script of the HTML pages."""

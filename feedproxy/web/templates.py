@@ -1,9 +1,8 @@
-"""Pages for people: one look, nothing loaded from elsewhere, everything escaped.
+"""HTML pages from the templates in this folder, with all values escaped and nothing loaded from other hosts.
 
-Templates and style stand beside this file. The style sheet is part of each page, and the page's
-Content-Security-Policy names its hash: no other style and no script runs, even if something got past the
-escaping. The operator's pages have a style sheet and a script of their own in files beside them (`asset`), and
-theirs says `self`; they work without the script. Light and dark follow the reader's system.
+The style sheet is part of each page, and the Content-Security-Policy contains its hash: other styles and scripts do
+not run, even if escaping failed. The admin pages also load a style sheet and a script (`asset`), which their policy
+permits as `self`; they work without the script.
 """
 
 import hashlib
@@ -29,27 +28,27 @@ ICON = (
     '<g fill="none" stroke="#fff" stroke-width="3.4" stroke-linecap="round"><path d="M8 14a10 10 0 0 1 10 10"/>'
     '<path d="M8 8a16 16 0 0 1 16 16"/></g><circle cx="9.5" cy="22.5" r="2.5" fill="#fff"/></svg>'
 )
-"""A favicon: the quarter circles that people know feeds by."""
+"""The favicon: the common symbol of feeds."""
 
 _SOURCE = re.compile(r"https?://[A-Za-z0-9.\-]+(?::[0-9]{1,5})?|https?://\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
 
 
 def page(name: str, /, **values: Any) -> bytes:
-    """The page made of this template (`status.html`) and these values."""
+    """Return the page made of a template (`status.html`) and values."""
     return _environment().get_template(name).render(values).encode()
 
 
 def make_ready() -> None:
-    """Compile every template, which takes a twentieth of a second or two: not when the first page is wanted."""
+    """Compile every template, which takes some 50 ms, before the first page is requested."""
     environment = _environment()
     for name in environment.list_templates(extensions=["html"]):
         environment.get_template(name)
 
 
 def policy(*form_targets: str) -> str:
-    """The Content-Security-Policy of a page. Its forms may lead to itself and to these origins."""
-    targets = " ".join(["'self'", *(each for each in form_targets if _SOURCE.fullmatch(each))])
+    """Return the Content-Security-Policy of a page with forms for its own and these origins."""
+    targets = " ".join(["'self'", *(target for target in form_targets if _SOURCE.fullmatch(target))])
     return (
         f"default-src 'none'; style-src '{_style_hash()}'; img-src 'self'; form-action {targets}; "
         "frame-ancestors 'none'; base-uri 'none'"
@@ -57,7 +56,7 @@ def policy(*form_targets: str) -> str:
 
 
 def operators_policy() -> str:
-    """That of the operator's pages, which keep themselves up to date with the script beside them."""
+    """Return the Content-Security-Policy of admin pages, which load a script that updates them."""
     return (
         f"default-src 'none'; style-src 'self' '{_style_hash()}'; script-src 'self'; connect-src 'self'; "
         "img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -65,41 +64,41 @@ def operators_policy() -> str:
 
 
 def asset(name: str) -> tuple[str, bytes] | None:
-    """Media type and content of a file that the operator's pages name; None for any other."""
+    """Return media type and content of a file that admin pages load; None if there is no such file."""
     return _assets().get(name)
 
 
 def plain_text(text: str, longest: int = 300) -> str:
-    """A publisher's text on one line, without characters that steer terminals or turn text round."""
+    """Return a text on one line, without control characters of terminals and writing direction."""
     line = " ".join(_CONTROLS.sub(" ", text).split())
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
 def iso(instant: Instant) -> str:
-    """An instant as the views write it: `2026-01-31T12:00:00Z`. Years that no calendar has are cut off."""
+    """Return an instant as `2026-01-31T12:00:00Z`, within the years 1970 to 9999."""
     return datetime.fromtimestamp(min(max(instant, 0.0), 253402300799.0), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def when(text: str | None, now: Instant) -> Markup | str:
-    """`5 min ago`, `in 2 h`, with the absolute time as its title."""
+    """Return `5 min ago` or `in 2 h`, with the absolute time as its title."""
     if not text:
         return "never"
     seconds = datetime.fromisoformat(text).timestamp() - now
     if abs(seconds) < 1:
-        words = "now"
+        relative = "now"
     else:
-        words = f"in {short(seconds)}" if seconds > 0 else f"{short(-seconds)} ago"
+        relative = f"in {short(seconds)}" if seconds > 0 else f"{short(-seconds)} ago"
     title = text.replace("T", " ").replace("Z", " UTC")
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(text, title, words)
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(text, title, relative)
 
 
 def absolute(instant: Instant) -> str:
-    """`2026-01-31 12:00:00 UTC`."""
+    """Return an instant as `2026-01-31 12:00:00 UTC`."""
     return iso(instant).replace("T", " ").replace("Z", " UTC")
 
 
 def short(seconds: float) -> str:
-    """A length of time in one unit, as one glances at it."""
+    """Return a duration in one unit, rounded down."""
     for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
         if seconds >= 2 * size or (size < 86_400 and seconds >= size):
             return f"{int(seconds // size)} {unit}"
@@ -107,7 +106,7 @@ def short(seconds: float) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes as people read them."""
+    """Return a number of bytes with its unit."""
     for unit in ("B", "KB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
@@ -116,27 +115,27 @@ def size(count: float) -> str:
 
 
 def number(count: float) -> str:
-    """A count, its thousands set apart by narrow spaces."""
+    """Return a count with narrow spaces between its thousands."""
     return f"{count:,.0f}".replace(",", "\u202f")
 
 
 def plural(count: float, one: str, many: str) -> str:
-    """`1 feed`, `2 feeds`."""
+    """Return a count with its noun: `1 feed`, `2 feeds`."""
     return f"{number(count)} {one if count == 1 else many}"
 
 
 @cache
 def _assets() -> dict[str, tuple[str, bytes]]:
-    """By their names, which have a piece of their hash in them: what was stored under one is never old."""
+    """Return media type and content by name. Names contain a part of the hash, so copies in browsers stay valid."""
     style = (_style() + (HERE / "admin.css").read_text("utf-8")).encode()
     script = (HERE / "live.js").read_bytes()
-    kinds = (
+    sources = (
         ("admin", "css", "text/css; charset=utf-8", style),
         ("live", "js", "text/javascript; charset=utf-8", script),
     )
     return {
         f"{stem}-{hashlib.sha256(body).hexdigest()[:12]}.{ending}": (media_type, body)
-        for stem, ending, media_type, body in kinds
+        for stem, ending, media_type, body in sources
     }
 
 
@@ -160,7 +159,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(when=when, span=span, bytes=size, number=number, absolute=absolute)
-    environment.globals["style"] = Markup(_style())  # noqa: S704 -- our own file
+    environment.globals["style"] = Markup(_style())  # noqa: S704 -- a file of the package
     environment.globals["assets"] = {name.partition("-")[0]: f"/assets/{name}" for name in _assets()}
     environment.globals["plural"] = plural
     return environment

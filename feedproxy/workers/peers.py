@@ -90,7 +90,7 @@ class WorkerPeers:
         self._snapshots = [MetricsSnapshot(handle) for handle in seat.snapshots]
         self._former_counts = _read_snapshot(self._snapshots[seat.index])  # by those who had this seat before
         self._last_snapshot: Seconds = 0.0
-        metrics.keep = self._write_snapshot
+        metrics.collected.subscribe(self._write_snapshot)
         self._reads_during_start: list[Heard] | None = (
             None  # while it is learnt what was counted: it would make that forgotten
         )
@@ -190,7 +190,7 @@ class WorkerPeers:
         return list(self._journals.values())
 
     @property
-    def books(self) -> Sequence[History]:
+    def histories(self) -> Sequence[History]:
         """The history of each of the others, as it told last. Whoever is started again goes on with his own."""
         return list(self._books.values())
 
@@ -250,7 +250,7 @@ class WorkerPeers:
             self._process_change(target)
 
     def _process_change(self, target: str) -> None:
-        self._metrics.touched(target)
+        self._metrics.target_updated.emit(target)
         self._service.admin.reschedule(target)
 
     async def _request(self, session: aiohttp.ClientSession, what: str, message: bytes | None = None) -> bytes | None:
@@ -270,7 +270,7 @@ class WorkerPeers:
             "families": aggregation.plain_families(
                 aggregation.merge_families(self._metrics.families(), [self._former_counts])
             ),
-            "history": self._diary.note(self._clock.now()).plain(),
+            "history": self._diary.record(self._clock.now()).plain(),
             "journal": self._journal.plain(),
         }
         return web.json_response(said)

@@ -1,4 +1,4 @@
-"""Charts: what is drawn adds up, is labelled, and says the same in words."""
+"""Charts: geometry, labels and text."""
 
 import pytest
 from hypothesis import given
@@ -9,12 +9,12 @@ from feedproxy.telemetry.history import DAY, History, TrafficCounts
 from tests.stages.admin import NOW
 
 
-def test_thirty_days_are_thirty_columns_with_the_current_one_at_the_end() -> None:
-    book = History()
-    book.add(TrafficCounts(requests=80, hits=60, sent=5000, received=1000), NOW)
-    book.add(TrafficCounts(requests=40, hits=40), NOW - 2 * DAY)
+def test_month_chart_has_thirty_columns_the_current_one_last() -> None:
+    history = History()
+    history.add(TrafficCounts(requests=80, hits=60, sent=5000, received=1000), NOW)
+    history.add(TrafficCounts(requests=40, hits=40), NOW - 2 * DAY)
     span = charts.find_span("month")
-    slots = charts.make_slots(book, span, NOW)
+    slots = charts.make_slots(history, span, NOW)
 
     chart = charts.requests_chart(slots, span)
 
@@ -22,17 +22,17 @@ def test_thirty_days_are_thirty_columns_with_the_current_one_at_the_end() -> Non
     assert (chart.first, chart.last) == ("29 Apr", "28 May")
     assert (chart.top, chart.middle) == ("80", "40")
     assert [(box.kind, box.height) for box in chart.columns[-1].boxes] == [("store", 75.0), ("origin", 25.0)]
-    assert chart.columns[-1].words == "28 May: 80 requests, 60 from the store"
+    assert chart.columns[-1].text == "28 May: 80 requests, 60 from the store"
     assert chart.columns[-2].boxes == ()
-    assert chart.words == (
+    assert chart.text == (
         "Columns for the last 30 days, one for each day: 120 requests, 100 from the store in all; "
         "most on 28 May: 80 requests, 60 from the store."
     )
-    assert charts.traffic_chart(slots, span).columns[-1].words == "28 May: 5.0 KB to readers, 1.0 KB from origins"
+    assert charts.traffic_chart(slots, span).columns[-1].text == "28 May: 5.0 KB to readers, 1.0 KB from origins"
 
 
 @pytest.mark.parametrize(("name", "columns", "first"), [("day", 24, "21:00"), ("year", 53, "week of 23 May")])
-def test_a_day_is_drawn_by_the_hour_and_a_year_by_the_week(name: str, columns: int, first: str) -> None:
+def test_chart_columns_are_hours_of_a_day_and_weeks_of_a_year(name: str, columns: int, first: str) -> None:
     span = charts.find_span(name)
 
     chart = charts.requests_chart(charts.make_slots(History(), span, NOW), span)
@@ -41,12 +41,12 @@ def test_a_day_is_drawn_by_the_hour_and_a_year_by_the_week(name: str, columns: i
     assert chart.first == first
 
 
-def test_any_other_span_is_thirty_days() -> None:
+def test_unknown_span_is_thirty_days() -> None:
     assert charts.find_span("nonsense").name == "month"
 
 
 @given(some.lists(some.tuples(some.integers(0, 10**12), some.integers(0, 10**12)), min_size=1, max_size=30))
-def test_no_column_leaves_the_picture_and_what_is_not_nothing_is_seen(counts: list[tuple[int, int]]) -> None:
+def test_chart_columns_stay_in_the_drawing_and_show_every_count(counts: list[tuple[int, int]]) -> None:
     slots = [charts.Slot(0, "x", TrafficCounts(requests=hits + more, hits=hits)) for hits, more in counts]
 
     chart = charts.requests_chart(slots, charts.SPANS[0])

@@ -55,7 +55,7 @@ async def test_status_says_what_is_wrong_and_what_to_do(proxy: Proxy, capsys: py
 
     printed = capsys.readouterr().out
     assert "health:      Something is wrong" in printed
-    assert "The listener for readers is not up: nobody can read through this proxy. The log says why" in printed
+    assert "The listener for readers is not open: this proxy serves no feed. The log says why" in printed
 
 
 async def test_status_can_be_read_by_programs(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:

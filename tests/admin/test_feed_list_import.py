@@ -23,8 +23,8 @@ async def proxy() -> AsyncIterator[Proxy]:
     runtime.configure(OPTIONS)
     runtime.make_fetcher = lambda: OriginFetcher(Origin(runtime.clock))
     runtime.ready = True
-    desk = FeedListImport(runtime)
-    admin = AdminServer(runtime, more={"opml": desk.take}, shown={"opml": desk.show})
+    feed_list = FeedListImport(runtime)
+    admin = AdminServer(runtime, extra_actions={"opml": feed_list.take}, extra_pages={"opml": feed_list.show})
     await admin.start()
     made = Proxy(runtime, admin, aiohttp.ClientSession())
     yield made

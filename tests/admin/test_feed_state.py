@@ -1,4 +1,4 @@
-"""In what condition a feed is, why, and when its origin is asked next."""
+"""The condition of a feed: its state, its reason, and its next fetch."""
 
 from dataclasses import replace
 
@@ -15,100 +15,102 @@ from feedproxy.telemetry.redacted import redact_text
 from tests.stages.admin import NOW, a_resource
 
 
-def _of(resource: Resource, settings: Settings | None = None) -> Condition:
+def _condition(resource: Resource, settings: Settings | None = None) -> Condition:
     settings = settings or Settings()
     newest: StoredResponse | None = resource.variants[-1] if resource.variants else None
     freshness = assess(resource, newest, settings, NOW) if newest else None
     return feed_condition(resource, freshness, settings, NOW)
 
 
-def test_a_fresh_copy_is_asked_for_again_when_its_lifetime_ends() -> None:
-    told = _of(a_resource(minutes_ago=10, max_age=3600))
+def test_fresh_feed_is_fetched_when_its_lifetime_ends() -> None:
+    condition = _condition(a_resource(minutes_ago=10, max_age=3600))
 
-    assert told.state is State.FRESH
-    assert told.next_at == NOW + 3000
-    assert told.next_words == "max-age of 1 h"
+    assert condition.state is State.FRESH
+    assert condition.next_at == NOW + 3000
+    assert condition.next_reason == "max-age of 1 h"
 
 
-def test_what_the_schedule_will_do_is_told_with_the_reason() -> None:
+def test_condition_names_the_plan_of_the_schedule() -> None:
     resource = a_resource(minutes_ago=10, max_age=3600)
-    told = feed_condition(resource, None, Settings(), NOW, Later(NOW + 2950, "refreshed then, if it is still read"))
+    condition = feed_condition(
+        resource, None, Settings(), NOW, Later(NOW + 2950, "refreshed then, if it is still read")
+    )
 
-    assert told.next_at == NOW + 2950
-    assert told.next_words.endswith("; refreshed then, if it is still read")
-
-
-def test_a_held_copy_is_asked_for_again_when_the_feed_allows_it() -> None:
-    told = _of(a_resource(minutes_ago=10, max_age=60, schedule=Schedule(ttl=60)))
-
-    assert told.state is State.HELD
-    assert told.next_at == NOW + 3000
-    assert "ttl" in told.next_words
+    assert condition.next_at == NOW + 2950
+    assert condition.next_reason.endswith("; refreshed then, if it is still read")
 
 
-def test_a_stale_copy_waits_for_a_reader() -> None:
-    told = _of(a_resource(minutes_ago=120))
+def test_held_feed_is_fetched_when_its_ttl_ends() -> None:
+    condition = _condition(a_resource(minutes_ago=10, max_age=60, schedule=Schedule(ttl=60)))
 
-    assert told.state is State.STALE
-    assert told.next_at == NOW
+    assert condition.state is State.HELD
+    assert condition.next_at == NOW + 3000
+    assert "ttl" in condition.next_reason
 
 
-def test_a_failing_feed_says_what_fails_and_waits_for_its_back_off() -> None:
+def test_stale_feed_waits_for_a_reader() -> None:
+    condition = _condition(a_resource(minutes_ago=120))
+
+    assert condition.state is State.STALE
+    assert condition.next_at == NOW
+
+
+def test_failing_feed_names_the_failure_and_waits_for_its_back_off() -> None:
     failures = Failures(3, NOW - 7200, NOW - 60, "timeout", NOW + 240)
-    told = _of(replace(a_resource(minutes_ago=120), failures=failures))
+    condition = _condition(replace(a_resource(minutes_ago=120), failures=failures))
 
-    assert told.state is State.FAILING
-    assert told.words.startswith("3 failures in a row for 2 h: The origin took too long.")
-    assert "The copy is stale for 1 h" in told.words
-    assert told.next_at == NOW + 240
+    assert condition.state is State.FAILING
+    assert condition.reason.startswith("3 failures in a row for 2 h: The origin took too long.")
+    assert "The copy is stale for 1 h" in condition.reason
+    assert condition.next_at == NOW + 240
 
 
-def test_a_move_is_told_once_it_is_believed() -> None:
+def test_moved_feed_is_shown_as_moved_after_confirmation() -> None:
     once = Relocation(RelocationKind.MOVED, "https://example.org/", NOW - 60, NOW - 60, 1)
     twice = replace(once, count=2, confirmed=True)
 
-    assert _of(replace(a_resource(), relocation=once)).state is State.FRESH
-    told = _of(replace(a_resource(), relocation=twice))
-    assert told.state is State.MOVED
-    assert told.words == "readers are sent to https://example.org/: seen 2 times, confirmed"
-    assert told.next_at == NOW - 60 + Settings().gone_recheck
+    assert _condition(replace(a_resource(), relocation=once)).state is State.FRESH
+    condition = _condition(replace(a_resource(), relocation=twice))
+    assert condition.state is State.MOVED
+    assert condition.reason == "readers are redirected to https://example.org/: seen 2 times, confirmed"
+    assert condition.next_at == NOW - 60 + Settings().gone_recheck
 
 
-def test_a_rule_of_the_operators_is_named_as_such() -> None:
-    told = _of(a_resource(), Settings(gone=True))
+def test_ended_feed_names_the_rule_of_the_operator() -> None:
+    condition = _condition(a_resource(), Settings(gone=True))
 
-    assert told.state is State.GONE
-    assert told.words.endswith("by a rule")
+    assert condition.state is State.GONE
+    assert condition.reason.endswith("by a rule")
 
 
-def test_what_http_forbids_to_store_is_said_to_cost_a_request_each_time() -> None:
+def test_unstored_feed_has_a_warning() -> None:
     resource = replace(a_resource(), variants=())
 
-    assert _of(resource).state is State.UNSTORED
-    seen = view_resource(resource, lambda _: None, Settings(), NOW)
-    assert any("every reader costs the origin" in each for each in feed_warnings(seen, seen.resource.channel))
+    assert _condition(resource).state is State.UNSTORED
+    view = view_resource(resource, lambda _: None, Settings(), NOW)
+    assert any("every request goes to the origin" in warning for warning in feed_warnings(view, view.resource.channel))
 
 
-def test_an_invalidated_copy_is_stale_however_young() -> None:
+def test_invalidated_feed_is_stale() -> None:
     resource = a_resource()
     resource = replace(resource, variants=(replace(resource.variants[0], invalid=True),))
 
-    assert _of(resource).state is State.STALE
+    assert _condition(resource).state is State.STALE
 
 
-def test_addresses_in_sentences_lose_their_secrets_and_keep_their_full_stop() -> None:
-    told = redact_text("moved to https://u:p@example.com/f?token=abc: believed, see http://a.example/?key=1.")
+def test_redacted_text_keeps_punctuation_after_addresses() -> None:
+    text = redact_text("moved to https://u:p@example.com/f?token=abc: believed, see http://a.example/?key=1.")
 
-    assert told == "moved to https://example.com/f?token=…: believed, see http://a.example/?key=…."
+    assert text == "moved to https://example.com/f?token=…: believed, see http://a.example/?key=…."
 
 
-def test_end_that_is_not_confirmed_is_a_failure_and_not_yet_an_end() -> None:
+def test_ended_feed_is_failing_until_confirmation() -> None:
     sighting = Relocation(RelocationKind.GONE, "", NOW - 60, NOW - 60, 1)
     resource = replace(a_resource(), relocation=sighting, failures=Failures(1, NOW - 60, NOW - 60, "gone", NOW + 60))
-    told = _of(resource)
+    condition = _condition(resource)
 
-    assert told.state is State.FAILING
-    assert told.words.endswith("seen once, waiting for confirmation")
-    assert advice(resource, told.state, Settings()).startswith("The origin has reported an end. No action needed")
-    confirmed = _of(replace(resource, relocation=replace(sighting, count=2, confirmed=True)))
+    assert condition.state is State.FAILING
+    assert condition.reason.endswith("seen once, waiting for confirmation")
+    assert advice(resource, condition.state, Settings()).startswith("The origin has reported an end. No action needed")
+    confirmed = _condition(replace(resource, relocation=replace(sighting, count=2, confirmed=True)))
     assert confirmed.state is State.GONE

@@ -1,4 +1,4 @@
-"""The history by hour and day: what a restart keeps, and that nothing is counted twice."""
+"""The history by hour and day. It survives restarts, and counts nothing twice."""
 
 import pytest
 
@@ -10,101 +10,101 @@ from feedproxy.telemetry.metrics import Metrics
 from tests.stages.admin import NOW, TARGET
 
 
-class Shelf:
-    """A store of state."""
+class StateStore:
+    """A store of state in memory."""
 
     def __init__(self) -> None:
-        self.kept: dict[str, bytes] = {}
+        self.values: dict[str, bytes] = {}
 
     def get_state(self, name: str) -> bytes | None:
-        return self.kept.get(name)
+        return self.values.get(name)
 
     async def put_state(self, name: str, data: bytes) -> None:
-        self.kept[name] = data
+        self.values[name] = data
 
 
-def answered(metrics: Metrics, count: int, *, size: int = 100) -> None:
+def count_hits(metrics: Metrics, count: int, *, size: int = 100) -> None:
     for _ in range(count):
-        metrics.answered("gateway", 200, CacheStatus(hit=True), size, 0.001)
+        metrics.count_response("gateway", 200, CacheStatus(hit=True), size, 0.001)
 
 
-def days(book: History, now: float, count: int = 3) -> list[int]:
-    return [tally.requests for _, tally in book.last(DAY, count, now)]
+def days(result: History, now: float, count: int = 3) -> list[int]:
+    return [tally.requests for _, tally in result.last(DAY, count, now)]
 
 
-def test_what_was_counted_goes_to_the_hour_and_the_day_of_the_look() -> None:
-    metrics, diary = Metrics(), None
-    diary = HistoryRecorder(metrics.tally, Shelf())
+def test_recorder_adds_growth_to_the_current_hour_and_day() -> None:
+    metrics = Metrics()
+    recorder = HistoryRecorder(metrics.tally, StateStore())
 
-    answered(metrics, 3)
-    diary.note(NOW)
-    answered(metrics, 2)
-    book = diary.note(NOW + HOUR)
+    count_hits(metrics, 3)
+    recorder.record(NOW)
+    count_hits(metrics, 2)
+    result = recorder.record(NOW + HOUR)
 
-    assert [tally.requests for _, tally in book.last(HOUR, 3, NOW + HOUR)] == [0, 3, 2]
-    assert days(book, NOW + HOUR, 1) == [5]
-    assert days(diary.note(NOW + DAY), NOW + DAY, 2) == [5, 0]
-
-
-async def test_a_restart_goes_on_where_the_history_was_left() -> None:
-    shelf, metrics = Shelf(), Metrics()
-    diary = HistoryRecorder(metrics.tally, shelf)
-    answered(metrics, 4)
-    await diary.save(NOW)
-
-    after = Metrics()  # a new process counts from zero
-    diary = HistoryRecorder(after.tally, shelf)
-    answered(after, 1)
-    await diary.save(NOW + 60)
-
-    assert days(diary.book, NOW + 60, 1) == [5]
+    assert [tally.requests for _, tally in result.last(HOUR, 3, NOW + HOUR)] == [0, 3, 2]
+    assert days(result, NOW + HOUR, 1) == [5]
+    assert days(recorder.record(NOW + DAY), NOW + DAY, 2) == [5, 0]
 
 
-async def test_the_first_worker_goes_on_with_the_books_of_workers_that_are_no_more() -> None:
-    shelf = Shelf()
+async def test_recorder_continues_the_stored_history_after_a_restart() -> None:
+    store, metrics = StateStore(), Metrics()
+    recorder = HistoryRecorder(metrics.tally, store)
+    count_hits(metrics, 4)
+    await recorder.save(NOW)
+
+    after = Metrics()  # counters of a new process begin at zero
+    recorder = HistoryRecorder(after.tally, store)
+    count_hits(after, 1)
+    await recorder.save(NOW + 60)
+
+    assert days(recorder.history, NOW + 60, 1) == [5]
+
+
+async def test_recorder_of_first_worker_adopts_histories_of_former_workers_once() -> None:
+    store = StateStore()
     for index in range(3):
         metrics = Metrics()
-        diary = HistoryRecorder(metrics.tally, shelf, index, 3)
-        answered(metrics, 10**index)
-        await diary.save(NOW)
+        recorder = HistoryRecorder(metrics.tally, store, index, 3)
+        count_hits(metrics, 10**index)
+        await recorder.save(NOW)
 
-    books = []
-    for _ in range(2):  # once more: what was taken over is not taken over again
-        first, second = (HistoryRecorder(Metrics().tally, shelf, index, 2) for index in range(2))
+    histories = []
+    for _ in range(2):  # the second time nothing is adopted
+        first, second = (HistoryRecorder(Metrics().tally, store, index, 2) for index in range(2))
         await first.save(NOW + 60)
-        books = [first.book, second.book]
+        histories = [first.history, second.history]
 
-    assert days(history.merge_histories(books), NOW, 1) == [111]
+    assert days(history.merge_histories(histories), NOW, 1) == [111]
 
 
-async def test_a_kept_history_that_makes_no_sense_begins_anew() -> None:
-    shelf = Shelf()
+async def test_recorder_begins_a_new_history_if_the_stored_one_is_invalid() -> None:
+    store = StateStore()
     for data in (b"{}", b"[]", b"\xff", b'{"hours":{},"days":{"1":[-4]}}', b'{"hours":[1],"days":{}}'):
-        shelf.kept["history-0"] = data
-        assert HistoryRecorder(Metrics().tally, shelf).book.days == {}
+        store.values["history-0"] = data
+        assert HistoryRecorder(Metrics().tally, store).history.days == {}
         with pytest.raises(StoreError):
             history.load_history(data)
 
 
-def test_what_is_written_can_be_read_back_and_is_bounded() -> None:
-    book = History()
+def test_history_is_bounded_and_survives_a_dump() -> None:
+    result = History()
     for day in range(1000):
-        book.add(TrafficCounts(requests=day + 1, hits=1), NOW + day * DAY)
+        result.add(TrafficCounts(requests=day + 1, hits=1), NOW + day * DAY)
 
-    assert len(book.days) == history.DAYS_MAX
-    assert len(book.hours) <= history.HOURS_MAX
-    again = history.load_history(book.dump())
-    assert (again.days, again.hours) == (book.days, book.hours)
-    assert len(book.dump()) < 30_000
+    assert len(result.days) == history.DAYS_MAX
+    assert len(result.hours) <= history.HOURS_MAX
+    loaded = history.load_history(result.dump())
+    assert (loaded.days, loaded.hours) == (result.days, result.hours)
+    assert len(result.dump()) < 30_000
 
 
-def test_bytes_spared_are_those_that_origins_did_not_send_and_streams_spare_none() -> None:
+def test_tally_counts_bytes_spared_without_streams() -> None:
     metrics = Metrics()
-    answered(metrics, 9, size=1000)
-    metrics.answered("gateway", 200, CacheStatus(fwd=Fwd.URI_MISS), 1000, 0.1)
-    metrics.answered("proxy", 200, CacheStatus(fwd=Fwd.METHOD, detail=Detail.PASS_THROUGH), 7_000_000, 0.1)
-    metrics.fetched(TARGET, 200, "", 5000, 0.1, received=800)
-    metrics.fetched(TARGET, 304, "", 5000, 0.1)
+    count_hits(metrics, 9, size=1000)
+    metrics.count_response("gateway", 200, CacheStatus(fwd=Fwd.URI_MISS), 1000, 0.1)
+    metrics.count_response("proxy", 200, CacheStatus(fwd=Fwd.METHOD, detail=Detail.PASS_THROUGH), 7_000_000, 0.1)
+    metrics.count_fetch(TARGET, 200, "", 5000, 0.1, received=800)
+    metrics.count_fetch(TARGET, 304, "", 5000, 0.1)
 
     tally = metrics.tally()
 

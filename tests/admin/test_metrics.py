@@ -12,8 +12,8 @@ from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 def test_codes_that_nobody_has_registered_share_a_label() -> None:
     metrics = Metrics()
     for status in (520, 599, 799, 999):
-        metrics.answered("gateway", status, CacheStatus(fwd=Fwd.URI_MISS), 0, 0)
-        metrics.fetched(TARGET, status, "", 0, 0)
+        metrics.count_response("gateway", status, CacheStatus(fwd=Fwd.URI_MISS), 0, 0)
+        metrics.count_fetch(TARGET, status, "", 0, 0)
 
     asked = {"entrance": "gateway", "outcome": "fwd=uri-miss", "detail": "", "status": "other"}
     assert metrics.registry.get_sample_value("feedproxy_requests_total", asked) == 4
@@ -24,7 +24,7 @@ def test_codes_that_nobody_has_registered_share_a_label() -> None:
 def test_codes_that_are_known_have_labels_of_their_own(status: int) -> None:
     metrics = Metrics()
 
-    metrics.answered("gateway", status, CacheStatus(), 0, 0)
+    metrics.count_response("gateway", status, CacheStatus(), 0, 0)
 
     labels = {"entrance": "gateway", "outcome": "own", "detail": "", "status": str(status)}
     assert metrics.registry.get_sample_value("feedproxy_requests_total", labels) == 1
@@ -42,7 +42,7 @@ def test_codes_that_are_known_have_labels_of_their_own(status: int) -> None:
 def test_what_passes_through_spares_no_origin_anything(status: CacheStatus) -> None:
     metrics = Metrics()
 
-    metrics.answered("proxy", 200, status, 0, 0)
+    metrics.count_response("proxy", 200, status, 0, 0)
 
     totals = metrics.totals()
     assert (totals.forwarded, totals.passed, totals.saved) == (1, 1, 0)
@@ -50,8 +50,8 @@ def test_what_passes_through_spares_no_origin_anything(status: CacheStatus) -> N
 
 def test_by_our_own_veto_nothing_goes_out() -> None:
     metrics = Metrics()
-    metrics.fetched(TARGET, None, Detail.FORBIDDEN_ADDRESS, 0, 0)
-    metrics.fetched(TARGET, None, Detail.UNREACHABLE, 0, 0)
+    metrics.count_fetch(TARGET, None, Detail.FORBIDDEN_ADDRESS, 0, 0)
+    metrics.count_fetch(TARGET, None, Detail.UNREACHABLE, 0, 0)
 
     assert (metrics.totals().origin_requests, metrics.totals().origin_failures) == (1, 1)
 
@@ -59,7 +59,7 @@ def test_by_our_own_veto_nothing_goes_out() -> None:
 def test_connect_is_among_what_was_answered_and_spares_nothing() -> None:
     metrics = Metrics()
 
-    metrics.connected("tunnel", 200, Detail.PASS_THROUGH, 0, 0)
+    metrics.count_connect("tunnel", 200, Detail.PASS_THROUGH, 0, 0)
 
     totals = metrics.totals()
     assert (totals.answered, totals.hits, totals.forwarded, totals.saved) == (1, 0, 0, 0)
@@ -83,9 +83,9 @@ async def test_metrics_and_the_status_page_count_the_subscribers_of_feeds_only(p
 def test_error_page_of_ours_is_no_data_that_the_store_or_an_origin_sent() -> None:
     metrics = Metrics()
 
-    metrics.answered("gateway", 502, CacheStatus(fwd=Fwd.URI_MISS, detail=Detail.UNREACHABLE), 222, 0.1)
-    metrics.answered("gateway", 404, CacheStatus(fwd=Fwd.URI_MISS, fwd_status=404), 10, 0.1)
-    metrics.answered("gateway", 200, CacheStatus(), 5000, 0.1)
+    metrics.count_response("gateway", 502, CacheStatus(fwd=Fwd.URI_MISS, detail=Detail.UNREACHABLE), 222, 0.1)
+    metrics.count_response("gateway", 404, CacheStatus(fwd=Fwd.URI_MISS, fwd_status=404), 10, 0.1)
+    metrics.count_response("gateway", 200, CacheStatus(), 5000, 0.1)
 
     tally = metrics.tally()
     assert (tally.requests, tally.sent, tally.bytes_spared) == (2, 10, 10)

@@ -90,4 +90,4 @@ async def test_nothing_a_stranger_says_gets_into_the_page_unescaped(proxy: Proxy
 async def test_sinks_are_pinged_for_the_command_line(proxy: Proxy) -> None:
     status, view, _ = await proxy.post("/ping", {"url": "http://example.com/"})
 
-    assert (status, view["words"]) == (400, "No ping sinks are configured here (ping_sinks).")
+    assert (status, view["words"]) == (400, "No ping sinks are configured (ping_sinks).")

@@ -29,10 +29,10 @@ def text_of(page: str) -> str:
 
 async def test_the_first_page_says_in_words_whether_all_is_well_and_what_was_saved(proxy: Proxy) -> None:
     await proxy.keep(a_resource())
-    proxy.runtime.history_recorder.book.add(
+    proxy.runtime.history_recorder.history.add(
         TrafficCounts(requests=200, hits=190, fetches=12, sent=400_000, received=30_000), NOW
     )
-    proxy.runtime.history_recorder.book.add(TrafficCounts(requests=1000, hits=990, fetches=10), NOW - 3 * DAY)
+    proxy.runtime.history_recorder.history.add(TrafficCounts(requests=1000, hits=990, fetches=10), NOW - 3 * DAY)
 
     _, page = await proxy.get("/")
     seen, view = text_of(page), await proxy.json("/status")
@@ -77,7 +77,7 @@ async def test_what_is_wrong_with_the_proxy_is_its_first_sentence(
     seen, view = text_of((await proxy.get("/"))[1]), await proxy.json("/status")
 
     assert "Something is wrong" in seen
-    assert "The listener for readers is not up" in seen
+    assert "The listener for readers is not open" in seen
     assert "Redis cannot be reached." in seen
     assert [each["level"] for each in view["findings"]] == ["bad", "degraded"]
 

@@ -25,7 +25,7 @@ async def proxy() -> AsyncIterator[Proxy]:
     origin.publish("/feed.xml", a_feed("An entry"))
     runtime.make_fetcher = lambda: OriginFetcher(origin)
     runtime.ready = True
-    admin = AdminServer(runtime, more={"opml": FeedListImport(runtime).take})
+    admin = AdminServer(runtime, extra_actions={"opml": FeedListImport(runtime).take})
     await admin.start()
     made = Proxy(runtime, admin, aiohttp.ClientSession())
     made.origin = origin  # type: ignore[attr-defined]

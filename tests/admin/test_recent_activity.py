@@ -1,4 +1,4 @@
-"""What happened lately, on the operator's page, in its JSON, and in the log."""
+"""Recent requests, fetches and failures: on the operator's pages, in their JSON, and in the log."""
 
 import json
 import logging
@@ -32,24 +32,24 @@ FAILED = RefreshFinished(
 )
 
 
-def a_journal(**settings: Any) -> RecentActivity:
+def an_activity(**settings: Any) -> RecentActivity:
     return RecentActivity(Metrics(), ManualClock(NOW), lambda: Settings(**settings), redact_target)
 
 
-def an_asked(number: int) -> RequestActivity:
+def a_request(number: int) -> RequestActivity:
     return RequestActivity(
         NOW + number, "gateway", "GET", f"https://example.com/{number}", 200, 1, "feedproxy; hit", "curl/8"
     )
 
 
-async def test_address_that_never_worked_is_on_the_page_and_in_the_json_with_its_reason(proxy: Proxy) -> None:
+async def test_status_shows_address_that_never_worked_with_its_reason(proxy: Proxy) -> None:
     proxy.runtime.journal.updated(FAILED)
 
     _, text = await proxy.get("/")
-    told = await proxy.json("/status")
+    answer = await proxy.json("/status")
 
     assert "No feed yet; 1 address has never worked" in text
-    assert told["never_worked"] == [
+    assert answer["never_worked"] == [
         {
             "target": "https://example.com/f?token=…",
             "status": 404,
@@ -63,79 +63,79 @@ async def test_address_that_never_worked_is_on_the_page_and_in_the_json_with_its
     assert "hunter2" not in text
 
 
-async def test_recent_requests_are_on_the_page_and_in_the_json(proxy: Proxy) -> None:
-    proxy.runtime.journal.asked(replace(an_asked(0), agent="<b>x</b>" * 40))
+async def test_status_shows_recent_requests(proxy: Proxy) -> None:
+    proxy.runtime.journal.record_request(replace(a_request(0), agent="<b>x</b>" * 40))
 
     _, text = await proxy.get("/")
-    told = (await proxy.json("/status"))["recent_requests"]
+    answer = (await proxy.json("/status"))["recent_requests"]
 
-    assert [(each["target"], each["status"], each["cache"]) for each in told] == [
+    assert [(request["target"], request["status"], request["cache"]) for request in answer] == [
         ("https://example.com/0", 200, "feedproxy; hit")
     ]
     assert "Recent requests" in text
     assert "<b>x" not in text
 
 
-async def test_fetch_history_is_on_the_feeds_page_and_in_its_json(proxy: Proxy) -> None:
+async def test_feed_page_shows_fetch_history(proxy: Proxy) -> None:
     await proxy.keep(a_resource())
     proxy.runtime.journal.updated(replace(FAILED, target=TARGET, reason="an <i>answer</i>"))
 
     _, text = await proxy.get(f"/feeds/{feed_id(TARGET)}")
-    told = (await proxy.json(f"/feeds/{feed_id(TARGET)}"))["fetches"]
+    answer = (await proxy.json(f"/feeds/{feed_id(TARGET)}"))["fetches"]
 
-    assert [(each["status"], each["bytes"], each["outcome"], each["occasion"]) for each in told] == [
+    assert [(fetch["status"], fetch["bytes"], fetch["outcome"], fetch["occasion"]) for fetch in answer] == [
         (404, 9, "failed", "background")
     ]
     assert "Fetch history" in text
     assert "an &lt;i&gt;answer" in text
 
 
-def test_journal_is_bounded() -> None:
-    kept = a_journal(log_format="off")
+def test_recent_activity_is_bounded() -> None:
+    activity = an_activity(log_format="off")
 
     for number in range(recent_activity.FAILED_MAX + 30):
-        kept.updated(replace(FAILED, target=f"https://example.com/{number}"))
-        kept.asked(an_asked(number))
+        activity.updated(replace(FAILED, target=f"https://example.com/{number}"))
+        activity.record_request(a_request(number))
     for _ in range(recent_activity.FETCHES_MAX + 5):
-        kept.updated(replace(FAILED, target=TARGET))
+        activity.updated(replace(FAILED, target=TARGET))
 
-    assert len(kept.failed()) == recent_activity.FAILED_MAX
-    assert len(kept.requests()) == recent_activity.REQUESTS_MAX
-    assert len(kept.fetches(TARGET)) == recent_activity.FETCHES_MAX
+    assert len(activity.failed()) == recent_activity.FAILED_MAX
+    assert len(activity.requests()) == recent_activity.REQUESTS_MAX
+    assert len(activity.fetches(TARGET)) == recent_activity.FETCHES_MAX
 
 
-def test_fetches_of_all_feeds_together_take_their_part_of_memory_max() -> None:
-    kept = a_journal(log_format="off", memory_max=10 * recent_activity.FETCH_SIZE * DIVISORS["fetches"])
+def test_fetches_of_all_feeds_stay_within_their_part_of_memory_max() -> None:
+    activity = an_activity(log_format="off", memory_max=10 * recent_activity.FETCH_SIZE * DIVISORS["fetches"])
 
     for number in range(30):
-        kept.updated(replace(FAILED, target=f"https://example.com/{number}"))
+        activity.updated(replace(FAILED, target=f"https://example.com/{number}"))
 
-    assert sum(len(kept.fetches(f"https://example.com/{number}")) for number in range(30)) == 10
-    assert kept.fetches("https://example.com/29")
+    assert sum(len(activity.fetches(f"https://example.com/{number}")) for number in range(30)) == 10
+    assert activity.fetches("https://example.com/29")
 
 
-def test_several_processes_are_joined() -> None:
-    one, other = a_journal(log_format="off"), a_journal(log_format="off")
+def test_recent_activity_of_workers_is_merged() -> None:
+    one, other = an_activity(log_format="off"), an_activity(log_format="off")
     for number in range(40):
-        (one if number % 2 else other).asked(an_asked(number))
+        (one if number % 2 else other).record_request(a_request(number))
     one.updated(FAILED)
     other.updated(FAILED)
-    told = [json.loads(json.dumps(other.plain()))]
+    received = [json.loads(json.dumps(other.plain()))]
 
-    assert [each.at for each in recent_activity.merge_requests(told, one.requests())] == [
-        NOW + each for each in range(39, -1, -1)
+    assert [request.at for request in recent_activity.merge_requests(received, one.requests())] == [
+        NOW + second for second in range(39, -1, -1)
     ]
-    assert [(each.target, each.count) for each in recent_activity.merge_failures(told, one.failed())] == [
+    assert [(address.target, address.count) for address in recent_activity.merge_failures(received, one.failed())] == [
         (FAILED.target, 2)
     ]
 
 
-def test_background_fetch_leaves_a_line_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
+def test_background_fetch_is_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
-    a_journal().updated(FAILED)
-    a_journal().updated(replace(FAILED, occasion="reader"))
-    a_journal(log_format="off").updated(FAILED)
+    an_activity().updated(FAILED)
+    an_activity().updated(replace(FAILED, occasion="reader"))
+    an_activity(log_format="off").updated(FAILED)
 
     (record,) = caplog.records
     reason = "https://example.com/f?token=… answered 404"
@@ -155,7 +155,7 @@ def test_background_fetch_leaves_a_line_without_secrets(caplog: pytest.LogCaptur
     }
 
 
-async def test_actions_of_the_operator_leave_a_line(proxy: Proxy, caplog: pytest.LogCaptureFixture) -> None:
+async def test_operator_actions_are_logged(proxy: Proxy, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     await proxy.keep(a_resource())
 

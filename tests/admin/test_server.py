@@ -32,9 +32,9 @@ async def test_the_status_page_tells_totals_and_feeds(proxy: Proxy) -> None:
     await proxy.keep(a_resource(title="Morgenblatt"))
     proxy.read(TARGET, "NetNewsWire (RSS Reader)", 2)
     for _ in range(3):
-        proxy.runtime.metrics.answered("gateway", 200, CacheStatus(hit=True), 1000, 0.001)
-    proxy.runtime.metrics.answered("gateway", 200, CacheStatus(fwd=Fwd.URI_MISS), 1000, 0.001)
-    proxy.runtime.metrics.fetched(TARGET, 200, "", 1000, 0.1)
+        proxy.runtime.metrics.count_response("gateway", 200, CacheStatus(hit=True), 1000, 0.001)
+    proxy.runtime.metrics.count_response("gateway", 200, CacheStatus(fwd=Fwd.URI_MISS), 1000, 0.001)
+    proxy.runtime.metrics.count_fetch(TARGET, 200, "", 1000, 0.1)
 
     _, text = await proxy.get("/")
     view = await proxy.json("/status")
@@ -138,7 +138,7 @@ async def test_what_has_changed_since_the_last_look_is_shown(proxy: Proxy) -> No
     assert "Before" in (await proxy.get("/"))[1]
 
     await proxy.keep(a_resource(title="After"))
-    proxy.runtime.metrics.fetched(TARGET, 200, "", 1, 0.1)
+    proxy.runtime.metrics.count_fetch(TARGET, 200, "", 1, 0.1)
     await proxy.post(f"/purge?url={TARGET}x")
 
     assert "After" in (await proxy.get("/"))[1]
@@ -245,7 +245,7 @@ async def test_a_form_of_our_own_pages_comes_back_with_the_outcome(proxy: Proxy)
 
     assert status == 303
     assert location.startswith(f"/feeds/{feed_id(SECRET)}?done=")
-    assert "No move or end was remembered" in (await proxy.get(location))[1]
+    assert "No move or end was stored" in (await proxy.get(location))[1]
 
 
 async def test_the_outcome_shown_cannot_be_written_into_a_link(proxy: Proxy) -> None:
@@ -363,7 +363,7 @@ async def test_a_move_is_told_as_readers_are_told_it(publisher: Proxy) -> None:
     view = await publisher.json(f"/feeds/{feed_id(UPSTREAM + '/old.xml')}")
 
     assert view["sighting"]["location"] == PUBLIC + "/new.xml"
-    assert view["reason"].startswith(f"readers are sent to {PUBLIC}/new.xml")
+    assert view["reason"].startswith(f"readers are redirected to {PUBLIC}/new.xml")
 
 
 @pytest.mark.parametrize("base", [UPSTREAM, PUBLIC])

@@ -173,7 +173,7 @@ async def test_what_is_new_appears_without_a_reload_and_takes_nothing_out_of_one
     await page.locator("summary").click()
 
     for _ in range(1_000_000 // 50):
-        office.runtime.metrics.answered("gateway", 200, CacheStatus(hit=True), 50, 0.001)
+        office.runtime.metrics.count_response("gateway", 200, CacheStatus(hit=True), 50, 0.001)
     await page.locator("#summary", has_text="27\u202f059 requests").wait_for()
 
     assert await page.evaluate("window.sameDocument")
@@ -253,7 +253,9 @@ async def test_pages_fit_a_phone_whatever_readers_and_publishers_say(office: Off
     )
     for agent in (f"{long}/1.0 ({long})", f"{long} 5 subscribers; feed-id={long}"):
         app.service.counts.seen(target, Pseudonym(7, 8), agent, now)
-        app.journal.asked(RequestActivity(now, "gateway", "GET", target, 200, 1, f"feedproxy; detail={long}", agent))
+        app.journal.record_request(
+            RequestActivity(now, "gateway", "GET", target, 200, 1, f"feedproxy; detail={long}", agent)
+        )
     asked, answer = Fields([("User-Agent", long)]), Fields([("ETag", '"a"')])
     for second in range(20):
         app.live_scores.record(

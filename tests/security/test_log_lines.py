@@ -19,7 +19,7 @@ CONTROLS = [
     *range(0x2066, 0x206A),
     0xFEFF,
 ]
-PLACES = ["method", "target", "agent", "words", "upstream", "reader", "cache"]
+PLACES = ["method", "target", "agent", "reason", "upstream", "reader", "cache"]
 
 
 def a_line(place: str, text: str) -> AccessLine:
@@ -78,6 +78,6 @@ def test_lines_of_other_loggers_are_escaped_in_json_too() -> None:
 
 @pytest.mark.parametrize("form", ["text", "json", "combined"])
 def test_no_member_of_a_line_has_a_secret_of_an_address(form: str) -> None:
-    for place in ("target", "agent", "words", "upstream"):
+    for place in ("target", "agent", "reason", "upstream"):
         line = a_line(place, " https://example.com/feed?token=sesame https://example.com/?u=x%3Fkey%3Dsesame ")
-        assert "sesame" not in line.written(form), place
+        assert "sesame" not in line.format(form), place

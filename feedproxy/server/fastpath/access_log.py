@@ -165,16 +165,16 @@ class AccessLogger:
             cache=hit_state.cache_status_value,
             seconds=0.0,
             agent=client.user_agent,
-            words=hit_state.reason,
+            reason=hit_state.reason,
             upstream=template.upstream,
         )
-        return line.written(form, str)
+        return line.format(form, str)
 
     def log(self, record: AccessRecord, seconds: Seconds) -> None:
         """Log one response and the seconds it took."""
         app, request = self._runtime, record.request
         self.logged_count += 1
-        app.metrics.answered(record.visit.entrance, record.status, record.cache, record.size, seconds)
+        app.metrics.count_response(record.visit.entrance, record.status, record.cache, record.size, seconds)
         if record.status:
             score_response(app, request, record.visit, record.status, record.fields, record.size)
         user_agent = request.fields.get("user-agent") or ""
@@ -188,7 +188,7 @@ class AccessLogger:
             record.cache.text(),
             user_agent[:LENGTH_MAX],
         )
-        app.journal.asked(activity)
+        app.journal.record_request(activity)
         if app.settings.log_format == "off":
             return
         target, upstream = app.names_in_log(request.target, request.fields)
@@ -204,9 +204,9 @@ class AccessLogger:
             seconds=seconds,
             agent=user_agent,
             upstream=upstream,
-            words=record.words,
+            reason=record.words,
         )
-        self.log_lines.append(line.written(app.settings.log_format))
+        self.log_lines.append(line.format(app.settings.log_format))
 
     def schedule_flush(self) -> None:
         """Flush within FLUSH_INTERVAL, or now if FLUSH_THRESHOLD lines wait or the proxy drains."""
@@ -236,7 +236,7 @@ class AccessLogger:
             user_agent = user_agent_line.partition(b":")[2].strip(b" \t").decode("latin-1")[:LENGTH_MAX]
             target = to_public(template.target, self._runtime.settings)
             visit, size = template.visit, len(template.body)
-            self._runtime.journal.asked(
+            self._runtime.journal.record_request(
                 RequestActivity(
                     now,
                     visit.entrance,
