@@ -35,6 +35,7 @@ class Cache:
             "lifetime_min",
             "lifetime_max",
             "shared_fields",
+            "ignore_query",
             "targeted_fields",
             "state_freshness",
             "private",

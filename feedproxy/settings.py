@@ -283,6 +283,14 @@ class Settings:
         " must-revalidate or s-maxage are shared as RFC 9111, section 3.5, allows; a feed's never are.",
         per_feed=True,
     )
+    ignore_query: tuple[str, ...] = option(
+        (),
+        "Names of query parameters that make no difference to a feed, such as utm_* or null; `*` for any.",
+        "/feed?utm_source=x is then /feed: one stored copy and one request to the origin for both. Mostly in a rule."
+        " A parameter whose name suggests a secret is left out of wildcards. Responses say it to caches in front, in"
+        " No-Vary-Search.",
+        per_feed=True,
+    )
     state_freshness: bool = option(
         False,
         "In reverse mode, state what remains of a hint's lifetime in place of the origin's Cache-Control.",

@@ -41,7 +41,7 @@ def covers(pattern: str, base: str, target: str) -> bool:
         path = (base_path[: base_path.rindex("/") + 1] + path[0], *path[1:])
     target_path, _, target_query = target.removeprefix(origin).partition("?")
     # A query that the pattern does not mention may be any.
-    return _matches(path, target_path) and (query is None or _matches(query, target_query))
+    return matches_glob(path, target_path) and (query is None or matches_glob(query, target_query))
 
 
 @memoised(entries=1024)
@@ -77,8 +77,11 @@ def _is_modifier(pattern: str, at: int) -> bool:
     return pattern[at] in "?+*" and _ENDS_GROUP.search(pattern, 0, at) is not None
 
 
-def _matches(parts: Sequence[str], text: str) -> bool:
-    """Compare as globs are: each literal at its first place behind the one before."""
+def matches_glob(parts: Sequence[str], text: str) -> bool:
+    """Tell whether a text consists of these literals, with anything between each two.
+
+    Each literal is taken at its first place behind the one before, which needs linear time.
+    """
     if len(parts) == 1:
         return text == parts[0]
     first, *middle, last = parts

@@ -184,7 +184,7 @@ def _masked(text: str, parameter: re.Pattern[str], value: re.Pattern[str], mask:
     parts, end = list[str](), 0
     for found in parameter.finditer(text):
         # What looks like a parameter in the value of a secret one belongs to the secret.
-        if found.start() < end or not _sounds_secret(found[1]):
+        if found.start() < end or not sounds_secret(found[1]):
             continue
         said = value.match(text, found.end())
         if said is not None and said[0] and _is_secret_value(found[1], said[0]):
@@ -197,7 +197,8 @@ def _plain_name(name: str) -> str:
     return re.sub(r"[-_.\[\]]", "", unquote(name).lower()) if len(name) <= _RUN_MAX else name.lower()
 
 
-def _sounds_secret(name: str) -> bool:
+def sounds_secret(name: str) -> bool:
+    """Tell whether a parameter of this name holds a secret as a rule."""
     return _SOUNDS_SECRET.search(_plain_name(name)) is not None
 
 

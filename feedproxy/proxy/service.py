@@ -15,6 +15,7 @@ from feedproxy.memory_limits import MemoryLimits
 from feedproxy.proxy.autodiscovery import Autodiscovery
 from feedproxy.proxy.cache_admin import CacheAdmin
 from feedproxy.proxy.context_builder import ContextBuilder
+from feedproxy.proxy.equivalent_targets import EquivalentTargets, with_ignored_query
 from feedproxy.proxy.interfaces import Demand, FeedOwnership, NoDemand, NoPeers, OwnsAll, PeerCopies
 from feedproxy.proxy.local_responses import LocalResponses
 from feedproxy.proxy.relocation_responses import RelocationResponses
@@ -95,6 +96,7 @@ class Service:
         self._dispatch = dispatch
         self.worker_pool = dispatch.worker_pool
         lookup, peers = ResourceLookup(store, clock), peers or NoPeers()
+        self._equivalents = EquivalentTargets(store, clock, settings_for)
         self._codings = CodingVariants(store, dispatch.worker_pool)
         self._deltas = Deltas(dispatch.worker_pool, limits)
         self._dictionaries = Dictionaries(dispatch.worker_pool, limits)
@@ -139,13 +141,21 @@ class Service:
 
     async def answer(self, request: Request, client: ClientContext) -> ProxyResponse | PassThrough:
         """Answer a GET or HEAD. Never raises FeedproxyError: a failure is a response, too."""
+        request = self.resolve_target(request)
         settings = self._settings_for(request.target)
         representation = self._renderer.choose(request, settings, lambda: self._stored_media_type(request.target))
         response = await self._respond(request, client, settings, representation)
+        self._equivalents.record(response)
+        response = with_ignored_query(response, settings)
         return await self._autodiscovery.redirect_to_feed(response, request, client, settings)
+
+    def resolve_target(self, request: Request) -> Request:
+        """Return the request with the target that answers it, where parts of the query make no difference."""
+        return self._equivalents.resolve(request)
 
     async def answer_original(self, request: Request, client: ClientContext) -> ProxyResponse | PassThrough:
         """Answer a GET or HEAD in the format that the origin sent. Never raises FeedproxyError."""
+        request = self.resolve_target(request)
         return await self._respond(request, client, self._settings_for(request.target), OriginalFormat())
 
     async def _respond(

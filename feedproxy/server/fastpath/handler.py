@@ -328,7 +328,7 @@ class FastPathHandler:
             or not cache.should_admit(head.key)
         ):
             return
-        request, now = routed.request, self._clock()
+        request, now = self.runtime.service.resolve_target(routed.request), self._clock()
         settings, resource = self.runtime.settings_for(request.target), self._store.get(request.target)
         hit = reusable_hit(answer, request, routed.visit, resource, settings, now)
         hit_state, version = recompute_hit(hit, now) if hit is not None else None, self._store.version(request.target)

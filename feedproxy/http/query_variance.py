@@ -1,0 +1,128 @@
+"""Queries that make no difference: No-Vary-Search (draft-ietf-httpbis-no-vary-search), and parameters without effect.
+
+A field that is not valid is as if it were absent, as the draft has it ("Parse a URL search variance").
+"""
+
+from dataclasses import dataclass
+from urllib.parse import quote, unquote_plus
+
+from feedproxy.http.match_pattern import matches_glob
+from feedproxy.http.memoize import memoised
+from feedproxy.http.redaction import sounds_secret
+from feedproxy.http.structured_fields import Token, parse_dictionary, string_text
+
+QUERY_MAX = 4096
+"""Characters of a query that is compared; longer ones are equivalent to themselves only."""
+
+PARAMETERS_MAX = 128
+"""Parameters of a query that is compared, and names in a field."""
+
+COMMON_NAMES = (
+    *("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "utm_id"),
+    *("fbclid", "gclid", "mc_cid", "mc_eid", "null"),
+)
+"""Names that stand for a pattern in No-Vary-Search, which has no wildcards."""
+
+type _Pairs = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryVariance:
+    """Which parameters of a query matter, and whether their order does."""
+
+    names: frozenset[str] = frozenset()
+    """Parameters that do not matter; with `all_but` those that do."""
+    all_but: bool = False
+    key_order: bool = True
+
+    @property
+    def is_default(self) -> bool:
+        """Tell whether all of a query matters."""
+        return not self.names and not self.all_but and self.key_order
+
+    def are_equivalent(self, one: str, other: str) -> bool:
+        """Tell whether two normalised URLs are "equivalent modulo search variance" ("Comparing")."""
+        if one == other:
+            return True
+        (path, _, query), (other_path, _, other_query) = one.partition("?"), other.partition("?")
+        if path != other_path or "#" in path or self.is_default:
+            return False
+        if not (_is_comparable(query) and _is_comparable(other_query)):
+            return False
+        return self._significant(query) == self._significant(other_query)
+
+    def _significant(self, query: str) -> _Pairs:
+        pairs = [pair for pair in _pairs(query) if (pair[0] in self.names) is self.all_but]
+        return pairs if self.key_order else sorted(pairs, key=lambda pair: pair[0])
+
+
+DEFAULT = QueryVariance()
+
+
+@memoised(entries=1024)
+def parse_no_vary_search(value: str) -> QueryVariance:
+    """Read No-Vary-Search; the default, by which all of a query matters, where it is not valid."""
+    members = parse_dictionary(value)
+    if members is None:
+        return DEFAULT
+    key_order, params, excepted = members.get("key-order", False), members.get("params", False), members.get("except")
+    if not isinstance(key_order, bool):
+        return DEFAULT
+    if isinstance(params, bool):
+        if excepted is None:
+            return QueryVariance(all_but=params, key_order=not key_order)
+        names = _names(excepted) if params else None
+        return DEFAULT if names is None else QueryVariance(names, all_but=True, key_order=not key_order)
+    names = _names(params)
+    if names is None or excepted is not None:
+        return DEFAULT
+    return QueryVariance(names, key_order=not key_order)
+
+
+def _names(value: object) -> frozenset[str] | None:
+    """Return the parameters that an inner list names ("Parse a key"); None for another value."""
+    if not isinstance(value, tuple) or len(value) > PARAMETERS_MAX:
+        return None
+    if not all(isinstance(name, str) and not isinstance(name, Token) for name in value):
+        return None
+    return frozenset(unquote_plus(name) for name in value)
+
+
+def _is_comparable(query: str) -> bool:
+    return len(query) <= QUERY_MAX and query.count("&") < PARAMETERS_MAX
+
+
+def _pairs(query: str) -> _Pairs:
+    """Return names and values as the application/x-www-form-urlencoded parser of the URL Standard does."""
+    parts = (part.partition("=") for part in query.split("&") if part)
+    return [(unquote_plus(name), unquote_plus(value)) for name, _, value in parts]
+
+
+def without_parameters(target: str, patterns: tuple[str, ...]) -> str:
+    """Return a normalised target without the parameters that the patterns match; `*` in a pattern is a wildcard.
+
+    A parameter with a name that suggests a secret is removed only by its own name.
+    """
+    path, mark, query = target.partition("?")
+    if not mark or not patterns or "#" in query or len(query) > QUERY_MAX:
+        return target
+    parts = [part for part in query.split("&") if not _is_ignored(unquote_plus(part.partition("=")[0]), patterns)]
+    if len(parts) == query.count("&") + 1:
+        return target
+    remaining = "&".join(parts)
+    return f"{path}?{remaining}" if remaining else path
+
+
+def no_vary_search(patterns: tuple[str, ...]) -> str:
+    """Return the field's value for the parameters that these patterns name; empty where none can be named."""
+    exact = [pattern for pattern in patterns if "*" not in pattern]
+    names = dict.fromkeys([*exact, *(name for name in COMMON_NAMES if _is_ignored(name, patterns))])
+    members = " ".join(string_text(quote(name, safe="")) for name in names)
+    return f"params=({members})" if members else ""
+
+
+def _is_ignored(name: str, patterns: tuple[str, ...]) -> bool:
+    if name in patterns:
+        return True
+    globs = (pattern.split("*") for pattern in patterns if "*" in pattern)
+    return any(matches_glob(parts, name) for parts in globs) and not sounds_secret(name)

@@ -1,0 +1,126 @@
+"""Targets that differ in parts of the query that make no difference, by a rule or by the origin's No-Vary-Search.
+
+A request for such a target is answered as one for the other: from the same stored response. Where rules give the two
+targets different readers, or make only one private, they remain different.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from feedproxy.cache import reuse, vary
+from feedproxy.cache.reuse import Reuse
+from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.clock import Clock
+from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.message import Request
+from feedproxy.http.query_variance import no_vary_search, parse_no_vary_search, without_parameters
+from feedproxy.http.redaction import has_secret
+from feedproxy.lru import LRU
+from feedproxy.proxy.visibility import is_public
+from feedproxy.refresh.policy.feed_freshness import assess
+from feedproxy.request.context import PassThrough, ProxyResponse
+from feedproxy.request.upstream_request import is_credential
+from feedproxy.settings import Settings
+from feedproxy.store.interface import Store
+
+PATHS_MAX = 4096
+"""Paths of which targets with No-Vary-Search are remembered."""
+
+TARGETS_MAX = 8
+"""Remembered targets of one path, the newest first."""
+
+_SHARED_NAMES = frozenset({"accept-encoding", "available-dictionary"})
+"""Fields that Vary may nominate: every stored feed answers them."""
+
+
+class EquivalentTargets:
+    """Finds the target of the stored response that answers a request, and remembers targets with No-Vary-Search."""
+
+    def __init__(self, store: Store, clock: Clock, settings_for: Callable[[str], Settings]) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings_for = settings_for
+        self._targets: LRU[str, tuple[str, ...]] = LRU(entries_max=PATHS_MAX)
+
+    def resolve(self, request: Request) -> Request:
+        """Return the request with the target that its query comes down to; the same request as a rule."""
+        target = self._by_rule(request.target)
+        if len(self._targets):
+            target = self._by_origin(target, request)
+        return request if target == request.target else replace(request, target=target)
+
+    def record(self, response: ProxyResponse | PassThrough) -> None:
+        """Remember the target of a stored response with No-Vary-Search."""
+        stored = response.stored if isinstance(response, ProxyResponse) else None
+        if stored is None or "no-vary-search" not in stored.fields or not _is_shared(stored):
+            return
+        path = stored.target.partition("?")[0]
+        known = self._targets.get(path) or ()
+        if known[:1] != (stored.target,):
+            others = tuple(target for target in known if target != stored.target)
+            self._targets.put(path, (stored.target, *others)[:TARGETS_MAX])
+
+    def _by_rule(self, target: str) -> str:
+        settings = self._settings_for(target)
+        if not settings.ignore_query or "?" not in target:
+            return target
+        reduced = without_parameters(target, settings.ignore_query)
+        return reduced if self._have_same_readers(target, reduced) else target
+
+    def _by_origin(self, target: str, request: Request) -> str:
+        """Return the target of a response that may answer now without the origin.
+
+        "the presented target URI and that of the stored response are equivalent modulo search variance" -- Caching.
+        A response that is to be validated first is validated under the request's own target: its new
+        response may say otherwise of the query.
+        """
+        candidates = self._targets.get(target.partition("?")[0])
+        if candidates is None or candidates == (target,) or self._is_stored(target) or has_secret(target):
+            return target
+        if "range" in request.fields or any(is_credential(name) for name, _ in request.fields):
+            return target
+        directives = CacheControl.from_request(request.fields)
+        return next((other for other in candidates if self._answers(other, target, directives)), target)
+
+    def _is_stored(self, target: str) -> bool:
+        resource = self._store.peek(target)
+        return resource is not None and bool(resource.variants)
+
+    def _answers(self, other: str, target: str, directives: CacheControl) -> bool:
+        resource, now = self._store.peek(other), self._clock.now()
+        if resource is None or not resource.variants or resource.relocation is not None or has_secret(other):
+            return False
+        stored, settings = resource.variants[-1], self._settings_for(other)
+        variance = parse_no_vary_search(stored.fields.combined("no-vary-search") or "")
+        if not variance.are_equivalent(target, other) or not self._have_same_readers(target, other):
+            return False
+        if not _is_shared(stored) or not is_public(settings, resource):
+            return False
+        freshness = assess(resource, stored, settings, now)
+        return isinstance(reuse.decide(stored, directives, freshness, now, stale_limit=0), Reuse)
+
+    def _have_same_readers(self, one: str, other: str) -> bool:
+        if one == other:
+            return True
+        left, right = self._settings_for(one), self._settings_for(other)
+        return (left.readers, left.private) == (right.readers, right.private)
+
+
+def _is_shared(stored: StoredResponse) -> bool:
+    """Tell whether every request for the target selects this response."""
+    if stored.authorized or len(stored.key) or stored.status != 200:
+        return False
+    return set(vary.nominated(stored.fields)) <= _SHARED_NAMES
+
+
+def with_ignored_query(response: ProxyResponse | PassThrough, settings: Settings) -> ProxyResponse | PassThrough:
+    """Return the response with No-Vary-Search for the parameters that a rule ignores, unless the origin sent one."""
+    if not settings.ignore_query or not isinstance(response, ProxyResponse) or response.stored is None:
+        return response
+    if "no-vary-search" in response.response.fields or has_secret(response.stored.target):
+        return response
+    value = no_vary_search(settings.ignore_query)
+    if not value or response.response.status not in (200, 304):
+        return response
+    fields = response.response.fields.with_field("No-Vary-Search", value)
+    return replace(response, response=response.response.with_fields(fields))
