@@ -335,6 +335,7 @@ class RefreshCoordinator:
                 if variant is None
                 else None,
                 accept_encoding=context.request.fields.combined("accept-encoding"),
+                client_fields=context.request.fields if variant is None and _is_never_stored(resource) else Fields(),
                 key=context.key,
                 varying_fields=context.varying_fields,
             )
@@ -462,6 +463,11 @@ def _is_known_feed(resource: Resource | None) -> bool:
 def _is_shared_redirect(result: RefreshResult) -> bool:
     response = result.response
     return response is not None and 300 <= response.status < 400 and not len(response.key)
+
+
+def _is_never_stored(resource: Resource | None) -> bool:
+    """Return whether this is a known feed of which HTTP permits no copy."""
+    return resource is not None and resource.channel is not None and not resource.responses
 
 
 def _collapse_key(context: RequestContext) -> object:

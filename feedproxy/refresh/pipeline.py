@@ -12,7 +12,7 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Clock, Instant
 from feedproxy.errors import FeedproxyError, MalformedResponse, Overload, TooLarge
 from feedproxy.feed.xml_redirect import Gone, Moved
-from feedproxy.http import uri
+from feedproxy.http import carried_validators, negotiation, uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.refresh import personal_responses, range_requests, redirects
 from feedproxy.refresh.dictionary_client import with_dictionary
@@ -73,6 +73,13 @@ def _is_conditional(job: RefreshJob) -> bool:
     return job.validate is not None and not is_outdated(job.validate.content, job.settings)
 
 
+def _confirmed_for_client(job: RefreshJob, fetched: Fetched) -> StoredResponse | None:
+    """Return the origin's 304 as the client gets it; None where it does not answer the client's conditions."""
+    response = received_response(job, fetched, NOT_INGESTED)
+    fields = carried_validators.fields_for_client(job.client_fields, response.fields)
+    return None if fields is None else replace(response, fields=negotiation.vary_on(fields, "Accept-Encoding"))
+
+
 class RefreshPipeline:
     """Carries out refresh jobs. Failures of an origin are values in RefreshResult, never exceptions."""
 
@@ -106,7 +113,7 @@ class RefreshPipeline:
         interpreted = self._interpret(keyed_job, received, started)
         if interpreted is None:
             # RFC 9111, 4.3.4: the 304 speaks of another response, so nothing here can be freshened by it.
-            job = replace(job, validate=None)
+            job = replace(job, validate=None, client_fields=Fields())
             received = await self._receive(job)
             keyed_job = self._with_response_key(job, received)
             interpreted = self._interpret(keyed_job, received, started)
@@ -232,6 +239,9 @@ class RefreshPipeline:
         if job.validate is not None and _is_conditional(job):
             conditions = validation.conditional_fields(job.validate)
             request = replace(request, fields=Fields((*request.fields, *conditions)))
+        elif job.validate is None:
+            conditions = carried_validators.conditions_for_origin(job.client_fields)
+            request = replace(request, fields=Fields((*request.fields, *conditions)))
         limit = job.settings.redirects_max
         client = with_dictionary(
             self._fetcher, job, self._store.get(request.target), self._worker_pool, self._clock.now()
@@ -251,6 +261,13 @@ class RefreshPipeline:
     def _apply_not_modified(
         self, job: RefreshJob, before: Resource, received: _Received, fetched: Fetched
     ) -> RefreshResult | None:
+        if job.validate is None and (confirmed := _confirmed_for_client(job, fetched)) is not None:
+            refusal = self._storing_refusal(job, replace(confirmed, status=200))
+            if not refusal:
+                return None  # the origin permits a copy now: the content is needed
+            resource = replace(before, failures=Failures())
+            reason = "not modified (304): the client's copy is current"
+            return RefreshResult(resource, confirmed, fwd_status=304, reason=reason, not_stored_reason=refusal)
         if job.validate is None or not _is_conditional(job):
             # RFC 9110, 15.4.5: a 304 answers a conditional request only.
             error = MalformedResponse("the origin answered 304 to a request without conditions")
@@ -542,6 +559,9 @@ class RefreshPipeline:
                 )
             resource = with_variant(resource, response, job, **facts)
         elif detail is None and response.status < 500:
+            if response.content.feed and response.content.tag is not None:
+                tag = carried_validators.carry_validators(response.content.tag, response.fields)
+                response = replace(response, content=replace(response.content, tag=tag))
             # The origin replaced the stored response by one that may not be stored: the old one is dropped. A server
             # error replaces nothing (RFC 9111, 4.3.3; RFC 5861, 4).
             resource = without_variant(replace(resource, **facts), job)

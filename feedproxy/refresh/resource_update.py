@@ -61,6 +61,8 @@ class RefreshJob:
     pushed: Push | None = None
     accept_encoding: str | None = None
     """The waiting client's; the upstream request has feedproxy's own."""
+    client_fields: Fields = field(default_factory=Fields)
+    """Those of the waiting client, where no copy may be stored: its conditions go to the origin."""
     key: Fields = field(default_factory=Fields)
     varying_fields: Fields = field(default_factory=Fields)
     """Of the request (see UpstreamRequest)."""

@@ -29,6 +29,48 @@ def words(text: str) -> set[str]:
     return {word.strip().lower() for word in text.split(",")}
 
 
+# -- feeds that may not be stored
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"validators": False, "last_modified": JAN_1}], ids=["entity tag", "Last-Modified"]
+)
+async def test_feed_that_may_not_be_stored_is_validated_with_the_clients_own_copy(stage, fields):
+    proxy, origin, clock, first = await a_copy(stage, cache_control="no-store", **fields)
+    clock.advance(minutes=5)
+
+    seen = (await proxy.get("/feed.rss", if_none_match=first.tag)).expect(304, cache="fwd=uri-miss; fwd-status=304")
+
+    assert seen.tag == first.tag
+    assert {"if-none-match", "if-modified-since"} & {name.lower() for name, _ in origin.heard}
+    assert "no-store" in (seen.fields.get("cache-control") or "")
+    clock.advance(minutes=5)
+    origin.publish("/feed.rss", a_feed("new", *TITLES), cache_control="no-store", **{**fields, "last_modified": FEB_1})
+    changed = (await proxy.get("/feed.rss", if_none_match=first.tag)).expect(200)
+    assert b"new" in changed.body
+    assert changed.tag != first.tag
+
+
+async def test_client_without_a_copy_gets_the_whole_of_a_feed_that_may_not_be_stored(stage):
+    proxy, _, clock, first = await a_copy(stage, cache_control="no-store")
+    clock.advance(minutes=5)
+    await proxy.get("/feed.rss", if_none_match=first.tag)
+    clock.advance(minutes=5)
+
+    assert (await proxy.get("/feed.rss", agent="Other/1.0")).expect(200).body == first.body
+
+
+async def test_feed_that_may_be_stored_again_is_fetched_whole_for_a_conditional_request(stage):
+    proxy, origin, clock, first = await a_copy(stage, cache_control="no-store")
+    origin.publish("/feed.rss", a_feed(*TITLES), cache_control="max-age=600")
+    clock.advance(minutes=5)
+
+    await proxy.get("/feed.rss", if_none_match=first.tag)
+    clock.advance(minutes=1)
+
+    (await proxy.get("/feed.rss")).expect(200, cache="hit")
+
+
 # -- tags
 
 

@@ -1,0 +1,81 @@
+"""Validators of an origin inside the entity tag that a client gets, for content that no cache may store.
+
+"the cache MUST NOT store any part of either the immediate request or the response" -- RFC 9111, section 5.2.2.5. So the
+proxy cannot remember which tag of the origin belongs to a tag that it gave. The client sends it back instead:
+`HASH.eTAG` or `HASH.wTAG` carry the origin's strong or weak tag in base64url, `HASH.dNUMBER` its Last-Modified in Unix
+seconds.
+"""
+
+import base64
+import re
+from collections.abc import Iterator
+
+from feedproxy.http.date import format_http_date, parse_http_date
+from feedproxy.http.etag import EntityTag, parse_tag, parse_tags, stem_of
+from feedproxy.http.message import Fields
+
+TAG_MAX = 96
+"""Characters of an origin's tag that is carried; longer ones are rare, and fields are limited."""
+
+_CARRIED = re.compile(r"[0-9a-f]+\.(?:(?P<kind>[ew])(?P<tag>[A-Za-z0-9_-]+)|d(?P<date>[0-9]{1,12}))")
+
+
+def carry_validators(base: str, fields: Fields) -> str:
+    """Return the base of a tag with the validator of a response in it; `base` itself where the response has none."""
+    tag = parse_tag(fields.get("etag") or "") if len(fields.get_all("etag")) == 1 else None
+    if tag is not None and len(tag.opaque) <= TAG_MAX and tag.opaque.isascii():
+        encoded = base64.urlsafe_b64encode(tag.opaque.encode("ascii")).rstrip(b"=").decode("ascii")
+        return f"{base}.{'w' if tag.weak else 'e'}{encoded}" if encoded else base
+    modified = parse_http_date(fields.get("last-modified") or "")
+    return f"{base}.d{int(modified)}" if modified is not None and modified >= 0 else base
+
+
+def conditions_for_origin(fields: Fields) -> Fields:
+    """Return the conditions for the origin that follow from a client's; no fields where none do.
+
+    Tags win over dates (RFC 9110, section 13.1.3). A date of the client's own counts only where it sends no tag.
+    """
+    carried = list(_carried(fields))
+    if tags := [origin.text for _, origin in carried if isinstance(origin, EntityTag)]:
+        return Fields([("If-None-Match", ", ".join(tags))])
+    if dates := [origin for _, origin in carried if isinstance(origin, int)]:
+        return Fields([("If-Modified-Since", format_http_date(min(dates)))])
+    since = parse_http_date(fields.get("if-modified-since") or "")
+    if "if-none-match" in fields or since is None:
+        return Fields()
+    return Fields([("If-Modified-Since", format_http_date(since))])
+
+
+def fields_for_client(conditions: Fields, not_modified: Fields) -> Fields | None:
+    """Return the fields of an origin's 304 with the client's own tag; None where it does not answer its conditions."""
+    carried = list(_carried(conditions))
+    confirmed = parse_tag(not_modified.get("etag") or "")
+    fields = not_modified.without("etag")
+    if confirmed is not None and any(isinstance(origin, EntityTag) for _, origin in carried):
+        carried = [
+            (tag, origin)
+            for tag, origin in carried
+            if isinstance(origin, EntityTag) and origin.opaque == confirmed.opaque
+        ]
+    if carried:
+        return fields.with_field("ETag", carried[0][0].text)
+    return fields if len(conditions_for_origin(conditions)) and "if-none-match" not in conditions else None
+
+
+def _carried(fields: Fields) -> Iterator[tuple[EntityTag, EntityTag | int]]:
+    """Yield each tag of the client that carries a validator, with that validator."""
+    tags = parse_tags(fields.combined("if-none-match") or "")
+    for tag in tags if tags != "*" else ():
+        match = _CARRIED.fullmatch(stem_of(tag))
+        if match is None:
+            continue
+        if match["date"]:
+            yield tag, int(match["date"])
+            continue
+        try:
+            opaque = base64.urlsafe_b64decode(match["tag"] + "=" * (-len(match["tag"]) % 4)).decode("ascii")
+        except ValueError:
+            continue
+        # A client could write any text into its own tag: only the text of a tag goes upstream.
+        if len(opaque) <= TAG_MAX and re.fullmatch(r"[!#-~]+", opaque):
+            yield tag, EntityTag(opaque, weak=match["kind"] == "w")
