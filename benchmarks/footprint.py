@@ -48,7 +48,7 @@ def fill(folder: Path, original: str, many: int, seconds: float = 60.0) -> tuple
     finally:
         disk.close()
     held = [each.content.bodies for each in first.variants]
-    kept = [body for each in held if isinstance(each, Bodies) for _, body in each.kept]
+    kept = [body for each in held if isinstance(each, Bodies) for _, body in each.stored]
     return number, sum(len(body) for body in kept if isinstance(body, bytes))
 
 

@@ -62,7 +62,7 @@ class Example:
         changes = tuple(at(each) for each in self.changes)
         channel = parser.read(body, "application/rss+xml")
         resource = Resource(stored.target, (stored,), channel, changes, fetched)
-        return assess(resource, stored, Settings(), at(self.now)).words
+        return assess(resource, stored, Settings(), at(self.now)).description
 
 
 def skipped(element: str, child: str, values: Iterator[object] | list[str]) -> str:

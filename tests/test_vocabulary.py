@@ -57,7 +57,6 @@ QUOTED = re.compile(r"\"[^\"]*\"|`[^`]*`|“[^”]*”")
 LEFT: dict[str, int] = {
     "feedproxy": 109,
     "feedproxy/access": 70,
-    "feedproxy/cache": 35,
     "feedproxy/client": 2,
     "feedproxy/cluster": 117,
     "feedproxy/endpoints": 2,

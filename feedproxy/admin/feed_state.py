@@ -84,7 +84,7 @@ def feed_condition(
         when = f"{how_long} ago" if failures.count == 1 else f"in a row for {how_long}"
         reason = f"{tries} {when}: {detail_sentence(failures.detail)}"
         if freshness is not None:
-            reason += f" The copy is {freshness.words}"
+            reason += f" The copy is {freshness.description}"
         return Condition(State.FAILING, reason, next_at, next_reason)
     if freshness is None:
         reason = "its body is larger than buffer_max" if resource.oversized else "no copy is stored"
@@ -92,10 +92,10 @@ def feed_condition(
     if resource.variants[-1].invalid:
         return Condition(State.STALE, detail_sentence(Detail.INVALIDATED), now, next_reason)
     if freshness.fresh(now):
-        return Condition(State.FRESH, freshness.words, next_at, next_reason)
+        return Condition(State.FRESH, freshness.description, next_at, next_reason)
     if freshness.held is not None:
-        return Condition(State.HELD, freshness.words, next_at, next_reason)
-    return Condition(State.STALE, freshness.words, next_at, next_reason)
+        return Condition(State.HELD, freshness.description, next_at, next_reason)
+    return Condition(State.STALE, freshness.description, next_at, next_reason)
 
 
 def detail_sentence(detail: str) -> str:
@@ -109,10 +109,10 @@ def _next_fetch(
     reasons: list[tuple[Instant, str]] = [(now, "the next reader's request")]
     if freshness is not None and not resource.variants[-1].invalid:
         if freshness.held is not None:
-            reasons.append((freshness.held.until, freshness.held.words))
+            reasons.append((freshness.held.until, freshness.held.reason))
         else:
             # `fresh for another 35 min: ttl of 60 minutes, fetched 25 min ago`
-            source = freshness.words.partition(": ")[2].rpartition(", fetched ")[0]
+            source = freshness.description.partition(": ")[2].rpartition(", fetched ")[0]
             reasons.append((freshness.expires, source))
     permission = throttle.check_fetch_allowed(resource, now, settings, site_free_at=0.0)
     if isinstance(permission, throttle.Deferred):

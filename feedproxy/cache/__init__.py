@@ -1,1 +1,1 @@
-"""RFC 9111 as a shared cache, a section a file. Decides; never does. Knows no feeds."""
+"""RFC 9111's decisions as pure functions of a shared cache, a section a file. Feed formats are unknown here."""

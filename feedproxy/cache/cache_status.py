@@ -1,9 +1,8 @@
 """The Cache-Status field: how a request was handled, in the terms of RFC 9211.
 
-The same words stand in the log, the metrics and the status page. A member says either that the request
-was answered from the store (`hit`) or why it went on to the origin (`fwd=…`); an answer of our own that is
-neither, such as a refusal, has only its `detail`. The details are a closed list, explained in
-docs/reference/cache-status.md.
+The log, the metrics and the status page use the same tokens. A member says either that the request was
+answered from the store (`hit`) or why it went on to the origin (`fwd=…`). The proxy's own responses, such as
+errors, have only a `detail`. The details are a closed list, explained in docs/reference/cache-status.md.
 """
 
 from dataclasses import dataclass
@@ -37,7 +36,7 @@ class Detail(StrEnum):
         member.sentence = sentence
         return member
 
-    # -- HTTP's lifetime has ended, the feed's own schedule says that there is no hurry
+    # -- HTTP's lifetime has ended, but the feed's own schedule names a later time
     TTL_HINT = "ttl-hint", "The feed's ttl has not passed yet."
     SY_HINT = "sy-hint", "The feed's sy:updatePeriod and sy:updateFrequency name a later time."
     CDF_HINT = "cdf-hint", "The channel's SCHEDULE (CDF) names a later time."
@@ -56,7 +55,7 @@ class Detail(StrEnum):
     )
     MAX_STALE = "max-stale", "The reader accepts a copy of this age (request directive max-stale)."
 
-    # -- the origin is left in peace for now
+    # -- the origin is not asked now
     PAUSED = "paused", "The operator has paused this feed: the stored copy is served."
     FLOOR = "floor", "The feed was fetched less than feed_min_interval ago."
     SITE_INTERVAL = "site-interval", "Another feed of the same site was fetched a moment ago (site_interval)."
@@ -66,7 +65,7 @@ class Detail(StrEnum):
     )
     BACK_OFF = "back-off", "The last fetches failed; the next one is not due yet."
 
-    # -- the origin could not be heard
+    # -- the origin sent no complete response
     UNREACHABLE = "unreachable", "Cannot connect to the origin (DNS, connection or TLS failed)."
     PARENT_PROXY = "parent-proxy", "The parent proxy (upstream_proxy) cannot be reached, or refuses the connection."
     TIMEOUT = "timeout", "The origin took too long."
@@ -142,14 +141,13 @@ class CacheStatus:
     def __post_init__(self) -> None:
         # RFC 9211, section 2: hit and fwd are exclusive, only one of them appears on each member.
         if self.hit and self.fwd is not None:
-            raise ValueError("a request was a hit or it was forwarded, not both")
-        # Sections 2.3, 2.5 and 2.6: what the next hop answered, and what became of it, is known only when
-        # the request was forwarded.
+            raise ValueError("invalid Cache-Status: expected hit or fwd, not both")
+        # Sections 2.3, 2.5 and 2.6: these parameters describe a forwarded request and its response.
         if self.fwd is None and (self.fwd_status is not None or self.stored or self.collapsed):
-            raise ValueError("fwd-status, stored and collapsed are said of forwarded requests only")
+            raise ValueError("invalid Cache-Status: fwd-status, stored and collapsed need fwd")
 
     def text(self, name: str = "feedproxy") -> str:
-        """The member as it is written; `name` is a token of structured fields (RFC 8941, section 3.3.4)."""
+        """Return the member as it is written; `name` is a token of structured fields (RFC 8941, section 3.3.4)."""
         members = [name]
         if self.hit:
             members.append("hit")
@@ -171,7 +169,7 @@ class CacheStatus:
 def append(fields: Fields, status: CacheStatus, name: str = "feedproxy") -> Fields:
     """Return the fields with the member of this proxy last (RFC 9211, section 2).
 
-    A line of its own: what earlier caches wrote, well or badly, stays as it is.
+    The member is a field line of its own, so that malformed members of earlier caches do not affect it.
     """
     # "The first member represents the cache closest to the origin server, and the last member represents
     # the cache closest to the user."

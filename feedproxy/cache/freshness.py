@@ -1,13 +1,12 @@
-"""How old a stored response is, for how long it is fresh, and why (RFC 9111, section 4.2).
+"""Age and freshness lifetime of a stored response, and the reason for the lifetime (RFC 9111, section 4.2).
 
-HTTP's own lifetime comes first: s-maxage, max-age, Expires (4.2.1). Where HTTP is silent the lifetime is a
-guess (4.2.2): what the feed asks for, else what its history teaches, else a tenth of the time since it was
-modified, else a default. Only feeds get more than that tenth: of a page without a word about freshness
-nothing is known, and the next may be another.
+HTTP's explicit lifetime comes first: s-maxage, max-age, Expires (4.2.1). Without it the lifetime is heuristic
+(4.2.2): the feed's own schedule, else its rate of change, else a tenth of the time since it was modified, else
+a default. The schedule, the rate and the default apply to feeds only.
 
-What the feed asks for comes in through a function, the *hint*, since the cache knows no feeds but by the
-mark that their content bears. Where HTTP's lifetime is explicit and ends earlier, the hint is the publisher's
-permission to use the stale response on (4.2.4): the response is *held*.
+The feed's schedule comes in through a function, the *hint*, since this package does not know feed formats. Where
+HTTP's explicit lifetime ends earlier, the hint is the publisher's permission to use the stale response (4.2.4):
+the response is *held*.
 """
 
 import math
@@ -51,7 +50,7 @@ class Allowance:
 
     until: Instant
     detail: str
-    words: str
+    reason: str
 
 
 type Hint = Callable[[StoredResponse, Instant, Instant | None, Instant], Allowance | None]
@@ -61,11 +60,11 @@ the end of HTTP's lifetime, None where HTTP is silent."""
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """The state of one stored response at one moment. `age` and `lifetime` are seconds, never negative.
+    """The freshness of one stored response at one instant. `age` and `lifetime` are seconds, never negative.
 
-    `expires` is when the lifetime ends; `held` is until when, and why, the stale response may be used on.
-    `control` are the directives that govern the response, parsed once for all that ask; `reason` says where
-    the lifetime comes from when `source` alone does not. `limit` says why it ends sooner than it would otherwise.
+    `expires` is when the lifetime ends; `held` is until when, and why, the stale response may still be used.
+    `control` are the directives that govern the response. `reason` says where the lifetime comes from if `source`
+    does not suffice; `limit` is why it ends sooner than it would otherwise.
     """
 
     age: Seconds
@@ -84,16 +83,16 @@ class Freshness:
 
     @property
     def ttl(self) -> Seconds:
-        """Seconds that remain of the lifetime; negative: for so long the response has been stale."""
+        """Return the remaining lifetime in seconds; negative for a stale response: the time since it became stale."""
         return self.lifetime - self.age
 
     @property
-    def words(self) -> str:
-        """The state in a sentence for the operator; written when it is asked for: hits do not pay for it."""
-        return self.words_at(self.age)
+    def description(self) -> str:
+        """Return the state as a sentence for the operator. It is computed on demand, to keep hits cheap."""
+        return self.description_at(self.age)
 
-    def words_at(self, age: Seconds) -> str:
-        """Return `words` for another age, with everything else unchanged."""
+    def description_at(self, age: Seconds) -> str:
+        """Return `description` for another age."""
         ttl, since = (
             self.lifetime - age,
             f"{self.reason or _reason(self.source, self.lifetime)}, fetched {span(age)} ago",
@@ -102,12 +101,12 @@ class Freshness:
             return f"fresh for another {span(ttl)}: {since}"
         if self.held is not None:
             remaining = self.held.until - self.expires + ttl
-            return f"held for another {span(remaining)}: {self.held.words}; by HTTP {since}"
+            return f"held for another {span(remaining)}: {self.held.reason}; by HTTP {since}"
         return f"stale for {span(-ttl)}: {since}"
 
 
 def span(seconds: Seconds) -> str:
-    """A length of time as people say it: `40 s`, `35 min`, `1 h 5 min`, `3 days`."""
+    """Return a length of time as people say it: `40 s`, `35 min`, `1 h 5 min`, `3 days`."""
     return _span(max(0, int(seconds)))
 
 
@@ -128,8 +127,8 @@ def _two(whole: int, size: int, unit: str, smaller: int, smaller_unit: str) -> s
 
 
 def initial_age(stored: StoredResponse) -> Seconds:
-    """How old the response was when it came: what section 4.2.3 calls corrected_initial_age; never negative."""
-    # Date has whole seconds: a response that came within the second it names is not older for that.
+    """Return the age of the response on receipt: corrected_initial_age of section 4.2.3; never negative."""
+    # Date has whole seconds: a response received within that second has no apparent age.
     apparent_age = max(0.0, math.floor(stored.response_time) - _date(stored))
     response_delay = max(0.0, stored.response_time - stored.request_time)
     corrected_age_value = _age_value(stored.fields) + response_delay
@@ -138,20 +137,20 @@ def initial_age(stored: StoredResponse) -> Seconds:
 
 
 def current_age(stored: StoredResponse, now: Instant, initial: Seconds | None = None) -> Seconds:
-    """Seconds since the response was generated or validated at the origin (section 4.2.3); never negative.
+    """Return the seconds since the response was generated or validated at the origin (section 4.2.3); never negative.
 
     `initial` is its `initial_age`, where that is known.
     """
-    # A clock that was set back makes nothing younger than it came.
+    # A clock that was set back must not make a response younger than it was on receipt.
     resident_time = max(0.0, now - stored.response_time)
     return (initial_age(stored) if initial is None else initial) + resident_time
 
 
 def _age_value(fields: Fields) -> Seconds:
-    """Of a list the first member counts; what is no number is ignored (section 5.1).
+    """Return the value of Age: of a list its first member, 0 for an invalid value (section 5.1).
 
-    A number with parameters is one: a structured field's Item has room for them (RFC 9651, section 3.3), and whoever
-    adds one has not made the response younger. Read, it can only end reuse sooner.
+    Parameters after the number are ignored: an Item of a structured field may have them (RFC 9651, section 3.3).
+    Accepting such a value can only end reuse sooner.
     """
     value = fields.get("age")
     found = None if value is None else _AGE.fullmatch(value.partition(",")[0].strip(" \t"))
@@ -162,14 +161,14 @@ def _age_value(fields: Fields) -> Seconds:
 
 
 def _date(stored: StoredResponse) -> Instant:
-    """The Date field; the time of receipt where it is missing or no date (RFC 9110, section 6.6.1)."""
+    """Return the Date field; the time of receipt if it is missing or invalid (RFC 9110, section 6.6.1)."""
     value = stored.fields.get("date")
     date = None if value is None else parse_http_date(value, stored.response_time)
     return stored.response_time if date is None else date
 
 
 def explicit_lifetime(stored: StoredResponse, *, targeted: bool = False) -> tuple[Seconds, Source] | None:
-    """The lifetime that HTTP states (section 4.2.1); None where it is silent."""
+    """Return the lifetime that HTTP states (section 4.2.1); None where it is silent."""
     return _explicit(stored, governing(stored.fields, targeted=targeted))
 
 
@@ -200,10 +199,10 @@ def _expires(values: list[str], stored: StoredResponse) -> Seconds:
 def heuristic_lifetime(
     stored: StoredResponse, *, learned: Seconds | None, default: Seconds, minimum: Seconds, maximum: Seconds
 ) -> tuple[Seconds, Source]:
-    """A guess where neither HTTP nor the feed says anything (section 4.2.2), in seconds.
+    """Return the heuristic lifetime if neither HTTP nor the feed gives one (section 4.2.2), in seconds.
 
-    `learned` (from the history of changes), `default` and `minimum` are for feeds; other content gets the
-    tenth or nothing.
+    `learned` (from the history of changes), `default` and `minimum` apply to feeds; other content gets a tenth
+    of the time since its Last-Modified, or 0.
     """
     feed = stored.content.feed
     if feed and learned is not None:
@@ -232,10 +231,10 @@ def assess(
     maximum: Seconds = 86_400.0,
     targeted: bool = False,
 ) -> Freshness:
-    """Age, lifetime and reason of a stored response at one moment, all rules together."""
+    """Return the freshness of a stored response at `now`: age, lifetime, and the reason for it."""
     initial = initial_age(stored)
     age = current_age(stored, now, initial)
-    # Not now - age: by a rounding it would be another each time.
+    # Not now - age: rounding would give another value for each `now`.
     base = min(now, stored.response_time) - initial
     directives = governing(stored.fields, targeted=targeted)
     control = directives.control
@@ -248,7 +247,7 @@ def assess(
             if allowance is not None and allowance.until > max(expires, now):
                 held = allowance
         return Freshness(age, lifetime, source, expires, held, control)
-    # "heuristics can only be used on responses without explicit freshness whose status codes are defined as
+    # "heuristics can only be used on responses without explicit freshness [with status codes that] are defined as
     # heuristically cacheable [...] and on responses without explicit freshness that have been marked as
     # explicitly cacheable (e.g., with a public response directive)."
     if stored.status not in HEURISTICALLY_CACHEABLE and not control.public:
@@ -257,27 +256,27 @@ def assess(
     allowance = hint(stored, base, None, now) if hint is not None and stored.content.feed else None
     if allowance is not None:
         lifetime = max(0.0, allowance.until - base)
-        return Freshness(age, lifetime, Source.HINT, base + lifetime, None, control, allowance.words)
+        return Freshness(age, lifetime, Source.HINT, base + lifetime, None, control, allowance.reason)
     lifetime, source = heuristic_lifetime(stored, learned=learned, default=default, minimum=minimum, maximum=maximum)
     return Freshness(age, lifetime, source, base + lifetime, None, control)
 
 
 def limited(found: Freshness, limit: Allowance) -> Freshness:
-    """The same freshness, ending with `limit` where it would last longer. A cache may validate sooner than it must."""
+    """Return the freshness, ending no later than `limit`. A cache may validate sooner than it must."""
     until = limit.until
     held = found.held
     if until >= (held.until if held is not None else found.expires):
         return found
     if until >= found.expires:
         return replace(
-            found, held=replace(held, until=until, words=limit.words) if held is not None else None, limit=limit
+            found, held=replace(held, until=until, reason=limit.reason) if held is not None else None, limit=limit
         )
     lifetime = max(0.0, until - (found.expires - found.lifetime))
-    return replace(found, lifetime=lifetime, expires=until, held=None, reason=limit.words, limit=limit)
+    return replace(found, lifetime=lifetime, expires=until, held=None, reason=limit.reason, limit=limit)
 
 
 def may_be_held(stored: StoredResponse, control: CacheControl) -> bool:
-    """Return whether HTTP leaves room for a permission from outside it once the response is stale."""
+    """Return whether a permission from outside HTTP may extend the use of this response beyond its lifetime."""
     # "A cache MUST NOT generate a stale response if it is prohibited by an explicit in-protocol directive
     # (e.g., by a no-cache response directive, a must-revalidate response directive, or an applicable s-maxage
     # or proxy-revalidate response directive)" -- section 4.2.4

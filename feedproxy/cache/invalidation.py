@@ -4,12 +4,12 @@ from feedproxy.errors import FeedproxyError
 from feedproxy.http import uri
 from feedproxy.http.message import Request, Response
 
-# RFC 9110, section 9.2.1, and the safe ones of the IANA registry of methods. Names are case-sensitive.
+# RFC 9110, section 9.2.1, and the safe methods of the IANA registry. Names are case-sensitive.
 SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "QUERY", "REPORT", "SEARCH"})
 
 
 def invalidated_by(request: Request, response: Response) -> tuple[str, ...]:
-    """The target URIs of which all stored responses are to be marked invalid, the request's own first."""
+    """Return the target URIs to invalidate, the request's own first."""
     # "in response to an unsafe request method (including methods whose safety is unknown)"
     if request.method in SAFE:
         return ()

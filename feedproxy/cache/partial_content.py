@@ -1,10 +1,9 @@
-"""Parts of what is no feed: kept, cut, and put together again (RFC 9111, sections 3.3 and 3.4).
+"""Storage, extraction and combination of partial responses (RFC 9111, sections 3.3 and 3.4). Feeds have none.
 
-A part is a StoredResponse with status 206; what it holds stands in its Content-Range, which is set right before it
-is kept, and in its bytes, which carry no content coding. Parts never stand among the responses that answer for a
-whole: their Range answers, when a request asks for bytes that all lie within one of them, and they save asking for
-these bytes again when more is wanted. Bytes of two messages are put together only where both name the same
-representation by the same strong validator.
+A part is a StoredResponse with status 206 and without a content coding. Its Content-Range, corrected when it is
+stored, names the bytes that it holds. Parts are kept apart from complete responses. A part answers range requests
+for bytes that it holds; for more bytes, only the missing ones are requested. Two parts are combined only if they
+have the same strong validator.
 """
 
 import re
@@ -19,7 +18,7 @@ from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Fields, Request, Response
 
 PARTS_MAX = 2
-"""Parts kept of one target: the beginning and the end of a file is what players and unpackers ask for first."""
+"""Parts stored for one target: media players and unpackers first request the beginning and the end of a file."""
 
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)", re.IGNORECASE)
 _OF_ONE_MESSAGE = ("content-length", "content-range", "content-digest", "content-md5")
@@ -28,7 +27,7 @@ _ENDLESS = 10**18
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The bytes `first` to `end` (not included) of a representation; `length` is its own, None where unknown."""
+    """The bytes `first` to `end` (not included) of a representation; `length` is the whole length, None if unknown."""
 
     first: int
     end: int
@@ -36,7 +35,7 @@ class Extent:
 
     @property
     def content_range(self) -> str:
-        """The value of Content-Range."""
+        """Return the value of Content-Range."""
         return f"bytes {self.first}-{self.end - 1}/{'*' if self.length is None else self.length}"
 
     @property
@@ -46,9 +45,9 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """What to ask the origin for, instead of all: values of Range and If-Range (None: a strong validator is lacking).
+    """A range to request instead of the whole: values of Range and If-Range (None without a strong validator).
 
-    `part` is what the answer is to be put together with.
+    `part` is the stored part that the response is combined with.
     """
 
     part: StoredResponse
@@ -58,27 +57,27 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """No part helps with this request, and why."""
+    """The result if no part helps with a request, and the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Combined:
-    """Both as one response: 200 where that is the whole, else 206."""
+    """Two parts as one response: 200 if they are the whole, else 206."""
 
     response: Response
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
-    """The two cannot be put together, and why."""
+class NotCombinable:
+    """The result if two parts cannot be combined, and the reason."""
 
     reason: str
 
 
 def extent_of(fields: Fields, size: int) -> Extent | None:
-    """Which bytes a 206 with these fields and `size` bytes of content holds; None where it cannot be told."""
+    """Return the extent of a 206 with these fields and `size` bytes of content; None if it is not known."""
     values = fields.get_all("content-range")
     found = _CONTENT_RANGE.fullmatch(values[0].strip()) if len(values) == 1 else None
     if found is None or not size:
@@ -92,31 +91,31 @@ def extent_of(fields: Fields, size: int) -> Extent | None:
     if first + size == last + 1:
         return Extent(first, last + 1, length)
     if first + size < last + 1 == length:
-        # Fewer bytes than were counted, though they came whole and end the content: it ends there, then. Of another
-        # length than the origin says it can be put together with nothing.
+        # The message is complete, but shorter than its Content-Range says: the representation ends there. Its length
+        # then differs from the origin's figure, so that it is combined with no other part.
         return Extent(first, first + size, first + size)
     return None
 
 
-def may_keep(request: Request, stored: StoredResponse, *, targeted: bool = False) -> Storing:
+def may_store_part(request: Request, stored: StoredResponse, *, targeted: bool = False) -> Storing:
     """Return whether this 206 may be stored as a part (section 3.3). `stored` is the response as it would be stored.
 
-    Only with explicit freshness: what is guessed, is guessed of wholes. A feed is fetched whole, always, so what may
-    be a piece of one is not kept.
+    Parts need explicit freshness: heuristics are for complete responses. Feeds are always fetched whole, so a part
+    with a media type of XML or JSON is not stored.
     """
     if "range" not in request.fields:
-        return DoNotStore("a part came, and nobody had asked for one")
+        return DoNotStore("a 206 to a request without Range")
     # What forbids storing the whole forbids storing a part of it.
     whole = Response(200, stored.fields)
     verdict = storing.may_store(request, whole, now=stored.response_time, targeted=targeted)
     if isinstance(verdict, DoNotStore):
         return verdict
     if "content-encoding" in stored.fields:
-        return DoNotStore("a part of what is coded can be cut for nobody who wants another coding")
+        return DoNotStore("a part with a content coding cannot be served to clients of other codings")
     if any(word in (stored.fields.get("content-type") or "").lower() for word in ("xml", "json")):
         return DoNotStore("it may be a part of a feed")
     if extent_of(stored.fields, len(_body(stored))) is None:
-        return DoNotStore("which part it is cannot be told from its Content-Range")
+        return DoNotStore("the Content-Range of the part is missing or invalid")
     explicit = freshness.explicit_lifetime(stored, targeted=targeted)
     if explicit is None or explicit[0] <= 0:
         return DoNotStore("a part without explicit freshness")
@@ -124,7 +123,7 @@ def may_keep(request: Request, stored: StoredResponse, *, targeted: bool = False
 
 
 def with_part(parts: tuple[StoredResponse, ...], new: StoredResponse) -> tuple[StoredResponse, ...]:
-    """The parts once `new` is kept; newest last. Those of another version, and those it contains, go."""
+    """Return the parts with `new` as the last. Parts of another version and parts that `new` contains are dropped."""
     extent = _extent(new)
     new = replace(new, fields=new.fields.with_field("Content-Range", extent.content_range))
     others = [part for part in parts if not _supersedes(new, extent, part)]
@@ -140,7 +139,7 @@ def _supersedes(new: StoredResponse, extent: Extent, old: StoredResponse) -> boo
 
 
 def cut(part: StoredResponse, request: Fields) -> StoredResponse | None:
-    """The part as the answer to these request fields; None where it holds not all that they ask for.
+    """Return the part as the response to these request fields; None if it lacks some of the requested bytes.
 
     "A cache MUST NOT use an incomplete response to answer requests unless the response has been made complete or the
     request is partial and specifies a range wholly within the incomplete response." -- section 3.3
@@ -157,12 +156,12 @@ def cut(part: StoredResponse, request: Fields) -> StoredResponse | None:
 
 
 def _wanted(part: StoredResponse, extent: Extent, request: Fields) -> Extent | None:
-    """The bytes that a request wants; None where it does not say so in a single range that counts here."""
+    """Return the bytes that a request asks for; None unless it has a single range that applies to this part."""
     fields = part.fields
     modified, date = (parse_http_date(fields.get(name) or "") for name in ("last-modified", "date"))
     if not conditional.range_applies(request, parse_tag(fields.get("etag") or ""), modified, date):
         return None
-    # Of an unknown length neither the last bytes nor all from one on can be told: their end lies beyond any part.
+    # With an unknown length, suffix ranges and open ranges end beyond any part.
     match ranges.select(request.combined("range"), extent.length or _ENDLESS):
         case (int(first), int(last)):
             return Extent(first, last + 1, extent.length)
@@ -170,19 +169,19 @@ def _wanted(part: StoredResponse, extent: Extent, request: Fields) -> Extent | N
 
 
 def missing(part: StoredResponse, request: Fields, *, fresh: bool, size_max: int) -> Missing | Nothing:
-    """What remains to be asked for to answer these request fields: of a range, or of the whole.
+    """Return the range to request from the origin to answer these request fields.
 
-    `size_max` bounds what may come of it, in bytes. `fresh` tells whether the part is.
+    `size_max` bounds the combined size in bytes. `fresh`: the part is fresh.
     """
     held = _extent(part)
     wanted = _wanted(part, held, request) if "range" in request else Extent(0, held.length or _ENDLESS, held.length)
     if wanted is None:
-        return Nothing("what is wanted is no single range of this")
+        return Nothing("the request has no single range that applies")
     first, end = min(wanted.first, held.first), max(wanted.end, held.end)
     if end - first > size_max:
-        return Nothing("all together it would be too much, or nobody knows how much")
+        return Nothing("the combined size is too large or unknown")
     if wanted.first > held.end or wanted.end < held.first:
-        return Nothing("it lies apart from what is held")
+        return Nothing("the range is not adjacent to the stored part")
     if first < held.first and end > held.end:
         return Nothing("both ends are missing")
     if (first, end) == (held.first, held.end):
@@ -190,34 +189,34 @@ def missing(part: StoredResponse, request: Fields, *, fresh: bool, size_max: int
     condition = strong_validator(part.fields)
     lacking = (end - first) - (held.end - held.first)
     if condition is None and (not fresh or lacking > held.end - held.first):
-        # Nothing but an answer with all of it can be used then: not at the price of most bytes coming twice.
-        return Nothing("without a strong validator the rest is not worth asking for")
+        # Only a complete response could be used then, and most bytes would be transferred twice.
+        return Nothing("there is no strong validator, and most of the bytes are missing or the part is stale")
     if first < held.first:
         return Missing(part, f"bytes={first}-{held.first - 1}", condition)
     to_the_end = end == held.length
     return Missing(part, f"bytes={held.end}-" if to_the_end else f"bytes={held.end}-{end - 1}", condition)
 
 
-def combine(part: StoredResponse, response: Response) -> Combined | Apart:
-    """Section 3.4: a part and the 206 that brought what was missing of it."""
+def combine(part: StoredResponse, response: Response) -> Combined | NotCombinable:
+    """Combine a stored part with the 206 that has the missing bytes (section 3.4)."""
     held, news = _extent(part), extent_of(response.fields, len(response.body))
     if news is None or "content-encoding" in response.fields:
-        return Apart("which part came cannot be told")
+        return NotCombinable("the Content-Range of the new part is missing or invalid, or it has a content coding")
     # "A cache can combine a partial response [...] if all of the responses share the same strong validator"
     validator = strong_validator(part.fields)
     if validator is None or validator != strong_validator(response.fields):
-        return Apart("no strong validator says that both are of one representation")
+        return NotCombinable("the parts do not share a strong validator")
     if held.length != news.length:
-        return Apart("they are of different lengths")
+        return NotCombinable("the complete lengths differ")
     if news.first > held.end or news.end < held.first:
-        return Apart("there is a gap between them")
+        return NotCombinable("there is a gap between the parts")
     body = _joined(_body(part), held.first, response.body, news.first)
     if body is None:
-        return Apart("where they overlap they differ")
+        return NotCombinable("the parts differ where they overlap")
     # "the cache MUST use other header fields provided in the new response, aside from Content-Range, to replace all
     # instances of the corresponding header fields in the stored response"
-    kept = part.fields.without("age", *_OF_ONE_MESSAGE, *{name for name, _ in response.fields})
-    fields = Fields((*kept, *response.fields.without(*_OF_ONE_MESSAGE)))
+    unchanged = part.fields.without("age", *_OF_ONE_MESSAGE, *{name for name, _ in response.fields})
+    fields = Fields((*unchanged, *response.fields.without(*_OF_ONE_MESSAGE)))
     extent = Extent(min(held.first, news.first), max(held.end, news.end), held.length)
     if extent.whole:
         return Combined(Response(200, fields, body))
@@ -225,7 +224,7 @@ def combine(part: StoredResponse, response: Response) -> Combined | Apart:
 
 
 def _joined(one: bytes, first: int, other: bytes, other_first: int) -> bytes | None:
-    """The bytes of both, the second of which begins within the first or right after it, or the other way round."""
+    """Return the bytes of two adjacent or overlapping parts; None if they differ where they overlap."""
     if other_first < first:
         one, first, other, other_first = other, other_first, one, first
     common = one[other_first - first :]
@@ -235,17 +234,17 @@ def _joined(one: bytes, first: int, other: bytes, other_first: int) -> bytes | N
 
 
 def strong_validator(fields: Fields) -> str | None:
-    """What says for certain, to the byte, which representation this is: as If-Range says it (RFC 9110, 13.1.5)."""
+    """Return the strong validator as If-Range has it (RFC 9110, section 13.1.5); None if there is none."""
     tags, dates = fields.get_all("etag"), fields.get_all("last-modified")
     if tags:
         tag = parse_tag(tags[0]) if len(tags) == 1 else None
-        # Sent as it came; an odd spelling would not be understood there.
+        # It is sent as received; a nonstandard spelling would not be understood in If-Range.
         return tags[0].strip() if tag is not None and not tag.weak and tag.text == tags[0].strip() else None
     if len(dates) != 1:
         return None
     modified, date = parse_http_date(dates[0]), parse_http_date(fields.get("date") or "")
     # RFC 9110, 8.8.2.2: weak, unless "the cache entry includes a Date value that is at least one second after the
-    # Last-Modified value"; clocks that stand so close are hardly ever right, a minute is what RFC 2616 asked for.
+    # Last-Modified value". A second is less than the usual error of clocks: RFC 2616 required a minute.
     if modified is None or date is None or date - modified < 60:
         return None
     return dates[0].strip()
@@ -253,7 +252,7 @@ def strong_validator(fields: Fields) -> str | None:
 
 def _extent(part: StoredResponse) -> Extent:
     extent = extent_of(part.fields, len(_body(part)))
-    assert extent is not None, "only what can be told is kept"
+    assert extent is not None, "only parts with a known extent are stored"
     return extent
 
 

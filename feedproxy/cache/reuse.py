@@ -1,7 +1,7 @@
 """Decision whether a stored response may answer a request (RFC 9111, section 4).
 
-The request's method is GET or HEAD, and the response was selected for it (vary.py); what remains are
-freshness, what the request wants (section 5.2.1), and what allows a stale response (serving_stale.py).
+The request's method is GET or HEAD, and the response was selected for it (vary.py). The decision depends on
+freshness, the request's directives (section 5.2.1), and the rules for stale responses (serving_stale.py).
 """
 
 import math
@@ -20,54 +20,56 @@ from feedproxy.http.cache_control import CacheControl
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """The stored response is the answer. `detail` says what allows it where it is stale, or what is wrong with it."""
+    """The stored response is the answer. `detail` says what permits a stale one, or what limits its lifetime."""
 
     stored: StoredResponse
     freshness: Freshness
     detail: str | None = None
 
     @property
-    def words(self) -> str:
-        return self.freshness.words
+    def reason(self) -> str:
+        return self.freshness.description
 
 
 @dataclass(frozen=True, slots=True)
 class ReuseAndRevalidate:
-    """The stored response is the answer, and a new one is to be fetched meanwhile (RFC 5861, section 3)."""
+    """The stored response is the answer, and is to be refreshed in the background (RFC 5861, section 3)."""
 
     stored: StoredResponse
     freshness: Freshness
     detail: str = Detail.STALE_WHILE_REVALIDATE
 
     @property
-    def words(self) -> str:
-        return f"{self.freshness.words}; used once more while it is fetched anew (stale-while-revalidate)"
+    def reason(self) -> str:
+        return f"{self.freshness.description}; served while it is refreshed (stale-while-revalidate)"
 
 
 @dataclass(frozen=True, slots=True)
 class Validate:
-    """The origin is to be asked whether the stored response is still good."""
+    """The request is to be forwarded with conditions, to validate the stored response."""
 
     stored: StoredResponse
     fwd: Fwd
-    words: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """The origin is to be asked. `stored` is what was selected but has no validator: it may stand in for a
-    failure."""
+    """The request is to be forwarded without conditions.
+
+    `stored` is a selected response without validator, which may be served stale if the origin fails.
+    """
 
     fwd: Fwd
-    words: str
+    reason: str
     stored: StoredResponse | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Unsatisfiable:
-    """The request wants a stored response only, and none may be used: 504."""
+    """The request has only-if-cached, and no stored response may be used: 504."""
 
-    words: str = "only-if-cached, and nothing stored may be used"
+    reason: str = "only-if-cached, and no stored response may be used"
 
 
 type Decision = Reuse | ReuseAndRevalidate | Validate | Forward | Unsatisfiable
@@ -83,33 +85,34 @@ def decide(
     stale_limit: Seconds = math.inf,
     meanwhile: Seconds = 0.0,
 ) -> Decision:
-    """Section 4. `known_uri`: something is stored for the target URI, though perhaps nothing that the request
-    selects. `stale_limit` bounds what max-stale can ask for, in seconds; `meanwhile` is for how long the operator lets
-    a stale response answer while it is refreshed.
+    """Decide whether `stored` answers the request (section 4).
 
-    no-store in a request keeps its answer out of the store, and does not keep stored answers from it: "if a
-    request containing this directive is satisfied from a cache, the no-store request directive does not apply
-    to the already stored response" (section 5.2.1.5).
+    `known_uri`: some response is stored for the target URI, though perhaps none that the request selects.
+    `stale_limit` bounds max-stale, in seconds. `meanwhile` is the operator's limit, in seconds, for serving a
+    stale response while it is refreshed.
+
+    no-store in a request does not exclude a stored response: "if a request containing this directive is satisfied
+    from a cache, the no-store request directive does not apply to the already stored response" (section 5.2.1.5).
     """
     if stored is None or freshness is None:
         if request.only_if_cached:
             return Unsatisfiable()
         if known_uri:
-            return Forward(Fwd.VARY_MISS, "what is stored is for other request fields (Vary)")
+            return Forward(Fwd.VARY_MISS, "the stored responses are for other request fields (Vary)")
         return Forward(Fwd.URI_MISS, "nothing is stored")
     control = freshness.control
     if reason := withheld(control, stored.status):
-        return _ask(None, request, Fwd.STALE, f"not to be used again: {reason}")
+        return _forward(None, request, Fwd.STALE, f"not to be used again: {reason}")
     if stored.invalid:
         # 'or mark them as "invalid" and in need of a mandatory validation before they can be sent in response
         # to a subsequent request' -- section 4.4
-        return _ask(stored, request, Fwd.STALE, "invalidated")
+        return _forward(stored, request, Fwd.STALE, "invalidated")
     if control.no_cache:
         # "the response MUST NOT be used to satisfy any other request without forwarding it for validation
         # and receiving a successful response" -- section 5.2.2.4
-        return _ask(stored, request, Fwd.STALE, "no-cache: every use is validated")
+        return _forward(stored, request, Fwd.STALE, "no-cache: every use is validated")
     if request.no_cache:
-        return _ask(stored, request, _why(freshness, now), "the request said no-cache")
+        return _forward(stored, request, _fwd(freshness, now), "the request said no-cache")
     if freshness.fresh(now):
         return _decide_fresh(stored, request, freshness, now, stale_limit)
     return _decide_stale(stored, request, freshness, now, stale_limit, meanwhile)
@@ -123,11 +126,11 @@ def _decide_fresh(
     if request.max_age is not None and math.floor(freshness.age) > request.max_age:
         past = freshness.age - request.max_age
         if request.max_stale is None or past > min(request.max_stale, stale_limit):
-            return _ask(stored, request, Fwd.REQUEST, "older than the request's max-age")
+            return _forward(stored, request, Fwd.REQUEST, "older than the request's max-age")
     # "the client wants a response that will still be fresh for at least the specified number of seconds" --
     # section 5.2.1.3
     if request.min_fresh is not None and freshness.expires - now < request.min_fresh:
-        return _ask(stored, request, Fwd.REQUEST, "not fresh for as long as the request's min-fresh")
+        return _forward(stored, request, Fwd.REQUEST, "not fresh for as long as the request's min-fresh")
     return Reuse(stored, freshness, freshness.limit.detail if freshness.limit is not None else None)
 
 
@@ -148,28 +151,28 @@ def _decide_stale(
         return Reuse(stored, freshness, (freshness.limit or held).detail)
     if allows(Occasion.REVALIDATING):
         return ReuseAndRevalidate(stored, freshness)
-    if request.min_fresh is None and _young_enough(request, freshness) and allows(Occasion.MAX_STALE):
+    if request.min_fresh is None and _is_within_max_age(request, freshness) and allows(Occasion.MAX_STALE):
         return Reuse(stored, freshness, Detail.MAX_STALE)
-    return _ask(stored, request, Fwd.STALE, freshness.words)
+    return _forward(stored, request, Fwd.STALE, freshness.description)
 
 
-def _young_enough(request: CacheControl, freshness: Freshness) -> bool:
+def _is_within_max_age(request: CacheControl, freshness: Freshness) -> bool:
     """Return whether max-stale also extends the request's own max-age."""
     if request.max_age is None or request.max_stale is None:
         return True
     return freshness.age - request.max_age <= request.max_stale
 
 
-def _why(freshness: Freshness, now: Instant) -> Fwd:
+def _fwd(freshness: Freshness, now: Instant) -> Fwd:
     return Fwd.REQUEST if freshness.fresh(now) else Fwd.STALE
 
 
-def _ask(stored: StoredResponse | None, request: CacheControl, fwd: Fwd, words: str) -> Decision:
-    """On to the origin: with conditions where there is a validator, and not at all for only-if-cached."""
+def _forward(stored: StoredResponse | None, request: CacheControl, fwd: Fwd, reason: str) -> Decision:
+    """Decide to forward, with conditions if there is a validator; Unsatisfiable for only-if-cached."""
     # "respond using a stored response consistent with the other constraints of the request or respond with a
     # 504 (Gateway Timeout) status code" -- section 5.2.1.7
     if request.only_if_cached:
-        return Unsatisfiable(f"only-if-cached, but {words}")
+        return Unsatisfiable(f"only-if-cached, but {reason}")
     if stored is not None and len(conditional_fields(stored)):
-        return Validate(stored, fwd, words)
-    return Forward(fwd, words, stored)
+        return Validate(stored, fwd, reason)
+    return Forward(fwd, reason, stored)

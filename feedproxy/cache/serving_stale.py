@@ -13,7 +13,7 @@ from feedproxy.http.cache_control import CacheControl
 class Occasion(StrEnum):
     """The reason for using a stale response."""
 
-    ERROR = "error"  # the origin answered 500, 502, 503 or 504, or something as useless
+    ERROR = "error"  # the origin answered 500, 502, 503 or 504, or sent unusable content
     DISCONNECTED = "disconnected"  # the origin could not be reached
     REFUSED = "refused"  # it answered 403, 404 or 429: no error in the sense of RFC 5861
     REVALIDATING = "revalidating"  # a new response is being fetched meanwhile
@@ -32,9 +32,8 @@ def allowed(
 ) -> bool:
     """Return whether the response may be used now on this occasion; a fresh one may on any.
 
-    `limit` is how long after its lifetime the operator lets a good copy stand in for an origin that fails, or on
-    REVALIDATING for one that is being asked: the "configuration" of section 4.2.4. An origin that says stale-if-error
-    is taken at its word beside it.
+    `limit` is the operator's limit of staleness in seconds: the "configuration" of section 4.2.4. It applies beside
+    the origin's stale-if-error and stale-while-revalidate; the longer one counts.
     """
     if stored.invalid or withheld(freshness.control, stored.status) or prohibited(freshness.control):
         return False
@@ -43,8 +42,8 @@ def allowed(
     staleness = now - freshness.expires
     match occasion:
         case Occasion.ERROR | Occasion.DISCONNECTED:
-            # RFC 5861, section 4: a response that is more stale than stale-if-error says "SHOULD NOT be used
-            # to satisfy the request, absent other information": the operator's limit is such information.
+            # RFC 5861, section 4: beyond stale-if-error a response "SHOULD NOT be used to satisfy the request,
+            # absent other information". The operator's limit is such information.
             permissions = [
                 freshness.control.stale_if_error,
                 request.stale_if_error,
@@ -55,11 +54,11 @@ def allowed(
             configured = _configured(stored, limit)
             return configured is not None and staleness <= configured
         case Occasion.REVALIDATING:
-            # Where the origin says nothing, `limit` is the operator's word, for which section 4.2.4 leaves room as
-            # well: "or by configuration in accordance with an out-of-band contract".
+            # Section 4.2.4 also permits stale responses "by configuration in accordance with an out-of-band
+            # contract": that is `limit`.
             granted, configured = freshness.control.stale_while_revalidate, _configured(stored, limit)
             meanwhile = granted is not None and staleness <= granted
-            return (meanwhile or bool(configured and staleness <= configured)) and _wants_no_fresher(request)
+            return (meanwhile or bool(configured and staleness <= configured)) and _accepts_stale(request)
         case Occasion.MAX_STALE:
             # "the client is willing to accept a response that has exceeded its freshness lifetime by no more
             # than the specified number of seconds" -- RFC 9111, section 5.2.1.2
@@ -70,7 +69,7 @@ def allowed(
                 held is not None
                 and now < held.until
                 and may_be_held(stored, freshness.control)
-                and _wants_no_fresher(request)
+                and _accepts_stale(request)
             )
     assert_never(occasion)
 
@@ -84,13 +83,13 @@ def prohibited(control: CacheControl) -> bool:
 
 
 def _configured(stored: StoredResponse, limit: Seconds) -> Seconds | None:
-    # A response to credentials may be used stale only if the origin allows it, not by the operator's settings.
+    # A response to a request with credentials may be used stale only if the origin allows it.
     return None if stored.authorized else limit
 
 
-def _wants_no_fresher(request: CacheControl) -> bool:
+def _accepts_stale(request: CacheControl) -> bool:
     # "Unless the max-stale request directive is also present, the client does not wish to receive a stale
-    # response." -- section 5.2.1.1; min-fresh and no-cache wish for more than that.
+    # response." -- section 5.2.1.1; min-fresh and no-cache exclude a stale response as well.
     if request.no_cache or request.min_fresh is not None:
         return False
     return request.max_age is None or request.max_stale is not None

@@ -1,8 +1,8 @@
 """Sharing of cookies that came with a response (RFC 9111, sections 3.1 and 7.3).
 
-"The Set-Cookie response header field does not inhibit caching": what may be stored is stored with it, and everybody
-who is answered from the store gets it. So it has to be beyond doubt that the origin means this: that it says so
-itself, in the very message that brings the cookie, and that it did not know who was asking.
+"The Set-Cookie response header field does not inhibit caching": a stored cookie goes to all clients that are answered
+from the store. It is therefore stored only if the same message explicitly allows shared caching, and if its request
+carried neither credentials nor cookies.
 """
 
 from dataclasses import replace
@@ -15,10 +15,10 @@ from feedproxy.http.message import Fields, Request
 _NAME = "set-cookie"
 
 
-def for_everybody(request: Request, received: StoredResponse, *, targeted: bool = False) -> bool:
+def is_for_all_clients(request: Request, received: StoredResponse, *, targeted: bool = False) -> bool:
     """Return whether the cookies of this response are for all clients that get it from the store.
 
-    `received` has the fields of that one message. A feed never keeps any: what reads feeds has no use for them.
+    `received` has the fields of that one message. Feeds are stored without cookies: feed readers do not use them.
     """
     if received.content.feed or "authorization" in request.fields or "cookie" in request.fields:
         return False
@@ -31,17 +31,19 @@ def for_everybody(request: Request, received: StoredResponse, *, targeted: bool 
     return explicit[0] > 0 if explicit is not None else control.public
 
 
-def with_cookies(stored: StoredResponse, news: Fields, request: Request, *, targeted: bool = False) -> StoredResponse:
-    """Return the stored response with the cookies of the message that brought or updated it, if they are for all
-    clients.
+def with_cookies(
+    stored: StoredResponse, received: Fields, request: Request, *, targeted: bool = False
+) -> StoredResponse:
+    """Return the stored response with the cookies of the message with which it was stored or updated.
 
-    `news` are that message's fields. One that brings none leaves those that are stored (section 3.2).
+    Cookies that are not for all clients are left out. `received` are that message's fields; without Set-Cookie, the
+    stored cookies remain (section 3.2).
     """
-    values = news.get_all(_NAME)
-    control = governing(news, targeted=targeted).control
+    values = received.get_all(_NAME)
+    control = governing(received, targeted=targeted).control
     if not values or _NAME in control.private_fields | control.no_cache_fields:
         return stored
     fields = stored.fields.without(_NAME)
-    if for_everybody(request, replace(stored, fields=news), targeted=targeted):
+    if is_for_all_clients(request, replace(stored, fields=received), targeted=targeted):
         fields = Fields((*fields, *(("Set-Cookie", value) for value in values)))
     return replace(stored, fields=fields)

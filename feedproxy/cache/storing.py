@@ -1,8 +1,8 @@
 """Rules for storing a response and its fields in a shared cache (RFC 9111, section 3).
 
-Two cautions are our own, since a proxy's readers are strangers to one another. A request with a Cookie is
-likely to have got a personal answer, so it is stored only where the origin says in so many words that it may
-be. And Set-Cookie is no field like others: set_cookie.py decides whose it is.
+Two rules are stricter than the RFC, since clients of a shared proxy must not see each other's responses. The response
+to a request with Cookie is stored only if its directives or Expires explicitly allow it. Set-Cookie is stored only
+where set_cookie.py allows it.
 """
 
 from dataclasses import dataclass
@@ -13,22 +13,22 @@ from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request, Response
 
-# RFC 9110, section 15.1; 206 is missing, since parts are kept with explicit freshness only (partial_content.py).
+# RFC 9110, section 15.1, without 206: parts are stored with explicit freshness only (partial_content.py).
 HEURISTICALLY_CACHEABLE = frozenset({200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501})
 
-# The final status codes of RFC 9110, section 15, but for 206 (parts are kept apart), 304 (updates what is
-# stored) and 407 (concerns this hop only).
+# The final status codes of RFC 9110, section 15, without 206 (partial_content.py), 304 (updates a stored response)
+# and 407 (concerns this hop only).
 UNDERSTOOD = frozenset(
     {200, 201, 202, 203, 204, 205, 300, 301, 302, 303, 305, 307, 308}
     | {400, 401, 402, 403, 404, 405, 406, 408, 409, 410, 411, 412, 413, 414, 415, 416, 417, 421, 422, 426}
     | {500, 501, 502, 503, 504, 505}
 )
 
-# What is said of one request by its client, its credentials, its conditions, its size or its connection, and not of the
-# target: another request for the same target is answered otherwise.
+# Status codes that concern one request: its client, credentials, conditions, size or connection. Another request for
+# the same target may get another response.
 OF_ONE_REQUEST = frozenset({401, 407, 408, 411, 412, 413, 416, 417, 421, 425, 428, 431, 511})
 
-# Without these a stored response would be used for what it is not.
+# Without these fields a stored response would be misinterpreted.
 _INDISPENSABLE = frozenset({"age", "cache-control", "content-encoding", "content-type", "date", "expires", "vary"})
 
 
@@ -39,7 +39,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class DoNotStore:
-    """The response may not be stored, and why."""
+    """The response must not be stored, for this reason."""
 
     reason: str
 
@@ -52,10 +52,10 @@ def may_store(
 ) -> Storing:
     """Decide about storage (section 3). `targeted`: CDN-Cache-Control applies to this cache (RFC 9213).
 
-    `authorized`: what is stored was given for credentials once, whoever's request has validated it now.
+    `authorized`: the stored response was obtained with credentials, even if `request`, which validated it, has none.
 
-    Nothing in section 3 depends on `now`: a response that is stale at once is worth storing all the same, to
-    be validated, or to stand in for an origin that fails.
+    The decision does not depend on `now`: a response that is stale on receipt can still be validated, or served
+    when the origin fails.
     """
     del now
     # "A cache MUST NOT store a response to a request unless: the request method is understood by the cache;"
@@ -68,14 +68,14 @@ def may_store(
     control, is_targeted = governing(response.fields, targeted=targeted)
     if reason := withheld(control, response.status):
         return DoNotStore(reason)
-    if kept_back := (control.private_fields | control.no_cache_fields) & _INDISPENSABLE:
-        return DoNotStore(f"{', '.join(sorted(kept_back))} may not be stored, and is needed")
+    if excluded := (control.private_fields | control.no_cache_fields) & _INDISPENSABLE:
+        return DoNotStore(f"a directive excludes {', '.join(sorted(excluded))}, which a stored response needs")
     # "if the cache is shared: the Authorization header field is not present in the request [...] or a
     # response directive is present that explicitly allows shared caching"
     explicitly_shared = control.public or control.must_revalidate or control.s_maxage is not None
     if (authorized or "authorization" in request.fields) and not explicitly_shared:
         return DoNotStore("the request carried Authorization, and the response does not allow sharing")
-    # A Vary with "*" always fails to match: it would never be used, not even to be validated.
+    # A Vary with "*" always fails to match: the response could not even be validated.
     if nominated(response.fields) == ("*",):
         return DoNotStore("Vary: *")
     return _permission(request, response, control, is_targeted=is_targeted)
@@ -84,15 +84,15 @@ def may_store(
 def _status_forbids(status: int) -> str | None:
     # "the response status code is final"
     if status < 200:
-        return f"{status} is no final response"
+        return f"{status} is not a final status"
     if status == 206:
-        return "a part is no whole"
+        return "206 is a partial response"
     if status == 304:
-        return "a 304 updates what is stored, and is not stored itself"
+        return "a 304 only updates a stored response"
     if status in OF_ONE_REQUEST:
         return f"{status} answers one request only"
     if status == 226:
-        # RFC 3229: the content is what was done to an instance for one request.
+        # RFC 3229: the content results from manipulations of an instance for one request.
         return "226 answers one request only"
     return None
 
@@ -126,19 +126,19 @@ def _permission(request: Request, response: Response, control: CacheControl, *, 
     if not explicit and response.status not in HEURISTICALLY_CACHEABLE:
         return DoNotStore(f"{response.status} without public, max-age, s-maxage or Expires")
     if not explicit and "cookie" in request.fields:
-        return DoNotStore("the request carried Cookie, and the response does not say that it may be stored")
+        return DoNotStore("the request carried Cookie, and the response does not explicitly allow storing")
     return Store()
 
 
 def storable_fields(fields: Fields, *, targeted: bool = False) -> Fields:
-    """The fields that may be stored (section 3.1), without Set-Cookie."""
+    """Return the fields that may be stored (section 3.1), without Set-Cookie."""
     # "The Connection header field and fields whose names are listed in it"; "Header fields that are specific
     # to the proxy that a cache uses when forwarding a request".
-    return without_kept_back(fields.end_to_end().without("set-cookie"), targeted=targeted)
+    return without_withheld_fields(fields.end_to_end().without("set-cookie"), targeted=targeted)
 
 
-def without_kept_back(fields: Fields, *, targeted: bool) -> Fields:
-    """The fields without those that the response's directives keep back from others."""
+def without_withheld_fields(fields: Fields, *, targeted: bool) -> Fields:
+    """Return the fields without those that private="…" or no-cache="…" names."""
     control = governing(fields, targeted=targeted).control
     # "a shared cache MUST NOT store the listed header fields" (private="…"); for no-cache="…" reuse is
     # allowed "if the listed header fields are excluded from the subsequent response".

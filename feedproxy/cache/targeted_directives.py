@@ -1,8 +1,8 @@
 """The directives that govern a response: Cache-Control, or a field targeted at caches like this one.
 
-In front of its own origin (reverse) feedproxy is part of the site, and CDN-Cache-Control speaks to it
-(RFC 9213). Elsewhere it is a guest, and the field is somebody else's, unless the operator says that it is his
-(`targeted_fields`): the target list of a cache "might be fixed, user configurable, or generated per request".
+In reverse mode feedproxy is part of the site, and obeys CDN-Cache-Control (RFC 9213). In other modes that field is
+for the site's own caches; the option `targeted_fields` makes feedproxy obey it. The target list of a cache "might be
+fixed, user configurable, or generated per request".
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ TARGETED_FIELD = "cdn-cache-control"
 
 
 class Directives(NamedTuple):
-    """The directives that count, and whether a targeted field gave them: then Expires does not count."""
+    """The governing directives, and whether they are from a targeted field: then Expires is ignored."""
 
     control: CacheControl
     targeted: bool

@@ -1,32 +1,31 @@
-"""Asking whether a stored response is still good, and what the answer does to it (RFC 9111, section 4.3).
+"""Validation of stored responses, and their update by the answer (RFC 9111, section 4.3).
 
-The origin's validators are sent exactly as they came, odd spellings included: they are its words, and some
-servers compare letter by letter. The tags that readers see are others (`Content.tag`).
+The origin's validators are sent exactly as received, even if malformed: some servers compare them byte by byte.
+Clients get other tags (`Content.tag`).
 """
 
 from dataclasses import replace
 
 from feedproxy.cache.stored_response import StoredResponse
-from feedproxy.cache.storing import storable_fields, without_kept_back
+from feedproxy.cache.storing import storable_fields, without_withheld_fields
 from feedproxy.cache.vary import nominated, request_fields_for
 from feedproxy.clock import Instant
 from feedproxy.http.date import format_http_date, parse_http_date
-from feedproxy.http.etag import parse_tag, stem_of
+from feedproxy.http.etag import parse_tag, tag_base
 from feedproxy.http.message import Fields, Response
 
-# Section 3.2: fields that an update leaves alone. Content-Length always; the others describe the content that is kept,
-# as it was received and decoded: the section permits to omit "fields necessary to ensure integrity of the stored
-# response". A digest is of that content, or of none that is here.
+# Fields that an update does not change (section 3.2): Content-Length, and fields that describe the stored content. The
+# section permits to omit "fields necessary to ensure integrity of the stored response".
 _OF_THE_CONTENT = (
     *("content-length", "content-encoding", "content-range"),
     *("content-md5", "content-digest", "repr-digest", "digest"),
 )
-# A feed was read, and is served, by what it is; of all else nobody but the reader makes anything.
+# The media type of a feed is determined by its content; that of other content may be updated.
 _OF_A_FEED = ("content-type",)
 
 
 def conditional_fields(stored: StoredResponse) -> Fields:
-    """The precondition fields of a request that validates this response; empty where it has no validator."""
+    """Return the precondition fields of a request that validates this response; empty where it has no validator."""
     lines = []
     # Section 4.3.1: "One such validator is the timestamp given in a Last-Modified header field"; "Another
     # validator is the entity tag given in an ETag field". A request sends both validators.
@@ -38,7 +37,7 @@ def conditional_fields(stored: StoredResponse) -> Fields:
 
 
 def _single(fields: Fields, name: str) -> str | None:
-    """The one line of this name: of two that contradict each other neither can be trusted."""
+    """Return the value of the only line of this name; None for several lines, which may contradict each other."""
     values = fields.get_all(name)
     return values[0].strip() or None if len(values) == 1 else None
 
@@ -52,40 +51,39 @@ def freshen(
     request: Fields | None = None,
     targeted: bool = False,
 ) -> StoredResponse | None:
-    """The stored response updated by a 304 (sections 4.3.4 and 3.2); None when it speaks of another.
+    """Return the stored response updated by a 304 (sections 4.3.4 and 3.2); None if its validators differ.
 
-    `request` are the fields that were sent, from which a changed Vary takes what it nominates; without them
-    the Vary that was stored stays. The result may have become one that must not be stored (no-store in the
-    304): ask `may_store` again.
+    `request` are the fields that were sent. A changed Vary selects from them; without them the stored Vary remains.
+    The caller has to call `may_store` again: the 304 may have brought no-store.
     """
-    if not _names_the_same(stored, response.fields):
+    if not _has_same_validators(stored, response.fields):
         return None
     return _updated(stored, response.fields, request_time, response_time, request=request, targeted=targeted)
 
 
-def _names_the_same(stored: StoredResponse, news: Fields) -> bool:
+def _has_same_validators(stored: StoredResponse, received_fields: Fields) -> bool:
     """Return whether the validators of a 304 are those of the stored response.
 
-    A 304 without any is taken for what it answers: the request named this one response only.
+    A 304 without validators matches: the request's conditions named only this response.
     """
-    told, known = _single(news, "etag"), _single(stored.fields, "etag")
-    if told and known:
+    received, known = _single(received_fields, "etag"), _single(stored.fields, "etag")
+    if received and known:
         # "If none of the initial set contains at least one of the same strong validators, then the cache MUST
-        # NOT use the new response to update any stored responses." Compared without the marks that
-        # compressing servers put on a tag in one message and not in the next (W/, -gzip).
-        return told == known or _same_stem(told, known)
-    told_date, known_date = _single(news, "last-modified"), _single(stored.fields, "last-modified")
-    if told_date and known_date:
-        return told_date == known_date or _same_instant(told_date, known_date)
-    return not told and not told_date
+        # NOT use the new response to update any stored responses." The comparison ignores the marks that
+        # compressing servers add to some tags only (W/, -gzip).
+        return received == known or _is_same_tag(received, known)
+    received_date, known_date = _single(received_fields, "last-modified"), _single(stored.fields, "last-modified")
+    if received_date and known_date:
+        return received_date == known_date or _is_same_instant(received_date, known_date)
+    return not received and not received_date
 
 
-def _same_stem(one: str, other: str) -> bool:
+def _is_same_tag(one: str, other: str) -> bool:
     first, second = parse_tag(one), parse_tag(other)
-    return first is not None and second is not None and stem_of(first) == stem_of(second)
+    return first is not None and second is not None and tag_base(first) == tag_base(second)
 
 
-def _same_instant(one: str, other: str) -> bool:
+def _is_same_instant(one: str, other: str) -> bool:
     first = parse_http_date(one)
     return first is not None and first == parse_http_date(other)
 
@@ -99,63 +97,62 @@ def apply_head(
     request: Fields | None = None,
     targeted: bool = False,
 ) -> StoredResponse | None:
-    """The stored response updated by the 200 that a HEAD brought (section 4.3.5).
+    """Return the stored response updated by the 200 to a HEAD (section 4.3.5).
 
-    None when the HEAD tells of another representation: what is stored is then to be marked invalid. A status
-    other than 200 says nothing, and leaves it as it is.
+    None if the HEAD describes another representation: the stored response is then to be invalidated. Any other
+    status leaves the stored response unchanged.
     """
     if head.status != 200:
         return stored
     if stored.status != 200:
-        return None  # what was redirected, or not found, stands there now
-    news = head.fields
+        return None  # the stored redirect or error has been replaced by a representation
+    received_fields = head.fields
     # "if the stored response and HEAD response have matching values for any received validator fields (ETag
     # and Last-Modified) and, if the HEAD response has a Content-Length header field, the value of
     # Content-Length matches that of the stored response"
     for name in ("etag", "last-modified"):
-        if name in news and news.get_all(name) != stored.fields.get_all(name):
+        if name in received_fields and received_fields.get_all(name) != stored.fields.get_all(name):
             return None
     length = _length(stored)
-    if length is not None and news.get("content-length") not in (None, length):
+    if length is not None and received_fields.get("content-length") not in (None, length):
         return None
-    return _updated(stored, news, request_time, response_time, request=request, targeted=targeted)
+    return _updated(stored, received_fields, request_time, response_time, request=request, targeted=targeted)
 
 
 def _length(stored: StoredResponse) -> str | None:
-    """The Content-Length of the response as it came; None where the content has been decoded or edited."""
-    if told := stored.fields.get("content-length"):
-        return told
+    """Return the Content-Length of the response as received; None if the content was decoded or edited."""
+    if length := stored.fields.get("content-length"):
+        return length
     bodies = tuple(stored.content.bodies.values())
     return str(len(bodies[0])) if stored.content.tag is None and len(bodies) == 1 else None
 
 
 def _updated(
     stored: StoredResponse,
-    news: Fields,
+    received_fields: Fields,
     request_time: Instant,
     response_time: Instant,
     *,
     request: Fields | None,
     targeted: bool,
 ) -> StoredResponse:
-    """Section 3.2: the stored fields replaced by those that the new response provides."""
-    provided = storable_fields(news, targeted=targeted).without(*_OF_THE_CONTENT)
+    """Return the stored response with the fields that the new response provides (section 3.2)."""
+    provided = storable_fields(received_fields, targeted=targeted).without(*_OF_THE_CONTENT)
     if stored.content.feed:
         provided = provided.without(*_OF_A_FEED)
     if request is None and nominated(provided) != nominated(stored.fields):
         provided = provided.without("vary")
     if (tag := provided.get("etag")) and tag != (_single(stored.fields, "etag") or tag):
-        # The same tag with another mark: the mark belongs to the message it came with.
+        # It is the same tag with another mark, which belongs to that message only.
         provided = provided.without("etag")
     if "date" not in provided:
         # "A recipient with a clock that receives a response message without a Date header field MUST record
         # the time it was received" -- RFC 9110, section 6.6.1
         provided = provided.with_added("Date", format_http_date(response_time))
     # "the cache MUST update its header fields with the header fields provided in the 304 (Not Modified)
-    # response"; Age counts from this
-    # validation on, so an old one goes even where the new response has none.
-    kept = stored.fields.without("age", *{name for name, _ in provided})
-    fields = without_kept_back(Fields((*kept, *provided)), targeted=targeted)
+    # response". Age now counts from this validation, so the stored one is dropped in any case.
+    unchanged = stored.fields.without("age", *{name for name, _ in provided})
+    fields = without_withheld_fields(Fields((*unchanged, *provided)), targeted=targeted)
     vary_request = stored.vary_request if request is None else request_fields_for(fields, request)
     return replace(
         stored,

@@ -1,16 +1,14 @@
 """Selection of a stored response by request fields: Vary (RFC 9111, section 4.1).
 
 Values are compared after the normalisations that section 4.1 allows: lines of one name are combined, white
-space around list members goes, and where a field is known its own rules apply (case and order of languages).
-Cookie and Authorization are compared as they stand, since they tell people apart. Three fields have a better
-rule than comparison:
+space around list members is removed, and the rules of known fields apply (case and order of languages).
+Cookie and Authorization are compared verbatim, since they identify users. Three fields have rules of their own:
 
-* Accept-Encoding is not compared where this proxy makes the codings: each is then made from the same identity
-  content, and each request is given one it accepts. Where the content is the origin's own, untouched, it is
-  selected when the request accepts the coding that it has.
-* User-Agent is not compared where the response was fetched with feedproxy's own User-Agent and this request
-  would be too: to the origin both come from the same agent, whoever asked.
-* Accept-Language also selects a response in the one language that the request likes best.
+* Accept-Encoding is not compared where this proxy makes the codings: any acceptable one is made from the same identity
+  content. Unchanged content of the origin is selected if the request accepts its coding.
+* User-Agent is not compared if the response was fetched, and this request would be forwarded, with feedproxy's own
+  User-Agent.
+* Accept-Language also selects a response in the language with the highest weight.
 """
 
 from collections.abc import Iterable
@@ -27,7 +25,7 @@ _PERSONAL = frozenset({"cookie", "authorization"})
 
 
 def nominated(fields: Fields) -> tuple[str, ...]:
-    """The names that a response's Vary nominates, in lower case, each once; `("*",)` where one is `*`."""
+    """Return the names that a response's Vary nominates, in lower case, each once; `("*",)` where one is `*`."""
     value = fields.combined("vary")
     return () if value is None else _names(value)
 
@@ -39,7 +37,7 @@ def _names(value: str) -> tuple[str, ...]:
 
 
 def request_fields_for(response: Fields, request: Fields) -> Fields:
-    """The request's fields that the response's Vary nominates: what is stored beside the response."""
+    """Return the request's fields that the response's Vary nominates. They are stored with the response."""
     names = nominated(response)
     return Fields(line for line in request if line[0].lower() in names) if names else Fields()
 
@@ -47,7 +45,7 @@ def request_fields_for(response: Fields, request: Fields) -> Fields:
 def selects(stored: StoredResponse, request: Fields, *, own_agent: bool) -> bool:
     """Return whether these request fields select the stored response.
 
-    `own_agent`: the request, were it forwarded, would go under feedproxy's own User-Agent.
+    `own_agent`: the request would be forwarded with feedproxy's own User-Agent.
     """
     names = nominated(stored.fields)
     # 'A stored response with a Vary header field value containing a member "*" always fails to match.'
@@ -63,18 +61,18 @@ def _matches(name: str, stored: StoredResponse, request: Fields, *, own_agent: b
         return True
     if name == "accept-encoding":
         return _accepts_coding(stored, request)
-    before, presented = stored.vary_request.combined(name), request.combined(name)
+    stored_value, presented = stored.vary_request.combined(name), request.combined(name)
     # "If (after any normalization that might take place) a header field is absent from a request, it can
     # only match another request if it is also absent there."
-    if before is None or presented is None:
-        return before is presented
-    if before == presented:
+    if stored_value is None or presented is None:
+        return stored_value is presented
+    if stored_value == presented:
         return True
     if name in _PERSONAL:
         return False
     if name == "accept-language":
-        return _languages(before) == _languages(presented) or _is_favourite(stored, presented)
-    return _normalised(before) == _normalised(presented)
+        return _languages(stored_value) == _languages(presented) or _is_preferred_language(stored, presented)
+    return _normalise(stored_value) == _normalise(presented)
 
 
 def _accepts_coding(stored: StoredResponse, request: Fields) -> bool:
@@ -87,24 +85,24 @@ def _accepts_coding(stored: StoredResponse, request: Fields) -> bool:
 
 
 @memoised()
-def _normalised(value: str) -> tuple[str, ...]:
+def _normalise(value: str) -> tuple[str, ...]:
     return tuple(split_list(value))
 
 
 @memoised()
 def _languages(value: str) -> tuple[str, ...]:
-    """Language ranges without case (RFC 4647, section 2); their weight is in q, not in their order."""
+    """Return the language ranges in lower case (RFC 4647, section 2), sorted: q gives their weight."""
     return tuple(sorted("".join(member.split()).lower() for member in split_list(value)))
 
 
-def _is_favourite(stored: StoredResponse, accept_language: str) -> bool:
+def _is_preferred_language(stored: StoredResponse, accept_language: str) -> bool:
     language = stored.fields.combined("content-language")
-    return language is not None and language.strip().lower() == _favourite(accept_language)
+    return language is not None and language.strip().lower() == _preferred_language(accept_language)
 
 
 @memoised()
-def _favourite(accept_language: str) -> str | None:
-    """The range with the highest weight, if there is one above all others."""
+def _preferred_language(accept_language: str) -> str | None:
+    """Return the range with the highest weight; None if several share it."""
     weights: dict[str, float] = {}
     for member in split_list(accept_language):
         language, parameters = parse_parameters(member)
@@ -119,9 +117,9 @@ def _favourite(accept_language: str) -> str | None:
 
 
 def choose(variants: Iterable[StoredResponse], request: Fields, *, own_agent: bool) -> StoredResponse | None:
-    """The stored response that answers these request fields best, or None where none is selected.
+    """Return the stored response that answers these request fields best, or None if none is selected.
 
-    Those with a Vary come first, so `with_variant` has to remove what a new response takes the place of.
+    Responses with Vary take precedence, so `with_variant` has to remove those that a new response replaces.
     """
     selected = [variant for variant in variants if selects(variant, request, own_agent=own_agent)]
     if len(selected) < 2:
@@ -141,9 +139,9 @@ def _date(stored: StoredResponse) -> Instant:
 def with_variant(
     variants: Iterable[StoredResponse], new: StoredResponse, request: Fields, *, own_agent: bool, limit: int
 ) -> tuple[StoredResponse, ...]:
-    """The variants once `new`, the answer to these request fields, is stored; newest last, `limit` at most.
+    """Return the variants with `new`, the response to these request fields, last; `limit` at most.
 
-    What the same request selected before is replaced: even when the new response has another Vary, or none.
+    Variants that the same request selected before are replaced, even if the new response has another Vary, or none.
     """
     others = [variant for variant in variants if not selects(variant, request, own_agent=own_agent)]
     return (*others, new)[-limit:]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.date import parse_http_date
-from feedproxy.http.etag import EntityTag, parse_tag, parse_tags, stem_of, strong_match
+from feedproxy.http.etag import EntityTag, parse_tag, parse_tags, strong_match, tag_base
 from feedproxy.http.message import Fields
 
 _UNCONDITIONAL = frozenset({"CONNECT", "OPTIONS", "TRACE"})
@@ -61,7 +61,7 @@ def evaluate(
     now: Instant | None = None,
     others: tuple[Instant, Instant] | None = None,
 ) -> Outcome:
-    """What a request's preconditions come to for the current representation.
+    """Return what a request's preconditions come to for the current representation.
 
     `tags` are all that name it, in any coding; `stem` is that of our own tags. `date` is the stored
     response's Date, used where there is no Last-Modified (RFC 9111, section 4.3.2). What is no date is
@@ -97,7 +97,7 @@ def evaluate(
 def range_applies(
     fields: Fields, tag: EntityTag | None, last_modified: Instant | None, date: Instant | None = None
 ) -> bool:
-    """Whether a Range counts, as far as If-Range is concerned (section 13.1.5); True where there is none.
+    """Return whether a Range counts, as far as If-Range is concerned (section 13.1.5); True where there is none.
 
     `tag` is that of the very bytes that would be sent. A date counts only where it is that of Last-Modified
     exactly, and strong: older than the response's `date` by a second at least (section 8.8.2.2).
@@ -139,8 +139,8 @@ def _if_none_match(value: str, tags: Collection[EntityTag], stem: str | None, ex
     if any(tag.opaque in opaque for tag in held):
         return False
     # The origin's own tag is decorated on the way as ours are.
-    stems = {stem, *map(stem_of, tags)} if stem is not None else set()
-    return not any(stem_of(tag) in stems for tag in held)
+    stems = {stem, *map(tag_base, tags)} if stem is not None else set()
+    return not any(tag_base(tag) in stems for tag in held)
 
 
 def _modified_since(

@@ -30,13 +30,13 @@ class EntityTag:
 
     @property
     def text(self) -> str:
-        """The tag as it is written in a field."""
+        """Return the tag as it is written in a field."""
         return f'W/"{self.opaque}"' if self.weak else f'"{self.opaque}"'
 
 
 @memoised()
 def parse_tag(value: str) -> EntityTag | None:
-    """One entity tag, in any of the forms that are met: `"x"`, `W/"x"`, `w/"x"`, `'x'`, `W/x`, `x`.
+    """Return one entity tag, in any of the forms that are met: `"x"`, `W/"x"`, `w/"x"`, `'x'`, `W/x`, `x`.
 
     None for nothing at all, and for what is more than one tag.
     """
@@ -52,7 +52,7 @@ def parse_tag(value: str) -> EntityTag | None:
 
 @memoised()
 def parse_tags(value: str) -> tuple[EntityTag, ...] | Literal["*"]:
-    """The tags of an If-Match or If-None-Match, or "*" (RFC 9110, sections 13.1.1 and 13.1.2).
+    """Return the tags of an If-Match or If-None-Match, or "*" (RFC 9110, sections 13.1.1 and 13.1.2).
 
     A tag may have commas within its quotation marks; a backslash escapes nothing there.
     """
@@ -68,7 +68,7 @@ def parse_tags(value: str) -> tuple[EntityTag, ...] | Literal["*"]:
 
 
 def strong_match(one: EntityTag, other: EntityTag) -> bool:
-    """Strong comparison: both strong, and the same (section 8.8.3.2)."""
+    """Return whether by strong comparison: both strong, and the same (section 8.8.3.2)."""
     return not one.weak and not other.weak and one.opaque == other.opaque
 
 
@@ -89,8 +89,8 @@ def own_tag(stem: str, coding: str, coded: bytes = b"") -> EntityTag:
     return EntityTag(f"{stem}{mark}-{coding}")
 
 
-def stem_of(tag: EntityTag) -> str:
-    """What remains of a tag without what tells its bytes: the codings appended, however often, and our mark."""
+def tag_base(tag: EntityTag) -> str:
+    """Return what remains of a tag without what tells its bytes: the codings appended, however often, and our mark."""
     opaque, end = tag.opaque, len(tag.opaque)
     while opaque.endswith(_SUFFIXES, 0, end):
         end -= next(len(suffix) for suffix in _SUFFIXES if opaque.endswith(suffix, 0, end))

@@ -90,7 +90,7 @@ def with_part(resource: Resource, response: StoredResponse, job: RefreshJob) -> 
     """Return the resource with this part; None where the response is not a part, or may not be stored."""
     if response.status != 206 or resource.channel is not None:
         return None
-    verdict = partial_content.may_keep(job.request, response, targeted=job.settings.is_targeted)
+    verdict = partial_content.may_store_part(job.request, response, targeted=job.settings.is_targeted)
     request_fields, own = job.request.fields, job.own_agent
     if not isinstance(verdict, Store) or vary.choose(resource.variants, request_fields, own_agent=own) is not None:
         return None

@@ -7,7 +7,7 @@ text; the kind of a mismatch is determined afterwards.
 from feedproxy.clock import Seconds
 from feedproxy.findings import Category, Level, Note
 from feedproxy.http.date import parse_http_date
-from feedproxy.http.etag import parse_tag, parse_tags, stem_of, weak_match
+from feedproxy.http.etag import parse_tag, parse_tags, tag_base, weak_match
 from feedproxy.scoring.reader_state import ReaderState
 from feedproxy.scoring.rules import NO_VIOLATIONS, Observation, Verdict
 from feedproxy.scoring.scored_request import Poll
@@ -149,7 +149,7 @@ def _is_altered(sent: tuple[str, ...], given: str) -> bool:
         tag = parse_tag(value.replace('\\"', '"').replace("&quot;", '"'))
         if tag is None or held is None:
             continue
-        if weak_match(tag, held) or stem_of(tag) == stem_of(held) or tag.opaque.strip('"') == held.opaque.strip('"'):
+        if weak_match(tag, held) or tag_base(tag) == tag_base(held) or tag.opaque.strip('"') == held.opaque.strip('"'):
             return True
     return False
 

@@ -157,7 +157,7 @@ def _bodies_to_write(content: Content) -> list[tuple[str, bytes | Unpacked]]:
     gzip ends with the checksum and length of its content (RFC 1952, 2.3.1), so it is certain what it stands for.
     """
     assert isinstance(content.bodies, Bodies)
-    kept = dict(content.bodies.kept)
+    kept = dict(content.bodies.stored)
     plain, packed = kept.get("identity"), kept.get("gzip")
     if isinstance(plain, bytes) and isinstance(packed, bytes) and content.tag is not None:
         length = len(plain)

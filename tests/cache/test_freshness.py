@@ -42,7 +42,7 @@ def test_where_http_is_silent_the_hint_is_the_lifetime() -> None:
 
     assert (freshness.source, freshness.lifetime, freshness.ttl) == (Source.HINT, 3600, 2100)
     assert freshness.held is None
-    assert freshness.words == "fresh for another 35 min: ttl of 60 minutes, fetched 25 min ago"
+    assert freshness.description == "fresh for another 35 min: ttl of 60 minutes, fetched 25 min ago"
 
 
 def test_where_https_lifetime_has_ended_the_hint_holds_the_copy() -> None:
@@ -51,7 +51,7 @@ def test_where_https_lifetime_has_ended_the_hint_holds_the_copy() -> None:
 
     assert (freshness.source, freshness.ttl) == (Source.MAX_AGE, -1200)
     assert freshness.held == Allowance(NOW + 3600, "ttl-hint", "ttl of 60 minutes")
-    assert freshness.words == (
+    assert freshness.description == (
         "held for another 35 min: ttl of 60 minutes; by HTTP max-age of 5 min, fetched 25 min ago"
     )
     decision = decide(stored, CacheControl(), freshness, NOW + 1500)
@@ -69,7 +69,7 @@ def test_a_held_copy_is_let_go_when_the_hint_ends() -> None:
     decision = decide(stored, CacheControl(), state(stored, 60), NOW + 3600)
 
     assert isinstance(decision, Forward)
-    assert decision.words == "stale for 55 min: max-age of 5 min, fetched 1 h ago"
+    assert decision.reason == "stale for 55 min: max-age of 5 min, fetched 1 h ago"
 
 
 @pytest.mark.parametrize(
@@ -178,4 +178,4 @@ def test_lengths_of_time_are_said_as_people_say_them(seconds: float, words: str)
     ],
 )
 def test_every_state_can_be_said_in_words(stored: StoredResponse, words: str) -> None:
-    assert guess(stored).words == f"{words}, fetched 0 s ago"
+    assert guess(stored).description == f"{words}, fetched 0 s ago"

@@ -7,15 +7,15 @@ import pytest
 from feedproxy.cache.freshness import explicit_lifetime
 from feedproxy.cache.partial_content import (
     PARTS_MAX,
-    Apart,
     Combined,
     Extent,
     Missing,
+    NotCombinable,
     Nothing,
     combine,
     cut,
     extent_of,
-    may_keep,
+    may_store_part,
     missing,
     strong_validator,
     with_part,
@@ -81,7 +81,7 @@ def test_a_part_is_what_its_content_range_and_its_bytes_agree_on(value: str, siz
 def kept(*, asked: Fields | None = None, body: bytes = b"01234", coding: str = "identity", **lines: Any) -> Any:
     given = {"content_range": "bytes 0-4/10", "cache_control": "max-age=60", **lines}
     stored = StoredResponse(TARGET, 206, fields(**given), Content({coding: body}), NOW, NOW)
-    return may_keep(Request("GET", TARGET, asked or fields(range="bytes=0-4")), stored)
+    return may_store_part(Request("GET", TARGET, asked or fields(range="bytes=0-4")), stored)
 
 
 def test_a_part_with_explicit_freshness_may_be_kept() -> None:
@@ -99,9 +99,9 @@ def test_a_part_with_explicit_freshness_may_be_kept() -> None:
         ("Vary: *", {"vary": "*"}),
         ("it may be a part of a feed", {"content_type": "application/rss+xml"}),
         ("it may be a part of a feed", {"content_type": "application/feed+JSON; charset=utf-8"}),
-        ("a part of what is coded can be cut for nobody who wants another coding", {"content_encoding": "gzip"}),
-        ("which part it is cannot be told from its Content-Range", {"body": b"0123"}),
-        ("a part came, and nobody had asked for one", {"asked": fields(accept="*/*")}),
+        ("a part with a content coding cannot be served to clients of other codings", {"content_encoding": "gzip"}),
+        ("the Content-Range of the part is missing or invalid", {"body": b"0123"}),
+        ("a 206 to a request without Range", {"asked": fields(accept="*/*")}),
         (
             "the request carried Authorization, and the response does not allow sharing",
             {"asked": fields(range="bytes=0-4", authorization="x")},
@@ -201,10 +201,10 @@ def test_of_a_larger_range_only_what_is_missing_is_asked_for() -> None:
     ("because", "held", "value"),
     [
         ("both ends are missing", part(2, 5, etag='"a"'), None),
-        ("it lies apart from what is held", part(0, 1, etag='"a"'), "bytes=8-9"),
+        ("the range is not adjacent to the stored part", part(0, 1, etag='"a"'), "bytes=8-9"),
         ("nothing is missing", part(0, 4, etag='"a"'), "bytes=2-3"),
-        ("all together it would be too much, or nobody knows how much", part(0, 4, "*", etag='"a"'), None),
-        ("what is wanted is no single range of this", part(0, 4, etag='"a"'), "bytes=0-1,4-8"),
+        ("the combined size is too large or unknown", part(0, 4, "*", etag='"a"'), None),
+        ("the request has no single range that applies", part(0, 4, etag='"a"'), "bytes=0-1,4-8"),
     ],
 )
 def test_where_a_part_does_not_help_it_says_why(because: str, held: StoredResponse, value: str | None) -> None:
@@ -217,8 +217,11 @@ def test_what_would_be_too_large_to_keep_is_not_completed() -> None:
 
 def test_without_a_strong_validator_no_more_is_risked_than_is_held() -> None:
     assert lacks(part(0, 4)) == ("bytes=5-", None)
-    assert lacks(part(0, 4), fresh=False) == "without a strong validator the rest is not worth asking for"
-    assert lacks(part(0, 3)) == "without a strong validator the rest is not worth asking for"
+    assert (
+        lacks(part(0, 4), fresh=False)
+        == "there is no strong validator, and most of the bytes are missing or the part is stale"
+    )
+    assert lacks(part(0, 3)) == "there is no strong validator, and most of the bytes are missing or the part is stale"
 
 
 @pytest.mark.parametrize(
@@ -271,30 +274,34 @@ def test_the_new_responses_fields_win_and_the_others_stay() -> None:
 @pytest.mark.parametrize(
     ("because", "held", "news"),
     [
-        ("no strong validator says that both are of one representation", part(0, 4), part(5, 9)),
+        ("the parts do not share a strong validator", part(0, 4), part(5, 9)),
         (
-            "no strong validator says that both are of one representation",
+            "the parts do not share a strong validator",
             part(0, 4, etag='"a"'),
             part(5, 9, etag='"b"'),
         ),
         (
-            "no strong validator says that both are of one representation",
+            "the parts do not share a strong validator",
             part(0, 4, etag='W/"a"'),
             part(5, 9, etag='W/"a"'),
         ),
-        ("they are of different lengths", part(0, 4, 11, etag='"a"'), part(5, 9, etag='"a"')),
-        ("there is a gap between them", part(0, 3, etag='"a"'), part(5, 9, etag='"a"')),
-        ("which part came cannot be told", part(0, 4, etag='"a"'), part(5, 9, etag='"a"', content_encoding="gzip")),
+        ("the complete lengths differ", part(0, 4, 11, etag='"a"'), part(5, 9, etag='"a"')),
+        ("there is a gap between the parts", part(0, 3, etag='"a"'), part(5, 9, etag='"a"')),
+        (
+            "the Content-Range of the new part is missing or invalid, or it has a content coding",
+            part(0, 4, etag='"a"'),
+            part(5, 9, etag='"a"', content_encoding="gzip"),
+        ),
     ],
 )
 def test_what_may_not_be_combined_is_not(because: str, held: StoredResponse, news: StoredResponse) -> None:
-    assert combine(held, Response(206, news.fields, news.content.bodies["identity"])) == Apart(because)
+    assert combine(held, Response(206, news.fields, news.content.bodies["identity"])) == NotCombinable(because)
 
 
 def test_a_validator_that_lies_is_found_out_where_the_parts_overlap() -> None:
     held, news = part(0, 4, etag='"a"'), said(4, 9, etag='"a"')
 
-    assert combine(held, Response(206, news, b"xxxxxx")) == Apart("where they overlap they differ")
+    assert combine(held, Response(206, news, b"xxxxxx")) == NotCombinable("the parts differ where they overlap")
 
 
 def test_a_part_counted_wrong_goes_together_with_nothing_that_was_counted_right() -> None:
@@ -302,7 +309,7 @@ def test_a_part_counted_wrong_goes_together_with_nothing_that_was_counted_right(
     (held,) = with_part((), StoredResponse(TARGET, 206, said(4, 9, etag='"a"'), body, NOW, NOW))
 
     assert held.fields.get("content-range") == "bytes 4-8/9"
-    assert together(held, 0, 3, etag='"a"') == "they are of different lengths"
+    assert together(held, 0, 3, etag='"a"') == "the complete lengths differ"
 
 
 def test_a_part_is_as_fresh_as_it_says() -> None:

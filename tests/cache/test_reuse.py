@@ -16,13 +16,13 @@ def words(control: str, after: float, *, invalid: bool = False, **request: objec
     content = Content({"identity": b""})
     stored = StoredResponse("https://example.com/", 200, fields, content, NOW, NOW, invalid=invalid)
     asked = CacheControl(**request)  # type: ignore[arg-type]
-    return decide(stored, asked, assess(stored, NOW + after), NOW + after).words
+    return decide(stored, asked, assess(stored, NOW + after), NOW + after).reason
 
 
 def test_a_miss_says_whether_anything_is_stored() -> None:
-    assert decide(None, CacheControl(), None, NOW).words == "nothing is stored"
-    assert decide(None, CacheControl(), None, NOW, known_uri=True).words == (
-        "what is stored is for other request fields (Vary)"
+    assert decide(None, CacheControl(), None, NOW).reason == "nothing is stored"
+    assert decide(None, CacheControl(), None, NOW, known_uri=True).reason == (
+        "the stored responses are for other request fields (Vary)"
     )
 
 
@@ -40,7 +40,7 @@ def test_a_miss_says_whether_anything_is_stored() -> None:
         (words("no-cache", 60, only_if_cached=True), "only-if-cached, but no-cache: every use is validated"),
         (
             words("max-age=600, stale-while-revalidate=99", 660),
-            "stale for 1 min: max-age of 10 min, fetched 11 min ago; used once more while it is fetched anew "
+            "stale for 1 min: max-age of 10 min, fetched 11 min ago; served while it is refreshed "
             "(stale-while-revalidate)",
         ),
     ],

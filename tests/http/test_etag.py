@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.http.etag import EntityTag, own_tag, parse_tag, parse_tags, stem_of, strong_match, weak_match
+from feedproxy.http.etag import EntityTag, own_tag, parse_tag, parse_tags, strong_match, tag_base, weak_match
 
 
 @pytest.mark.parametrize(
@@ -79,16 +79,16 @@ def test_other_bytes_of_the_same_content_have_a_tag_of_their_own_and_the_same_st
     one, other = (own_tag("s", "gzip", coded) for coded in (b"small", b"smaller"))
 
     assert not strong_match(one, other)
-    assert stem_of(one) == stem_of(other) == "s"
-    assert stem_of(EntityTag(one.opaque + ";gzip--gzip", weak=True)) == "s"
+    assert tag_base(one) == tag_base(other) == "s"
+    assert tag_base(EntityTag(one.opaque + ";gzip--gzip", weak=True)) == "s"
 
 
 @pytest.mark.parametrize("coding", ["identity", "gzip", "br", "zstd"])
 @pytest.mark.parametrize("decoration", ["", "-gzip", ";gzip", "--gzip", "-br", ";br", "-gzip-gzip", "-gzip;br--gzip"])
 def test_the_stem_survives_whatever_is_appended_on_the_way(coding: str, decoration: str) -> None:
-    assert stem_of(EntityTag(own_tag("5f-3a", coding).opaque + decoration, weak=True)) == "5f-3a"
+    assert tag_base(EntityTag(own_tag("5f-3a", coding).opaque + decoration, weak=True)) == "5f-3a"
 
 
 def test_a_tag_that_is_nothing_but_a_suffix_is_its_own_stem() -> None:
-    assert stem_of(EntityTag("-gzip")) == "-gzip"
-    assert stem_of(EntityTag("")) == ""
+    assert tag_base(EntityTag("-gzip")) == "-gzip"
+    assert tag_base(EntityTag("")) == ""

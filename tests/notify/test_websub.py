@@ -51,7 +51,7 @@ def shown(made: WebSubStand) -> str:
     assert resource is not None
     freshness = service.admin.freshness_of(resource)
     assert freshness is not None
-    return freshness.words
+    return freshness.description
 
 
 # -- what a push is worth

@@ -96,7 +96,7 @@ def test_age_and_lifetime_are_never_negative(stored: StoredResponse, now: Instan
     assert current_age(stored, now) >= 0
     assert freshness.age >= 0
     assert freshness.lifetime >= 0
-    assert freshness.words
+    assert freshness.description
 
 
 @given(stored_responses, st.tuples(moments, moments))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from feedproxy.http.cache_control import CacheControl, parse_targeted
 from feedproxy.http.conditional import NotModified, evaluate
 from feedproxy.http.date import format_http_date, parse_http_date
-from feedproxy.http.etag import EntityTag, own_tag, parse_tag, parse_tags, stem_of
+from feedproxy.http.etag import EntityTag, own_tag, parse_tag, parse_tags, tag_base
 from feedproxy.http.field_values import parse_parameters, quote, split_list, unquote
 from feedproxy.http.message import Fields
 from feedproxy.http.negotiation import best_type, choose_coding
@@ -85,7 +85,7 @@ def test_a_tag_of_ours_gives_304_however_it_comes_back(stem: str, coding: str, s
     tag = EntityTag(own_tag(stem, coding).opaque + "".join(suffixes), weak)
     fields = Fields([("If-None-Match", tag.text)])
 
-    assert stem_of(tag) == stem
+    assert tag_base(tag) == stem
     assert isinstance(
         evaluate(fields, "GET", tags=[own_tag(stem, "identity")], stem=stem, last_modified=None), NotModified
     )

@@ -513,7 +513,7 @@ FAULTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "nothing grows old": ("feedproxy.cache.freshness.Freshness.fresh", lambda *_: True),
     "the age on arrival is forgotten": ("feedproxy.cache.freshness._age_value", lambda *_: 0.0),
     "everything may be stale": ("feedproxy.cache.serving_stale.prohibited", lambda *_: False),
-    "fields are kept back from nobody": ("feedproxy.cache.storing.without_kept_back", lambda fields, **_: fields),
+    "fields are kept back from nobody": ("feedproxy.cache.storing.without_withheld_fields", lambda fields, **_: fields),
 }
 
 

@@ -37,7 +37,7 @@ def test_only_final_responses_are_stored() -> None:
 
 @pytest.mark.parametrize("status", [206, 304])
 def test_a_206_or_304_is_not_stored_as_a_response(status: int) -> None:
-    """Section 3.3: a part is kept apart, and by a decision of its own (partial.may_keep); a 304 updates."""
+    """Section 3.3: a part is kept apart, and by a decision of its own (partial.may_store_part); a 304 updates."""
     assert isinstance(storing(status, cache_control="max-age=60"), DoNotStore)
 
 
@@ -231,7 +231,7 @@ def test_partial_content_is_stored_as_a_part_only() -> None:
     """Section 3.3: a cache MUST NOT send a partial response using the 200 status code."""
     asked = Request("GET", TARGET, fields(range="bytes=0-4"))
 
-    assert partial_content.may_keep(asked, part(0, 4, cache_control="max-age=60")) == Store()
+    assert partial_content.may_store_part(asked, part(0, 4, cache_control="max-age=60")) == Store()
     assert isinstance(may_store(asked, Response(206, fields(cache_control="max-age=60")), now=NOW), DoNotStore)
 
 
@@ -244,7 +244,7 @@ def test_parts_are_combined_only_under_the_same_strong_validator() -> None:
     assert (combined.response.status, combined.response.body) == (200, b"0123456789")
     assert combined.response.fields.get("a") == "1"
     for lines in ({}, {"etag": '"y"'}, {"etag": 'W/"x"'}):
-        assert isinstance(partial_content.combine(part(0, 4, **lines), rest), partial_content.Apart)
+        assert isinstance(partial_content.combine(part(0, 4, **lines), rest), partial_content.NotCombinable)
 
 
 def test_a_new_response_replaces_the_fields_it_provides_aside_from_content_range() -> None:
