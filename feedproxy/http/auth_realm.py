@@ -12,7 +12,7 @@ _SCHEME = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+)(?:[ \t]+(.*))?", re.DOTALL
 
 
 def with_realms_of(value: str, owner: str) -> str:
-    """The same challenges with the owner's name before the realms of Basic and Digest; other schemes as they are.
+    """Return the challenges with the owner's name before the realms of Basic and Digest; other schemes unchanged.
 
     A realm that is missing is the owner's name, of several in one challenge the first counts. What belongs to no
     challenge is dropped: joined to the line before, it would be a part of that one's.

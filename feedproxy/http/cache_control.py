@@ -80,7 +80,7 @@ class CacheControl:
 
     @classmethod
     def from_fields(cls, fields: Fields, name: str = "cache-control") -> "CacheControl":
-        """The directives of all lines of a field together."""
+        """Return the directives of all lines of a field together."""
         if name == "cache-control":
             return _said(fields)
         combined = fields.combined(name)
@@ -88,7 +88,7 @@ class CacheControl:
 
     @classmethod
     def from_request(cls, fields: Fields) -> "CacheControl":
-        """A request's directives; where it has none, `Pragma: no-cache` is read as no-cache (section 5.4)."""
+        """Return a request's directives; where it has none, `Pragma: no-cache` is read as no-cache (section 5.4)."""
         combined = fields.combined("cache-control")
         if combined is not None:
             return _parse(combined)
@@ -97,7 +97,7 @@ class CacheControl:
 
 
 def without_directives(fields: Fields, *names: str) -> str:
-    """The directives of Cache-Control as they are written, but for these names (lower case); empty for none."""
+    """Return the directives of Cache-Control as they are written, but for these names (lower case); empty for none."""
     combined = fields.combined("cache-control") or ""
     return ", ".join(each[0] for each in _DIRECTIVE.finditer(combined) if each[1].lower() not in names)
 
@@ -107,7 +107,7 @@ _PRAGMA = CacheControl(no_cache=True)
 
 
 def parse_targeted(fields: Fields, name: str) -> CacheControl | None:
-    """A targeted field such as CDN-Cache-Control; None where it is to be passed over, and the next one asked.
+    """Return a targeted field such as CDN-Cache-Control; None where it is to be passed over, and the next one asked.
 
     "If a targeted field in a given response is empty, or a parsing error is encountered, that field MUST be
     ignored by the cache" -- RFC 9213, section 2.1. A duration that is no integer counts as 0.
@@ -184,6 +184,6 @@ def _seconds(argument: str | None) -> Seconds:
 
 
 def _field_names(argument: str | None) -> frozenset[str]:
-    """The fields of a qualified directive; none where a name cannot be read, so that the bare form counts."""
+    """Return the fields of a qualified directive; none where a name cannot be read, so that the bare form counts."""
     names = [name.strip().lower() for name in unquote(argument or "").split(",") if name.strip()]
     return frozenset(names) if all(map(is_token, names)) else frozenset()

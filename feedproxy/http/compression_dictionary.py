@@ -66,7 +66,7 @@ class UseAsDictionary:
 
     @property
     def text(self) -> str:
-        """The field's value. Raises ValueError for strings that a structured field cannot have."""
+        """Return the field's value. Raises ValueError for strings that a structured field cannot have."""
         members = [f"match={string_text(self.match)}"]
         if self.match_dest:
             members.append(f"match-dest=({' '.join(map(string_text, self.match_dest))})")
@@ -115,12 +115,12 @@ def parse_dictionary_id(value: str) -> str | None:
 
 
 def hash_of(content: bytes) -> bytes:
-    """The hash that names a dictionary with this content."""
+    """Return the hash that names a dictionary with this content."""
     return hashlib.sha256(content).digest()
 
 
 def exact_pattern(path: str) -> str | None:
-    """A URL pattern that matches this path, and its query if it has one; None where no pattern can be written.
+    """Return a URL pattern that matches this path, and its query if it has one; None where no pattern can be written.
 
     Without a query the pattern matches any query of this path. A colon would end a scheme or begin a name, even behind
     a backslash, so it stands in a group of its own (URL Pattern Standard, "constructor string parser").
@@ -147,7 +147,7 @@ def may_encode(request: Fields, response: Fields) -> bool:
 
 
 def window_limit(dictionary_size: int) -> int:
-    """The largest window, in bytes, that a client must be able to decode with a dictionary of this size.
+    """Return the largest window, in bytes, that a client must be able to decode with a dictionary of this size.
 
     "at least 8 MB or 1.25 times the size of the dictionary, whichever is greater, up to a maximum of 128 MB" --
     section 5
@@ -156,12 +156,12 @@ def window_limit(dictionary_size: int) -> int:
 
 
 def encode(content: bytes, dictionary: bytes, *, level: int = LEVEL) -> bytes:
-    """The content as a `dcz` stream; the same bytes for the same arguments."""
+    """Return the content as a `dcz` stream; the same bytes for the same arguments."""
     return MAGIC + hash_of(dictionary) + compress(content, dictionary, level=level)
 
 
 def decode(body: bytes, dictionary: bytes, *, limit: int) -> bytes:
-    """The content of a `dcz` stream, `limit` bytes at most.
+    """Return the content of a `dcz` stream, `limit` bytes at most.
 
     Raises TooLarge above the limit, and Undecodable for a stream that is truncated or damaged, that was made with
     another dictionary, or that needs a window larger than `window_limit`.
@@ -175,12 +175,12 @@ def decode(body: bytes, dictionary: bytes, *, limit: int) -> bytes:
 
 
 def dictionary_of(body: bytes) -> bytes | None:
-    """The hash of the dictionary that a `dcz` stream was made with; None where it has no header."""
+    """Return the hash of the dictionary that a `dcz` stream was made with; None where it has no header."""
     return body[len(MAGIC) : HEADER_BYTES] if body.startswith(MAGIC) and len(body) >= HEADER_BYTES else None
 
 
 def compress(content: bytes, dictionary: bytes, *, level: int) -> bytes:
-    """The Zstandard stream of a `dcz` stream, without its header."""
+    """Return the Zstandard stream of a `dcz` stream, without its header."""
     parameters = zstandard.ZstdCompressionParameters.from_level(
         level,
         window_log=_window_log(len(content), len(dictionary)),
@@ -193,7 +193,7 @@ def compress(content: bytes, dictionary: bytes, *, level: int) -> bytes:
 
 
 def decompress(stream: bytes, dictionary: bytes, *, limit: int) -> bytes:
-    """The content that `compress` was given; raises as `decode` does."""
+    """Return the content that `compress` was given; raises as `decode` does."""
     decompressor = zstandard.ZstdDecompressor(dict_data=_raw(dictionary), max_window_size=window_limit(len(dictionary)))
     if not stream:
         raise Undecodable("truncated dcz")
@@ -207,7 +207,7 @@ def _raw(dictionary: bytes) -> zstandard.ZstdCompressionDict:
 
 
 def _window_log(size: int, dictionary_size: int) -> int:
-    """The window, as a power of two, that reaches over all of the content, and so the dictionary to the content's end.
+    """Return the binary logarithm of a window over all of the content, so that the dictionary is available to its end.
 
     "the full dictionary is available during compression and decompression until the size of the input exceeds the
     compression window … it MUST be lower than this limit" -- section 5. A content within the window is written as one

@@ -75,14 +75,14 @@ class UnknownCoding(Undecodable):
 
 
 def layers(content_encoding: str | None) -> tuple[str, ...]:
-    """The codings a Content-Encoding names, in the order they were applied, in lower case; `identity` is
+    """Return the codings a Content-Encoding names, in the order they were applied, in lower case; `identity` is
     none."""
     names = (name.strip().lower() for name in (content_encoding or "").split(","))
     return tuple(_ALIASES.get(name, name) for name in names if name and name != "identity")
 
 
 def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
-    """The content that `body` stands for. An empty body stands for itself, whatever its label.
+    """Return the content that `body` stands for. An empty body stands for itself, whatever its label.
 
     `limit` is in bytes, over all layers together. Raises TooLarge above it, UnknownCoding (with `.coding`)
     for a coding that is not known here, and Undecodable for what is truncated, damaged or mislabelled.
@@ -104,7 +104,7 @@ def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
 
 
 def reasonable(length: int, limit: int) -> int:
-    """The limit for decoding so many bytes: at most `limit`, and less where that would be an absurd expansion."""
+    """Return the limit for decoding `length` bytes: at most `limit`, and less where that were an absurd expansion."""
     return min(limit, max(_PLENTY, _EXPANSION * length))
 
 
@@ -125,7 +125,7 @@ def is_exact(body: bytes, coding: str, content: bytes) -> bool:
 
 
 def sniff(body: bytes) -> str | None:
-    """The coding that unlabelled bytes are in, by their magic number; None where they have none."""
+    """Return the coding that unlabelled bytes are in, by their magic number; None where they have none."""
     if body.startswith(_GZIP_MAGIC + b"\x08"):
         return "gzip"
     if body.startswith(_ZSTD_MAGIC):
@@ -194,9 +194,7 @@ def collect(pieces: Generator[bytes], coding: str, limit: int) -> bytes:
 
 
 def _gunzip_at_once(body: bytes, coding: str, limit: int) -> bytes:
-    """What one gzip member stands for, in one go, where that is certain to be little; nothing where it is to be looked
-    at piece by piece.
-    """
+    """Return the content of a single small gzip member, decoded in one call; empty if it must be decoded in pieces."""
     if coding != "gzip" or limit > _LITTLE:
         return b""
     decoder = zlib.decompressobj(wbits=31)
@@ -225,7 +223,7 @@ def _gunzip(body: bytes, limit: int) -> Generator[bytes]:
 
 
 def _inflate(body: bytes, limit: int) -> Generator[bytes]:
-    """The zlib format, or the bare deflate stream that some send by this name (RFC 9110, section 8.4.1.2)."""
+    """Return the zlib format, or the bare deflate stream that some send by this name (RFC 9110, section 8.4.1.2)."""
     is_zlib = len(body) > 1 and body[0] & 0x0F == 8 and (body[0] << 8 | body[1]) % 31 == 0
     decoder, offset = zlib.decompressobj(wbits=15 if is_zlib else -15), 0
     while offset < len(body) and not decoder.eof:
@@ -238,13 +236,13 @@ def _inflate(body: bytes, limit: int) -> Generator[bytes]:
 
 
 def _rest(decoder: "zlib._Decompress") -> Generator[bytes]:
-    """What a decoder still holds when all input has gone in: output that did not fit the last piece."""
+    """Return what a decoder still holds when all input has gone in: output that did not fit the last piece."""
     while not decoder.eof and (piece := decoder.decompress(b"", _OUTPUT)):
         yield piece
 
 
 def _unbrotli(body: bytes, limit: int) -> Generator[bytes]:
-    """One brotli stream; anything behind it is an error to the decoder, and so to us (RFC 7932)."""
+    """Return one brotli stream; anything behind it is an error to the decoder, and so to us (RFC 7932)."""
     decoder = brotli.Decompressor()
     for offset in range(0, len(body), _PIECE):
         yield decoder.process(body[offset : offset + _PIECE], output_buffer_limit=_OUTPUT)

@@ -35,7 +35,7 @@ _ERA = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 
 
 def parse_http_date(value: str, now: Instant | None = None) -> Instant | None:
-    """The instant an HTTP-date names, or None where it is none.
+    """Return the instant an HTTP-date names, or None where it is none.
 
     `now` decides the century of an rfc850-date. A leap second (`:60`) is the first second of the next minute.
     """
@@ -55,7 +55,7 @@ def parse_http_date(value: str, now: Instant | None = None) -> Instant | None:
 
 @memoised()
 def _parse(value: str) -> Instant | tuple[int, int, int, int, int, int] | None:
-    """The instant, or the six numbers of a date whose century is open, or None."""
+    """Return the instant, or the six numbers of a date whose century is open, or None."""
     value = value.strip(" \t")
     for form in _FORMS:
         if match := form.fullmatch(value):
@@ -79,7 +79,7 @@ def _instant(year: int, month: int, day: int, *time: int) -> Instant | None:
 
 
 def _years_later(moment: datetime, years: int) -> Instant:
-    """The same day so many years on; 1 March where that year has no 29 February."""
+    """Return the same day so many years on; 1 March where that year has no 29 February."""
     try:
         later = moment.replace(year=moment.year + years)
     except ValueError:
@@ -91,7 +91,7 @@ _last: tuple[int, str] = (0, "Thu, 01 Jan 1970 00:00:00 GMT")
 
 
 def format_http_date(instant: Instant) -> str:
-    """The IMF-fixdate of the second that `instant` falls in.
+    """Return the IMF-fixdate of the second that `instant` falls in.
 
     Raises OverflowError outside the years 1 to 9999.
     """

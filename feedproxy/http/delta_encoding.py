@@ -35,7 +35,7 @@ class Bases:
 
 
 def wanted_since(request: Request) -> Bases | None:
-    """Since when a reader wants the entries of a feed; None where the whole is to be sent.
+    """Return since when a reader wants the entries of a feed; None where the whole is to be sent.
 
     HEAD is answered as GET is (RFC 9110, section 9.3.2), though RFC 3229 speaks of GET alone.
     A request for a range wants a piece of the whole: RFC 3229 lets A-IM say in which order the two are to be
@@ -57,13 +57,13 @@ def wanted_since(request: Request) -> Bases | None:
 
 @memoised()
 def accepts_feed(a_im: str) -> bool:
-    """Whether the manipulation `feed` is acceptable, and not less so than none (section 10.5.3)."""
+    """Return whether the manipulation `feed` is acceptable, and not less so than none (section 10.5.3)."""
     weights = weights_in(a_im)
     return weights.get(FEED, 0.0) > 0 and weights[FEED] >= weights.get("identity", 0.0)
 
 
 def im_used(fields: Fields, *, base: EntityTag | None = None) -> Fields:
-    """The fields of a 226, from those that the 200 would have: its ETag is that of the current instance, as it must be.
+    """Return the fields of a 226, from those of the 200. The ETag remains that of the current instance.
 
     `base` is the tag of the instance that the delta was made from, as the reader gave it; None where he gave a
     date. Raises ValueError for fields without an ETag, which a 226 must have (section 10.4.1).

@@ -35,7 +35,7 @@ _once: set[int] = set()
 
 
 def pack(lines: Lines) -> Lines | bytes:
-    """These lines in fewer bytes; as they are where that cannot be."""
+    """Return these lines in fewer bytes; as they are where that cannot be."""
     parts = []
     try:
         for line in lines:
@@ -58,7 +58,7 @@ def pack(lines: Lines) -> Lines | bytes:
 
 @lru_cache(maxsize=UNPACKED)
 def unpack(packed: bytes) -> Lines:
-    """The lines that were packed."""
+    """Return the lines that were packed."""
     lines: list[Line] = []
     at, end = 0, len(packed)
     while at < end:
@@ -80,7 +80,7 @@ def unpack(packed: bytes) -> Lines:
 
 
 def size(held: Lines | bytes) -> int:
-    """Bytes that this takes, rather too many."""
+    """Return the bytes that this takes, rather too many."""
     if isinstance(held, bytes):
         return 40 + len(held)
     return 64 + sum(170 + len(name) + len(value) for name, value in held)

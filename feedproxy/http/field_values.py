@@ -14,12 +14,12 @@ _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
 
 def is_token(value: str) -> bool:
-    """Whether this is a token (RFC 9110, section 5.6.2)."""
+    """Return whether this is a token (RFC 9110, section 5.6.2)."""
     return _TOKEN.fullmatch(value) is not None
 
 
 def split_list(value: str) -> list[str]:
-    """The members of a list, without the white space around them; empty members are dropped (section 5.6.1).
+    """Return the members of a list, without the white space around them; empty members are dropped (section 5.6.1).
 
     A comma within a quoted string separates nothing. A quotation mark that is never closed is an ordinary
     character, so that what follows it is still seen.
@@ -28,7 +28,7 @@ def split_list(value: str) -> list[str]:
 
 
 def split_parameters(value: str) -> list[str]:
-    """The same for parts that a semicolon separates."""
+    """Return the same for parts that a semicolon separates."""
     return _split(value, ";", _QUOTED_OR_SEMICOLON)
 
 
@@ -49,7 +49,7 @@ def _outside_quotes(value: str, separator: str, pattern: re.Pattern[str]) -> lis
 
 
 def unquote(value: str) -> str:
-    """The text of a quoted string (section 5.6.4); anything else as it is."""
+    """Return the text of a quoted string (section 5.6.4); anything else as it is."""
     if len(value) < 2 or value[0] != '"' or value[-1] != '"':
         return value
     text = value[1:-1]
@@ -57,14 +57,14 @@ def unquote(value: str) -> str:
 
 
 def quote(text: str) -> str:
-    """Text as a quoted string (section 5.6.4). Raises ValueError for characters no field value may have."""
+    """Return text as a quoted string (section 5.6.4). Raises ValueError for characters no field value may have."""
     if any(character in text for character in "\0\r\n"):
         raise ValueError("a field value cannot have line breaks")
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def parse_parameters(value: str) -> tuple[str, dict[str, str]]:
-    """A value with parameters, `text/html; charset="x"`: the value in lower case, and the parameters by name.
+    """Return a value with parameters, `text/html; charset="x"`: the value in lower case, and the parameters by name.
 
     Names are in lower case, values unquoted. Of a name said twice the first counts; a parameter without `=`
     has the value "" (section 5.6.6).
@@ -80,7 +80,7 @@ def parse_parameters(value: str) -> tuple[str, dict[str, str]]:
 
 
 def charset_of(content_type: str | None) -> str | None:
-    """The parameter `charset` of a Content-Type; None where there is none."""
+    """Return the parameter `charset` of a Content-Type; None where there is none."""
     return _charset_of(content_type) if content_type else None
 
 

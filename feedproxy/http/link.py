@@ -27,7 +27,7 @@ class Link:
 
 
 def parse_links(fields: Fields) -> list[Link]:
-    """The links of a response, in order; what is none is passed over. Links from another context (`anchor`), too."""
+    """Return the links of a response in order, without malformed ones and those from another context (`anchor`)."""
     found: list[Link] = []
     for value in fields.get_all("link"):
         for member in _members(value):
@@ -46,7 +46,7 @@ def parse_links(fields: Fields) -> list[Link]:
 
 
 def _members(value: str) -> list[str]:
-    """The members of the list; a comma within angle brackets separates nothing."""
+    """Return the members of the list; a comma within angle brackets separates nothing."""
     if not _COMMA_IN_REFERENCE.search(value):
         return split_list(value)
     hidden = _COMMA_IN_REFERENCE.sub(lambda match: match[0].replace(",", "\0"), value)

@@ -65,7 +65,7 @@ class Fields:
 
     @property
     def _names(self) -> tuple[str, ...]:
-        """The lines' names in small letters; kept once somebody has asked, for he will again."""
+        """Return the lines' names in small letters; kept once somebody has asked, for he will again."""
         found = self._lowered
         if found is None:
             found = tuple([_lower(name) if len(name) <= NAME_LONGEST else name.lower() for name, _ in self._lines])
@@ -103,19 +103,19 @@ class Fields:
         return type(self), (self._lines,)
 
     def get(self, name: str) -> str | None:
-        """The first line's value, or None."""
+        """Return the first line's value, or None."""
         wanted, names = _lower(name), self._lowered or self._names
         return self._lines[names.index(wanted)][1] if wanted in names else None
 
     def get_all(self, name: str) -> list[str]:
-        """Every line's value, in order."""
+        """Return every line's value, in order."""
         wanted, names = _lower(name), self._lowered or self._names
         if wanted not in names:
             return []
         return [value for key, (_, value) in zip(names, self._lines, strict=True) if key == wanted]
 
     def combined(self, name: str) -> str | None:
-        """All lines joined by a comma, as RFC 9110, section 5.3, allows for lists; None where absent."""
+        """Return all lines joined by a comma, as RFC 9110, section 5.3, allows for lists; None where absent."""
         wanted, names = _lower(name), self._lowered or self._names
         if wanted not in names:
             return None
@@ -124,7 +124,7 @@ class Fields:
         return ", ".join(self.get_all(name))
 
     def with_field(self, name: str, value: str) -> Self:
-        """This name said once, with this value, in the place where it stood first (else at the end)."""
+        """Return this name said once, with this value, in the place where it stood first (else at the end)."""
         wanted, names = _lower(name), self._names
         if wanted not in names:
             return self.with_added(name, value)
@@ -136,11 +136,11 @@ class Fields:
         return type(self)(others)
 
     def with_added(self, name: str, value: str) -> Self:
-        """One more line, at the end."""
+        """Return one more line, at the end."""
         return self._made((*self._lines, (name, value)), (*self._names, _lower(name)))
 
     def without(self, *names: str) -> Self:
-        """All but these names."""
+        """Return all but these names."""
         return self._without(_set_of(names))
 
     def end_to_end(self) -> Self:
@@ -182,5 +182,5 @@ class Response:
     reason: str = ""
 
     def with_fields(self, fields: Fields) -> "Response":
-        """The same response with other fields."""
+        """Return the same response with other fields."""
         return Response(self.status, fields, self.body, self.reason)

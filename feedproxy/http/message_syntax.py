@@ -49,7 +49,7 @@ class RequestHead:
     fields: tuple[Line, ...]
 
     def lines(self) -> list[bytes]:
-        """The head's lines, without their ends."""
+        """Return the head's lines, without their ends."""
         start = b" ".join((self.method, self.target, self.version))
         return [start, *(name + b": " + value for name, value in self.fields)]
 
@@ -76,7 +76,7 @@ def read_request(lines: Sequence[bytes]) -> RequestHead:
 
 
 def check_request_line(method: bytes, target: bytes) -> None:
-    """Judge method and target (RFC 9110, section 9.1; RFC 9113, section 8.3.1). Raises BadRequest."""
+    """Check method and target (RFC 9110, section 9.1; RFC 9113, section 8.3.1). Raises BadRequest."""
     if not _TOKEN.fullmatch(method):
         raise BadRequest("the method is no token")
     if method not in _CASE_MATTERS and method.upper() in _CASE_MATTERS:
@@ -86,7 +86,7 @@ def check_request_line(method: bytes, target: bytes) -> None:
 
 
 def check_fields(fields: Iterable[Line]) -> None:
-    """Judge names and values of a request's fields (RFC 9110, sections 5.1 and 5.5). Raises BadRequest."""
+    """Check names and values of a request's fields (RFC 9110, sections 5.1 and 5.5). Raises BadRequest."""
     for name, value in fields:
         if not _TOKEN.fullmatch(name):
             raise BadRequest("the name of a field is no token")
@@ -95,7 +95,7 @@ def check_fields(fields: Iterable[Line]) -> None:
 
 
 def check_host(fields: Iterable[Line], *, required: bool, may_be_empty: bool) -> None:
-    """Judge Host (RFC 9112, section 3.2). Raises BadRequest."""
+    """Check Host (RFC 9112, section 3.2). Raises BadRequest."""
     # "A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1 request message that lacks a Host
     # header field and to any request message that contains more than one Host header field line or a Host header
     # field with an invalid field value."
@@ -110,13 +110,13 @@ def check_host(fields: Iterable[Line], *, required: bool, may_be_empty: bool) ->
 
 
 def is_host(value: bytes) -> bool:
-    """Whether this is a host, with or without a port."""
+    """Return whether this is a host, with or without a port."""
     found = _HOST.fullmatch(value)
     return found is not None and int(found[1] or 0) <= 65_535
 
 
 def check_framing(fields: Iterable[Line], *, minor: int) -> None:
-    """Judge Transfer-Encoding and Content-Length of a request (RFC 9112, sections 6.1 to 6.3). Raises BadRequest."""
+    """Check Transfer-Encoding and Content-Length of a request (RFC 9112, sections 6.1 to 6.3). Raises BadRequest."""
     codings = [value for name, value in fields if name.lower() == b"transfer-encoding"]
     lengths = [value for name, value in fields if name.lower() == b"content-length"]
     if codings and lengths:
@@ -171,7 +171,10 @@ def _value(value: bytes, of_response: bool, error: Callable[[str], FeedproxyErro
 
 
 def clean(value: bytes) -> bytes:
-    """A value or reason phrase of a response, without control characters. Raises MalformedResponse for NUL and CR."""
+    """Return a response's field value or reason phrase without control characters.
+
+    Raises MalformedResponse for NUL and CR.
+    """
     # "CR, LF, or NUL ... either reject the message or replace" -- RFC 9110, section 5.5. A NUL or a bare
     # CR comes from no honest program: rejected. Other controls are replaced.
     if b"\0" in value or b"\r" in value or b"\n" in value:
@@ -180,21 +183,21 @@ def clean(value: bytes) -> bytes:
 
 
 def is_field_line(line: bytes) -> bool:
-    """Whether this is one field line, without its end."""
+    """Return whether this is one field line, without its end."""
     name, colon, value = line.partition(b":")
     return bool(colon) and _TOKEN.fullmatch(name) is not None and _VALUE.fullmatch(value) is not None
 
 
 def is_field(name: str, value: str) -> bool:
-    """Whether these are name and value of a field, a character a byte (http/message.py)."""
+    """Return whether these are name and value of a field, a character a byte (http/message.py)."""
     return _NAME_TEXT.fullmatch(name) is not None and _VALUE_TEXT.fullmatch(value) is not None
 
 
 def is_status(status: int) -> bool:
-    """Whether this is a status code (RFC 9110, section 15)."""
+    """Return whether this is a status code (RFC 9110, section 15)."""
     return 100 <= status <= 599
 
 
 def is_well_formed(head: bytes) -> bool:
-    """Whether these bytes are the whole head of one response of HTTP/1.1, its empty line included."""
+    """Return whether these bytes are the whole head of one response of HTTP/1.1, its empty line included."""
     return _WHOLE.fullmatch(head) is not None

@@ -21,7 +21,7 @@ _UNLISTED = 0.0001
 
 
 def choose_coding(accept_encoding: str | None, available: Sequence[str]) -> str | None:
-    """The coding to answer in: of those available the acceptable one of the greatest weight (section 12.5.3).
+    """Return the coding to answer in: of those available the acceptable one of the greatest weight (section 12.5.3).
 
     `available` are the codings at hand, identity named among them if it is, in our order of preference,
     which decides among equal weights. Without the field only identity will do: a reader who does not say that
@@ -51,7 +51,7 @@ def _choose_coding(accept_encoding: str, available: tuple[str, ...]) -> str | No
 
 
 def weights_in(value: str) -> dict[str, float]:
-    """The members of a list of codings, or of other tokens, and how much each is wanted (section 12.4.2)."""
+    """Return the members of a list of codings, or of other tokens, and how much each is wanted (section 12.4.2)."""
     weights: dict[str, float] = {}
     for member in split_list(value):
         name, parameters = parse_parameters(member)
@@ -64,7 +64,7 @@ def weights_in(value: str) -> dict[str, float]:
 
 
 def best_type(accept: str | None, offers: Sequence[str]) -> str | None:
-    """The offered media type that Accept weighs most, the earliest of equals (section 12.5.1).
+    """Return the offered media type that Accept weighs most, the earliest of equals (section 12.5.1).
 
     The most specific range that covers an offer gives its weight. The first offer where there is no Accept
     (or one that names nothing); None where none of the offers is acceptable.
@@ -118,7 +118,7 @@ def _ranges(accept: str) -> tuple[_Range, ...]:
 
 
 def _weight(parameters: dict[str, str]) -> float | None:
-    """The weight, 1 where none is given (section 12.4.2); None for one that cannot be read."""
+    """Return the weight, 1 where none is given (section 12.4.2); None for one that cannot be read."""
     text = parameters.get("q")
     if text is None:
         return 1.0

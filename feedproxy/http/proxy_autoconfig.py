@@ -38,8 +38,10 @@ function FindProxyForURL(url, host) {{
 
 
 def document(base: str, hosts: Iterable[str], patterns: Iterable[str]) -> str:
-    """The function for a proxy at `base` (http://proxy.example:8080): what is at these hosts, or at hosts that match
-    these patterns (`*.example.com`), goes through it, and directly where it is down; all else goes directly.
+    """Return the function for a proxy at `base` (http://proxy.example:8080).
+
+    Requests to these hosts, or to hosts that match these patterns (`*.example.com`), use the proxy, or no proxy if
+    it is down. All others use no proxy.
     """
     split = urlsplit(base)
     word, port = ("HTTPS", 443) if split.scheme == "https" else ("PROXY", 80)
@@ -55,6 +57,6 @@ def document(base: str, hosts: Iterable[str], patterns: Iterable[str]) -> str:
 
 
 def _expression(pattern: str) -> str:
-    """A glob as a regular expression of JavaScript: `*` is anything, `?` one character."""
+    """Return a glob as a regular expression of JavaScript: `*` is anything, `?` one character."""
     known = {"*": ".*", "?": "."}
     return "^" + "".join(known.get(each) or _PLAIN.sub(r"\\\g<0>", each) for each in pattern) + "$"

@@ -27,12 +27,12 @@ class Unsatisfiable:
 
     @property
     def content_range(self) -> str:
-        """What Content-Range says."""
+        """Return what Content-Range says."""
         return f"bytes */{self.length}"
 
 
 def select(value: str | None, length: int) -> tuple[int, int] | Whole | Unsatisfiable:
-    """The first and the last byte that a Range field asks for of `length` bytes: `content[first : last + 1]`.
+    """Return the first and the last byte that a Range field asks for of `length` bytes: `content[first : last + 1]`.
 
     `value` is the field of a GET whose If-Range applies (precondition.range_applies).
     """
@@ -57,7 +57,7 @@ def select(value: str | None, length: int) -> tuple[int, int] | Whole | Unsatisf
 
 
 def content_range(first: int, last: int, length: int) -> str:
-    """What Content-Range says in a 206 (section 14.4)."""
+    """Return what Content-Range says in a 206 (section 14.4)."""
     return f"bytes {first}-{last}/{length}"
 
 

@@ -113,7 +113,7 @@ _USERINFO = re.compile(r"(?i)\A.*(?:@|%40)", re.DOTALL)
 
 @memoised(entries=4096, longest=128)
 def is_random(run: str) -> bool:
-    """Whether letters and digits look as if they had been drawn by lot: a token, and no word, title, date or number.
+    """Return whether letters and digits look random: a token, rather than a word, title, date or number.
 
     What tells them apart is how often the kind of sign changes within them. Hyphens and underscores separate words in
     a title, and are signs like others in base64url: changes are counted between them only.
@@ -148,7 +148,7 @@ def is_random(run: str) -> bool:
 
 
 def without_secrets(target: str, mask: Callable[[str], str] = lambda _: "…") -> str:
-    """A target URI that may be shown: no userinfo, no values of parameters that sound secret, no tokens.
+    """Return a target URI that may be shown: no userinfo, no values of parameters that sound secret, no tokens.
 
     `mask` gives what stands in the place of each.
     """
@@ -164,7 +164,7 @@ def without_secrets(target: str, mask: Callable[[str], str] = lambda _: "…") -
 
 
 def text_without_secrets(text: str) -> str:
-    """A sentence that may be shown: each address in it as `without_secrets` has it."""
+    """Return a sentence that may be shown: each address in it as `without_secrets` has it."""
     return _ADDRESS.sub(_shown_address, text) if "://" in text else text
 
 
@@ -176,7 +176,7 @@ def _shown_address(found: re.Match[str]) -> str:
 
 
 def _without_parameters(path: str, query: str, mask: Callable[[str], str]) -> tuple[str, str]:
-    """Path and query without the values of parameters that sound secret."""
+    """Return path and query without the values of parameters that sound secret."""
     return _masked(path, *_PATH_PARAMETER, mask), _masked(query, *_PARAMETER, mask)
 
 
@@ -226,7 +226,7 @@ def _without_tokens(text: str, mask: Callable[[str], str]) -> str:
 
 @memoised(entries=1024)
 def has_secret(target: str) -> bool:
-    """Whether an address holds user information or something token-like: then it is nobody else's to know."""
+    """Return whether an address holds user information or something token-like: then it is nobody else's to know."""
     bare = target.partition("#")[0]
     if "%" in bare and len(bare) <= _RUN_MAX and (decoded := unquote(bare)) != bare and "%" not in decoded:
         return _has_secret(bare) or _has_secret(decoded)
@@ -248,7 +248,7 @@ def _has_secret(bare: str) -> bool:
 
 
 def _without_name_and_tokens(bare: str) -> str:
-    """An address without its fragment, without user information and tokens."""
+    """Return an address without its fragment, without user information and tokens."""
     split = urlsplit(bare)
     host = split.netloc.rpartition("@")[2]
     shown = urlunsplit((split.scheme, host, split.path, split.query, ""))

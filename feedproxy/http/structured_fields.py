@@ -37,7 +37,7 @@ _SPACES = re.compile(r"\ *")
 
 
 def parse_dictionary(value: str) -> dict[str, Value] | None:
-    """A dictionary without its parameters; of a key said twice the last counts. None where it cannot be read.
+    """Return a dictionary without its parameters; of a key said twice the last counts. None where it cannot be read.
 
     Section 4.2.2. An empty dictionary is valid and is {}.
     """
@@ -49,7 +49,7 @@ def parse_dictionary(value: str) -> dict[str, Value] | None:
 
 
 def parse_item(value: str) -> Bare | None:
-    """An item without its parameters (section 4.2.3). None where it cannot be read."""
+    """Return an item without its parameters (section 4.2.3). None where it cannot be read."""
     reader = _Reader(value.strip(" "))
     try:
         return reader.item()
@@ -73,7 +73,7 @@ def parse_parameterised(value: str) -> list[dict[str, Bare]] | None:
 
 
 def decode_bytes(encoded: bytes) -> bytes | None:
-    """The bytes of a byte sequence, of which `bare` gives the base64; None where it is none.
+    """Return the bytes of a byte sequence, of which `bare` gives the base64; None where it is none.
 
     "parsers SHOULD NOT fail when \"=\" padding is not present", nor where pad bits are not zero -- section 4.2.7
     """
@@ -84,7 +84,7 @@ def decode_bytes(encoded: bytes) -> bytes | None:
 
 
 def string_text(value: str) -> str:
-    """A string as it is written in a field (section 4.1.6). Raises ValueError for what is not printable ASCII."""
+    """Return a string as it is written in a field (section 4.1.6). Raises ValueError unless it is printable ASCII."""
     if not (value.isascii() and value.isprintable()):
         raise ValueError(f"not printable ASCII: {value!r}")
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -50,7 +50,7 @@ _EXCLUDED = re.compile(r"[^!#$%&'()*+,\-./0-9:;=?@A-Z_a-z~\[\]]+")
 
 @memoised(longest=2048)
 def normalise(uri: str) -> str:
-    """The normal form of a target URI (RFC 3986, section 6.2.2 and 6.2.3; RFC 9110, section 4.2).
+    """Return the normal form of a target URI (RFC 3986, section 6.2.2 and 6.2.3; RFC 9110, section 4.2).
 
     Raises BadTarget for what no origin can be asked for: other schemes than http and https, user information,
     no host or one that cannot be, ports that are none, white space and control characters.
@@ -70,7 +70,7 @@ def normalise(uri: str) -> str:
 
 
 def gateway_target(path: str) -> str:
-    """The normalised target behind the gateway's first slash, with the query; clients may have folded `//`.
+    """Return the normalised target behind the gateway's first slash, with the query; clients may have folded `//`.
 
     `path` stands as in the request line. Raises NotFound where no http or https begins it, and BadTarget where
     what follows cannot be a target.
@@ -82,12 +82,12 @@ def gateway_target(path: str) -> str:
 
 
 def gateway_path(target: str) -> str:
-    """The path, with query, under which the gateway serves a target: the inverse of gateway_target."""
+    """Return the path, with query, under which the gateway serves a target: the inverse of gateway_target."""
     return "/" + target
 
 
 def resolve(base: str, reference: str) -> str:
-    """A reference, such as Location's, resolved against a target and normalised (RFC 3986, section 5.2).
+    """Return a reference, such as Location's, resolved against a target and normalised (RFC 3986, section 5.2).
 
     White space around it is passed over, and spaces within are encoded: both occur. Raises BadTarget where
     what comes out cannot be a target.
@@ -120,25 +120,25 @@ def query_value(query: str, name: str) -> str:
 
 
 def without_fragment(uri: str) -> str:
-    """The target that a key means: what follows `#` tells copies of it apart (access/origin_credentials.py)."""
+    """Return the target that a key means: what follows `#` tells copies of it apart (access/origin_credentials.py)."""
     return uri.partition("#")[0]
 
 
 def origin_of(uri: str) -> str:
-    """Scheme, host and port of a normalised target, as it writes them: `https://example.com`."""
+    """Return scheme, host and port of a normalised target, as it writes them: `https://example.com`."""
     scheme, authority, _, _ = _parts(uri)
     return f"{scheme}://{authority}"
 
 
 def host_port(uri: str) -> tuple[str, int]:
-    """Host and port of a normalised target; an IPv6 address comes without its brackets."""
+    """Return host and port of a normalised target; an IPv6 address comes without its brackets."""
     scheme, authority, _, _ = _parts(uri)
     host, port = _split_port(authority or "")
     return host.strip("[]"), int(port) if port else _PORTS[scheme or ""]
 
 
 def host_of(uri: str) -> str:
-    """The host of a normalised target, an IPv6 address in its brackets."""
+    """Return the host of a normalised target, an IPv6 address in its brackets."""
     return _split_port(_parts(uri)[1] or "")[0]
 
 
@@ -155,12 +155,12 @@ def is_trustworthy(url: str) -> bool:
 
 
 def hostport(host: str, port: int) -> str:
-    """Host and port as an address holds them."""
+    """Return host and port as an address holds them."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def site_of(uri: str) -> str:
-    """The site whose owner answers for a normalised target: the registrable domain.
+    """Return the site whose owner answers for a normalised target: the registrable domain.
 
     A name of a single label is its own site. At an address, and at localhost, each port is one: there a port
     is all that tells one server from another.
@@ -174,19 +174,19 @@ def site_of(uri: str) -> str:
 
 
 def site_of_host(host: str) -> str:
-    """The registrable domain of a name in lower case; a name of a single label is its own."""
+    """Return the registrable domain of a name in lower case; a name of a single label is its own."""
     return _registrable(host) if "." in host else host
 
 
 def has_known_suffix(host: str) -> bool:
-    """Whether a name lies below a public suffix, or one that is kept for private use."""
+    """Return whether a name lies below a public suffix, or one that is kept for private use."""
     labels = host.split(".")
     is_private = (len(labels) > 1 and labels[-1] in PRIVATE_SUFFIXES) or _is_residential(host)
     return is_private or is_below_public_suffix(host)
 
 
 def is_below_public_suffix(host: str) -> bool:
-    """Whether a name in lower case is one of the public DNS: a registrable domain, or below one."""
+    """Return whether a name in lower case is one of the public DNS: a registrable domain, or below one."""
     if _is_residential(host):
         return False
     tail = ".".join(host.split(".")[-SUFFIX_LABELS:])
@@ -194,7 +194,7 @@ def is_below_public_suffix(host: str) -> bool:
 
 
 def _is_residential(host: str) -> bool:
-    """Whether a name is "not globally unique" though the list has its suffix (RFC 8375, section 3)."""
+    """Return whether a name is "not globally unique" though the list has its suffix (RFC 8375, section 3)."""
     return host.endswith(".home.arpa")
 
 
@@ -218,7 +218,7 @@ def _parts(uri: str) -> tuple[str | None, str | None, str, str | None]:
 
 
 def _unicode(text: str) -> str:
-    """Bytes of the wire that are UTF-8 as the characters they mean; other text as it is."""
+    """Return the bytes of the wire that are UTF-8 as the characters they mean; other text as it is."""
     if text.isascii():
         return text
     try:
@@ -235,7 +235,7 @@ def _split_port(authority: str) -> tuple[str, str]:
 
 
 def _authority(authority: str) -> tuple[str, int | None]:
-    """Host and port, normalised."""
+    """Return host and port, normalised."""
     if "@" in authority:
         # Not only because it is deprecated (RFC 9110, section 4.2.4): it serves to disguise the host.
         raise BadTarget("an address with a name or password in it is not fetched")
@@ -288,7 +288,7 @@ def _percent_decoded(host: str) -> str:
 
 
 def _a_labels(name: str) -> str:
-    """An internationalised name as DNS has it: by IDNA 2008, else, for what is older or bolder, by 2003."""
+    """Return an internationalised name as DNS has it: by IDNA 2008, else, for what is older or bolder, by 2003."""
     if name.isascii():
         return name
     if len(name) > _HOST_MAX:
@@ -304,7 +304,7 @@ def _a_labels(name: str) -> str:
 
 
 def _normalise_text(text: str) -> str:
-    """Path or query: what may stand unencoded does, the rest is encoded in capitals (6.2.2.1, 6.2.2.2)."""
+    """Return path or query: what may stand unencoded does, the rest is encoded in capitals (6.2.2.1, 6.2.2.2)."""
     if "%" in text:
         text = _PERCENT.sub(_percent, text)
     return _EXCLUDED.sub(_encoded, text)

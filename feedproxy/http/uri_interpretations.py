@@ -114,7 +114,7 @@ READERS: tuple[tuple[str, Callable[[str], str]], ...] = (
 
 @memoised(longest=2048)
 def readings(target: str) -> tuple[str, ...]:
-    """Every reading of a normalised target URI, itself first.
+    """Return every reading of a normalised target URI, itself first.
 
     Raises BadTarget where none of them can be relied on, or where there are too many.
     """
@@ -130,7 +130,7 @@ def readings(target: str) -> tuple[str, ...]:
 
 
 def _queries(query: str) -> tuple[str, ...]:
-    """A query as it is, decoded once, decoded more; and what PHP takes each of these for."""
+    """Return a query as it is, decoded once, decoded more; and what PHP takes each of these for."""
     if _PLAIN_QUERY.fullmatch(query):
         return (query,)
     once = _decoded(query)
@@ -139,7 +139,7 @@ def _queries(query: str) -> tuple[str, ...]:
 
 
 def as_php(query: str) -> str:
-    """A query as PHP and Express read it, values trimmed: `a.b[]=+x` is `a_b=x`, and a name ends at NUL."""
+    """Return a query as PHP and Express read it, values trimmed: `a.b[]=+x` is `a_b=x`, and a name ends at NUL."""
     read = []
     for each in re.split("[&;]", query):
         name, equals, value = (_SPACES.sub(" ", part.partition("%00")[0]).strip(" ") for part in each.partition("="))
@@ -168,7 +168,7 @@ def _paths(path: str) -> tuple[str, ...]:
 
 
 def fully_decoded(text: str) -> str:
-    """A path or query with all that is visible ASCII decoded, for comparison alone."""
+    """Return a path or query with all that is visible ASCII decoded, for comparison alone."""
     while (decoded := _compatible(_decoded(text))) != text:
         text = decoded
     return text

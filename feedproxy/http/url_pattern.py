@@ -75,7 +75,7 @@ _LOOPBACK = (
 
 
 def _aliases(host: str) -> str:
-    """The expression for a host without its port, with other names that certainly lead to the same machine."""
+    """Return the expression for a host without its port, with other names that certainly lead to the same machine."""
     bare = re.sub(r":\d+$", "", host)
     if re.fullmatch(_LOOPBACK, bare.replace("\\", "")):
         return _LOOPBACK
@@ -118,7 +118,7 @@ def _wide_path(path: str | None) -> str:
 
 
 def _wide_query(query: str) -> str:
-    """Each parameter of the pattern, in any order and among others. An asterisk at its end stays within it."""
+    """Return each parameter of the pattern, in any order and among others. An asterisk at its end stays within it."""
     return "".join(map(_parameter, filter(None, re.split("[&;]", query))))
 
 
@@ -154,7 +154,7 @@ def _host(scheme: str, authority: str) -> str:
 
 
 def anywhere(glob: str) -> re.Pattern[str]:
-    """What an operator's glob over whole addresses matches: `*` stands for anything, nothing else is special."""
+    """Return what an operator's glob over whole addresses matches: `*` stands for anything, nothing else is special."""
     return re.compile(_globbed(glob, ".*"), re.DOTALL)
 
 

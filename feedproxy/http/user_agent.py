@@ -70,18 +70,18 @@ _NAMES = {
 
 
 def parse_claim(user_agent: str) -> Claim | None:
-    """The claim that a User-Agent carries, or None. Numbers above COUNT_MAX are read as COUNT_MAX."""
+    """Return the claim that a User-Agent carries, or None. Numbers above COUNT_MAX are read as COUNT_MAX."""
     return _parse_claim(user_agent[:LENGTH_MAX])
 
 
 def product(user_agent: str) -> str:
-    """The reader's name for people to read, such as `Feedly`, `NetNewsWire`, `curl`; `unknown` where it has
+    """Return the reader's name for people to read, such as `Feedly`, `NetNewsWire`, `curl`; `unknown` where it has
     none."""
     return _product(user_agent[:LENGTH_MAX])
 
 
 def compose(version: str, contact: str, subscribers: int, feed_id: str) -> str:
-    """What feedproxy calls itself upstream: `feedproxy/VERSION (+CONTACT; N subscribers; feed-id=HEX)`.
+    """Return what feedproxy calls itself upstream: `feedproxy/VERSION (+CONTACT; N subscribers; feed-id=HEX)`.
 
     A part that is empty is left out, and so is the count at zero, since nobody is what most fetchers claim by
     silence.
@@ -119,14 +119,14 @@ def _count(user_agent: str) -> re.Match[str] | None:
 
 
 def _fetcher(name: str) -> str:
-    """A name reduced until one service's strings fall together; `unknown` where nothing is left."""
+    """Return a name reduced until one service's strings fall together; `unknown` where nothing is left."""
     words = name.lower().split()
     telling = [word for word in words if word not in _COMMON_WORDS] or words
     return re.sub(r"\.(com|net|org)$", "", "".join(telling)) or "unknown"
 
 
 def _name(user_agent: str) -> str:
-    """The product's name as it stands, at most 40 printable ASCII characters."""
+    """Return the product's name as it stands, at most 40 printable ASCII characters."""
     if claim := _count(user_agent):
         # The claim is cut out, since a name may stand right before it: `Example 12 readers`.
         user_agent = f"{user_agent[: claim.start()]};{user_agent[claim.end() :]}"
