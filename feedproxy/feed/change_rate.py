@@ -35,12 +35,12 @@ class ChangeRate:
 
     @property
     def per_second(self) -> float:
-        """The posterior mean of the rate, in changes per second; always positive."""
+        """Return the posterior mean of the rate, in changes per second; always positive."""
         return (PRIOR_CHANGES + self.changes) / (PRIOR_EXPOSURE + self.exposure)
 
     @property
     def usual_gap(self) -> Seconds:
-        """The mean time between two changes."""
+        """Return the mean time between two changes."""
         return 1 / self.per_second
 
     def observe(self, changes: float, now: Instant) -> "ChangeRate":

@@ -94,10 +94,10 @@ def _rfc822(text: str) -> datetime | None:
 
 
 def rfc822(instant: int) -> str:
-    """The form of RSS: `Sat, 21 Nov 2026 08:00:00 GMT`."""
+    """Return the form of RSS: `Sat, 21 Nov 2026 08:00:00 GMT`."""
     return format_http_date(instant)
 
 
 def rfc3339(instant: int) -> str:
-    """The form of Atom, JSON Feed and Dublin Core: `2026-11-21T08:00:00Z`."""
+    """Return the form of Atom, JSON Feed and Dublin Core: `2026-11-21T08:00:00Z`."""
     return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -58,7 +58,7 @@ def as_html(text: Text) -> str:
 
 
 def escape_ambiguous(text: Text) -> str:
-    """The text for an element that may have either, as those of RSS: what might be taken for HTML is escaped."""
+    """Return the text for an element that may have either, as those of RSS: what might be taken for HTML is escaped."""
     if text.type == "html" or (not _TAG.search(text.value) and unescape(text.value) == text.value):
         return text.value
     return escape(text.value, quote=False)
@@ -118,12 +118,12 @@ def is_web(address: str) -> bool:
 
 
 def is_iri(address: str) -> bool:
-    """Whether this may stand where Atom wants an IRI: a scheme, and no space or sign that none has."""
+    """Return whether this may stand where Atom wants an IRI: a scheme, and no space or sign that none has."""
     return bool(_SCHEME.match(address)) and not re.search(r'[\s<>"{}|\\^`]', address)
 
 
 def inner_html(element: Element) -> str:
-    """What is in an element as HTML: its own text where that is all, else its markup."""
+    """Return what is in an element as HTML: its own text where that is all, else its markup."""
     if not any(isinstance(child.tag, str) for child in element):
         return text_of(element)
     copy = deepcopy(element)

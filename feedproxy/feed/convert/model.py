@@ -24,17 +24,17 @@ class Node:
     content: "tuple[str | Node, ...]" = ()
 
     def attribute(self, name: str) -> str:
-        """The value of an attribute, trimmed; empty where there is none."""
+        """Return the value of an attribute, trimmed; empty where there is none."""
         return next((value.strip() for key, value in self.attributes if key == name), "")
 
     @property
     def text(self) -> str:
-        """The text within, trimmed, that of elements included."""
+        """Return the text within, trimmed, that of elements included."""
         return "".join(each if isinstance(each, str) else each.text for each in self.content).strip()
 
     @property
     def children(self) -> "tuple[Node, ...]":
-        """The elements within."""
+        """Return the elements within."""
         return tuple(each for each in self.content if isinstance(each, Node))
 
 

@@ -41,7 +41,7 @@ def is_email(text: str) -> bool:
 
 
 def without_false_names(person: Person) -> Person:
-    """The person without names that are none: an address stands in the place of many a name."""
+    """Return the person without names that are none: an address stands in the place of many a name."""
     if person.name and person.name in (person.email, person.uri, person.avatar):
         return replace(person, name="")
     if is_email(person.name) and not person.email:

@@ -16,7 +16,7 @@ type Data = dict[str, "Data"] | list["Data"] | str | int | float | bool | None
 
 
 def to_data(value: Any) -> Data:
-    """The value as plain data."""
+    """Return the value as plain data."""
     match value:
         case None | bool() | int() | float():
             return value
@@ -32,21 +32,21 @@ def to_data(value: Any) -> Data:
 
 
 def nonempty_fields(value: Any, names: Iterable[str]) -> dict[str, Data]:
-    """These fields of a value as plain data, as far as they say something."""
+    """Return these fields of a value as plain data, as far as they say something."""
     fields = {each.name: each for each in dataclasses.fields(value)}
     wanted = (name for name in names if getattr(value, name) != _default(fields[name]))
     return {name: to_data(getattr(value, name)) for name in wanted}
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
-    """What the field says where nothing is said; for a field that must be said, what no value is."""
+    """Return what the field says where nothing is said; for a field that must be said, what no value is."""
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return field.default
 
 
 def from_data[T](kind: type[T], data: Any) -> T:
-    """The value that this data was made of. Raises ValueError where it was made of something else."""
+    """Return the value that this data was made of. Raises ValueError where it was made of something else."""
     try:
         return _build(kind, data)  # type: ignore[no-any-return] # `_made` makes what it is asked for
     except (TypeError, KeyError, AttributeError, RecursionError) as error:

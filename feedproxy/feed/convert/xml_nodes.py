@@ -22,12 +22,12 @@ _DEPTH_MAX = 64
 
 
 def clean(text: str) -> str:
-    """Text that every format can carry."""
+    """Return text that every format can carry."""
     return _ILLEGAL.sub("", text)
 
 
 def canonical_namespace(namespace: str) -> str:
-    """The namespace that is meant."""
+    """Return the namespace that is meant."""
     return ALIASES.get(namespace, namespace)
 
 
@@ -37,7 +37,7 @@ def without_rss_namespace(namespace: str) -> str:
 
 
 def make_node(element: Element, depth: int = 0) -> Node | None:
-    """The element as a value; None where its prefix says nothing, or it goes too deep."""
+    """Return the element as a value; None where its prefix says nothing, or it goes too deep."""
     namespace, local = qualified_name(element)
     namespace = without_rss_namespace(canonical_namespace(namespace))
     if depth > _DEPTH_MAX or not is_writable_name(namespace, local):
@@ -89,7 +89,7 @@ def _is_text(part: "str | Node") -> bool:
 
 
 def is_writable_name(namespace: str, local: str) -> bool:
-    """Whether an element of this name can be written."""
+    """Return whether an element of this name can be written."""
     if namespace.endswith(":") and namespace[:-1].isidentifier():
         return False  # a prefix that was never declared, and that custom gives no meaning
     return bool(_NAME.fullmatch(local)) and (not namespace or _is_namespace(namespace))
@@ -97,7 +97,7 @@ def is_writable_name(namespace: str, local: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_namespace(name: str) -> bool:
-    """Whether a document can be written with this namespace."""
+    """Return whether a document can be written with this namespace."""
     try:
         etree.Element("x", nsmap={"n": name})
     except ValueError:
@@ -136,7 +136,7 @@ NAMESPACES_MAX = 64
 
 
 def limit_namespaces(nodes: tuple[Node, ...], namespaces: set[str]) -> tuple[Node, ...]:
-    """The nodes without those in a namespace beyond the bound; `namespaces` are those met before, and grow.
+    """Return the nodes without those in a namespace beyond the bound; `namespaces` are those met before, and grow.
 
     Every element of a document is looked up among all the namespaces that its root declares.
     """
@@ -152,7 +152,7 @@ def limit_namespaces(nodes: tuple[Node, ...], namespaces: set[str]) -> tuple[Nod
 
 
 def clark_name(namespace: str, local: str) -> str:
-    """A name as lxml has it."""
+    """Return a name as lxml has it."""
     return f"{{{namespace}}}{local}" if namespace else local
 
 

@@ -101,13 +101,13 @@ def extract(container: Element, *, core: str, is_atom: bool, base: str, is_item:
 
 
 def element_base(element: Element, base: str) -> str:
-    """The base of an element: its own xml:base, itself relative to what is around it (XML Base, section 4)."""
+    """Return the base of an element: its own xml:base, itself relative to what is around it (XML Base, section 4)."""
     own = element.get(f"{{{XML}}}base") or element.get("xml:base")
     return markup.resolve(base, own) if own else base
 
 
 def _rss(found: Extract, local: str, element: Element) -> bool:
-    """An element of RSS 0.90 to 2.0. False for one that it does not have."""
+    """Return an element of RSS 0.90 to 2.0. False for one that it does not have."""
     key = local.lower()
     match key:
         case "title" | "description" | "copyright":
@@ -158,7 +158,7 @@ def _rss(found: Extract, local: str, element: Element) -> bool:
 
 
 def _atom(found: Extract, local: str, element: Element) -> bool:
-    """An element of Atom 0.3 or 1.0. False for one that it does not have."""
+    """Return an element of Atom 0.3 or 1.0. False for one that it does not have."""
     base = element_base(element, found.base)
     match local:
         case "title" | "rights" | "copyright" | "subtitle" | "tagline" | "summary":
@@ -198,7 +198,7 @@ def _atom(found: Extract, local: str, element: Element) -> bool:
 
 
 def _module(found: Extract, namespace: str, local: str, element: Element) -> bool:
-    """An element of a module that the model has words for. False for all others."""
+    """Return an element of a module that the model has words for. False for all others."""
     match namespace, local:
         case (d, "creator") if d == DC:
             _person(found, "author", people.parse(_value(element)))
@@ -244,13 +244,13 @@ def _text(found: Extract, place: str, text: Text | None) -> None:
 
 
 def _ambiguous(found: Extract, element: Element) -> Text | None:
-    """The text of RSS, which may be HTML and does not say so."""
+    """Return the text of RSS, which may be HTML and does not say so."""
     html = markup.inner_html(element)
     return markup.make_text(markup.resolve_html(element_base(element, found.base), html), is_html=True)
 
 
 def _construct(element: Element, base: str) -> Text | None:
-    """A text of Atom (RFC 4287, 3.1 and 4.1.3; in 0.3 `mode` says how it is written)."""
+    """Return a text of Atom (RFC 4287, 3.1 and 4.1.3; in 0.3 `mode` says how it is written)."""
     kind = (element.get("type") or "text").strip().lower()
     src = markup.resolve(base, element.get("src") or "")
     mode = (element.get("mode") or "").strip().lower()
@@ -270,7 +270,7 @@ def _construct(element: Element, base: str) -> Text | None:
 
 
 def _decoded(element: Element, kind: str) -> str | None:
-    """The text that Atom 0.3 writes with mode="base64"; None for what is no text, which stays as it is written."""
+    """Return the text that Atom 0.3 writes with mode="base64"; None for other content, which remains encoded."""
     if kind not in ("text", "html", "text/plain", "text/html", "application/xhtml+xml"):
         return None
     try:

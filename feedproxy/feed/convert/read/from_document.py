@@ -26,7 +26,7 @@ ITEMS_MAX = 10_000
 
 
 def read(body: bytes, content_type: str | None = None, *, address: str = "") -> Feed | None:
-    """The model of the feed in `body` (content codings removed); None where `body` is no feed.
+    """Return the model of the feed in `body` (content codings removed); None where `body` is no feed.
 
     `address` is where it was found: what its relative links are relative to, where it says nothing else.
     """
@@ -35,7 +35,7 @@ def read(body: bytes, content_type: str | None = None, *, address: str = "") -> 
 
 
 def _limit_feed(feed: Feed) -> Feed:
-    """The feed with as many namespaces as may be."""
+    """Return the feed with as many namespaces as may be."""
     met: set[str] = set()
     items = tuple(_with_namespaces(item, met) for item in feed.items)
     return dataclasses.replace(_within_bounds(feed, met), items=items)
@@ -61,7 +61,7 @@ def _within_bounds[T: (Feed, Item)](model: T, met: set[str]) -> T:
 
 
 def read_parsed(known: Channel, body: bytes, content_type: str | None = None, *, address: str = "") -> Feed | None:
-    """The same, where the channel (feed/parse/parser.py) is known already."""
+    """Return the same, where the channel (feed/parse/parser.py) is known already."""
     charset = parse_parameters(content_type)[1].get("charset") if content_type else None
     text = to_utf8(body, charset)
     if known.kind is Kind.JSON:
@@ -98,7 +98,7 @@ class _ModelReader:
         self._items.append(merge.item(found))
 
     def feed(self, root: xml.Element) -> Feed:
-        """The feed, once all items were seen."""
+        """Return the feed, once all items were seen."""
         kind = self._known.kind
         if kind is Kind.CDF:
             channel = from_cdf.channel(root, self._known, self._base_of(root))
@@ -129,7 +129,7 @@ class _ModelReader:
         return base
 
     def _fallback(self, element: xml.Element) -> str:
-        """The address of the document; where nobody knows it, what it says of it, or the page it belongs to.
+        """Return the address of the document; where nobody knows it, what it says of it, or the page it belongs to.
 
         Settled at the first look: a streamed document may say more later, and two items must not differ.
         """
@@ -156,14 +156,14 @@ def _inherited(element: xml.Element, local: str) -> str:
 
 
 def with_rendering_address(feed: Feed, address: str) -> Feed:
-    """The feed as it is named in a rendering that readers poll at this address: what it was made of is rel="via"."""
+    """Return the feed with a rendering's address as its self link; the address of the original becomes rel="via"."""
     others = [link if link.rel != "self" else dataclasses.replace(link, rel="via") for link in feed.links]
     known = {(link.href, link.rel): link for link in others if link.href != address or link.rel != "via"}
     return dataclasses.replace(feed, links=(*known.values(), Link(address, "self")))
 
 
 def with_source_address(feed: Feed, address: str = "", *, modified: int | None = None) -> Feed:
-    """The feed with the address it was found at, and when it was last modified, where it does not say so itself."""
+    """Return the feed with the address it was fetched from and its Last-Modified, where it does not give its own."""
     dated = feed.updated is not None or feed.published is not None
     dated = dated or any(item.updated is not None or item.published is not None for item in feed.items)
     if not feed.address and address:

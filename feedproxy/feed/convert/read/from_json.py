@@ -56,7 +56,7 @@ _ITEM = frozenset(
 
 
 def read(data: bytes, *, address: str = "", ours: bool = True, most: int = 10_000) -> Feed | None:
-    """The model of a document in UTF-8; None where it is no feed. `ours` counts our own custom objects in."""
+    """Return the model of a document in UTF-8; None where it is no feed. `ours` counts our own custom objects in."""
     known = read_channel(data, sound=True)
     if known is None:
         return None
@@ -71,7 +71,7 @@ def read(data: bytes, *, address: str = "", ours: bool = True, most: int = 10_00
 
 
 def channel(document: dict[str, Any], version: str, address: str, *, ours: bool) -> Feed:
-    """The channel, without items."""
+    """Return the channel, without items."""
     base = address or _text(document, "feed_url") or _text(document, "home_page_url")
     links = [
         Link(markup.resolve(base, _text(document, "home_page_url"))),
@@ -100,7 +100,7 @@ def channel(document: dict[str, Any], version: str, address: str, *, ours: bool)
 
 
 def item(document: dict[str, Any], base: str, *, ours: bool) -> Item:
-    """An item. A number for an id counts as the same text (JSON Feed 1.1, items)."""
+    """Return an item. A number for an id counts as the same text (JSON Feed 1.1, items)."""
     html = _text(document, "content_html")
     content = markup.make_text(markup.resolve_html(base, html), is_html=True) if html else None
     links = [Link(markup.resolve(base, _text(document, "url")))]

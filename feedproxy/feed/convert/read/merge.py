@@ -21,7 +21,7 @@ _DIGITS = 9
 
 
 def item(found: Extract) -> Item:
-    """The item that this makes."""
+    """Return the item that this makes."""
     extensions = apply_identifier(found, _with_fallbacks(found))
     if found.duration is not None and not found.enclosures:
         extensions = (Node(ITUNES, "duration", (), (str(found.duration),)), *extensions)
@@ -59,7 +59,7 @@ def item(found: Extract) -> Item:
 
 
 def channel(found: Extract, kind: Kind, version: str, schedule: Schedule) -> Feed:
-    """The channel that this makes, without items."""
+    """Return the channel that this makes, without items."""
     image, extensions = apply_image_size(found.image, _with_fallbacks(found))
     links = merge_links(found.links)
     title = found.texts.get("title") or found.texts.get("atom:title")
@@ -95,7 +95,7 @@ def channel(found: Extract, kind: Kind, version: str, schedule: Schedule) -> Fee
 
 
 def merge_links(links: Iterable[Link]) -> tuple[Link, ...]:
-    """Each link once, the page that is meant first: one in HTML, where there are several."""
+    """Return each link once, the page that is meant first: one in HTML, where there are several."""
     by_meaning: dict[tuple[str, str], Link] = {}
     for link in links:
         if by_meaning.get((link.href, link.rel), Link(link.href, link.rel)) == Link(link.href, link.rel):
@@ -112,7 +112,7 @@ def merge_links(links: Iterable[Link]) -> tuple[Link, ...]:
 
 
 def merge_categories(categories: Iterable[Category]) -> tuple[Category, ...]:
-    """Each category once."""
+    """Return each category once."""
     known: dict[tuple[str, str], Category] = {}
     for category in categories:
         key = category.term, category.scheme
@@ -122,7 +122,7 @@ def merge_categories(categories: Iterable[Category]) -> tuple[Category, ...]:
 
 
 def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | None:
-    """The picture, without what the channel says anyway."""
+    """Return the picture, without what the channel says anyway."""
     if image is None:
         return None
     return replace(
@@ -133,7 +133,7 @@ def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | 
 
 
 def apply_image_size(image: Image | None, extensions: tuple[Node, ...]) -> tuple[Image | None, tuple[Node, ...]]:
-    """The channel's picture with the size that Media RSS tells of the same one, and the rest."""
+    """Return the channel's picture with the size that Media RSS tells of the same one, and the rest."""
     if image is None or image.width or image.height:
         return image, extensions
     for at, node in enumerate(extensions):
@@ -169,7 +169,7 @@ def apply_identifier(found: Extract, extensions: tuple[Node, ...]) -> tuple[Node
 
 
 def drop_inherited(said: Item, channel: Feed) -> Item:
-    """What the channel says for all its items is not said again by each."""
+    """Return what the channel says for all its items is not said again by each."""
     same_language = said.language and said.language.lower() == channel.language.lower()
     same_direction = said.direction and said.direction == channel.direction
     if not same_language and not same_direction:

@@ -7,7 +7,7 @@ from feedproxy.feed.convert.namespaces import ITUNES, MEDIA
 
 
 def picture(item: Item) -> str:
-    """The item's picture: its own, or that which Media RSS or iTunes names."""
+    """Return the item's picture: its own, or that which Media RSS or iTunes names."""
     if item.image:
         return item.image
     for node in _media(item):
@@ -24,7 +24,7 @@ def picture(item: Item) -> str:
 
 
 def cover(feed: Feed) -> str:
-    """The channel's picture: RSS's, Atom's logo, or that which iTunes names."""
+    """Return the channel's picture: RSS's, Atom's logo, or that which iTunes names."""
     if feed.image is not None:
         return feed.image.url
     own = (node for node in feed.extensions if node.namespace == ITUNES and node.name == "image")
@@ -32,7 +32,7 @@ def cover(feed: Feed) -> str:
 
 
 def files(item: Item) -> tuple[Enclosure, ...]:
-    """The item's files: its enclosures, and what Media RSS names besides pictures."""
+    """Return the item's files: its enclosures, and what Media RSS names besides pictures."""
     found = {each.url: each for each in item.enclosures}
     for node in _media(item):
         url, kind = node.attribute("url"), node.attribute("type")
@@ -46,7 +46,7 @@ def files(item: Item) -> tuple[Enclosure, ...]:
 
 
 def _media(item: Item) -> Iterator[Node]:
-    """The elements of Media RSS, groups opened."""
+    """Return the elements of Media RSS, groups opened."""
     for node in item.extensions:
         if node.namespace == MEDIA:
             yield node

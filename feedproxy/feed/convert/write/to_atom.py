@@ -17,7 +17,7 @@ from feedproxy.feed.xml import Element
 
 
 def render(feed: Feed) -> bytes:
-    """The document in UTF-8."""
+    """Return the document in UTF-8."""
     root = out.document(ATOM, "feed", feed, default=ATOM)
     feed = _with_required_elements(feed)
     atom_channel(root, feed, RSS2)
@@ -45,7 +45,7 @@ def _with_required_elements(feed: Feed) -> Feed:
 
 
 def feed_id(feed: Feed) -> str:
-    """The feed's id; where it has none, its address, its page's, or one made of its title."""
+    """Return the feed's id; where it has none, its address, its page's, or one made of its title."""
     for each in (feed.id, feed.address, feed.link):
         if each and markup.is_iri(each):
             return each
@@ -53,7 +53,7 @@ def feed_id(feed: Feed) -> str:
 
 
 def item_id(item: Item, feed: Feed) -> str:
-    """The item's id as an IRI: its own where it is one, else one made of it, of its link, or of what it says."""
+    """Return the item's id as an IRI: its own where it is one, else one made of it, of its link, or of what it says."""
     if markup.is_iri(item.id):
         return item.id
     if item.id:
@@ -66,7 +66,7 @@ def item_id(item: Item, feed: Feed) -> str:
 
 
 def own_id(item: Item, feed: Feed, taken: set[str]) -> str:
-    """The same, and no other item's where it was put in; `taken` are those before it, and it then."""
+    """Return the same, and no other item's where it was put in; `taken` are those before it, and it then."""
     identity = item_id(item, feed)
     if identity in taken and not item.id:
         identity = _name_based_uuid(f"{identity} {len(taken)}")

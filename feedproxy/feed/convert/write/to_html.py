@@ -55,12 +55,12 @@ _CLEANER = nh3.Cleaner(
 
 
 def render(feed: Feed) -> bytes:
-    """The page in UTF-8."""
+    """Return the page in UTF-8."""
     return _TEMPLATE.render(feed=feed, policy=POLICY, heading=_heading(feed)).encode()
 
 
 def safe(text: Text | None) -> Markup:
-    """A text as HTML that can do nothing."""
+    """Return a text as HTML that can do nothing."""
     if text is None or text.type not in ("text", "html"):
         return Markup()
     if text.type == "text":
@@ -69,18 +69,18 @@ def safe(text: Text | None) -> Markup:
 
 
 def body(item: Item) -> Text | None:
-    """What can be shown of an item: its content, or its summary where the content is a file or at another address."""
+    """Return an item's content, or its summary if the content is a file or at another address."""
     return item.content if item.content is not None and item.content.type in ("text", "html") else item.summary
 
 
 def address(url: str) -> str:
-    """The address, where following it does no harm; else nothing."""
+    """Return the address, where following it does no harm; else nothing."""
     scheme, colon, _ = url.strip().partition(":")
     return url if colon and scheme.lower() in _SCHEMES else ""
 
 
 def direction(model: Feed | Item, around: str = "") -> str:
-    """The direction of a text: as it is said, or as its language is written."""
+    """Return the direction of a text: as it is said, or as its language is written."""
     if model.direction:
         return model.direction
     tag = model.language.lower().replace("_", "-")

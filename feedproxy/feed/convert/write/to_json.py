@@ -18,12 +18,12 @@ VERSION = "https://jsonfeed.org/version/1.1"
 
 
 def render(feed: Feed) -> bytes:
-    """The document in UTF-8."""
+    """Return the document in UTF-8."""
     return json.dumps(document(feed), ensure_ascii=False, indent=1).encode("utf-8", "replace") + b"\n"
 
 
 def document(feed: Feed) -> dict[str, Any]:
-    """The document as plain data."""
+    """Return the document as plain data."""
     written = _nonempty(
         version=VERSION,
         title=markup.to_line(feed.title),
@@ -118,5 +118,5 @@ def _members(written: Feed | Item) -> dict[str, Any]:
 
 
 def _nonempty(**values: Any) -> dict[str, Any]:
-    """What is not empty."""
+    """Return what is not empty."""
     return {key: value for key, value in values.items() if value not in (None, "", [], ())}

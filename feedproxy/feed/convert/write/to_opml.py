@@ -15,7 +15,7 @@ _VERSIONS = {Kind.RSS: "RSS2", Kind.RDF: "RSS1"}
 
 
 def render(feed: Feed) -> bytes:
-    """The document in UTF-8."""
+    """Return the document in UTF-8."""
     root = etree.Element("opml", version="2.0")
     head = put(root, "", "head")
     title = markup.to_line(feed.title) or feed.link or feed.address or "Untitled"

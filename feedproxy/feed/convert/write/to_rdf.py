@@ -19,7 +19,7 @@ _ABOUT, _RESOURCE = f"{{{RDF}}}about", f"{{{RDF}}}resource"
 
 
 def render(feed: Feed) -> bytes:
-    """The document in UTF-8."""
+    """Return the document in UTF-8."""
     root = out.document(RDF, "RDF", feed, default=RSS1)
     channel = put(root, RSS1, "channel")
     channel.set(_ABOUT, feed.address or feed_id(feed))
@@ -48,7 +48,7 @@ def render(feed: Feed) -> bytes:
 
 
 def _names(feed: Feed) -> list[str]:
-    """What items are about: their ids, which are their links where they have none ("must be unique")."""
+    """Return what items are about: their ids, which are their links where they have none ("must be unique")."""
     names: list[str] = []
     taken: set[str] = set()
     copies: Counter[str] = Counter()

@@ -18,7 +18,7 @@ _DOCS = "https://www.rssboard.org/rss-specification"
 
 
 def render(feed: Feed) -> bytes:
-    """The document in UTF-8."""
+    """Return the document in UTF-8."""
     root = out.document("", "rss", feed)
     root.set("version", "2.0")
     channel = put(root, "", "channel")

@@ -22,24 +22,24 @@ def javascript(feed: Feed) -> bytes:
 
 
 def php(feed: Feed) -> bytes:
-    """What PHP's serialize() writes of arrays, strings, integers and booleans; lengths are in bytes of UTF-8."""
+    """Return what PHP's serialize() writes of arrays, strings, integers and booleans; lengths are in bytes of UTF-8."""
     pieces: list[bytes] = []
     _serialize(_data(feed), pieces)
     return b"".join(pieces)
 
 
 def python(feed: Feed) -> bytes:
-    """A literal for ast.literal_eval."""
+    """Return a literal for ast.literal_eval."""
     return _literal(_data(feed), _PYTHON).encode("ascii") + b"\n"
 
 
 def ruby(feed: Feed) -> bytes:
-    """A literal of Ruby: a Hash with Strings for keys."""
+    """Return a literal of Ruby: a Hash with Strings for keys."""
     return _literal(_data(feed), _RUBY).encode("ascii") + b"\n"
 
 
 def perl(feed: Feed) -> bytes:
-    """A literal of Perl: a reference to a hash, as `do FILE` returns it. Booleans are 1 and 0."""
+    """Return a literal of Perl: a reference to a hash, as `do FILE` returns it. Booleans are 1 and 0."""
     return _literal(_data(feed), _PERL).encode("ascii") + b"\n"
 
 
@@ -109,7 +109,7 @@ class _Table(dict[int, str]):
 
 
 def _escaping(special: str, beyond: Callable[[int], str]) -> Callable[[str], str]:
-    """Text between double quotation marks: these signs with a backslash, all others beyond ASCII by number."""
+    """Return text between double quotation marks: these signs with a backslash, all others beyond ASCII by number."""
     table = _Table(special, beyond)
     return lambda text: f'"{text.translate(table)}"'
 

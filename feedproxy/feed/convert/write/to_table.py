@@ -48,7 +48,7 @@ _UNSEEN = r"\s\x00-\x20\x7f-\xa0\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060
 
 
 def _beginnings(separators: str) -> re.Pattern[str]:
-    """Every place where a cell may begin, with what is dropped there, and the sign of a formula where one follows.
+    """Return a pattern for every place where a cell may begin: dropped characters, and the sign of a formula, if any.
 
     The sign is optional, so a run of separators and blanks is read once and not from each of its signs on.
     """
@@ -62,7 +62,7 @@ _TSV_BEGINNINGS = _beginnings(rf";,\t{_LINE_ENDS}")
 
 
 def csv_of(feed: Feed) -> bytes:
-    """The table with quotation marks around every cell, lines ending in CRLF, UTF-8."""
+    """Return the table with quotation marks around every cell, lines ending in CRLF, UTF-8."""
     written = io.StringIO(newline="")
     writer = csv.writer(written, quoting=csv.QUOTE_ALL)
     writer.writerow(COLUMNS)
@@ -71,7 +71,7 @@ def csv_of(feed: Feed) -> bytes:
 
 
 def tsv_of(feed: Feed) -> bytes:
-    """The table with a tab between cells, lines ending in LF, UTF-8."""
+    """Return the table with a tab between cells, lines ending in LF, UTF-8."""
     rows = [list(COLUMNS)]
     rows += [[_in_a_line(_harmless(cell, _TSV_BEGINNINGS)) for cell in row] for row in _rows(feed)]
     return "".join("\t".join(row) + "\n" for row in rows).encode()
@@ -108,13 +108,13 @@ def _person(person: Person) -> str:
 
 
 def _harmless(cell: str, beginnings: re.Pattern[str]) -> str:
-    """The cell with an apostrophe wherever a formula could begin, and before a tab or line's end at its beginning."""
+    """Return the cell with an apostrophe wherever a formula could begin, and before a leading tab or line end."""
     cell = beginnings.sub(lambda found: f"{found[1]}'{found[2]}" if found[2] else found[1], cell)
     return f"'{cell}" if cell.lstrip("'").startswith(("\t", "\r", "\n")) else cell
 
 
 def plain_cell(cell: str, *, tsv: bool = False) -> str:
-    """The text that a cell of CSV stands for, without the apostrophes; of TSV after its `\\n`, `\\t` are read."""
+    """Return the text of a cell of CSV without the apostrophes; a cell of TSV must have its `\\n` and `\\t` decoded."""
     beginnings = _TSV_BEGINNINGS if tsv else _CSV_BEGINNINGS
     if cell.lstrip("'").startswith(("\t", "\r", "\n")):
         cell = cell.removeprefix("'")

@@ -35,7 +35,7 @@ _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Su
 
 
 def document(namespace: str, local: str, feed: Feed, default: str | None = None) -> Element:
-    """The root of a document that `feed` is written into; `default` is the namespace without a prefix."""
+    """Return the root of a document that `feed` is written into; `default` is the namespace without a prefix."""
     known = {prefix: each for each, prefix in PREFIXES.items() if each != default}
     spare = {prefix: each for prefix, each in assign_prefixes(_all(feed)).items() if prefix not in known}
     names: dict[Any, str] = {**known, **spare}
@@ -52,7 +52,7 @@ def _all(feed: Feed) -> Iterable[Node]:
 
 
 def finish(root: Element) -> bytes:
-    """The document in UTF-8, with the namespaces that it uses."""
+    """Return the document in UTF-8, with the namespaces that it uses."""
     etree.cleanup_namespaces(root)
     return etree.tostring(root, xml_declaration=True, encoding="UTF-8", pretty_print=True)
 
@@ -77,12 +77,12 @@ def put_nonempty(
 
 
 def heading(feed: Feed) -> str:
-    """What stands for the title of a channel that has none, where a format demands one."""
+    """Return what stands for the title of a channel that has none, where a format demands one."""
     return feed.link or feed.address or "Untitled"
 
 
 def headline(item: Item) -> str:
-    """The same for an item: how it begins."""
+    """Return the same for an item: how it begins."""
     body = item.content or item.summary
     first = " ".join(markup.to_plain(body).partition("\n")[0].split())
     if len(first) > _HEADLINE:
