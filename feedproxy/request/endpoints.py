@@ -46,7 +46,7 @@ class Endpoint:
     content_max: int | ContentLimit = CONTENT_MAX
 
     def content_limit(self, path: str) -> int:
-        """The bytes of content that a call of this path may have."""
+        """Return the bytes of content that a call of this path may have."""
         return self.content_max if isinstance(self.content_max, int) else self.content_max(path)
 
 
@@ -77,7 +77,7 @@ class Endpoints:
         (self._below if path.endswith("/") else self._exact).pop(path, None)
 
     def find(self, path: str) -> Endpoint | None:
-        """The endpoint for what follows the prefix: the exact one, else the longest that stands above it."""
+        """Return the endpoint for what follows the prefix: the exact one, else the longest that stands above it."""
         if (exact := self._exact.get(path)) is not None:
             return exact
         above = [prefix for prefix in self._below if path.startswith(prefix)]

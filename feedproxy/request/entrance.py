@@ -144,7 +144,7 @@ def make_private(fields: Fields) -> Fields:
 
 
 def _with_own_realms(fields: Fields, origin: str) -> Fields:
-    """Challenges whose realms begin with the target's origin.
+    """Return challenges whose realms begin with the target's origin.
 
     To a browser a realm belongs to the web origin that names it (RFC 9110, 11.5), which is ours: without this, one site
     would be sent what a reader told another, by naming its realm.

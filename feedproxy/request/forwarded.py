@@ -64,7 +64,7 @@ def client_hop(fields: Fields, field_name: str, peer: str, is_trusted: Callable[
 
 
 def canonical(address: str) -> str:
-    """An IP address in its one spelling, without zone; an IPv4-mapped one as IPv4. "" for what is none."""
+    """Return an IP address in its one spelling, without zone; an IPv4-mapped one as IPv4. "" for what is none."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -75,12 +75,12 @@ def canonical(address: str) -> str:
 
 
 def _host_key(address: str) -> str:
-    """All loopback addresses are one machine's."""
+    """Return all loopback addresses are one machine's."""
     return "loopback" if address and ipaddress.ip_address(address).is_loopback else address
 
 
 def _iter_hops(fields: Fields, field_name: str) -> Iterator[Hop]:
-    """The entries of the field, from the right."""
+    """Return the entries of the field, from the right."""
     if field_name == FORWARDED:
         for entry in _iter_entries(fields.combined(FORWARDED) or ""):
             parameters = {name.lower(): _unquote(value) for name, value in reversed(_PAIRS.findall(entry))}
@@ -99,7 +99,7 @@ def _iter_hops(fields: Fields, field_name: str) -> Iterator[Hop]:
 
 
 def _iter_entries(value: str) -> Iterator[str]:
-    """The entries of Forwarded from the right, as far as they are well formed.
+    """Return the entries of Forwarded from the right, as far as they are well formed.
 
     Read from the right, an entry is the shortest end of the value that is well formed: a quote which a client has left
     open takes no entry with it. Quoted strings that hold a comma are whole, since no part of one is an entry.
@@ -127,7 +127,7 @@ def _unquote(value: str) -> str:
 
 
 def _node_address(node: str) -> str:
-    """The address of a node, without port; "" for `unknown` and obfuscated names (RFC 7239, section 6)."""
+    """Return the address of a node, without port; "" for `unknown` and obfuscated names (RFC 7239, section 6)."""
     node = _unquote(node)
     found = _NODE.fullmatch(node)
     return canonical(found[1] or found[2] if found else node)

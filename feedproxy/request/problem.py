@@ -47,7 +47,7 @@ def problem_response(
     request: Request | None = None,
     extra: tuple[tuple[str, str], ...] = (),
 ) -> Response:
-    """The answer that says what went wrong: status, a `detail` token of the closed list, and one sentence.
+    """Return the answer that says what went wrong: status, a `detail` token of the closed list, and one sentence.
 
     It is never stored by others: what failed once may work the next time.
     """
@@ -84,6 +84,6 @@ def problem_response(
 
 
 def _as_sentence(words: str) -> str:
-    """The words as a page has them; what begins with a host's name stays as it is."""
+    """Return the words as a page has them; what begins with a host's name stays as it is."""
     first = words.partition(" ")[0]
     return (words[:1].upper() + words[1:] if first.isalpha() else words).rstrip(".") + "."

@@ -19,7 +19,7 @@ from feedproxy.store.resource import Resource
 def apply_reload_policy(
     directives: CacheControl, request: Fields, resource: Resource | None, settings: Settings, now: Instant
 ) -> CacheControl:
-    """The request's directives, without those by which a program asks for a fresh copy sooner than it may."""
+    """Return the request's directives, without those by which a program asks for a fresh copy sooner than it may."""
     if not directives.no_cache and directives.max_age != 0:
         return directives
     if resource is None or resource.channel is None or settings.reload_interval <= 0 or is_browser_navigation(request):
@@ -33,7 +33,7 @@ def apply_reload_policy(
 
 
 def is_browser_navigation(request: Fields) -> bool:
-    """Whether a person has a browser load the page: it says so, or asks for a page in HTML."""
+    """Return whether a person has a browser load the page: it says so, or asks for a page in HTML."""
     mode = request.get("sec-fetch-mode")
     if mode is not None:
         return mode.strip().lower() == "navigate"

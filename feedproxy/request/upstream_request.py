@@ -102,19 +102,19 @@ class UpstreamRequest:
 
 @memoised()
 def is_forwarded(name: str) -> bool:
-    """Whether a field of a client may go upstream with a request whose answer may be kept."""
+    """Return whether a field of a client may go upstream with a request whose answer may be kept."""
     plain = name.lower().replace("_", "-")
     return plain not in NOT_FORWARDED and not plain.startswith(_NOT_FORWARDED_PREFIXES)
 
 
 def shared_names(shared_fields: tuple[str, ...]) -> frozenset[str]:
-    """The names of `shared_fields`, in lower case."""
+    """Return the names of `shared_fields`, in lower case."""
     return frozenset(name.lower() for name in shared_fields)
 
 
 @memoised()
 def is_credential(name: str) -> bool:
-    """Whether a field of this name tells who asks."""
+    """Return whether a field of this name tells who asks."""
     return _CREDENTIAL.fullmatch(name.lower().replace("_", "-")) is not None
 
 
@@ -128,7 +128,7 @@ def build_upstream_request(
     keep_range: bool = False,
     shared_fields: frozenset[str] = frozenset(),
 ) -> UpstreamRequest:
-    """The request to send for a client's GET or HEAD.
+    """Return the request to send for a client's GET or HEAD.
 
     What is fetched for all is asked for with fields that every client could have sent: a field that the origin does not
     tell apart (Vary) cannot matter to the copy, but could spoil it. A request that needs more goes as it came, and its
@@ -199,7 +199,7 @@ def build_upstream_request(
 
 
 def _is_client_specific(name: str, value: str) -> bool:
-    """Whether a field makes a request one client's own."""
+    """Return whether a field makes a request one client's own."""
     name = name.lower()
     if name in ("accept", "accept-language"):
         return not _is_anything(value)
@@ -216,14 +216,14 @@ def _is_anything(value: str | None) -> bool:
 
 @memoised()
 def _is_for_feeds(accept: str) -> bool:
-    """Whether this Accept is that of a program that reads feeds."""
+    """Return whether this Accept is that of a program that reads feeds."""
     if not any(each in accept.lower() for each in _FEED_TYPES):
         return False
     return negotiation.best_type(accept, (*_FEED_TYPES, "text/html")) != "text/html"
 
 
 def _cache_control_lines(client_fields: Fields) -> list[tuple[str, str]]:
-    """Cache-Control and Pragma of a request, as far as their directives are known."""
+    """Return Cache-Control and Pragma of a request, as far as their directives are known."""
     lines = []
     value = client_fields.combined("cache-control")
     if value is not None and not _DIRECTIVES.fullmatch(value):
@@ -250,7 +250,7 @@ def _is_unusual_control(name: str, value: str) -> bool:
 
 
 def _via_members(client_fields: Fields) -> str:
-    """The members of Via by which loops among proxies of this kind are found."""
+    """Return the members of Via by which loops among proxies of this kind are found."""
     members = (member.strip() for member in (client_fields.combined("via") or "").split(","))
     return ", ".join([member for member in members if _VIA_MEMBER.fullmatch(member)][-VIA_MEMBERS_MAX:])
 
@@ -267,7 +267,7 @@ def _is_ordinary_range(name: str, value: str) -> bool:
 
 
 def background_request(target: str, *, via: str, agent: str) -> Request:
-    """The request for a feed that no reader is waiting for: ping, schedule, refresh."""
+    """Return the request for a feed that no reader is waiting for: ping, schedule, refresh."""
     lines = [("User-Agent", agent), ("Accept", ACCEPT), ("Accept-Encoding", ACCEPT_ENCODING)]
     return Request("GET", target, with_via(Fields(lines), via))
 
@@ -279,7 +279,7 @@ def with_via(fields: Fields, via: str) -> Fields:
 
 
 def is_loop(fields: Fields, pseudonym: str) -> bool:
-    """Whether this very installation stands in Via already: a loop."""
+    """Return whether this very installation stands in Via already: a loop."""
     via = fields.combined("via")
     return via is not None and any(
         len(words := member.split()) >= 2 and words[1] == pseudonym for member in via.split(",")
@@ -287,12 +287,12 @@ def is_loop(fields: Fields, pseudonym: str) -> bool:
 
 
 def surrogate_key(target: str) -> str:
-    """The name by which caches in front know every form of this target: what a Surrogate-Key field says of it."""
+    """Return the value of Surrogate-Key, by which caches in front of feedproxy know all forms of this target."""
     return f"feed-{feed_id(target)}"
 
 
 def feed_id(target: str, installation: str = "") -> str:
-    """A hexadecimal name for a target: in the operator's addresses, and as feed-id in our User-Agent.
+    """Return a hexadecimal name for a target: in the operator's addresses, and as feed-id in our User-Agent.
 
     There the `installation` is mixed in: two feedproxies in front of one origin each claim subscribers of their
     own, and one who counts by feed-id must not take them for the same.

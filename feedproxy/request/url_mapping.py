@@ -11,12 +11,12 @@ from feedproxy.settings import Settings
 
 
 def is_upstream_target(target: str, settings: Settings) -> bool:
-    """Whether a normalised target is at the configured upstream's origin: the operator's own word."""
+    """Return whether a normalised target is at the configured upstream's origin: the operator's own word."""
     return bool(settings.upstream) and uri.origin_of(target) == uri.origin_of(uri.normalise(settings.upstream))
 
 
 def rebase(target: str, old: str, new: str) -> str | None:
-    """A normalised target below `old`, at the same place below `new`; None for what is not below it.
+    """Return a normalised target below `old`, at the same place below `new`; None for what is not below it.
 
     Raises BadTarget where `old` is no address.
     """
@@ -25,7 +25,7 @@ def rebase(target: str, old: str, new: str) -> str | None:
 
 
 def to_public(target: str, settings: Settings) -> str:
-    """The normalised address under which readers know this target: itself, unless `public_url` says another."""
+    """Return the normalised address under which readers know this target: itself, unless `public_url` says another."""
     target = uri.without_fragment(target)
     if settings.upstream and settings.public_url and (found := rebase(target, settings.upstream, settings.public_url)):
         return uri.normalise(found)
@@ -33,7 +33,7 @@ def to_public(target: str, settings: Settings) -> str:
 
 
 def to_upstream(address: str, settings: Settings) -> str:
-    """The target that a normalised address means: the upstream's for a public one, else itself.
+    """Return the target that a normalised address means: the upstream's for a public one, else itself.
 
     What is below both, as it happens where the one is a folder of the other, is taken for the upstream's.
     """
@@ -44,7 +44,7 @@ def to_upstream(address: str, settings: Settings) -> str:
 
 
 def redirect_target(address: str, start: str, settings: Settings) -> str:
-    """The target that a redirect to `address` means, where the request for `start` came upon it.
+    """Return the target that a redirect to `address` means, where the request for `start` came upon it.
 
     The upstream knows itself by its public address. From the public side that address is what it says.
     """
@@ -52,7 +52,7 @@ def redirect_target(address: str, start: str, settings: Settings) -> str:
 
 
 def displayed_url(address: str, settings: Settings, base: str = "") -> str:
-    """An address as others are told it: nothing of the upstream's origin is named.
+    """Return an address as others are told it: nothing of the upstream's origin is named.
 
     Its beginning is `public_url`, or without one `base`, our own address as it was asked for. What is at the
     upstream's origin, and not below `upstream`, has no public form: then it is that beginning alone.
@@ -69,6 +69,6 @@ def displayed_url(address: str, settings: Settings, base: str = "") -> str:
 
 
 def equivalent_urls(target: str, settings: Settings) -> tuple[str, ...]:
-    """All addresses that mean this target: its own, and the public one where that is another."""
+    """Return all addresses that mean this target: its own, and the public one where that is another."""
     public = to_public(target, settings)
     return (target,) if public == target else (target, public)
