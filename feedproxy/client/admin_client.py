@@ -84,7 +84,7 @@ def ask(
     parameters: Mapping[str, str] | None = None,
     content: bytes | None = None,
 ) -> Any:
-    """The JSON that the listener answers to this; `content` is sent as it is.
+    """Return the JSON that the listener answers to this; `content` is sent as it is.
 
     Raises UsageError where it cannot be spoken to, and Refused.
     """

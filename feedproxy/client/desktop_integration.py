@@ -78,7 +78,7 @@ class Record:
 
 
 def read_record(folders: Folders) -> Record | None:
-    """What the installation wrote down; None where there is none. Raises FeedproxyError where it cannot be read."""
+    """Return the record of the installation; None without one. Raises FeedproxyError if it cannot be read."""
     try:
         return Record(**json.loads(folders.record.read_text("utf-8")))
     except FileNotFoundError:
@@ -134,7 +134,7 @@ def own_command() -> list[str]:
 
 
 def feed_handler(environment: Mapping[str, str]) -> list[str]:
-    """The command that opens feed: addresses in the reader registered for them; empty where there is none."""
+    """Return the command that opens feed: addresses in the reader registered for them; empty where there is none."""
     tool, opener = shutil.which("xdg-mime"), shutil.which("xdg-open")
     if tool is None or opener is None:
         return []
@@ -167,7 +167,7 @@ def _entry(command: Sequence[str]) -> str:
 
 
 def _quoted(argument: str) -> str:
-    """An argument of Exec. "Quoting must be done by enclosing the argument between double quotes"; %% is one sign."""
+    """Return an argument of Exec. "Quoting must be done by enclosing the argument between double quotes"; %% is %."""
     argument = argument.replace("%", "%%")
     if _PLAIN.fullmatch(argument):
         return argument
@@ -208,7 +208,7 @@ def _without_entry(now: str | None, before: str | None) -> str | None:
 
 
 def _default(text: str, kind: str) -> list[str]:
-    """The programs that open this type, the first that exists does."""
+    """Return the programs that open this type, the first that exists does."""
     lines, at = text.splitlines(), _line_of(text, kind)
     return [program for program in lines[at].partition("=")[2].strip().split(";") if program] if at is not None else []
 
@@ -244,7 +244,7 @@ def _make_folders(folder: Path) -> list[Path]:
 
 
 def _read(path: Path) -> str | None:
-    """The text, its line ends as they are; None where there is no file."""
+    """Return the text, its line ends as they are; None where there is no file."""
     return path.read_bytes().decode("utf-8") if path.exists() else None
 
 

@@ -48,7 +48,7 @@ class Discovery:
 
 
 async def discover(source: str, settings: Settings) -> Discovery:
-    """The feeds that an address or a file leads to.
+    """Return the feeds that an address or a file leads to.
 
     `source` is an address (http, https, feed), a file: address, or a path. Raises NothingFound, and what `obtain`
     and `from_file` raise.
@@ -72,7 +72,7 @@ async def discover(source: str, settings: Settings) -> Discovery:
 
 
 async def verification_failure(address: str, settings: Settings) -> str:
-    """Why it is not proved that this feed belongs to its page; empty where it is, feed → page → feed.
+    """Return why it is not proved that this feed belongs to its page; empty where it is, feed → page → feed.
 
     "This can also serve as verification that the feed content actually belongs to the blog specified in its
     channel/link."
