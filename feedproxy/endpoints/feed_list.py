@@ -91,14 +91,14 @@ class ImportedFeeds:
 
     @property
     def current(self) -> Imported:
-        """The imports, at most STATE_CHECK_INTERVAL old."""
+        """Return the imports, at most STATE_CHECK_INTERVAL old."""
         if time.monotonic() - self._checked_at >= STATE_CHECK_INTERVAL:
             self.reload()
         return self._imported
 
     @property
     def version(self) -> bytes | None:
-        """The stored form of the imports, which differs after feed change."""
+        """Return the stored form of the imports, which differs after feed change."""
         return self._raw
 
     def count_since(self, target: str, since: Instant) -> int:
@@ -152,7 +152,7 @@ class FeedList:
 
     @property
     def imported(self) -> Imported:
-        """The imports of all processes."""
+        """Return the imports of all processes."""
         return self.imports.current
 
     async def import_list(

@@ -78,7 +78,7 @@ class FeedListDocuments:
         return await self._respond(call, listing, f"pac {base} {patterns}", write, proxy_autoconfig.MEDIA_TYPE)
 
     def _for_client(self, listing: SubscriptionList, call: Call, through: str) -> SubscriptionList:
-        """The list with addresses that this reader can ask for."""
+        """Return the list with addresses that this reader can ask for."""
         feeds, settings = [], self._settings()
         for feed in listing.feeds:
             if call.client.entrance is Entrance.REVERSE:
@@ -112,7 +112,7 @@ class FeedListDocuments:
     async def _document(
         self, listing: SubscriptionList, form: str, write: Callable[[Instant | None], bytes]
     ) -> _Document:
-        """The document; it was modified when this process first saw it say what it says."""
+        """Return the document; it was modified when this process first saw it say what it says."""
         known = self._documents.get(form)
         if known is not None and known.listing is listing:
             return known

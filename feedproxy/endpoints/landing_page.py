@@ -50,7 +50,7 @@ def landing_page(path: str, base: str, prefix: str = "/-/") -> Response:
 
 
 def pasted_target(path: str, base: str) -> str:
-    """The target of the address in `/?url=ADDRESS`; empty for another path and for what is no address."""
+    """Return the target of the address in `/?url=ADDRESS`; empty for another path and for what is no address."""
     bare, _, query = path.partition("?")
     value = _pasted_text(query) if bare == "/" else None
     try:
@@ -60,12 +60,12 @@ def pasted_target(path: str, base: str) -> str:
 
 
 def preview_page(preview: Preview, base: str, prefix: str = "/-/") -> Response:
-    """The page for a pasted address: the gateway's form of it, a link to subscribe, and what the feed says."""
+    """Return the page for a pasted address: the gateway's form of it, a link to subscribe, and what the feed says."""
     return _page(200, base, base + prefix, preview=preview, value=preview.target)
 
 
 def gateway_redirect(target: str, base: str) -> Response:
-    """The answer to a gateway address in another form than the gateway's: the redirect to the right one."""
+    """Return the answer to a gateway address in another form than the gateway's: the redirect to the right one."""
     answer = _response(301, "text/plain; charset=utf-8", b"", "max-age=86400", base)
     return answer.with_fields(answer.fields.with_added("Location", base + uri.gateway_path(target)))
 
@@ -98,7 +98,7 @@ def _page(
 
 
 def _response(status: int, media_type: str, body: bytes, cache_control: str, base: str = "") -> Response:
-    """An answer that is whole: the policy in it tells the desk that it is not a target's and needs no dressing."""
+    """Return a complete response. Its Content-Security-Policy marks it as feedproxy's own: it is sent unchanged."""
     lines = [
         ("Content-Type", media_type),
         ("Cache-Control", cache_control),
