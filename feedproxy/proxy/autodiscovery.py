@@ -117,7 +117,7 @@ def _redirect(fields: Fields, visit: ClientContext, found: tuple[DiscoveredFeed,
 
 
 def _link(address: str, feed: DiscoveredFeed) -> str:
-    """A feed as a link (RFC 8288, section 3); titles that no field can have as they are, are left out."""
+    """Return a feed as a link (RFC 8288, section 3); titles that no field can have as they are, are left out."""
     link = f'<{address}>; rel="alternate"'
     if feed.type:
         link += f'; type="{feed.type}"'

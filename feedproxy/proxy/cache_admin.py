@@ -116,7 +116,7 @@ class CacheAdmin:
 
     @property
     def active_refreshes(self) -> int:
-        """The number of refreshes in progress."""
+        """Return the number of refreshes in progress."""
         return len(self._dispatch)
 
     def to_upstream_url(self, address: str) -> str:
@@ -326,7 +326,7 @@ class CacheAdmin:
         )
 
     def _lane_of(self, target: str) -> str:
-        """The site of a feed; a publisher's own origin has a lane for each, since nothing is spaced there."""
+        """Return the site of a feed; a publisher's own origin has a lane for each, since nothing is spaced there."""
         return target if is_upstream_target(target, self._settings_for(target)) else site_of(target)
 
     def _own_prefetch_plan(self, target: str) -> prefetch.Plan:

@@ -51,7 +51,7 @@ class ReusableHit:
 
     @property
     def conditions(self) -> "HitConditions":
-        """Everything but the stored response and its resource."""
+        """Return everything but the stored response and its resource."""
         return self.settings, self.directives, self.detail, self.vary_names, self.counted, self.states_freshness
 
 
@@ -105,22 +105,22 @@ class HitState:
 
     @property
     def age(self) -> int:
-        """The value of Age."""
+        """Return the value of Age."""
         return int(self.exact_age)
 
     @property
     def ttl(self) -> int:
-        """The remaining lifetime in whole seconds."""
+        """Return the remaining lifetime in whole seconds."""
         return int(self.freshness.lifetime - self.exact_age)
 
     @property
     def status(self) -> CacheStatus:
-        """The Cache-Status of the hit."""
+        """Return the Cache-Status of the hit."""
         return CacheStatus(hit=True, ttl=self.ttl, detail=self.detail)
 
     @property
     def cache_status_value(self) -> str:
-        """The value of Cache-Status."""
+        """Return the value of Cache-Status."""
         if self.detail is None:
             return f"feedproxy; hit; ttl={self.ttl}"
         return f"feedproxy; hit; ttl={self.ttl}; detail={self.detail}"
@@ -131,8 +131,8 @@ class HitState:
 
     @property
     def reason(self) -> str:
-        """The state of freshness, for the log."""
-        return self.freshness.words_at(self.exact_age)
+        """Return the state of freshness, for the log."""
+        return self.freshness.description_at(self.exact_age)
 
 
 def reusable_hit(

@@ -65,7 +65,7 @@ def build_response(
     surrogate_key: str | None = None,
     others: tuple[Instant, Instant] | None = None,
 ) -> Response:
-    """The response for this request out of this stored response; `others` is when others were in its place.
+    """Return the response for this request out of this stored response; `others` is when others were in its place.
 
     `state_freshness` says the remaining lifetime over the origin's own word, `surrogate_key` adds what a CDN in
     front understands; both are reverse mode's.
@@ -172,7 +172,7 @@ def _with_freshness_fields(
 
 
 def _with_max_age(fields: Fields, total: str) -> Fields:
-    """This lifetime in the place of the origin's. What else its Cache-Control says stands in a line of its own."""
+    """Return the fields with this lifetime instead of the origin's. Its other directives get a line of their own."""
     rest = without_directives(fields, "max-age", "s-maxage")
     fields = fields.without("expires").with_field("Cache-Control", total)
     return fields.with_added("Cache-Control", rest) if rest else fields

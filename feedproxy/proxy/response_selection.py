@@ -162,7 +162,7 @@ class ResponseSelector:
         reason: str = "",
     ) -> SelectedResponse:
         status = CacheStatus(hit=True, ttl=int(freshness.ttl), detail=detail)
-        return SelectedResponse(context, stored, freshness, status, reason or freshness.words, context.resource)
+        return SelectedResponse(context, stored, freshness, status, reason or freshness.description, context.resource)
 
     def _hit_and_refresh(
         self, context: RequestContext, stored: StoredResponse, freshness: Freshness, detail: str | None, now: Instant
@@ -264,7 +264,7 @@ class ResponseSelector:
         detail: str | None = result.detail
         if detail is None and result.stored and freshness.limit is not None:
             detail = freshness.limit.detail
-        reason = result.reason if result.detail is not None else freshness.words
+        reason = result.reason if result.detail is not None else freshness.description
         if result.detail is None and result.not_stored_reason:
             reason = f"not stored: {result.not_stored_reason}"
         # A cookie, and a 1xx response, is only for the client that caused the request.

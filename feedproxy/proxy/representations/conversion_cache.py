@@ -78,7 +78,7 @@ class Headlines:
 
     @property
     def size(self) -> int:
-        """Bytes of the texts."""
+        """Return the bytes of the texts."""
         titles = [title for title, _ in self.entries]
         return sum(map(sys.getsizeof, (self.title, self.summary, self.newest_title, self.newest_text, *titles)))
 
@@ -111,13 +111,13 @@ class ConversionCache:
 
     @property
     def size(self) -> int:
-        """Bytes of what is remembered."""
+        """Return the bytes of what is remembered."""
         return self._conversions.size + self._headlines.size
 
     async def get(
         self, stored: StoredResponse, wanted: Format, name: str, settings: Settings, *, at: str = ""
     ) -> Conversion:
-        """This stored feed in this format and coding. Raises NotAFeed, and FeedproxyError where it takes too much.
+        """Return this stored feed in this format and coding. Raises NotAFeed, and FeedproxyError beyond a limit.
 
         `at` is the address of the rendering, where it is another than the feed's: a feed format names it as its own.
         """
@@ -221,7 +221,7 @@ _LOCK = threading.Lock()
 def _convert_document(
     document: _Document, wanted: str, name: str, level: int, at: str
 ) -> tuple[bytes, bytes, str, bool]:
-    """The document in this format, the same coded, its stem, and whether it had to be read. Raises NotAFeed."""
+    """Return the document in this format, the same coded, its stem, and whether it had to be read. Raises NotAFeed."""
     feed, was_read = _parse_model(document)
     body = FORMATS[wanted].render(with_rendering_address(feed, at) if at else feed)
     stem = hashlib.blake2b(body, digest_size=12).hexdigest()
@@ -229,7 +229,7 @@ def _convert_document(
 
 
 def _extract_headlines(document: _Document) -> Headlines:
-    """The headlines; the newest item is the first where none is dated. Raises NotAFeed."""
+    """Return the headlines; the newest item is the first where none is dated. Raises NotAFeed."""
     feed = _parse_model(document)[0]
     items = sorted(feed.items, key=lambda item: -(item.published or item.updated or 0))[:ENTRIES_MAX]
     headlines = Headlines(markup.to_line(feed.title)[:HEADLINE_MAX], markup.to_plain(feed.summary)[:HEADLINE_MAX])

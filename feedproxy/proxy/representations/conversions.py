@@ -81,7 +81,7 @@ class Conversions:
 
     @property
     def documents_parsed(self) -> int:
-        """Documents that were read to be rendered: fewer than renderings."""
+        """Return the documents that were read to be rendered: fewer than renderings."""
         return self._conversions.documents_parsed
 
     async def headlines(self, stored: StoredResponse) -> Headlines:
@@ -120,7 +120,7 @@ class Conversions:
     async def convert(
         self, answer: ProxyResponse, stored: StoredResponse, request: Request, wanted: Format, *, at: str = ""
     ) -> Response:
-        """The conversion, with the story of the answer that it stands for. Raises NotAFeed, and FeedproxyError.
+        """Return the conversion, with the story of the answer that it stands for. Raises NotAFeed, and FeedproxyError.
 
         `at` is its address, where that is another than the feed's.
         """
@@ -180,7 +180,7 @@ class Conversions:
         )
 
     def _target(self, rest: str, visit: ClientContext) -> str:
-        """The feed behind FORMAT/; in reverse mode only what this proxy stands in front of, by path or address."""
+        """Return the target behind FORMAT/; in reverse mode only one of the upstream, by path or address."""
         if visit.entrance is not Entrance.REVERSE:
             return _gateway_target(rest, visit.base)
         upstream = self._settings_for("").upstream.rstrip("/")
@@ -196,7 +196,7 @@ class Conversions:
 
 
 def _gateway_target(rest: str, base: str) -> str:
-    """The target behind FORMAT/, in the gateway's form or as people paste addresses. Raises NotFound and BadTarget."""
+    """Return the target behind FORMAT/, in the gateway's form or as a pasted address. Raises NotFound and BadTarget."""
     try:
         return uri.gateway_target(f"/{rest}")
     except NotFound:
@@ -222,7 +222,7 @@ def _conversion_fields(fields: Fields, wanted: Format, conversion: Conversion, n
 
 
 def _with_converted_location(fields: Fields, visit: ClientContext, before: str) -> Fields:
-    """A redirect leads to the same format of the feed it leads to."""
+    """Return a redirect leads to the same format of the feed it leads to."""
     location = fields.get("location")
     if location is None or not location.startswith(f"{visit.base}/"):
         return fields

@@ -18,7 +18,7 @@ class DecodedBodies:
 
     @property
     def size(self) -> int:
-        """Bytes held."""
+        """Return the bytes held."""
         return self._decoded.size
 
     def resize(self, bytes_max: int) -> None:
@@ -37,7 +37,7 @@ class DecodedBodies:
 
 
 def decoded(body: bytes, label: str, *, limit: int) -> bytes | None:
-    """The content behind this coding, remembered nowhere; None where it cannot be decoded within the limit (bytes)."""
+    """Return the decoded content, without caching it; None if it cannot be decoded within `limit` bytes."""
     try:
         return content_coding.decode(body, label, limit=content_coding.reasonable(len(body), limit))
     except FeedproxyError:

@@ -25,7 +25,7 @@ from feedproxy.feed.parse.parser import read
 from feedproxy.http import content_coding
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.delta_encoding import IM_USED, Bases, im_used, wanted_since
-from feedproxy.http.etag import EntityTag, stem_of
+from feedproxy.http.etag import EntityTag, tag_base
 from feedproxy.http.field_values import parse_parameters
 from feedproxy.http.message import Request, Response
 from feedproxy.lru import LRU
@@ -131,7 +131,7 @@ def _find_base(bases: Bases, versions: Sequence[DeltaBase]) -> _Base | None:
     if bases.date is not None:
         dated = [version for version in versions if _whole_second(version) == bases.date]
         return _Base(tuple(dated)) if dated else None
-    offered = {stem_of(tag): tag for tag in reversed(bases.tags)}
+    offered = {tag_base(tag): tag for tag in reversed(bases.tags)}
     for version in reversed(versions):
         if version.tag in offered:
             return _Base((version,), offered[version.tag])
@@ -145,7 +145,7 @@ def _whole_second(version: DeltaBase) -> float | None:
 def _make_delta(
     body: bytes, declared: str | None, versions: Sequence[DeltaBase], name: str, level: int, size: int
 ) -> bytes | None:
-    """The delta in this coding; None where there can be none, or it would be no smaller than the whole's `size`."""
+    """Return the delta in this coding; None if none can be made, or if it is not smaller than `size` bytes."""
     channel = read(body, declared)
     if channel is None:
         return None

@@ -161,7 +161,7 @@ def _is_secure(target: str, client: ClientContext, settings: Settings) -> bool:
 
 
 def _url(target: str, client: ClientContext, settings: Settings) -> str:
-    """The URL of the feed as this client's origin and path have it."""
+    """Return the URL of the feed as this client's origin and path have it."""
     if client.entrance is Entrance.GATEWAY:
         return client.base + uri.gateway_path(target)
     return public_url_for(target, client, upstream=settings.upstream)
@@ -182,7 +182,7 @@ def _accepts(request: Request, coded: Response) -> bool:
 
 
 def _encode(content: bytes, digest: bytes, previous: PreviousContents, current: Sequence[bytes]) -> bytes | None:
-    """The content as `dcz` with the dictionary of this hash; None where that is not known."""
+    """Return the content as `dcz` with the dictionary of this hash; None where that is not known."""
     if compression_dictionary.hash_of(content) == digest:
         dictionary: bytes | None = content
     else:
