@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from feedproxy.http.date import format_http_date, parse_http_date
-from feedproxy.http.etag import EntityTag, parse_tag, parse_tags, stem_of
+from feedproxy.http.etag import EntityTag, parse_tag, parse_tags, tag_base
 from feedproxy.http.message import Fields
 
 TAG_MAX = 96
@@ -66,7 +66,7 @@ def _carried(fields: Fields) -> Iterator[tuple[EntityTag, EntityTag | int]]:
     """Yield each tag of the client that carries a validator, with that validator."""
     tags = parse_tags(fields.combined("if-none-match") or "")
     for tag in tags if tags != "*" else ():
-        match = _CARRIED.fullmatch(stem_of(tag))
+        match = _CARRIED.fullmatch(tag_base(tag))
         if match is None:
             continue
         if match["date"]:
