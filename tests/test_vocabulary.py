@@ -67,7 +67,6 @@ LEFT: dict[str, int] = {
     "feedproxy/refresh": 127,
     "feedproxy/request": 43,
     "feedproxy/server": 115,
-    "feedproxy/store": 134,
     "feedproxy/subscribers": 93,
     "feedproxy/upstream": 105,
     "feedproxy/workers": 36,

@@ -1,1 +1,1 @@
-"""Where stored responses live: memory over disk."""
+"""Stores of responses: memory over disk."""

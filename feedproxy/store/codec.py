@@ -1,11 +1,11 @@
-"""What is kept of a feed, as bytes and back: docs/reference/store-format.md.
+"""Codec of a resource's stored form: docs/reference/store-format.md.
 
-A value is an envelope (envelope.py), a header in JSON, and the bodies as they are. Nothing is pickled:
-write access to the store's files must not allow running code.
+A value is an envelope (envelope.py), a header in JSON, and the bodies as they are. Nothing is pickled: write access to
+the store's files must not allow running code.
 
-The header follows the dataclasses: a member stands in it under its own name, unless it has its default. How a
-member is read follows from its declared type, so a new member with a default needs neither code here nor a
-new version. A member whose type is not known here stops the import, not a reader's request.
+The header follows the dataclasses: a member has its own name there, and is left out if it has its default. The declared
+type of a member determines how it is read, so a new member with a default needs neither code here nor a new version. A
+member of an unsupported type raises TypeError on import.
 """
 
 import base64
@@ -32,17 +32,17 @@ from feedproxy.store.resource import Resource
 
 _INTERNER = Interner()
 _INTERNED_MEMBERS = frozenset({"detail", "edited_by", "media_type", "namespace", "protocol", "rel", "type", "version"})
-"""Members whose texts many feeds have in common."""
+"""Members with texts that many feeds have in common."""
 
 
 def dump(resource: Resource) -> bytes:
-    """The bytes that `load` reads. Raises StoreError for a value that has no such form."""
+    """Return the stored form of a resource, for `load`. Raises StoreError if the resource cannot be written."""
     return dump_with_header(resource)[0]
 
 
 def dump_with_header(resource: Resource) -> tuple[bytes, bytes]:
-    """The same, and its header, for `restore`."""
-    parts: list[bytes] = []
+    """Return the stored form, and its header for `restore`. Raises StoreError."""
+    area_parts: list[bytes] = []
     places: dict[int, list[int]] = {}
     end = 0
 
@@ -53,41 +53,41 @@ def dump_with_header(resource: Resource) -> tuple[bytes, bytes]:
             if isinstance(body, Unpacked):
                 bodies[coding] = [body.coding, body.length]
                 continue
-            # Variants that share a body share its place, too.
+            # Variants that share a body also share its place.
             place = places.get(id(body))
             if place is None:
                 place = places[id(body)] = [end, len(body)]
-                parts.append(body)
+                area_parts.append(body)
                 end += len(body)
             bodies[coding] = place
         return bodies
 
     def place_of(data: bytes) -> list[int]:
         nonlocal end
-        parts.append(data)
+        area_parts.append(data)
         end += len(data)
         return [end - len(data), len(data)]
 
     header = _header(resource, bodies_of, place_of)
     version = envelope.LATER if resource.previous else envelope.VERSION
     try:
-        return envelope.seal_parts(envelope.Kind.RESOURCE, header, *parts, version=version), header
+        return envelope.seal_parts(envelope.Kind.RESOURCE, header, *area_parts, version=version), header
     except struct.error as error:
         raise StoreError(f"cannot be written: {resource.target}: {error}") from error
 
 
 def header_of(resource: Resource) -> bytes:
-    """All of it but its bodies, for `restore`. Raises StoreError for a value that has no such form."""
+    """Return the stored form's header, without the places of bodies, for `restore`. Raises StoreError."""
     return _header(resource, lambda _: {}, lambda _: [])
 
 
 def load(data: bytes) -> Resource:
-    """The resource that `dump` wrote. Raises Damaged or UnknownVersion, both StoreError, and nothing else."""
+    """Return the resource that `dump` wrote. Raises only Damaged and UnknownVersion, which are StoreError."""
     return load_with_header(data)[0]
 
 
 def load_with_header(data: bytes) -> tuple[Resource, bytes]:
-    """The same, and its header, for `restore`."""
+    """Return the resource, and its header for `restore`. Raises as `load`."""
     header, area = envelope.open_parts(envelope.Kind.RESOURCE, data)
     context = _StoredBodies(area)
     resource = _read(header, context)
@@ -99,11 +99,11 @@ def load_with_header(data: bytes) -> tuple[Resource, bytes]:
 
 
 def restore(header: bytes, bodies: Iterable[Bodies], previous: bytes = b"") -> Resource:
-    """The resource that has this header, these bodies, in the order of `Resource.responses`, and previous contents.
+    """Return the resource with this header, these bodies in the order of `Resource.responses`, and previous contents.
 
     Raises Damaged.
     """
-    return _read(header, _GivenBodies(bodies, previous))
+    return _read(header, _BodiesInMemory(bodies, previous))
 
 
 def _read(header: bytes | memoryview, context: "_Context") -> Resource:
@@ -115,7 +115,7 @@ def _read(header: bytes | memoryview, context: "_Context") -> Resource:
 
 
 def _invalid_header(error: Exception) -> Damaged:
-    return Damaged(f"a stored value has a header that makes no sense: {error}")
+    return Damaged(f"invalid header of a stored value: {error}")
 
 
 # -- writing
@@ -125,7 +125,7 @@ def _header(
     resource: Resource, bodies_of: Callable[[Content], dict[str, object]], place_of: Callable[[bytes], list[int]]
 ) -> bytes:
     def plain(value: Any) -> object:
-        """What JSON has no word for."""
+        """Return JSON's equivalent of a value that JSON does not have."""
         if isinstance(value, (Fields, PackedSequence)):
             return list(value)
         if isinstance(value, frozenset):
@@ -145,25 +145,25 @@ def _header(
 
     try:
         header = json.dumps(plain(resource), default=plain, ensure_ascii=False, separators=(",", ":"))
-        # JSON feeds can bring lone surrogates into a title: what is written must be read back all the same.
+        # Titles of JSON feeds can have lone surrogates.
         return header.encode("utf-8", "surrogatepass")
     except (TypeError, ValueError, LookupError, RecursionError, struct.error) as error:
         raise StoreError(f"cannot be written: {resource.target}: {error}") from error
 
 
 def _bodies_to_write(content: Content) -> list[tuple[str, bytes | Unpacked]]:
-    """The bodies to be written. What gzip stands for is not: it is four fifths of all that there is to be written.
+    """Return the bodies to be written, without the one that gzip's decodes to, which is four fifths of the bytes.
 
-    gzip ends with the checksum and length of its content (RFC 1952, 2.3.1), so it is certain what it stands for.
+    gzip ends with the checksum and length of its content (RFC 1952, 2.3.1), so the two bodies are compared by these.
     """
     assert isinstance(content.bodies, Bodies)
-    kept = dict(content.bodies.stored)
-    plain, packed = kept.get("identity"), kept.get("gzip")
+    to_write = dict(content.bodies.stored)
+    plain, packed = to_write.get("identity"), to_write.get("gzip")
     if isinstance(plain, bytes) and isinstance(packed, bytes) and content.tag is not None:
         length = len(plain)
         if packed[-4:] == length.to_bytes(4, "little") and packed[-8:-4] == zlib.crc32(plain).to_bytes(4, "little"):
-            kept["identity"] = Unpacked("gzip", length)
-    return list(kept.items())
+            to_write["identity"] = Unpacked("gzip", length)
+    return list(to_write.items())
 
 
 _STORED_NAMES: Mapping[str, Mapping[str, str]] = {
@@ -204,22 +204,22 @@ def _default(member: Field[Any]) -> Any:
 
 
 class _Context:
-    """What the readers of one value have in common: where its bodies are, and what is there to be shared."""
+    """State of the decoding of one value: its bodies, and the texts that occur in it."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
     def text(self, text: str) -> str:
-        """Equal texts of one value (the target is said by every variant) are one object."""
+        """Return one object for equal texts of a value; every variant has the same target, for example."""
         return self._texts.setdefault(text, text)
 
     @abstractmethod
     def bodies(self, value: Any) -> Mapping[str, bytes | Unpacked]:
-        """The bodies of the next content, of which the header says this."""
+        """Return the bodies of the next content; `value` is the header's description of them."""
 
     @abstractmethod
     def previous(self, value: Any) -> bytes:
-        """The previous contents, of which the header says this."""
+        """Return the previous contents; `value` is the header's description of them."""
 
 
 class _StoredBodies(_Context):
@@ -235,7 +235,7 @@ class _StoredBodies(_Context):
         for coding, (start, length) in value.items():
             if type(start) is str:
                 if start not in ("gzip",) or type(value[start][0]) is str:
-                    raise ValueError("a body is in a coding that is not kept")
+                    raise ValueError(f"body left out for coding {start!r}: expected a gzip body")
                 bodies[_INTERNER.text(coding)] = Unpacked("gzip", _read_integer(length, self))
                 continue
             bodies[_INTERNER.text(coding)] = self._body(_read_integer(start, self), _read_integer(length, self))
@@ -246,39 +246,39 @@ class _StoredBodies(_Context):
         return self._body(_read_integer(start, self), _read_integer(length, self))
 
     def _body(self, start: int, length: int) -> bytes:
-        """The body at that place; the same object for the same place."""
+        """Return the body at that place; the same object for the same place."""
         body = self._bodies.get((start, length))
         if body is None:
             if not 0 <= start <= start + length <= len(self._area):
-                raise ValueError("a body lies outside the value")
+                raise ValueError("a body's place is outside the value")
             body = self._bodies[start, length] = bytes(self._area[start : start + length])
         return body
 
     def check_complete(self) -> None:
-        """Raises ValueError where the header does not account for every byte."""
+        """Check that the header accounts for every byte. Raises ValueError."""
         if sum(length for _, length in self._bodies) != len(self._area):
-            raise ValueError("bodies are missing or left over")
+            raise ValueError("the header does not account for every byte")
 
 
-class _GivenBodies(_Context):
-    """Bodies that are in memory, in their order; what the header says of where they lay is passed over."""
+class _BodiesInMemory(_Context):
+    """Bodies in memory, in the order of `Resource.responses`. Their places in the header are ignored."""
 
     def __init__(self, bodies: Iterable[Bodies], previous: bytes) -> None:
         super().__init__()
-        self._left = list(bodies)[::-1]
+        self._remaining = list(bodies)[::-1]
         self._previous = previous
 
     def bodies(self, value: Any) -> Bodies:
-        return self._left.pop()
+        return self._remaining.pop()
 
     def previous(self, value: Any) -> bytes:
         return self._previous
 
 
-type _Read = Callable[[Any, _Context], Any]
+type _Decoder = Callable[[Any, _Context], Any]
 
 
-def _require(kind: type, *others: type) -> _Read:
+def _require(kind: type, *others: type) -> _Decoder:
     permitted = (kind, *others)
 
     def read(value: Any, context: _Context) -> Any:
@@ -304,9 +304,9 @@ def _read_common_text(value: Any, context: _Context) -> str | None:
 
 
 def _read_fields(value: Any, context: _Context) -> Fields:
-    """Field lines. Raises ValueError for one that would be two: others may write to the store's files and to Redis."""
+    """Return field lines. Raises ValueError for a line break: other programs may write to the store."""
     lines = [_INTERNER.line(name, line) for name, line in _read_list(value, context)]
-    # "CR, LF, and NUL" (RFC 9110, section 5.5), and what is no byte, which cannot be encoded here.
+    # "CR, LF, and NUL" (RFC 9110, section 5.5). Characters beyond Latin-1 raise UnicodeEncodeError, a ValueError.
     text = "".join([part for line in lines for part in line]).encode("latin-1")
     if b"\n" in text or b"\r" in text or b"\0" in text:
         raise ValueError("a field line has a line break or NUL")
@@ -321,7 +321,7 @@ def _read_bodies(value: Any, context: _Context) -> Mapping[str, bytes | Unpacked
     return context.bodies(value)
 
 
-_SIMPLE: Mapping[Any, _Read] = {
+_SIMPLE: Mapping[Any, _Decoder] = {
     str: _read_text,
     int: _read_integer,
     float: _require(float, int),
@@ -333,55 +333,55 @@ _SIMPLE: Mapping[Any, _Read] = {
 }
 
 
-def _reader(kind: Any) -> _Read:
-    """How a value of that declared type is read."""
+def _decoder(kind: Any) -> _Decoder:
+    """Return the function that reads a value of this declared type. Raises TypeError if the type is not supported."""
     if isinstance(kind, TypeAliasType):
-        return _reader(kind.__value__)
+        return _decoder(kind.__value__)
     if kind in _SIMPLE:
         return _SIMPLE[kind]
     if isinstance(kind, UnionType) and NoneType in get_args(kind):
-        (some,) = (_reader(each) for each in get_args(kind) if each is not NoneType)
-        return lambda value, context: None if value is None else some(value, context)
+        (decode_value,) = (_decoder(option) for option in get_args(kind) if option is not NoneType)
+        return lambda value, context: None if value is None else decode_value(value, context)
     if get_origin(kind) in (tuple, frozenset, Sequence):
-        make, each = frozenset if get_origin(kind) is frozenset else tuple, _reader(get_args(kind)[0])
-        return lambda value, context: make([each(one, context) for one in _read_list(value, context)])
+        make, decode_item = frozenset if get_origin(kind) is frozenset else tuple, _decoder(get_args(kind)[0])
+        return lambda value, context: make([decode_item(item, context) for item in _read_list(value, context)])
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         return lambda value, context: kind(value)
     if is_dataclass(kind):
-        return _dataclass_reader(kind)
+        return _dataclass_decoder(kind)
     raise TypeError(f"the store has no form for {kind}")
 
 
-def _dataclass_reader(kind: Any) -> _Read:
+def _dataclass_decoder(kind: Any) -> _Decoder:
     hints = get_type_hints(kind)
-    readers = {
+    decoders = {
         name: (
             attribute,
             _read_common_text
             if name in _INTERNED_MEMBERS and hints[attribute] in (str, str | None)
-            else _reader(hints[attribute]),
+            else _decoder(hints[attribute]),
         )
         for attribute, name, _ in _defaults(kind)
     }
-    # One object for all that leave it out, where the class itself would make one for each.
-    unsaid = {
+    # One default object for all values; the class would make one for each.
+    defaults = {
         attribute: default
         for attribute, _, default in _defaults(kind)
         if is_dataclass(default) or isinstance(default, Fields)
     }
 
     def read(plain: Any, context: _Context) -> Any:
-        members: dict[str, Any] = dict(unsaid)
+        members: dict[str, Any] = dict(defaults)
         for name, value in plain.items():
-            # A member that is not known was added by a later feedproxy, which reads its absence well, too.
-            if name in readers:
-                attribute, read_member = readers[name]
-                members[attribute] = read_member(value, context)
-        made = kind(**members)
+            # An unknown member is from a later feedproxy, where it has a default.
+            if name in decoders:
+                attribute, decode_member = decoders[name]
+                members[attribute] = decode_member(value, context)
+        value_read = kind(**members)
         # Thousands of feeds have the same few schedules.
-        return _INTERNER.value(made) if kind is Schedule else made
+        return _INTERNER.value(value_read) if kind is Schedule else value_read
 
     return read
 
 
-_read_resource = _reader(Resource)
+_read_resource = _decoder(Resource)

@@ -1,7 +1,7 @@
-"""What those who work on one store know of one another: changes, outdated flights, leases, and sites' turns.
+"""Coordination of the processes on one store: changes, invalidations, fetch leases, and request slots of sites.
 
-With one process there is nobody else, and `Own` is all of it. Several processes on one folder share a small file
-(shared_memory.py), and whoever shares a store in another way brings a `Common` of his own.
+`LocalCoordination` serves a single process. Several processes on one folder share a small file (shared_memory.py), and
+several machines share a Redis (cluster/leases.py).
 """
 
 from collections import OrderedDict
@@ -10,95 +10,96 @@ from typing import Protocol
 from feedproxy.clock import Instant, Seconds, is_set_back
 
 SITES_MAX = 4096
-"""Sites whose last fetch is remembered: those asked longest ago are past any spacing, and go first."""
+"""Sites with a remembered slot. Those fetched longest ago are past any interval, and are forgotten first."""
 
 
 class SiteThrottle(Protocol):
-    """When each site may be asked again. What is remembered is bounded; forgetting means no spacing."""
+    """Request slots of each site. Memory is bounded; a forgotten site has no interval to keep."""
 
     def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
-        """When the site may be asked again; 0.0 for one that never was, or was by a clock that is ahead of `now`."""
+        """Return when the site may be fetched next; 0.0 if it never was, or only by a clock ahead of `now`."""
         ...
 
     def reserve(self, site: str, now: Instant, interval: Seconds) -> Instant:
-        """Take the site's next turn; the result is when it comes. Nobody else gets the same."""
+        """Reserve the site's next slot and return its instant. No other caller gets the same slot."""
         ...
 
     def pause(self, site: str, until: Instant) -> None:
-        """Leave the whole site in peace until then: a limit that it counts over all its feeds is used up."""
+        """Let no request to the site begin until this instant: its own limit for all its feeds is used up."""
         ...
 
 
 class Coordination(Protocol):
-    """Asked often and answered at once: nothing here waits but `take`, and that for no other holder."""
+    """Answers to frequent questions. Only `acquire_lease` waits, and not for another holder."""
 
     @property
     def sites(self) -> SiteThrottle:
-        """The sites' turns."""
+        """Return the sites' request slots."""
         ...
 
     @property
     def generation(self) -> int:
-        """Another number after every change of what is stored, whoever made it. Reading it costs next to nothing."""
+        """Return a number that differs after every change of what is stored, by any process. It is cheap to read."""
         ...
 
     def invalidation_epoch(self, target: str) -> int:
-        """Another number once the target was outdated: what was asked before is then not stored."""
+        """Return a number that differs once `target` was invalidated: a fetch begun before is then not stored."""
         ...
 
     def invalidate(self, target: str | None) -> None:
-        """A target was purged or invalidated; None: any may have been."""
+        """Record that `target` was purged or invalidated; None stands for all targets."""
         ...
 
     async def acquire_lease(self, target: str, *, local: bool = False) -> bool:
-        """Become the one who fetches this target; False while another is. It ends with `release`, or its holder.
+        """Acquire the fetch lease of `target`. Return False while another process holds it.
 
-        `here`: among the processes of this machine alone, for who changes what is stored and asks nobody.
+        The lease ends with `release_lease`, `abandon_lease`, or its holder. `local`: among the processes of this
+        machine alone, for a change that fetches nothing.
         """
         ...
 
     def release_lease(self, target: str, *, local: bool = False) -> None:
-        """The fetch is over, and what came of it is stored: counts as a landing."""
+        """End the lease after a fetch with a stored result: it counts as completed."""
         ...
 
     def abandon_lease(self, target: str) -> None:
-        """What was taken is not done: no landing."""
+        """End the lease without a result: it does not count as completed."""
         ...
 
     def completion_count(self, target: str) -> int:
-        """Another number after each landing; the same where a holder died in flight."""
+        """Return a number that differs after each completion; unchanged if the holder died during the fetch."""
         ...
 
 
 class LocalSiteThrottle:
-    """When each site was last asked, bounded; the site that was asked longest ago is forgotten first."""
+    """Request slots in the memory of one process; the site fetched longest ago is forgotten first."""
 
     def __init__(self, capacity: int = SITES_MAX) -> None:
         self._capacity = capacity
         self._times: OrderedDict[str, tuple[Instant, Instant, Instant]] = OrderedDict()
-        """For each site its last turn, until when it is left in peace, and when that was noted."""
+        """By site: its last slot, the end of its pause, and when both were recorded."""
 
     def __len__(self) -> int:
         return len(self._times)
 
     def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
-        """When the site may be asked again; 0.0 for one that never was, or was by a clock that is ahead of `now`."""
-        last, held, noted = self._times.get(site, (0.0, 0.0, 0.0))
-        if now is not None and is_set_back(noted, now):
+        """Return when the site may be fetched next; 0.0 if it never was, or only by a clock ahead of `now`."""
+        last_slot, paused_until, recorded_at = self._times.get(site, (0.0, 0.0, 0.0))
+        if now is not None and is_set_back(recorded_at, now):
             return 0.0
-        return max(last + interval if last else 0.0, held)
+        return max(last_slot + interval if last_slot else 0.0, paused_until)
 
     def reserve(self, site: str, now: Instant, interval: Seconds) -> Instant:
-        """Take the site's next turn; the result is when it comes. Nobody else gets the same."""
-        turn = max(now, self.next_free(site, interval, now))
-        _, held, noted = self._times.get(site, (0.0, 0.0, 0.0))
-        self._store(site, (turn, 0.0 if is_set_back(noted, now) else held, now))
-        return turn
+        """Reserve the site's next slot and return its instant."""
+        slot = max(now, self.next_free(site, interval, now))
+        _, paused_until, recorded_at = self._times.get(site, (0.0, 0.0, 0.0))
+        self._store(site, (slot, 0.0 if is_set_back(recorded_at, now) else paused_until, now))
+        return slot
 
     def pause(self, site: str, until: Instant) -> None:
-        """Leave the whole site in peace until then: a limit that it counts over all its feeds is used up."""
-        last, held, noted = self._times.get(site, (0.0, 0.0, 0.0))
-        self._store(site, (last, max(held, until), noted))
+        """Let no request to the site begin until this instant."""
+        last_slot, paused_until, recorded_at = self._times.get(site, (0.0, 0.0, 0.0))
+        self._store(site, (last_slot, max(paused_until, until), recorded_at))
 
     def _store(self, site: str, times: tuple[Instant, Instant, Instant]) -> None:
         self._times.pop(site, None)
@@ -108,15 +109,14 @@ class LocalSiteThrottle:
 
 
 class LocalCoordination:
-    """The Common of a process that works alone: it alone changes, every lease is free, and nobody outdates its flights
-    but itself."""
+    """The coordination of a single process: every lease is free, and other processes change and invalidate nothing."""
 
     def __init__(self) -> None:
         self.sites: SiteThrottle = LocalSiteThrottle()
         self.generation = 0
 
     def record_change(self) -> None:
-        """Something has changed."""
+        """Count a change of what is stored."""
         self.generation += 1
 
     def invalidation_epoch(self, target: str) -> int:

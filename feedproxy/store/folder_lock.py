@@ -1,6 +1,6 @@
-"""One process at a time uses a store's folder: two would serve copies that the other has replaced, and deliver twice.
+"""Lock of a store's folder. Two processes would serve copies that the other has replaced, and deliver twice.
 
-The lock is the kernel's (flock), so that it ends with the process that holds it, however that ends.
+The lock is the kernel's (flock), so it ends with its process in any case.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ from pathlib import Path
 from feedproxy.errors import FeedproxyError
 
 LOCK_NAME = "in-use"
-"""The file in the store's folder that is locked; it holds the number of the process."""
+"""File in the store's folder that is locked; it contains the process id."""
 
 
 class FolderInUse(FeedproxyError):
@@ -19,9 +19,9 @@ class FolderInUse(FeedproxyError):
 
 
 def acquire(folder: Path) -> int | None:
-    """Lock this folder, which is made where it is not there. Return the file descriptor that holds the lock.
+    """Lock this folder, which is made if missing. Return the file descriptor that holds the lock.
 
-    None where nothing can be written there: then the store says so. Raises FolderInUse.
+    Return None if nothing can be written there; the store reports that. Raises FolderInUse.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,7 +1,6 @@
-"""The hot set: resources in memory, bounded by bytes, the least recently used going first.
+"""The hot set: resources in memory, bounded by bytes, the least recently used removed first.
 
-Those used last are awake; the others are packed (memory_entry.py), and unpacked when somebody asks for them, in some 50
-us.
+The most recently used are unpacked. The others are packed (memory_entry.py), and unpacked on use, in some 50 µs.
 """
 
 import sys
@@ -13,13 +12,13 @@ from feedproxy.store.packing.memory_entry import MemoryEntry
 from feedproxy.store.resource import Resource
 
 UNPACKED_MAX = 1024
-"""Resources awake at once, some 2 KB each: those that readers, updates and the schedule are busy with."""
+"""Unpacked resources, some 2 KB each: those that clients, updates and the schedule use at present."""
 
 
 class MemoryStore:
-    """A Store that keeps nothing on disk. It is also the upper tier of the one that does.
+    """A Store in memory alone, and the upper tier of `TieredStore`.
 
-    State (`put_state`) is not bounded: its owners bound it.
+    State (`put_state`) is bounded by its owners.
     """
 
     def __init__(self, memory_max: int, entries_max: int | None = None) -> None:
@@ -33,7 +32,7 @@ class MemoryStore:
 
     @property
     def size(self) -> int:
-        """Bytes held, by estimate; never above the bound."""
+        """Bytes in use, by estimate; never above the bound."""
         return self._size
 
     def __len__(self) -> int:
@@ -61,16 +60,16 @@ class MemoryStore:
         return target in self._entries
 
     def version(self, target: str, *, used: bool = False) -> object | None:
-        """See Store."""
+        """Return the entry; see Store."""
         entry = self._entries.get(target)
         if used and entry is not None:
             self._entries.move_to_end(target)
         return entry
 
     def keep(self, resource: Resource, size: int | None = None, header: bytes = b"") -> None:
-        """`put`, for those who cannot wait. What is larger than the whole bound is not kept.
+        """Store this resource without waiting; see `put`. A resource larger than the whole bound is not stored.
 
-        `size` is its weight, and `header` its header (codec.py), where they are known.
+        `size` is its weight, and `header` its header (codec.py), if they are known.
         """
         target = resource.target
         self.drop(target)
@@ -84,7 +83,7 @@ class MemoryStore:
             self.drop(next(iter(self._entries)))
 
     def remember_header(self, resource: Resource, header: bytes) -> None:
-        """The header (codec.py) of a resource, from who has just made it; in any thread."""
+        """Take the header (codec.py) of a resource that was just written; from any thread."""
         entry = self._entries.get(resource.target)
         if entry is not None:
             entry.remember_header(resource, header)
@@ -92,13 +91,13 @@ class MemoryStore:
     def _keep_unpacked(self, target: str, entry: MemoryEntry) -> None:
         self._unpacked[target] = entry
         if len(self._unpacked) > UNPACKED_MAX:
-            _, tired = self._unpacked.popitem(last=False)
-            self._size -= tired.size
-            tired.pack()
-            self._size += tired.size
+            _, packed_entry = self._unpacked.popitem(last=False)
+            self._size -= packed_entry.size
+            packed_entry.pack()
+            self._size += packed_entry.size
 
     def drop(self, target: str) -> None:
-        """`delete`, for those who cannot wait."""
+        """Remove a resource without waiting; see `delete`."""
         entry = self._entries.pop(target, None)
         if entry is not None:
             self._size -= entry.size
@@ -113,7 +112,7 @@ class MemoryStore:
         self.coordination.record_change()
 
     def clear(self) -> None:
-        """Forget every resource."""
+        """Remove every resource."""
         self._entries.clear()
         self._unpacked.clear()
         self._size = 0

@@ -1,9 +1,8 @@
-"""A Store that gives nothing under a name under which it may not be had.
+"""Store without the resources that may not be had under their target.
 
-A response may have come from another target than the one it is stored under: a redirect was followed. Whether it may
-be given to those who may have this target depends on rules, which may be newer than the copy, or another machine's.
-So it is asked with every reading, and what may not be given is as if it were not there: for readers, lists,
-notifications and updates alike.
+A response may come from another target than the one it is stored under, by a redirect. Clients that may have this
+target may not always have the other one. The rules for that may be newer than the copy, or another machine's, so every
+read applies them. A resource that is not permitted counts as absent for clients, lists, notifications and updates.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,63 +12,63 @@ from feedproxy.store.interface import Precondition, Store
 from feedproxy.store.resource import Resource
 
 type IsRedirectPermitted = Callable[[str, str | None], bool]
-"""Whether what came from the second target may be had under the first. None: it is not known where it came from."""
+"""Function that returns whether a response from the second target may be had under the first; None: source unknown."""
 
 
 class PermittedStore:
-    """The same as the store behind it, without what may not be had."""
+    """The wrapped store, limited to permitted resources."""
 
-    def __init__(self, store: Store, may_lead: IsRedirectPermitted) -> None:
-        self.behind = store
-        self._may_lead = may_lead
+    def __init__(self, store: Store, is_redirect_permitted: IsRedirectPermitted) -> None:
+        self.wrapped = store
+        self._is_redirect_permitted = is_redirect_permitted
 
     @property
     def coordination(self) -> Coordination:
-        return self.behind.coordination
+        return self.wrapped.coordination
 
     def get(self, target: str) -> Resource | None:
-        return self._permitted(self.behind.get(target))
+        return self._permitted(self.wrapped.get(target))
 
     def get_latest(self, target: str) -> Resource | None:
-        return self._permitted(self.behind.get_latest(target))
+        return self._permitted(self.wrapped.get_latest(target))
 
     def peek(self, target: str) -> Resource | None:
-        return self._permitted(self.behind.peek(target))
+        return self._permitted(self.wrapped.peek(target))
 
     def version(self, target: str, *, used: bool = False) -> object | None:
-        return self.behind.version(target, used=used)
+        return self.wrapped.version(target, used=used)
 
     def holds(self, target: str) -> bool:
-        return self.behind.holds(target)
+        return self.wrapped.holds(target)
 
     async def put(self, resource: Resource, precondition: Precondition | None = None) -> None:
-        await self.behind.put(resource, precondition)
+        await self.wrapped.put(resource, precondition)
 
     async def wait_written(self, target: str) -> None:
-        await self.behind.wait_written(target)
+        await self.wrapped.wait_written(target)
 
     async def delete(self, target: str) -> None:
-        await self.behind.delete(target)
+        await self.wrapped.delete(target)
 
     def targets(self) -> Iterator[str]:
-        return self.behind.targets()
+        return self.wrapped.targets()
 
     def get_state(self, name: str) -> bytes | None:
-        return self.behind.get_state(name)
+        return self.wrapped.get_state(name)
 
     async def put_state(self, name: str, data: bytes) -> None:
-        await self.behind.put_state(name, data)
+        await self.wrapped.put_state(name, data)
 
     async def flush(self) -> None:
-        await self.behind.flush()
+        await self.wrapped.flush()
 
     async def close(self) -> None:
-        await self.behind.close()
+        await self.wrapped.close()
 
     def _permitted(self, resource: Resource | None) -> Resource | None:
         if resource is None:
             return None
-        for each in resource.responses:
-            if each.final_target != "" and not self._may_lead(resource.target, each.final_target):
+        for response in resource.responses:
+            if response.final_target != "" and not self._is_redirect_permitted(resource.target, response.final_target):
                 return None
         return resource

@@ -1,8 +1,8 @@
 """The contents that a feed had before its current one, each as a delta backwards: dictionaries of `dcz` (RFC 9842).
 
-An old content is Zstandard with the content that followed it as dictionary. Versions of a feed have most of their
-bytes in common, so the last eight together take less than one gzip content as a rule, and never more. Where they would,
-the oldest are dropped.
+An old content is compressed by Zstandard with the content that followed it as dictionary. Versions of a feed have most
+of their bytes in common, so the last eight together usually take less than one gzip content, and never more: the oldest
+are dropped.
 """
 
 import struct
@@ -14,16 +14,16 @@ from feedproxy.errors import TooLarge, Undecodable
 from feedproxy.http.compression_dictionary import HASH_BYTES, compress, decompress, hash_of
 
 CONTENTS_MAX = 8
-"""Previous contents that are kept of one feed."""
+"""Previous contents that are stored for one feed."""
 
 CONTENT_BYTES_MAX = 16 * 1024 * 1024
-"""Bytes of a content that is kept. Feeds have a few megabytes at most; stored values may come from another program."""
+"""Bytes of one content. Feeds have a few megabytes at most; stored values may come from another program."""
 
 LEVEL = 3
-"""Zstandard's level: they are made with every update, and most are never asked for."""
+"""Zstandard's level. Deltas are made with every update, and most are never used."""
 
 _ENTRY = struct.Struct(f">{HASH_BYTES}s{HASH_BYTES}sII")
-"""SHA-256 of the content and of the dictionary, the content's length, that of the stream, which follows."""
+"""SHA-256 of the content and of the dictionary, the content's length, and that of the stream, which follows."""
 
 
 class PreviousContent(NamedTuple):
@@ -39,13 +39,13 @@ class PreviousContent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PreviousContents:
-    """Previous contents, the newest last, as one bytes object. Raises ValueError for bytes that are none."""
+    """Previous contents, the newest last, as one bytes object. Raises ValueError for bytes of another form."""
 
     data: bytes = b""
 
     def __post_init__(self) -> None:
         if self.data and sum(1 for _ in self) > CONTENTS_MAX:
-            raise ValueError("more previous contents than are kept")
+            raise ValueError(f"too many previous contents: expected {CONTENTS_MAX} at most")
 
     def __iter__(self) -> Iterator[PreviousContent]:
         at = 0
@@ -66,32 +66,32 @@ class PreviousContents:
         return bool(self.data) and any(entry.hash == digest for entry in self)
 
     def with_content(self, old: bytes, new: bytes, *, size_max: int) -> "PreviousContents":
-        """Return these and `old`, which `new` has replaced; all together take `size_max` bytes at most."""
+        """Return these contents and `old`, which `new` has replaced; together they take `size_max` bytes at most."""
         current, replaced = hash_of(new), hash_of(old)
         if current == replaced or len(old) > CONTENT_BYTES_MAX:
             return self
-        made = PreviousContent(replaced, current, len(old), compress(old, new, level=LEVEL))
-        held = [entry for entry in self if entry.hash not in (current, replaced)]
-        return _packed(_within([*held, made][-CONTENTS_MAX:], size_max))
+        delta = PreviousContent(replaced, current, len(old), compress(old, new, level=LEVEL))
+        kept_deltas = [entry for entry in self if entry.hash not in (current, replaced)]
+        return _packed(_within([*kept_deltas, delta][-CONTENTS_MAX:], size_max))
 
     def content(self, digest: bytes, current: Iterable[bytes]) -> bytes | None:
-        """Return the content with this hash, out of the `current` ones and the deltas; None where it is not known.
+        """Return the content with this hash, decoded from the `current` ones and the deltas, or None.
 
-        A content that does not have its hash is not given.
+        A decoded content with another hash is discarded.
         """
-        known = {entry.hash: entry for entry in self}
-        if digest not in known:
+        deltas = {entry.hash: entry for entry in self}
+        if digest not in deltas:
             return None
         path: list[PreviousContent] = []
-        at_hand = {hash_of(content): content for content in current}
-        wanted = digest
-        while wanted not in at_hand:
-            step = known.pop(wanted, None)  # each once: deltas that lead in a circle lead nowhere
+        decoded = {hash_of(content): content for content in current}
+        missing = digest
+        while missing not in decoded:
+            step = deltas.pop(missing, None)  # each once: deltas may form a cycle
             if step is None or step.size > CONTENT_BYTES_MAX:
                 return None
             path.append(step)
-            wanted = step.base
-        content = at_hand[wanted]
+            missing = step.base
+        content = decoded[missing]
         for step in reversed(path):
             try:
                 content = decompress(step.stream, content, limit=step.size)
@@ -104,7 +104,7 @@ NO_CONTENTS = PreviousContents()
 
 
 def _within(contents: Sequence[PreviousContent], size_max: int) -> list[PreviousContent]:
-    """The newest contents that fit: each but the newest is read by way of newer ones."""
+    """Return the newest contents that fit. An old one is decoded by way of the newer ones."""
     fitting: list[PreviousContent] = []
     size = 0
     for entry in reversed(contents):

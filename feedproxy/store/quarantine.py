@@ -1,7 +1,7 @@
-"""Broken parts of a store's folder are renamed, and new ones take their place.
+"""Quarantine of broken parts of a store's folder: they are renamed, and new ones take their place.
 
-A part is broken where it is of another type than expected (a directory, a FIFO, a socket, a dangling symbolic link), or
-where the process may not read and write it. Nothing is opened to find that out: opening a FIFO can wait for ever.
+A part is broken if it has another type than expected (a directory, a FIFO, a socket, a dangling symbolic link), or if
+the process may not read and write it. Nothing is opened for this check: opening a FIFO can block.
 """
 
 import logging
@@ -15,22 +15,22 @@ logger = logging.getLogger(__name__)
 
 SUFFIX = ".corrupt"
 KEPT_MAX = 100
-"""Names tried for what is set aside, where an earlier one cannot be removed."""
+"""Names that are tried for a part set aside, if an earlier one cannot be removed."""
 
 
 def set_aside(path: Path, reason: str) -> Path:
-    """Rename `path` to `NAME.corrupt`, in place of an earlier one, and log it. Raises OSError."""
+    """Rename `path` to `NAME.corrupt`, replacing an earlier one, and log it. Return the new path. Raises OSError."""
     for number in range(KEPT_MAX):
-        aside = path.with_name(f"{path.name}{SUFFIX}{f'.{number}' if number else ''}")
-        if _remove(aside):
+        quarantined = path.with_name(f"{path.name}{SUFFIX}{f'.{number}' if number else ''}")
+        if _remove(quarantined):
             break
-    path.rename(aside)
-    logger.warning("store: %s was set aside as %s: %s", path, aside.name, reason)
-    return aside
+    path.rename(quarantined)
+    logger.warning("store: %s was set aside as %s: %s", path, quarantined.name, reason)
+    return quarantined
 
 
 def make_folder(path: Path) -> None:
-    """Make this folder, unless it is there; set aside what cannot serve as one. Raises OSError."""
+    """Make this folder unless it exists; set aside anything else of that name. Raises OSError."""
     reason = folder_fault(path)
     if reason:
         set_aside(path, reason)
@@ -38,41 +38,41 @@ def make_folder(path: Path) -> None:
 
 
 def clear_file(path: Path) -> None:
-    """Set aside what is there under this name, unless it is a file that can be read and written. Raises OSError."""
+    """Set aside what has this name, unless it is a file that can be read and written. Raises OSError."""
     reason = file_fault(path)
     if reason:
         set_aside(path, reason)
 
 
 def folder_fault(path: Path) -> str:
-    """Why this cannot serve as a folder; empty where it can, or where nothing is there."""
-    return _fault(path, stat.S_ISDIR, "no folder", os.R_OK | os.W_OK | os.X_OK)
+    """Return why this cannot be used as a folder; empty if it can, or does not exist."""
+    return _fault(path, stat.S_ISDIR, "not a folder", os.R_OK | os.W_OK | os.X_OK)
 
 
 def file_fault(path: Path) -> str:
-    """Why this cannot serve as a file; empty where it can, or where nothing is there."""
-    return _fault(path, stat.S_ISREG, "no regular file", os.R_OK | os.W_OK)
+    """Return why this cannot be used as a file; empty if it can, or does not exist."""
+    return _fault(path, stat.S_ISREG, "not a regular file", os.R_OK | os.W_OK)
 
 
-def _fault(path: Path, is_expected: Callable[[int], bool], otherwise: str, access: int) -> str:
+def _fault(path: Path, is_expected: Callable[[int], bool], fault_if_unexpected: str, access: int) -> str:
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
         return "a dangling symbolic link" if path.is_symlink() else ""
     except NotADirectoryError:
-        return ""  # the fault is that of the folder above
+        return ""  # the parent folder has the fault
     except OSError as error:
         return error.strerror or str(error)
     if not is_expected(mode):
-        return otherwise
-    # A file system that is mounted read-only is no fault of the file.
+        return fault_if_unexpected
+    # A read-only file system is not a fault of the file.
     if not os.access(path, access) and not os.statvfs(path).f_flag & os.ST_RDONLY:
-        return "it may not be read and written"
+        return "not readable and writable"
     return ""
 
 
 def _remove(path: Path) -> bool:
-    """Whether nothing is there under this name (any more)."""
+    """Remove this file or folder. Return whether nothing has the name now."""
     try:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

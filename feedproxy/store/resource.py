@@ -1,4 +1,4 @@
-"""All that is kept of one target URI, as one value: it is written whole or not at all."""
+"""All that is stored of one target URI, as one value: it is written whole or not at all."""
 
 import math
 import struct
@@ -18,7 +18,7 @@ _RECORD = struct.Struct("<dQIH")
 
 
 class RelocationKind(StrEnum):
-    """What an origin says of an address for good."""
+    """Permanent change that an origin reports of an address."""
 
     MOVED = "moved"
     GONE = "gone"
@@ -26,35 +26,35 @@ class RelocationKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """A permanent move or end that an origin has told, and how often (DESIGN: Moves)."""
+    """A permanent move or end that an origin reported, and how often (DESIGN: Moves)."""
 
     kind: RelocationKind
     location: str
-    """The new address; empty for an end."""
+    """New address; empty for an end."""
     first: Instant
     last: Instant
-    """The last sighting that counted, that is, far enough from the one before."""
+    """The last sighting that counted: those too soon after the one before do not."""
     count: int
     confirmed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """Tries in a row that brought nothing usable."""
+    """Consecutive fetches without a usable result."""
 
     count: int = 0
     since: Instant = 0.0
     last: Instant = 0.0
     detail: str = ""
     next_try: Instant = 0.0
-    """Back-off: not to be asked again before."""
+    """End of the back-off."""
     by_origin: bool = False
-    """`next_try` is the origin's own word, and later than our back-off."""
+    """`next_try` was set by the origin (Retry-After), and is later than the back-off."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingFormatChange:
-    """A shape the feed may have taken (ill-formed now, or of another kind), not yet believed."""
+    """A format that the feed may have changed to (ill-formed, or of another kind), not yet confirmed."""
 
     shape: str
     first: Instant
@@ -63,87 +63,86 @@ class PendingFormatChange:
 
 @dataclass(frozen=True, slots=True)
 class DeltaBase:
-    """A version of a feed that readers have had: what it goes by, and what its entries were."""
+    """A version of a feed that clients have: its validators, and its entries."""
 
     tag: str
-    """The stem of its entity tags."""
+    """Base of its entity tags."""
     last_modified: Instant | None
-    """As readers were told."""
+    """Last-Modified as clients received it."""
     entries: bytes
-    """Identity and digest of each, sixteen bytes (feed/delta/entries.py)."""
+    """Identity and digest of each entry, sixteen bytes (feed/delta/entries.py)."""
 
 
 class PackedDeltaBases(PackedSequence[DeltaBase]):
-    """Versions: for each its tag's length (two bytes), its entries' length (four), its date, its tag and entries."""
+    """Delta bases: for each its tag's length (two bytes), its entries' length (four), its date, its tag and entries."""
 
     __slots__ = ()
 
-    def __init__(self, versions: Iterable[DeltaBase]) -> None:
+    def __init__(self, delta_bases: Iterable[DeltaBase]) -> None:
         parts: list[bytes] = []
-        for each in versions:
-            tag = each.tag.encode("utf-8", "surrogatepass")
-            date = NEVER if each.last_modified is None else each.last_modified
-            parts += (_BASE.pack(len(tag), len(each.entries), date), tag, each.entries)
+        for version in delta_bases:
+            tag = version.tag.encode("utf-8", "surrogatepass")
+            date = NEVER if version.last_modified is None else version.last_modified
+            parts += (_BASE.pack(len(tag), len(version.entries), date), tag, version.entries)
         self._data = b"".join(parts)
 
     def _values(self) -> tuple[DeltaBase, ...]:
-        found, at, data = [], 0, self._data
+        versions, at, data = [], 0, self._data
         while at < len(data):
             length, size, date = _BASE.unpack_from(data, at)
             start = at + _BASE.size
             at = start + length + size
             tag = data[start : start + length].decode("utf-8", "surrogatepass")
-            found.append(DeltaBase(tag, None if math.isnan(date) else date, data[start + length : at]))
-        return tuple(found)
+            versions.append(DeltaBase(tag, None if math.isnan(date) else date, data[start + length : at]))
+        return tuple(versions)
 
 
 @dataclass(frozen=True, slots=True)
 class VersionRecord:
-    """A version of a feed for the operator to look at: when it was first seen, and how large it was.
+    """A version of a feed for the operator's page: when it was first seen, and how large it was.
 
-    `tag` is the stem of its entity tags, by which `versions` know its entries; empty where it had none.
+    `tag` is the base of its entity tags, by which `delta_bases` has its entries; empty if it had none.
     """
 
     at: Instant
     size: int
-    """Bytes, without a coding."""
+    """Bytes of the identity coding."""
     items: int
     tag: str = ""
 
 
 class PackedVersionRecords(PackedSequence[VersionRecord]):
-    """Editions: for each its instant, size and number of items, its tag's length (two bytes), and its tag."""
+    """Version records: for each its instant, size and number of items, its tag's length (two bytes), and its tag."""
 
     __slots__ = ()
 
-    def __init__(self, editions: Iterable[VersionRecord]) -> None:
+    def __init__(self, version_records: Iterable[VersionRecord]) -> None:
         parts: list[bytes] = []
-        for each in editions:
-            tag = each.tag.encode("utf-8", "surrogatepass")
-            parts += (_RECORD.pack(each.at, each.size, each.items, len(tag)), tag)
+        for version in version_records:
+            tag = version.tag.encode("utf-8", "surrogatepass")
+            parts += (_RECORD.pack(version.at, version.size, version.items, len(tag)), tag)
         self._data = b"".join(parts)
 
     def _values(self) -> tuple[VersionRecord, ...]:
-        found, at, data = [], 0, self._data
+        versions, at, data = [], 0, self._data
         while at < len(data):
             instant, size, items, length = _RECORD.unpack_from(data, at)
             start = at + _RECORD.size
             at = start + length
-            found.append(VersionRecord(instant, size, items, data[start:at].decode("utf-8", "surrogatepass")))
-        return tuple(found)
+            versions.append(VersionRecord(instant, size, items, data[start:at].decode("utf-8", "surrogatepass")))
+        return tuple(versions)
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Resource:
-    """One target URI: its stored variants, what its feed says, and what its origin has done.
+    """One target URI: its stored variants, the data of its feed, and the behaviour of its origin.
 
-    `changes` are the instants at which the feed's content was seen to change, newest last, at most 32.
-    `versions` are those before the current one, newest last, that deltas are reckoned from.
-    `editions` are the last ones of all, the current one at the end, for the operator (refresh/resource_update.py).
-    `oversized` remembers that the body was above the cap, so that the next request streams at once.
-    `parts` are pieces of what is no feed (cache/partial_content.py): they stand apart so that nothing takes one for a
-    whole. `keyed` are responses to requests with fields of one client's own (refresh/personal_responses.py). They
-    answer requests with these same fields only, and no other member says anything of them.
+    `changes` are the instants at which the feed's content was seen to change, newest last, at most 32. `delta_bases`
+    are the versions before the current one, newest last, from which deltas are computed. `version_records` are the last
+    versions, the current one at the end, for the operator (refresh/resource_update.py). `oversized`: the content was
+    above the bound, so the next request streams at once. `parts` are partial contents (cache/partial_content.py); they
+    are separate because no client may get one as a whole. `keyed` are responses to requests with fields of one client
+    (refresh/personal_responses.py). They answer requests with the same fields only; all other members disregard them.
     """
 
     target: str
@@ -151,7 +150,7 @@ class Resource:
     channel: Channel | None = None
     changes: Sequence[Instant] = ()
     fetched: Instant = 0.0
-    """The last time the origin was asked."""
+    """When the origin was last asked."""
     relocation: Relocation | None = None
     failures: Failures = Failures()
     pending_format_change: PendingFormatChange | None = None
@@ -159,25 +158,24 @@ class Resource:
     delta_bases: Sequence[DeltaBase] = ()
     parts: tuple[StoredResponse, ...] = ()
     last_push: Instant = 0.0
-    """When somebody last told us that it changed, who had promised to."""
+    """When a hub or cloud with a subscription of this proxy last reported a change."""
     push_lease_expires: Instant = 0.0
-    """Until when he will, as far as is known (refresh/policy/push.py)."""
+    """When that subscription ends, as far as is known (refresh/policy/push.py)."""
     first_seen: Instant = 0.0
     """When it was first seen to be a feed."""
     version_records: Sequence[VersionRecord] = ()
     backfill_pending: bool = False
-    """Nobody has looked yet when it was published to before: it waits for the second update, of which many never come.
-    """
+    """Earlier publication dates are not yet read. The second update reads them; many feeds never have one."""
     fencing_token: int = 0
-    """The later of two has the higher number, on whichever machine it was made (fleet/); 0 where there is no fleet."""
+    """Of two copies the later one has the higher number, on any machine (cluster/); 0 without a cluster."""
 
     keyed: tuple[StoredResponse, ...] = ()
 
     previous: PreviousContents = NO_CONTENTS
-    """Contents that readers may have and name as dictionaries; of what is for all readers only."""
+    """Contents that clients may have and name as dictionaries; shared contents only."""
 
     def __post_init__(self) -> None:
-        # By type: what descends from an abstract class is looked at for a microsecond.
+        # Compared by type: isinstance() takes a microsecond for a subclass of an abstract class.
         if type(self.changes) is not PackedInstants and self.changes != ():
             object.__setattr__(self, "changes", PackedInstants(self.changes) if self.changes else ())
         if type(self.delta_bases) is not PackedDeltaBases and self.delta_bases != ():
@@ -188,55 +186,57 @@ class Resource:
             )
 
     def size(self) -> int:
-        """Bytes of content held."""
+        """Return the bytes of content."""
         return sum(response.content.size() for response in self.responses) + len(self.previous.data)
 
     @property
     def responses(self) -> tuple[StoredResponse, ...]:
-        """All stored responses, in the order in which they are written."""
+        """Return all stored responses, in the order in which they are written."""
         return (*self.variants, *self.parts, *self.keyed)
 
 
 def correct_future_instants(resource: Resource, now: Instant) -> Resource:
-    """The resource with its instants in the past: those of a clock that was ahead, and has been set back, are now.
+    """Return the resource without instants in the future: after the clock was set back, they become `now`.
 
-    What they begin (a lifetime, a pause, a promise) lasts as long as it would have. The same object where nothing is
-    ahead. The result is to be stored: else its instants would be `now` at every look, and a copy never grow old.
+    A lifetime, pause or lease that begins there lasts as long as before. The same object is returned if no instant is
+    in the future. The result is to be stored; otherwise its instants would be `now` at each read, and the copy would
+    never age.
     """
-    noted = [resource.fetched, resource.last_push, resource.failures.last, resource.first_seen]
-    noted += [variant.response_time for variant in resource.responses]
+    instants = [resource.fetched, resource.last_push, resource.failures.last, resource.first_seen]
+    instants += [variant.response_time for variant in resource.responses]
     if resource.relocation is not None:
-        noted.append(resource.relocation.last)
+        instants.append(resource.relocation.last)
     if resource.pending_format_change is not None:
-        noted.append(resource.pending_format_change.first)
-    if not is_set_back(max(noted), now):
+        instants.append(resource.pending_format_change.first)
+    if not is_set_back(max(instants), now):
         return resource
-    failures, sighting, shape = resource.failures, resource.relocation, resource.pending_format_change
+    failures, relocation, pending_change = resource.failures, resource.relocation, resource.pending_format_change
     pause = failures.next_try - max(0.0, failures.last - now) if failures.next_try else 0.0
-    promised = resource.push_lease_expires - max(0.0, resource.last_push - now) if resource.push_lease_expires else 0.0
+    push_excess = max(0.0, resource.last_push - now)
+    lease_expires = resource.push_lease_expires - push_excess if resource.push_lease_expires else 0.0
     past = [at for at in resource.changes if at <= now]
     return replace(
         resource,
         fetched=min(resource.fetched, now),
         last_push=min(resource.last_push, now),
-        push_lease_expires=promised,
+        push_lease_expires=lease_expires,
         first_seen=min(resource.first_seen, now),
-        variants=tuple(_received_by(each, now) for each in resource.variants),
-        parts=tuple(_received_by(each, now) for each in resource.parts),
-        keyed=tuple(_received_by(each, now) for each in resource.keyed),
+        variants=tuple(_received_by(response, now) for response in resource.variants),
+        parts=tuple(_received_by(response, now) for response in resource.parts),
+        keyed=tuple(_received_by(response, now) for response in resource.keyed),
         failures=replace(
             failures, since=min(failures.since, now), last=min(failures.last, now), next_try=max(0.0, pause)
         ),
-        relocation=sighting and replace(sighting, first=min(sighting.first, now), last=min(sighting.last, now)),
-        pending_format_change=shape and replace(shape, first=min(shape.first, now)),
+        relocation=relocation and replace(relocation, first=min(relocation.first, now), last=min(relocation.last, now)),
+        pending_format_change=pending_change and replace(pending_change, first=min(pending_change.first, now)),
         changes=(*past, now) if len(past) < len(resource.changes) else resource.changes,
-        version_records=[replace(each, at=min(each.at, now)) for each in resource.version_records],
+        version_records=[replace(record, at=min(record.at, now)) for record in resource.version_records],
     )
 
 
 def _received_by(response: StoredResponse, now: Instant) -> StoredResponse:
-    """The response as if it had come now, where it came later than that."""
-    late = response.response_time - now
-    if late <= 0:
+    """Return the response with a response time of `now` at the latest."""
+    excess = response.response_time - now
+    if excess <= 0:
         return response
-    return replace(response, request_time=response.request_time - late, response_time=now)
+    return replace(response, request_time=response.request_time - excess, response_time=now)

@@ -1,13 +1,13 @@
-"""One part of the store on disk: opened, followed when it is replaced, and set aside when it is corrupt.
+"""One shard of the store on disk: opened, reopened when it is replaced, and set aside when it is corrupt.
 
-Foreign errors end here: what goes out is StoreError. A corrupt file is found when it is opened or when it
-is used; then its folder is renamed to `NAME.corrupt` (one is kept) and an empty one takes its place: damage
-costs one shard, not the store. Only the writer does this, for a reader must not wait. Processes do it one
-after the other under a lock, and one that finds the file replaced already takes the new one. (SQLite looks
-whether its file has moved before it removes a journal, so connections to the old one do no harm.)
+Foreign errors are translated to StoreError here. A corrupt file is found when it is opened or used. Its folder is then
+renamed to `NAME.corrupt` (one is kept), and an empty one takes its place: damage costs one shard. Only the writer does
+this, because a reader must not wait. Processes do it one after the other under a lock; a process that finds the file
+replaced opens the new one. (SQLite checks whether its file has moved before it removes a journal, so connections to the
+old file do no harm.)
 
-A shard that can neither be opened nor set aside (a full disk, no right to rename it) fails every read and write, and
-is tried again by the writer: the store works on with the others.
+If a shard can neither be opened nor set aside (a full disk, no permission to rename it), every read and write of it
+fails, and the writer tries again. The other shards are not affected.
 """
 
 import contextlib
@@ -29,18 +29,18 @@ from feedproxy.store.quarantine import clear_file, file_fault, make_folder, set_
 from feedproxy.store.sqlite_rows import Rows
 
 LOCK_TRIES = 40
-"""Times BUSY_TIMEOUT: another process may hold the write lock for 10 s before a write is given up. Until a write has
-succeeded again, later ones try once."""
+"""Times BUSY_TIMEOUT: another process may hold the write lock for 10 s before a write is given up. Until a write
+succeeds again, later ones try once."""
 OPEN_TIMEOUT: Seconds = 5
-"""Time to wait for another process that opens, renames or makes files. A process that is stopped holds its lock on."""
+"""Time to wait for another process that opens, renames or makes files. A stopped process keeps its lock."""
 RETRY_INTERVAL: Seconds = 1
-"""Time between two tries to open a shard that could not be opened."""
+"""Time between two attempts to open a shard."""
 
 _LOG = logging.getLogger(__name__)
 _JOURNALS = tuple(f"{DBNAME}-{kind}" for kind in ("wal", "shm", "journal"))
 _ERRORS = (sqlite3.Error, diskcache.Timeout, OSError, UnicodeError)
 _CORRUPT = frozenset(
-    # The last two because our SQL is right: tables or indexes are not what they were.
+    # The last two, because this program's SQL is valid: tables or indexes were altered.
     (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT)
 )
 _UNREADABLE = frozenset(
@@ -52,14 +52,14 @@ _UNREADABLE = frozenset(
     )
 )
 _MISSHAPEN = (TypeError, ValueError, LookupError, AttributeError)
-"""What diskcache stumbles over when a file's tables are not what it made."""
+"""Errors of diskcache on a file with tables of another form."""
 
 
 class Shard:
     """Values by key in one folder. One thread reads, one writes; each calls `close` at its end."""
 
     def __init__(self, folder: Path, *, size_max: int | None, on_failure: OnFailure) -> None:
-        """Open it, made anew where it is missing or corrupt. Where that cannot be done it is told, and tried later."""
+        """Open the shard, made anew if it is missing or corrupt. A failure is reported and retried later."""
         self._folder = folder
         self._size_max = size_max
         self._on_failure = on_failure
@@ -76,7 +76,7 @@ class Shard:
 
     @property
     def _rows(self) -> Rows:
-        """The file. Raises StoreError while it cannot be opened."""
+        """Return the open file. Raises StoreError while it cannot be opened."""
         if self._opened is None:
             raise StoreError(self._failure)
         return self._opened
@@ -84,53 +84,53 @@ class Shard:
     # -- reading
 
     def get(self, key: str) -> bytes | None:
-        """The value. Raises StoreError; where the file is corrupt, the next `mend` sets it aside."""
+        """Return the value. Raises StoreError; if the file is corrupt, the next `mend` sets it aside."""
         with self._translated():
             value: bytes | None = self._rows.get(key)
             return value
 
     def holds(self, key: str) -> bool:
-        """Whether there is a value, without reading it. Raises StoreError."""
+        """Return whether there is a value, without reading it. Raises StoreError."""
         with self._translated():
             return key in self._rows
 
     def keys(self) -> Iterator[str]:
-        """Every key. Raises StoreError."""
+        """Yield every key. Raises StoreError."""
         with self._translated():
             yield from self._rows.texts()
 
     # -- writing
 
     def set(self, key: str, value: bytes) -> None:
-        """Keep this value. Raises StoreError; then the old one may still be there."""
+        """Store this value. After a StoreError the old one may remain."""
         self._write(lambda rows: rows.set(key, value))
 
     def set_all(self, values: Sequence[tuple[str, bytes]]) -> None:
-        """Keep these values, all or none. Raises StoreError."""
+        """Store all of these values, or none. Raises StoreError."""
         self._write(lambda rows: rows.set_all(values))
 
     def delete(self, key: str) -> None:
-        """Keep nothing under this key. Raises StoreError; then the old value may still be there."""
+        """Remove the value of this key. After a StoreError the old one may remain."""
         self._write(lambda rows: rows.delete(key))
 
     def cull_slice(self, limit: int) -> int:
-        """See Rows.cull_slice. Raises StoreError."""
+        """Remove a slice; see Rows.cull_slice. Raises StoreError."""
         with self._translated():
             culled: int = self._rows.cull_slice(limit)
             return culled
 
     def checkpoint(self) -> None:
-        """See Rows.settle. Raises StoreError."""
+        """Return space to the system; see Rows.checkpoint. Raises StoreError."""
         with self._translated():
             self._rows.checkpoint()
 
     def sweep(self, before: Instant) -> None:
-        """See Rows.sweep. Raises StoreError."""
+        """Remove files left behind; see Rows.sweep. Raises StoreError."""
         with self._translated():
             self._rows.sweep(before)
 
     def mend(self) -> None:
-        """Open anew where the file was replaced, removed, or found corrupt. Raises StoreError."""
+        """Reopen the file if it was replaced, removed, or found corrupt. Raises StoreError."""
         if self._opened is None:
             if time.monotonic() < self._retry_at:
                 raise StoreError(self._failure)
@@ -142,7 +142,7 @@ class Shard:
             self._reopen()
 
     def hurry(self) -> None:
-        """Wait for no lock any more: the end is near. From any thread."""
+        """Wait for no lock from now on, because the process ends. From any thread."""
         self._locked_out = True
 
     def close(self) -> None:
@@ -153,27 +153,27 @@ class Shard:
 
     # -- inside
 
-    def _write(self, act: Callable[[Rows], object]) -> None:
+    def _write(self, operation: Callable[[Rows], object]) -> None:
         self.mend()
         try:
-            self._try(act)
+            self._try(operation)
         except StoreError:
             if not self._corrupt:
                 raise
             self.mend()
-            self._try(act)
+            self._try(operation)
 
-    def _try(self, act: Callable[[Rows], object]) -> None:
+    def _try(self, operation: Callable[[Rows], object]) -> None:
         try:
             with self._translated():
                 tries = 1
                 while not self._locked_out and tries < LOCK_TRIES:
                     tries += 1
                     with contextlib.suppress(diskcache.Timeout):
-                        act(self._rows)
+                        operation(self._rows)
                         return
                 self._locked_out = True
-                act(self._rows)
+                operation(self._rows)
                 self._locked_out = False
         except StoreError:
             # A failed COMMIT leaves its transaction open, and every later BEGIN would fail.
@@ -192,15 +192,15 @@ class Shard:
             raise StoreError(f"cannot use the cache (shard {self._folder.name}): {error}") from error
 
     def _reopen(self) -> None:
-        """Open the file, made anew where it is missing or corrupt. Raises StoreError."""
-        was, self._opened = self._opened, None
+        """Open the file, made anew if it is missing or corrupt. Raises StoreError."""
+        previous_rows, self._opened = self._opened, None
         try:
             with self._translated():
-                # `feeds` or `state`, in which every shard's lock is.
+                # `feeds` or `state`, which contains every shard's lock.
                 make_folder(self._folder.parent)
                 with self._locked():
-                    if self._corrupt and (was is None or _inode(self._folder) == self._inode):
-                        self._set_aside("it was found corrupt")
+                    if self._corrupt and (previous_rows is None or _inode(self._folder) == self._inode):
+                        self._set_aside("corrupt")
                     self._opened = self._open()
                     self._inode = _inode(self._folder)
                     self._corrupt = False
@@ -215,7 +215,7 @@ class Shard:
         if reason:
             self._set_aside(f"{DBNAME} is {reason}")
         for name in _JOURNALS:
-            # Without its journal the file has what it had at the last checkpoint.
+            # Without its journal the file is as it was at the last checkpoint.
             clear_file(self._folder / name)
         try:
             return Rows(self._folder, size_max=self._size_max)
@@ -226,14 +226,14 @@ class Shard:
         return Rows(self._folder, size_max=self._size_max)
 
     def _set_aside(self, reason: str) -> None:
-        aside = set_aside(self._folder, reason)
+        quarantined = set_aside(self._folder, reason)
         self._on_failure(
-            StoreError(f"cache shard {self._folder.name} was set aside as {aside}, starting a new one: {reason}")
+            StoreError(f"cache shard {self._folder.name} was set aside as {quarantined}, starting a new one: {reason}")
         )
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """One process at a time opens, renames or makes files."""
+        """Hold the lock under which one process at a time opens, renames or makes files."""
         path = self._folder.parent / "lock"
         clear_file(path)
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -266,7 +266,7 @@ def _inode(folder: Path) -> int | None:
 
 
 def _is_corrupt(error: BaseException) -> bool:
-    # Where SQLite has rolled back by itself (a full disk), diskcache's ROLLBACK fails and hides the reason.
+    # If SQLite has rolled back by itself (a full disk), diskcache's ROLLBACK fails and hides the reason.
     if "no transaction is active" in str(error) and error.__context__ is not None:
         error = error.__context__
     if not isinstance(error, sqlite3.DatabaseError):

@@ -1,22 +1,22 @@
-"""The Common of several processes on one store: one mapped file, and locks that end with their holder.
+"""Coordination of several processes on one store: one mapped file, and locks that end with their holder.
 
-The file has, after its head,
+After its head, the file has:
 
-* a ring of the names of targets that changed. A writer appends a name once the disk has the new value, and moves the
-  position; who reads compares the position with the one he knows (30 ns), drops what has been named since from his
-  memory, and everything where the ring has gone round meanwhile. So nobody serves an older copy once a newer one
-  was acknowledged, and no message is on its way that could be late.
-* counters by hash: how often a target was outdated, and how often a fetch of it has landed. Two targets may share
-  one; then one fetch too many is made, or one answer not stored.
-* the sites' last turns, in buckets of eight; in a full bucket the site asked longest ago is forgotten.
-* what the disk does not have (shared_overflow.py).
+* A ring of the names of changed targets. A writer appends a name once the disk has the new value, and advances the
+position. A reading process compares the position with its last one (30 ns), and drops the targets named since from its
+memory; if the ring has wrapped since, it drops everything. So no process serves an older copy once a newer one is
+acknowledged, and no message can be late.
+* Counters by hash: how often a target was invalidated, and how often a fetch of it completed. Two targets may share a
+counter. The effect is one fetch too many, or one response that is not stored.
+* The sites' last request slots, in buckets of eight. In a full bucket the site fetched longest ago is forgotten.
+* Values that the disk does not have (shared_overflow.py).
 
-It lies in memory (memfd_create), made by the supervisor: so it needs no room on a disk, and nothing that happens to
-the store's folder can harm it. Processes without a supervisor use a file `common` beside the shards.
+The supervisor makes the file in memory (memfd_create): it needs no space on a disk, and damage to the store's folder
+does not affect it. Processes without a supervisor use a file `common` beside the shards.
 
-A lease is a record lock (POSIX) on the byte that a target's hash names, far behind all bytes of the file: the
-system gives it up when its holder ends, however it ends. POSIX locks belong to a process, and go when it closes *any*
-handle of the file: one Shared per file and process. Ring and tables are guarded by flock, for microseconds.
+A lease is a record lock (POSIX) on the byte at the target's hash, far beyond all bytes of the file. The system releases
+it when its holder ends. POSIX locks belong to a process, and go when it closes *any* descriptor of the file: each
+process has one SharedMemoryCoordination for a file. Ring and tables are guarded by flock, for microseconds.
 """
 
 import contextlib
@@ -40,14 +40,14 @@ MAGIC = b"FPXYcmn3"
 RING_SIZE = 1 << 20
 """Bytes of the ring: names of about ten thousand changes."""
 NAME_MAX = 8192
-"""Bytes of a name; a change of a target with a longer one counts as a change of everything."""
+"""Bytes of a name. A change of a target with a longer one counts as a change of all targets."""
 SLOTS = 4096
 BUCKET = 8
 FUTURE_MAX: Seconds = 172_800
-"""A turn further ahead was booked by a clock that was wrong."""
+"""A slot further ahead than this is from a wrong clock."""
 
 _WRITING = 1 << 62
-"""Beyond the bytes of all leases are those of the writers."""
+"""Offset of the write locks, beyond the bytes of all leases."""
 _EVERYTHING = 0xFFFFFFFF
 _LENGTH = struct.Struct("<I")
 _SITE = struct.Struct("<Qddd")
@@ -61,10 +61,10 @@ _SIZE = _RING + RING_SIZE
 
 
 class SharedMemoryCoordination:
-    """What the processes on one store have in common. One for a file and process."""
+    """The coordination that the processes on one store share; one object for each file and process."""
 
     def __init__(self, file: Path) -> None:
-        """Open it, made where it is missing. Raises StoreError."""
+        """Open the file, which is made if missing. Raises StoreError."""
         self._thread_lock = threading.Lock()
         try:
             self._leases, self._guard, self._map = self._open(file)
@@ -81,17 +81,17 @@ class SharedMemoryCoordination:
         clear_file(file)
         for _ in range(3):
             leases = _open_file(file)
-            # Not a lock on a byte: while one thread waits for that and another holds one, a process can seem to be in
-            # a deadlock with another that is in none. Not the same handle: flock belongs to that, and a fork shares it.
+            # flock, not a record lock: with several threads in a process, the system can report a deadlock (EDEADLK)
+            # where there is none. A descriptor of its own, because flock belongs to it, and a fork shares it.
             self._guard = guard = _open_file(file)
             with self._mutex():
                 if os.fstat(leases).st_size == 0:
-                    # All of it is had now: a page that a full disk cannot give later would end the process.
+                    # Allocated at once: access to a page that a full disk cannot provide would end the process.
                     os.posix_fallocate(leases, 0, _SIZE)
                     os.pwrite(leases, MAGIC, 0)
                 if os.fstat(leases).st_size >= _SIZE and os.pread(leases, len(MAGIC), 0) == MAGIC:
                     return leases, guard, mmap.mmap(leases, _SIZE)
-                # Of another form, or not made to its end. Not truncated: that would kill a process that has it mapped.
+                # Another form, or incomplete. Not truncated: that would kill a process that has it mapped.
                 file.unlink(missing_ok=True)
             os.close(leases)
             os.close(guard)
@@ -101,46 +101,46 @@ class SharedMemoryCoordination:
 
     @property
     def generation(self) -> int:
-        """The position in the ring: another number after every change."""
+        """Return the position in the ring, which differs after every change."""
         return self._counters[0]
 
     def publish_change(self, target: str) -> int:
-        """Name a target that has changed; the generation of just this change. From any thread."""
+        """Append the name of a changed target. Return the generation of this change. From any thread."""
         name = target.encode("utf-8", "surrogatepass")
         record = _LENGTH.pack(len(name)) + name if len(name) <= NAME_MAX else _LENGTH.pack(_EVERYTHING)
         with self._mutex():
             start = self._counters[0]
-            # The position moves last: a process killed in between has said nothing.
-            at = start % RING_SIZE
-            first = record[: RING_SIZE - at]
-            self._map[_RING + at : _RING + at + len(first)] = first
+            # The position advances last: a process killed before has published nothing.
+            offset = start % RING_SIZE
+            first = record[: RING_SIZE - offset]
+            self._map[_RING + offset : _RING + offset + len(first)] = first
             self._map[_RING : _RING + len(record) - len(first)] = record[len(first) :]
             self._counters[0] = start + len(record)
         return start + len(record)
 
     def changes_since(self, generation: int) -> tuple[int, frozenset[str] | None]:
-        """The generation now, and the targets that have changed since that one; None: any may have."""
+        """Return the present generation, and the targets changed since an earlier one; None if any may have changed."""
         now = self._counters[0]
         if not 0 <= now - generation <= RING_SIZE - NAME_MAX:
             return now, None
         start, end = generation % RING_SIZE, now % RING_SIZE
         if start <= end:
-            said = self._map[_RING + start : _RING + end]
+            record_bytes = self._map[_RING + start : _RING + end]
         else:
-            said = self._map[_RING + start : _RING + RING_SIZE] + self._map[_RING : _RING + end]
-        # What was read is right only where no writer has come round to it, nor is about to.
+            record_bytes = self._map[_RING + start : _RING + RING_SIZE] + self._map[_RING : _RING + end]
+        # The bytes are valid only if no writer has overwritten them, nor is about to.
         if self._counters[0] - generation > RING_SIZE - 2 * NAME_MAX:
             return now, None
-        return now, _names(said)
+        return now, _names(record_bytes)
 
-    # -- flights that are outdated, or have landed
+    # -- invalidations and completed fetches
 
     def invalidation_epoch(self, target: str) -> int:
-        """Another number once the target was outdated."""
+        """Return a number that differs once `target` was invalidated."""
         return self._counters[1] + self._epochs[_slot(target)]
 
     def invalidate(self, target: str | None) -> None:
-        """A target was purged or invalidated; None: any may have been."""
+        """Record that `target` was purged or invalidated; None stands for all targets."""
         with self._mutex():
             if target is None:
                 self._counters[1] += 1
@@ -148,35 +148,35 @@ class SharedMemoryCoordination:
                 self._epochs[_slot(target)] += 1
 
     def completion_count(self, target: str) -> int:
-        """Another number after each landing."""
+        """Return a number that differs after each completed fetch."""
         return self._completion_counts[_slot(target)]
 
     # -- leases
 
     async def acquire_lease(self, target: str, *, local: bool = False) -> bool:
-        """Become the one who fetches this target; False while another process is."""
+        """Acquire the fetch lease of `target`. Return False while another process holds it."""
         try:
             fcntl.lockf(self._leases, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte(target))
         except (BlockingIOError, PermissionError):
             return False
         except OSError:
-            return True  # no locks to be had here: two fetches are better than none
+            return True  # no locks on this system: two fetches are better than none
         return True
 
     def release_lease(self, target: str, *, local: bool = False) -> None:
-        """The fetch is over, and what came of it is stored."""
+        """End the lease after a fetch with a stored result."""
         with self._mutex():
             self._completion_counts[_slot(target)] += 1
         self.abandon_lease(target)
 
     def abandon_lease(self, target: str) -> None:
-        """What was taken is not done."""
+        """End the lease without a result."""
         with contextlib.suppress(OSError):
             fcntl.lockf(self._leases, fcntl.LOCK_UN, 1, _byte(target))
 
     @contextlib.contextmanager
     def write_lock(self, target: str) -> Iterator[None]:
-        """One process at a time changes what the disk has of this target. In the thread that writes alone."""
+        """Lock what the disk has of this target against other processes. Only in the writer thread."""
         byte = _byte(target) + _WRITING
         with contextlib.suppress(OSError):
             fcntl.lockf(self._leases, fcntl.LOCK_EX, 1, byte)
@@ -187,7 +187,7 @@ class SharedMemoryCoordination:
                 fcntl.lockf(self._leases, fcntl.LOCK_UN, 1, byte)
 
     def close(self) -> None:
-        """Let go of the files, and with them of all leases. Closing twice is allowed."""
+        """Close the files, which ends all leases. Closing twice is allowed."""
         if self._leases < 0:
             return
         self.sites.close()
@@ -202,7 +202,7 @@ class SharedMemoryCoordination:
 
     @contextlib.contextmanager
     def _mutex(self) -> Iterator[None]:
-        """One thread of one process at a time."""
+        """Exclude other threads and processes."""
         with self._thread_lock:
             with contextlib.suppress(OSError):
                 fcntl.flock(self._guard, fcntl.LOCK_EX)
@@ -214,52 +214,52 @@ class SharedMemoryCoordination:
 
 
 class SharedSiteThrottle:
-    """The sites' turns, in the mapped file."""
+    """The sites' request slots, in the mapped file."""
 
     def __init__(self, mapped: mmap.mmap, mutex: Callable[[], AbstractContextManager[None]]) -> None:
         self._map = mapped
         self._mutex = mutex
 
     def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
-        """When the site may be asked again; 0.0 for one that never was, or was by a clock that is ahead of `now`."""
+        """Return when the site may be fetched next; 0.0 if it never was, or only by a clock ahead of `now`."""
         with self._mutex():
-            _, last, held, noted = self._find(_byte(site))
-        if now is not None and is_set_back(noted, now):
+            _, last_slot, paused_until, recorded_at = self._find(_byte(site))
+        if now is not None and is_set_back(recorded_at, now):
             return 0.0
-        return max(last + interval if last else 0.0, held)
+        return max(last_slot + interval if last_slot else 0.0, paused_until)
 
     def reserve(self, site: str, now: Instant, interval: Seconds) -> Instant:
-        """Take the site's next turn; the result is when it comes. Nobody else gets the same, in no process."""
+        """Reserve the site's next slot and return its instant. No other process gets the same slot."""
         key = _byte(site)
         with self._mutex():
-            place, last, held, noted = self._find(key)
-            if is_set_back(noted, now):
-                last = held = 0.0
-            free = max(last + interval if last else 0.0, held)
-            turn = max(now, free) if free < now + FUTURE_MAX else now
-            _SITE.pack_into(self._map, place, key, turn, held if held < now + FUTURE_MAX else 0.0, now)
-        return turn
+            place, last_slot, paused_until, recorded_at = self._find(key)
+            if is_set_back(recorded_at, now):
+                last_slot = paused_until = 0.0
+            free = max(last_slot + interval if last_slot else 0.0, paused_until)
+            slot = max(now, free) if free < now + FUTURE_MAX else now
+            _SITE.pack_into(self._map, place, key, slot, paused_until if paused_until < now + FUTURE_MAX else 0.0, now)
+        return slot
 
     def pause(self, site: str, until: Instant) -> None:
-        """Leave the whole site in peace until then."""
+        """Let no request to the site begin until this instant."""
         key = _byte(site)
         with self._mutex():
-            place, last, held, noted = self._find(key)
-            _SITE.pack_into(self._map, place, key, last, max(held, until), noted)
+            place, last_slot, paused_until, recorded_at = self._find(key)
+            _SITE.pack_into(self._map, place, key, last_slot, max(paused_until, until), recorded_at)
 
     def close(self) -> None:
-        """Used no more."""
+        """Release the mapped memory."""
         del self._map
 
     def _find(self, key: int) -> tuple[int, Instant, Instant, Instant]:
-        """The site's place and what is there of it; else the place of whom to forget, and nothing."""
+        """Return the site's place and its stored times. An unknown site gets the place to overwrite, and zeros."""
         first = _SITES + key % (SLOTS // BUCKET) * BUCKET * _SITE.size
         oldest = (float("inf"), first)
         for place in range(first, first + BUCKET * _SITE.size, _SITE.size):
-            there, last, held, noted = _SITE.unpack_from(self._map, place)
-            if there == key:
-                return place, last, held, noted
-            oldest = min(oldest, (max(last, held) if there else 0.0, place))
+            stored_key, last_slot, paused_until, recorded_at = _SITE.unpack_from(self._map, place)
+            if stored_key == key:
+                return place, last_slot, paused_until, recorded_at
+            oldest = min(oldest, (max(last_slot, paused_until) if stored_key else 0.0, place))
         return oldest[1], 0.0, 0.0, 0.0
 
 
@@ -267,15 +267,15 @@ def _open_file(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-def _names(said: bytes) -> frozenset[str] | None:
-    names, at = set(), 0
-    while at < len(said):
-        (length,) = _LENGTH.unpack_from(said, at)
-        at += _LENGTH.size
+def _names(record_bytes: bytes) -> frozenset[str] | None:
+    names, offset = set(), 0
+    while offset < len(record_bytes):
+        (length,) = _LENGTH.unpack_from(record_bytes, offset)
+        offset += _LENGTH.size
         if length == _EVERYTHING:
             return None
-        names.add(said[at : at + length].decode("utf-8", "surrogatepass"))
-        at += length
+        names.add(record_bytes[offset : offset + length].decode("utf-8", "surrogatepass"))
+        offset += length
     return frozenset(names)
 
 
@@ -284,6 +284,6 @@ def _slot(target: str) -> int:
 
 
 def _byte(name: str) -> int:
-    """The byte that stands for a name: 62 bits of its hash, and never one of the first, which are ours."""
+    """Return the byte that stands for a name: 62 bits of its hash, beyond the file's head."""
     data = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return (int.from_bytes(data, "big") >> 2) | 4096

@@ -1,8 +1,8 @@
-"""diskcache, told what it may do with our files: texts name bytes, and nothing else is believed.
+"""diskcache, restricted to texts as keys and bytes as values.
 
-diskcache pickles what it has no other form for, and unpickles what a row says was pickled: whoever can
-write to the file could run code in the proxy. It also opens and removes any file that a row names.
-Both are refused here, on the way in and on the way out (tests/store/test_sqlite_rows.py plants such rows).
+diskcache pickles values of other types, and unpickles what a row marks as pickled: a program with write access to the
+file could run code in the proxy. It also opens and removes any file that a row names. Both are refused here, in writing
+and in reading (tests/store/test_sqlite_rows.py plants such rows).
 """
 
 import contextlib
@@ -24,46 +24,46 @@ from feedproxy.errors import StoreError
 from feedproxy.store.quarantine import make_folder
 
 FILE_MIN = 256 * 1024
-"""Values of this size and more get a file of their own. With diskcache's 32 KiB a usual feed would, and
-writing it were 5 to 9 times dearer; far above, SQLite would have long chains of pages to copy."""
+"""Bytes from which a value gets a file of its own. With diskcache's 32 KiB a usual feed would, and writing it would
+take 5 to 9 times as long. Far above, SQLite would have long chains of pages to copy."""
 PAGE_CACHE_KIB = 1024
-"""Per connection, and there are two for each of nine files: diskcache's 32 MiB could become 576 MiB. Reading
-is no slower without, for pages come from the memory map."""
+"""KiB of page cache per connection; each of nine files has two connections. diskcache's 32 MiB could become 576 MiB.
+Reading is as fast without it, because pages come from the memory map."""
 JOURNAL_MAX = 4 * 1024 * 1024
-"""A journal may come to this beside the bound; SQLite works it off at that size by itself."""
+"""Bytes of a journal, in addition to the bound; SQLite itself checkpoints it at that size."""
 MAP_MAX = 2 * 1024 * 1024 * 1024
 PAGE_ROWS = 256
-"""Keys read at one go, of all: half a millisecond."""
+"""Keys that one query reads when all are listed: half a millisecond."""
 BUSY_TIMEOUT = 0.25
-"""Seconds. With a WAL readers wait for nobody, recovery apart; the writer tries again (shard.py)."""
+"""Seconds. With a WAL, reads wait for recovery only; the writer tries again (shard.py)."""
 
 OPEN_TIMEOUT = 0.5
 """Seconds that opening a file waits for another process's lock. diskcache waits for 60."""
 
 _OLDEST = "SELECT filename FROM Cache ORDER BY store_time LIMIT ?"
 _DELETE_OLDEST = "DELETE FROM Cache WHERE rowid IN (SELECT rowid FROM Cache ORDER BY store_time LIMIT ?)"
-_OURS = re.compile("INSERT|UPDATE|CREATE|DROP")
-"""What is written whenever a file is opened, and is there already where it was opened before."""
+_SETUP_STATEMENT = re.compile("INSERT|UPDATE|CREATE|DROP")
+"""Statements that write whenever a file is opened. Their result exists in a file that was opened before."""
 _UNWRITABLE = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR))
 _FILE_NAME = re.compile(r"[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{28}\.val", re.ASCII)
 
 
 class BytesOnly(diskcache.Disk):  # type: ignore[misc] # diskcache has no types
-    """Keys are str, values bytes. Raises StoreError for anything else, be it written or found."""
+    """Keys are str, values bytes. Raises StoreError for anything else, written or read."""
 
     def put(self, key: object) -> tuple[str, bool]:
         if type(key) is not str:
-            raise StoreError("the store's keys are texts")
+            raise StoreError(f"invalid key of type {type(key).__name__}: expected str")
         return key, True
 
     def get(self, key: object, raw: bool) -> object:
         if type(key) is not str or not raw:
-            raise StoreError("the store holds a key that is not ours")
+            raise StoreError("the store has a key of another program")
         return key
 
     def store(self, value: object, read: bool, key: object = UNKNOWN) -> tuple[int, int, str | None, bytes | None]:
         if type(value) is not bytes or read:
-            raise StoreError("the store's values are bytes")
+            raise StoreError(f"invalid value of type {type(value).__name__}: expected bytes")
         if len(value) < self.min_file_size:
             return 0, MODE_RAW, None, value
         name, path = self.filename(key, value)
@@ -73,30 +73,30 @@ class BytesOnly(diskcache.Disk):  # type: ignore[misc] # diskcache has no types
     def fetch(self, mode: int, filename: object, value: object, read: bool) -> bytes:
         if mode == MODE_RAW and type(value) is bytes and not read:
             return value
-        if mode == MODE_BINARY and value is None and not read and _is_ours(filename):
+        if mode == MODE_BINARY and value is None and not read and _is_value_file(filename):
             try:
                 return _read_file(Path(self._directory, str(filename)))
             except FileNotFoundError:
-                # Another process has just replaced it. To diskcache, a miss.
+                # Another process has just replaced it. diskcache treats this as a miss.
                 raise
             except OSError as error:
                 raise StoreError(f"the store's file {filename} cannot be read: {error}") from error
-        raise StoreError("the store holds a value that is not ours")
+        raise StoreError("the store has a value of another program")
 
     def remove(self, file_path: object) -> None:
-        if _is_ours(file_path):
+        if _is_value_file(file_path):
             super().remove(file_path)
 
 
-def _is_ours(filename: object) -> bool:
+def _is_value_file(filename: object) -> bool:
     return type(filename) is str and _FILE_NAME.fullmatch(filename) is not None
 
 
 def _read_file(path: Path) -> bytes:
-    # To open a FIFO would wait for a writer.
+    # Opening a FIFO would wait for a writer.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError("no regular file")
+            raise OSError("not a regular file")
         return file.read()
 
 
@@ -105,29 +105,29 @@ def _write_file(path: Path, value: bytes) -> None:
         try:
             make_folder(path.parent.parent)
             make_folder(path.parent)
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             break
         except FileNotFoundError:
             # Another process has just removed the folder because it was empty.
             if last_try:
                 raise
     try:
-        with open(handle, "wb") as file:
+        with open(descriptor, "wb") as file:
             file.write(value)
     except OSError:
-        # A full disk is not to be filled with halves.
+        # Incomplete files would take space on a full disk.
         path.unlink(missing_ok=True)
         raise
 
 
 class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
-    """One SQLite file and the files beside it. Raises what sqlite3, diskcache and the system raise.
+    """One SQLite file and the files beside it. Raises the errors of sqlite3, diskcache and the system.
 
-    Every thread that uses it has its own connection; `close` closes that of the thread that calls.
+    Each thread has its own connection; `close` closes that of the calling thread.
     """
 
     _remove_later: Callable[[str | None], None] | None = None
-    """Collects the files that the transaction under way has replaced."""
+    """Collects the files that the current transaction has replaced."""
 
     def __init__(self, folder: Path, *, size_max: int | None) -> None:
         make_folder(folder)
@@ -135,7 +135,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
             # SQLite gives its journals the permissions of this file.
             os.close(os.open(folder / DBNAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         self.size_max = size_max
-        self._until = time.monotonic() + OPEN_TIMEOUT
+        self._open_deadline = time.monotonic() + OPEN_TIMEOUT
         self._has_settings = False
         self._is_open = False
         super().__init__(
@@ -156,7 +156,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
 
     @property
     def _sql(self) -> Callable[..., Any]:
-        """`execute` of this thread's connection, with a bound on how long it is tried again."""
+        """Return `execute` of this thread's connection, with a bound on how long it is repeated."""
         execute: Callable[..., Any] = self._con.execute
 
         def bounded(statement: str, *parameters: Any) -> Any:
@@ -164,11 +164,20 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
                 result = execute(statement, *parameters)
             except sqlite3.OperationalError as error:
                 code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-                if not self._is_open and self._has_settings and code in _UNWRITABLE and _OURS.match(statement):
-                    # It was set up before. While it cannot be written to it can still be read.
+                if (
+                    not self._is_open
+                    and self._has_settings
+                    and code in _UNWRITABLE
+                    and _SETUP_STATEMENT.match(statement)
+                ):
+                    # The file was set up before, and can still be read while it cannot be written.
                     return execute("SELECT 0 WHERE 0")
-                if code == sqlite3.SQLITE_BUSY and time.monotonic() > self._until and not statement.startswith("BEGIN"):
-                    raise diskcache.Timeout from error  # which is not tried again
+                if (
+                    code == sqlite3.SQLITE_BUSY
+                    and time.monotonic() > self._open_deadline
+                    and not statement.startswith("BEGIN")
+                ):
+                    raise diskcache.Timeout from error  # is not repeated
                 raise
             if statement.startswith("SELECT key, value FROM Settings"):
                 self._has_settings = True
@@ -194,15 +203,15 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
                 self._remove_later = None
 
     def set_all(self, values: Iterable[tuple[str, bytes]]) -> None:
-        """`set` for several, in one transaction."""
+        """Store several values in one transaction."""
         with self._transact():
             for key, value in values:
                 self.set(key, value)
 
     def cull_slice(self, limit: int) -> int:
-        """Above the bound, remove the least recently stored: `limit` at most. Returns how many.
+        """Remove the least recently stored values above the bound, `limit` at most. Return their number.
 
-        diskcache's own `cull` does not return before the bound is kept: seconds, with writes waiting.
+        diskcache's own `cull` returns only once the bound is kept: seconds, with writes waiting.
         """
         if self.size_max is None or self.volume() <= self.size_max:
             return 0
@@ -214,16 +223,16 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
         return len(names)
 
     def checkpoint(self) -> None:
-        """Give space back to the system: what was removed lies in the journal until that is worked off."""
+        """Return space to the system: removed values stay in the journal until it is checkpointed."""
         if self.size_max is None:
             return
         taken = sum(path.lstat().st_size for path in Path(self.directory).glob(f"{DBNAME}*"))
         if taken > self.size_max + JOURNAL_MAX:
-            # PASSIVE waits for nobody and is done again at the next occasion.
+            # PASSIVE does not wait; what it leaves is done at the next checkpoint.
             self._sql("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def texts(self) -> Iterator[str]:
-        """Every key of ours, by pages read from the index alone."""
+        """Yield every valid key, by pages read from the index alone."""
         last = ""
         page = "SELECT key FROM Cache WHERE key > ? AND raw = 1 AND typeof(key) = 'text' ORDER BY key LIMIT ?"
         while keys := [key for (key,) in self._sql(page, (last, PAGE_ROWS)).fetchall()]:
@@ -231,13 +240,13 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
             last = keys[-1]
 
     def sweep(self, before: Instant) -> int:
-        """Remove files that no row names and that are older: a process was killed between file and row."""
+        """Remove older files that no row names, left by a process killed between file and row. Return their number."""
         root = Path(self.directory)
-        old = {path for path in root.glob("??/??/*.val") if path.lstat().st_mtime < before}
-        if not old:
+        old_files = {path for path in root.glob("??/??/*.val") if path.lstat().st_mtime < before}
+        if not old_files:
             return 0
-        named = self._sql("SELECT filename FROM Cache WHERE filename IS NOT NULL").fetchall()
-        orphans = old - {root / name for (name,) in named}
+        named_files = self._sql("SELECT filename FROM Cache WHERE filename IS NOT NULL").fetchall()
+        orphans = old_files - {root / name for (name,) in named_files}
         for path in orphans:
             self.disk.remove(path.relative_to(root).as_posix())
         return len(orphans)

@@ -1,6 +1,6 @@
-"""Memory over disk, and the one way to open a store.
+"""Memory over disk, and the function that opens a store.
 
-A read looks into memory, then at what waits to be written, then on the disk; what it finds is hot again.
+A read looks into memory, then into the write queue, then on the disk; what it finds enters the hot set.
 """
 
 import asyncio
@@ -30,21 +30,21 @@ type Key = tuple[Kind, str]
 
 MEMORY = "memory:"
 HOT_MAX = 65_536
-"""Resources in memory at most, however small: the garbage collector looks at each, and readers wait meanwhile. Those
-beyond are read from the disk, that is, from the system's cache of it."""
+"""Resources in memory, however small: the garbage collector visits each, and clients wait meanwhile. The others are
+read from the disk, in fact from the system's cache of it."""
 BATCH_WINDOW = 0.25
 """Seconds that a value waits for others, to be written with them in one transaction for each shard."""
 CULL_AFTER_BYTES = 4 * 1024 * 1024
-"""Bytes written before all is looked through anew: each write keeps its own part within its bound."""
+"""Bytes written before all shards are checked again; each write keeps its own shard within its bound."""
 ABSENT_MAX = 1024
-"""Targets remembered as kept nowhere: one miss asks for its target five times before there is something to keep."""
+"""Targets remembered as not stored: one miss looks its target up five times before a response is stored."""
 SHARED_WRITE_TIMEOUT: Seconds = 0.1
-"""Time that a shared `put` waits for the disk. Then other workers are given the value in memory (shared_overflow.py),
-and as long as writes are late, at once."""
+"""Time that a shared `put` waits for the disk. Then the other workers get the value in memory (shared_overflow.py), and
+as long as writes are late, at once."""
 UNWRITTEN_MAX = 64 * 1024 * 1024
-"""Bytes that wait to be written while the disk is late; beyond, values stay in memory alone."""
+"""Bytes in the write queue while the disk is late; beyond, values stay in memory alone."""
 ORPHAN_AGE = 3600
-"""Seconds after which a file that no row names is taken for left over: no write takes so long."""
+"""Seconds after which a file that no row names counts as left behind: no write takes so long."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -57,25 +57,25 @@ def open_store(
     on_failure: OnFailure | None = None,
     shared: bool | Path = False,
 ) -> Store:
-    """The store at this location: `memory:`, a folder, or nothing for the platform's cache folder.
+    """Return the store at this location: `memory:`, a folder, or the platform's cache folder if empty.
 
-    Sizes are bytes. `shared`: other processes work on the same folder, and none may answer with what another has
-    replaced; a path is that of the file that they have in common (shared_memory.py). A broken part is set aside with a
-    warning. Raises UsageError where the location cannot be used: the operator's word is wrong.
+    Sizes are bytes. `shared`: other processes use the same folder, and none may answer with a replaced value; a path is
+    that of the file that they share (shared_memory.py). Broken parts are set aside with a warning. Raises UsageError if
+    the operator's location cannot be used.
     """
     if location == MEMORY:
         if shared:
             raise UsageError(f"store: {MEMORY} is each process's own; several workers need a folder")
         return MemoryStore(memory_max)
     if "://" in location:
-        raise UsageError(f"store: {location}: neither a folder nor `{MEMORY}`")
-    tell = on_failure or _log_failure
-    disk = DiskStore(store_folder(location), size_max=disk_max, on_failure=tell)
+        raise UsageError(f"store: invalid location {location}: expected a folder or `{MEMORY}`")
+    report_failure = on_failure or _log_failure
+    disk = DiskStore(store_folder(location), size_max=disk_max, on_failure=report_failure)
     common = disk.folder / "common" if shared is True else shared
     return TieredStore(
         MemoryStore(memory_max, HOT_MAX),
         disk,
-        on_failure=tell,
+        on_failure=report_failure,
         shared=SharedMemoryCoordination(common) if common else None,
     )
 
@@ -98,8 +98,8 @@ def _always() -> bool:
 class TieredStore:
     """A Store that keeps the hot set in memory and everything on disk.
 
-    Shared, the disk is what all agree on: what waits to be written is shown to nobody, and a value enters this
-    process's memory when the disk has it and the others were told.
+    If it is shared, the disk has the value that all processes agree on. Queued writes are then invisible to `get`. A
+    value enters this process's memory once the disk has it and the change is published.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class TieredStore:
             holds=self._holds,
             idle=self._run_housekeeping,
             on_failure=on_failure,
-            # Shared, who puts waits for it to be written, and each under its own lock.
+            # Shared, `put` waits for its write, and each write has a lock of its own.
             write_all=self._write_all if shared is None else None,
             batch_window=BATCH_WINDOW if shared is None else 0.0,
         )
@@ -142,15 +142,15 @@ class TieredStore:
 
     @property
     def hot(self) -> int:
-        """Resources in memory."""
+        """Return the number of resources in memory."""
         return len(self._memory)
 
     def get(self, target: str) -> Resource | None:
         if self._shared is not None and self._shared.generation != self._generation:
             self._catch_up(self._shared)
-        hot = self._memory.get(target)
-        if hot is not None:
-            return hot
+        resource = self._memory.get(target)
+        if resource is not None:
+            return resource
         found = self._read_below_memory(target)
         if found is not None:
             self._memory.keep(*found)
@@ -170,9 +170,9 @@ class TieredStore:
     def peek(self, target: str) -> Resource | None:
         if self._shared is not None and self._shared.generation != self._generation:
             self._catch_up(self._shared)
-        hot = self._memory.peek(target)
-        if hot is not None:
-            return hot
+        resource = self._memory.peek(target)
+        if resource is not None:
+            return resource
         found = self._read_below_memory(target)
         return found[0] if found is not None else None
 
@@ -198,7 +198,7 @@ class TieredStore:
             return False
 
     def _read_below_memory(self, target: str) -> tuple[Resource, int | None, bytes] | None:
-        """What waits to be written, or is on the disk: as memory keeps it."""
+        """Return the resource from the write queue or the disk, with the arguments of `MemoryStore.keep`."""
         key = (Kind.RESOURCE, target)
         entry = self._queue.pending(key) if self._shared is None else None
         if entry is not None:
@@ -255,7 +255,7 @@ class TieredStore:
         resource: Resource | None,
         precondition: Precondition | None = None,
     ) -> None:
-        """Write, and return when every process answers with it."""
+        """Write, and return once every process answers with this value."""
         key = (Kind.RESOURCE, target)
         size = weight(resource) if resource is not None else len(target)
         if not await self._queue.write(key, resource, size, timeout=0.0 if self._late else SHARED_WRITE_TIMEOUT):
@@ -267,18 +267,18 @@ class TieredStore:
             if self._queue.size > UNWRITTEN_MAX:
                 self._queue.give_up(key, resource)
                 self._published.pop(key, None)
-        told = self._published_at.pop(target, None)
+        published_at = self._published_at.pop(target, None)
         self._absent.discard(target)
         self._catch_up(shared)
-        waiting = self._queue.pending((Kind.RESOURCE, target))
-        if resource is None or (waiting is not None and waiting.value is not resource):
+        pending = self._queue.pending((Kind.RESOURCE, target))
+        if resource is None or (pending is not None and pending.value is not resource):
             return
-        later = shared.changes_since(told)[1] if told is not None else None
+        later = shared.changes_since(published_at)[1] if published_at is not None else None
         if later is not None and target not in later:  # else another process has changed it once more
             self._memory.keep(resource)
 
     def _publish(self, key: Key, value: Resource | bytes | None, precondition: Precondition) -> None:
-        """Give the others in memory what the disk does not have. Raises StoreError."""
+        """Give the other processes in memory what the disk does not have. Raises StoreError."""
         shared = self._shared
         if shared is None:
             return
@@ -291,7 +291,7 @@ class TieredStore:
                 self._published_at[key[1]] = shared.publish_change(key[1])
 
     def _catch_up(self, shared: SharedMemoryCoordination) -> None:
-        """Forget what has changed since the last look."""
+        """Drop the targets that other processes changed since the last call."""
         self._generation, changed = shared.changes_since(self._generation)
         self._absent.clear()
         if changed is None:
@@ -301,19 +301,19 @@ class TieredStore:
                 self._memory.drop(target)
 
     def targets(self) -> Iterator[str]:
-        waiting = {name: is_value for (kind, name), is_value in self._queue.names() if kind is Kind.RESOURCE}
+        pending_names = {name: is_value for (kind, name), is_value in self._queue.names() if kind is Kind.RESOURCE}
         if self._shared is not None:
-            own = Kind.RESOURCE.name + ":"
-            waiting |= {
-                name.removeprefix(own): is_value
+            prefix = Kind.RESOURCE.name + ":"
+            pending_names |= {
+                name.removeprefix(prefix): is_value
                 for name, is_value in self._shared.overflow.names()
-                if name.startswith(own)
+                if name.startswith(prefix)
             }
-        above = {*self._memory.targets(), *(name for name, is_value in waiting.items() if is_value)}
-        yield from above
+        listed = {*self._memory.targets(), *(name for name, is_value in pending_names.items() if is_value)}
+        yield from listed
         try:
             for target in self._disk.targets():
-                if target not in above and waiting.get(target, True) and not self._is_unwritten(target):
+                if target not in listed and pending_names.get(target, True) and not self._is_unwritten(target):
                     yield target
         except StoreError as error:
             self._on_read_failure(error)
@@ -351,7 +351,7 @@ class TieredStore:
 
     def _on_read_failure(self, error: StoreError) -> None:
         self._on_failure(error)
-        # What was found corrupt is set aside by the writer.
+        # The writer sets corrupt shards aside.
         self._needs_cull = True
         self._queue.wake()
 
@@ -363,27 +363,27 @@ class TieredStore:
         if shared is None:
             self._write_value(key, value)
             return
-        # Whoever purges has outdated it before he gets this lock: what is older comes before his delete, or not at all.
+        # A purge invalidates before it takes this lock, so an older value is written before its delete, or discarded.
         with shared.write_lock(target if kind is Kind.RESOURCE else name):
-            still = self._preconditions.pop(target, _always) if kind is Kind.RESOURCE else _always
-            waiting = self._queue.pending(key)
-            if waiting is not None and waiting.value is not value:
-                return  # a later value has taken its place while this one waited for the lock
-            before = shared.overflow.position(name)
+            precondition = self._preconditions.pop(target, _always) if kind is Kind.RESOURCE else _always
+            pending = self._queue.pending(key)
+            if pending is not None and pending.value is not value:
+                return  # a later value has replaced it during the wait for the lock
+            position = shared.overflow.position(name)
             published = self._published.get(key)
-            if published is not None and published[0] is value and published[1] != before:
+            if published is not None and published[0] is value and published[1] != position:
                 self._published.pop(key, None)
-                return  # the others had it in memory, and another process has replaced it since
-            if value is not None and not still():
+                return  # it was published in memory, and another process has replaced it since
+            if value is not None and not precondition():
                 return
             try:
                 self._write_value(key, value)
             except Exception:
-                self._publish(key, value, still)
+                self._publish(key, value, precondition)
                 raise
             else:
                 self._late = False
-                shared.overflow.clear(name, before)
+                shared.overflow.clear(name, position)
             finally:
                 with self._publishing:
                     published = self._published.pop(key, None)
@@ -391,14 +391,14 @@ class TieredStore:
                         self._published[key] = published
                         published = None
                 if kind is Kind.RESOURCE:
-                    # Told also where it failed: what the others hold in memory is old in any case.
+                    # Published even after a failure: the other processes' copies in memory are old in any case.
                     self._published_at[target] = shared.publish_change(target)
             if published is not None:
                 shared.overflow.clear(name, published[1])
 
     def _write_all(self, entries: Sequence[tuple[Key, Resource | bytes | None]]) -> None:
         resources = [value for _, value in entries if isinstance(value, Resource)]
-        self._bytes_written += sum([each.size() for each in resources])
+        self._bytes_written += sum([resource.size() for resource in resources])
         self._disk.write_all(resources, self._memory.remember_header)
         for key, value in entries:
             if not isinstance(value, Resource):
@@ -430,7 +430,7 @@ class TieredStore:
 
 
 def _name(key: Key) -> str:
-    """What a value is called in the memory that the workers share."""
+    """Return a value's name in the memory that the workers share."""
     return f"{key[0].name}:{key[1]}"
 
 

@@ -1,7 +1,7 @@
-"""Who writes lets the event loop have the CPU in between.
+"""Pauses of a writing thread, in which the event loop gets the CPU.
 
-A system lets a thread compute for some milliseconds before another has the CPU, and where there is but one, readers
-wait so long: an answer that is known by heart waited four milliseconds for the store, four times a second.
+A system may let a thread compute for some milliseconds before another gets the CPU. On a single CPU, hits waited four
+milliseconds for the store, four times a second.
 """
 
 import time
@@ -12,13 +12,13 @@ PAUSE_MIN: Seconds = 0.0005
 
 
 class WritePacer:
-    """Work in turns of half a millisecond, with as long a rest in between. For the thread that works."""
+    """Work in slices of half a millisecond, each followed by a pause of the same length. For the writing thread."""
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
 
     def pause(self) -> None:
-        """Rest, where the turn is over. To be called between two pieces of work that cannot be parted."""
+        """Sleep if the slice is over. For calls between two steps of the work."""
         if time.perf_counter() - self._began >= PAUSE_MIN:
             time.sleep(PAUSE_MIN)
             self._began = time.perf_counter()

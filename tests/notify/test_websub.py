@@ -479,6 +479,6 @@ async def test_after_a_start_no_feed_is_taken_into_memory_for_its_hub(stand_at: 
 
     permitted = again.stand.runtime.service.store
     assert isinstance(permitted, PermittedStore)
-    store = permitted.behind
+    store = permitted.wrapped
     assert isinstance(store, TieredStore)
     assert (len(list(store.targets())), store.hot) == (2, 0)

@@ -110,7 +110,7 @@ def test_bytes_that_are_no_contents_are_refused(data: bytes) -> None:
 def test_more_than_eight_are_refused(count: int) -> None:
     one = history([0, 1]).data
 
-    with pytest.raises(ValueError, match="more previous contents"):
+    with pytest.raises(ValueError, match="too many previous contents"):
         PreviousContents(one * count)
 
 

@@ -1,4 +1,4 @@
-"""Texts that thousands of feeds have in common are kept once; field lines are most of what is not body."""
+"""Interning of texts that thousands of feeds have in common; field lines are most of what is not body."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ from feedproxy.http.message_syntax import is_field
 LINES_MAX = 4096
 """Texts and field lines remembered at once, about 1 MB: more than the usual kinds of server need."""
 LENGTH_MAX = 128
-"""Longer values (policies, reports) are seldom the same twice."""
+"""Bytes of an interned text; longer ones (policies, reports) seldom occur twice."""
 
 
 class Interner:
-    """Hands out one object for equal texts and equal field lines. Bounded; forgetting costs memory only.
+    """Returns one object for equal texts and equal field lines. Bounded; forgetting costs memory only.
 
-    Not `sys.intern`: origins choose these texts, and interned strings have been immortal in some Pythons.
+    Not `sys.intern`: origins choose these texts, and interned strings have been immortal in some versions of Python.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Interner:
         self._lines: dict[tuple[str, str], tuple[str, str]] = {}
 
     def text(self, text: str) -> str:
-        """This text, or the equal one that was there before. Raises TypeError for what is no text."""
+        """Return this text, or the equal one that is remembered. Raises TypeError for other types."""
         if type(text) is not str:
             raise TypeError(f"str expected, {type(text).__name__} found")
         if len(text) > LENGTH_MAX:
@@ -32,20 +32,21 @@ class Interner:
         return self._texts.setdefault(text, text)
 
     def value[Value](self, value: Value) -> Value:
-        """This value, or the one that was there before and is written the same way."""
+        """Return this value, or a remembered one with the same repr()."""
         if len(self._values) >= LINES_MAX:
             self._values.clear()
-        known: Value = self._values.setdefault(repr(value), value)  # 0.0 and -0.0 are equal, and not the same
+        known: Value = self._values.setdefault(repr(value), value)  # 0.0 and -0.0 are equal, but have different texts
         return known
 
     def line(self, name: str, value: str) -> tuple[str, str]:
-        """This field line, or the equal one that was there before.
+        """Return this field line, or the equal one that is remembered.
 
-        Raises TypeError where one is no text, ValueError for what is no field: others may write to a shared store.
+        Raises TypeError for other types, and ValueError for an invalid field: other programs may write to a shared
+        store.
         """
-        shared = self._lines.get((name, value))
-        if shared is not None:
-            return shared
+        known = self._lines.get((name, value))
+        if known is not None:
+            return known
         if type(value) is not str:
             raise TypeError(f"str expected, {type(value).__name__} found")
         line = (self.text(name), value)

@@ -1,8 +1,8 @@
-"""A resource in the hot set: awake while it is used, packed while it is not.
+"""Entry of the hot set: a resource, unpacked while it is used, and otherwise packed.
 
-A feed that nobody has asked for in a while lies in memory as its header in few bytes (header_compression.py) and its
-bodies; awake it has thirty objects. Whoever got the resource before and holds it still (an update under way) and
-whoever gets it again have the same object: what has not been replaced is not two.
+A feed without recent requests is stored as its compressed header (header_compression.py) and its bodies; unpacked it
+has thirty objects. A caller that still holds the unpacked resource (a running update) and later callers get the same
+object.
 """
 
 from weakref import ref
@@ -15,21 +15,21 @@ from feedproxy.store.packing.packed_sequences import PackedSequence
 from feedproxy.store.resource import Resource
 
 RESOURCE_OVERHEAD = 1280
-"""Bytes of a resource beside its variants: objects, channel, our own entry. Measured by benchmarks/memory.py."""
+"""Bytes of a resource beside its variants: objects, channel, this entry. Measured by benchmarks/memory.py."""
 VARIANT_OVERHEAD = 640
 PACKED_OVERHEAD = 512
-"""Bytes of an entry that is packed beside its header and its first variant's bodies: objects, target, its place."""
+"""Bytes of a packed entry beside its header and its first variant's bodies: objects, target, its place."""
 BODIES_OVERHEAD = 192
-"""Bytes of further bodies beside what they are."""
+"""Bytes of the objects for each further variant's bodies."""
 
 
 def weight(resource: Resource) -> int:
-    """Bytes that a resource holds in memory: an estimate, rather too high, for nothing counts as shared.
+    """Return the bytes that a resource takes in memory: an estimate from above, which disregards sharing.
 
-    Its field lines are packed hereby, and take less from now on.
+    This also packs its field lines, which take less from then on.
     """
     total = RESOURCE_OVERHEAD + sum(
-        each.size for each in (resource.delta_bases, resource.changes) if isinstance(each, PackedSequence)
+        sequence.size for sequence in (resource.delta_bases, resource.changes) if isinstance(sequence, PackedSequence)
     )
     total += len(resource.previous.data)
     for stored in resource.responses:
@@ -39,16 +39,16 @@ def weight(resource: Resource) -> int:
 
 
 class MemoryEntry:
-    """One resource. `size` is what it counts for: the bytes that it takes packed, as soon as that is known."""
+    """One resource. `size` is its weight: the bytes that it takes packed, once that is known."""
 
-    __slots__ = ("_alive", "_bodies", "_header", "_known", "_previous", "size")
+    __slots__ = ("_bodies", "_header", "_known_header", "_previous", "_resource", "size")
 
     def __init__(self, resource: Resource, size: int | None = None, header: bytes = b"") -> None:
-        """Awake. `size` is its weight, and `header` its header (codec.py), where they are known."""
-        self._alive: Resource | ref[Resource] | None = resource
+        """Make an unpacked entry. `size` is its weight, and `header` its header (codec.py), if they are known."""
+        self._resource: Resource | ref[Resource] | None = resource
         self._header = compress_header(header) if header else b""
         self._bodies: Bodies | tuple[Bodies, ...] = ()
-        self._known = b""
+        self._known_header = b""
         self._previous = resource.previous.data
         if header:
             self._bodies = _bodies_of(resource)
@@ -58,8 +58,8 @@ class MemoryEntry:
 
     @property
     def resource(self) -> Resource:
-        """The resource; one unpacked for this occasion, where nobody holds it and it is not awake."""
-        alive = self._alive
+        """Return the resource; a new object if the entry is packed and no caller holds the old one."""
+        alive = self._resource
         if isinstance(alive, Resource):
             return alive
         found = alive() if alive is not None else None
@@ -71,39 +71,39 @@ class MemoryEntry:
         return found
 
     def unpack(self) -> Resource:
-        """The resource, from now on unpacked."""
-        self._alive = found = self.resource
+        """Unpack the entry, and return the resource."""
+        self._resource = found = self.resource
         return found
 
     def remember_header(self, resource: Resource, header: bytes) -> None:
-        """The header of this resource, which it need not be asked for when it falls asleep."""
-        if self._alive is resource and not self._header:
-            self._known = header
+        """Take the header of this resource, so that `pack` need not compute it."""
+        if self._resource is resource and not self._header:
+            self._known_header = header
 
     def pack(self) -> None:
-        """Take few bytes from now on, unless somebody else holds the resource. What has no packed form stays awake."""
-        resource = self._alive
+        """Pack the entry; other holders keep the resource alive. A resource that cannot be packed stays unpacked."""
+        resource = self._resource
         if not isinstance(resource, Resource):
             return
         if not self._header:
             try:
-                self._header = compress_header(self._known or header_of(resource))
+                self._header = compress_header(self._known_header or header_of(resource))
             except StoreError:
                 return
-            self._known = b""
+            self._known_header = b""
             self._bodies = _bodies_of(resource)
             self.size = self._packed_size(resource)
-        self._alive = left = ref(resource)
+        self._resource = weak = ref(resource)
         del resource
-        if left() is None:
-            self._alive = None
+        if weak() is None:
+            self._resource = None
 
     def _packed_size(self, resource: Resource) -> int:
-        several = len(resource.responses)
-        return PACKED_OVERHEAD + BODIES_OVERHEAD * several + len(self._header) + resource.size()
+        count = len(resource.responses)
+        return PACKED_OVERHEAD + BODIES_OVERHEAD * count + len(self._header) + resource.size()
 
 
 def _bodies_of(resource: Resource) -> Bodies | tuple[Bodies, ...]:
-    found = tuple([each.content.bodies for each in resource.responses])
-    assert all(isinstance(each, Bodies) for each in found)
-    return found[0] if len(found) == 1 else found  # type: ignore[return-value] # as it was just said
+    bodies = tuple([response.content.bodies for response in resource.responses])
+    assert all(isinstance(response, Bodies) for response in bodies)
+    return bodies[0] if len(bodies) == 1 else bodies  # type: ignore[return-value] # asserted above
