@@ -22,7 +22,7 @@ type Point = tuple[float, float]
 LIFETIMES = (300, 900, 3600, 10_800, 21_600)
 """Seconds for which the peers keep everything; each makes a budget."""
 
-PRICES = ("1min", "5min", "30min", "2h", "4h")
+PRICES = ("5min", "30min", "2h", "4h")
 """Values of `polling` that feedproxy is played with."""
 
 PEERS = ("nginx", "Varnish", "Squid")
