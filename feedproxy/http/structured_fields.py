@@ -1,4 +1,4 @@
-"""Structured fields: dictionaries and items (RFC 9651, once RFC 8941).
+"""Structured fields: dictionaries, lists and items (RFC 9651, once RFC 8941).
 
 They are all or nothing: a single wrong character makes the whole field as if it were not there. Parameters
 are read and dropped, since RFC 9213, section 2.1, wants them ignored.
@@ -44,6 +44,15 @@ def parse_dictionary(value: str) -> dict[str, Value] | None:
     reader = _Reader(value.strip(" "))
     try:
         return reader.dictionary()
+    except ValueError:
+        return None
+
+
+def parse_list(value: str) -> tuple[Value, ...] | None:
+    """A list without its members' parameters (section 4.2.1). None where it cannot be read."""
+    reader = _Reader(value.strip(" "))
+    try:
+        return reader.list_members()
     except ValueError:
         return None
 
@@ -126,6 +135,15 @@ class _Reader:
             self.parameters()
             members[key] = value
         return members
+
+    def list_members(self) -> tuple[Value, ...]:
+        members: list[Value] = []
+        while self.at < len(self.text):
+            if members:
+                self.need(_NEXT)
+            members.append(self.inner_list() if self.skip("(") else self.bare())
+            self.parameters()
+        return tuple(members)
 
     def item(self) -> Bare:
         value = self.bare()

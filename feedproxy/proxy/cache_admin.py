@@ -7,11 +7,13 @@ from itertools import batched
 from operator import eq
 
 from feedproxy.aio import yielding
-from feedproxy.cache import invalidation
+from feedproxy.cache import cache_groups, invalidation
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.freshness import Freshness
+from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError
+from feedproxy.http import uri
 from feedproxy.http.message import Request, Response
 from feedproxy.http.uri import site_of
 from feedproxy.http.url_pattern import anywhere
@@ -273,15 +275,50 @@ class CacheAdmin:
         return True
 
     async def invalidate_after_write(self, request: Request, response: Response) -> None:
-        """Invalidate what a response to a passed-through request invalidates (RFC 9111, section 4.4)."""
+        """Invalidate what a response to a passed-through request invalidates (RFC 9111, section 4.4; RFC 9875)."""
         for target in invalidation.invalidated_by(request, response):
-            self._store.coordination.invalidate(target)
-            self._dispatch.invalidate(partial(eq, target))
-            resource = self._store.get_latest(target)
-            if resource is not None and resource.responses:
-                variants = tuple(replace(variant, invalid=True) for variant in resource.variants)
-                keyed = tuple(replace(keyed, invalid=True) for keyed in resource.keyed if keyed.status != 206)
-                await self._store.put(replace(resource, variants=variants, parts=(), keyed=keyed))
+            await self._invalidate(target, lambda _: True)
+        groups = cache_groups.groups_invalidated_by(request, response)
+        # The search takes time with every stored target, so it is the operator's own origin that may cause it.
+        if groups and is_upstream_target(request.target, self._settings_for(request.target)):
+            await self._invalidate_groups(uri.origin_of(request.target), groups)
+
+    async def _invalidate_groups(self, origin: str, groups: frozenset[str]) -> None:
+        """Invalidate the stored responses of an origin that belong to one of these groups.
+
+        What they belong to beside is not invalidated: "this mechanism does not cascade" (RFC 9875, section 2.2.1).
+        """
+
+        def belongs(stored: StoredResponse) -> bool:
+            return not groups.isdisjoint(cache_groups.groups_of(stored.fields))
+
+        root = f"{origin}/"
+        # A response that is under way may belong to a group, too.
+        self._dispatch.invalidate(lambda target: target.startswith(root))
+        stored_here = [target async for target in yielding(self._store.targets()) if target.startswith(root)]
+        known = frozenset(stored_here)
+        at_peers = [target async for target in self._peers.targets() if target.startswith(root) and target not in known]
+        for target in at_peers:
+            await self._peers.sync(target)
+        async for target in yielding([*stored_here, *at_peers]):
+            resource = self._store.peek(target)
+            if resource is not None and any(map(belongs, resource.responses)):
+                await self._invalidate(target, belongs)
+
+    async def _invalidate(self, target: str, selects: Callable[[StoredResponse], bool]) -> None:
+        """Mark the selected stored responses of a target as invalid; parts of such are dropped."""
+        self._store.coordination.invalidate(target)
+        self._dispatch.invalidate(partial(eq, target))
+        resource = self._store.get_latest(target)
+        if resource is None or not resource.responses:
+            return
+
+        def marked(responses: tuple[StoredResponse, ...]) -> tuple[StoredResponse, ...]:
+            return tuple(replace(stored, invalid=True) if selects(stored) else stored for stored in responses)
+
+        keyed = tuple(stored for stored in resource.keyed if stored.status != 206 or not selects(stored))
+        parts = tuple(stored for stored in resource.parts if not selects(stored))
+        await self._store.put(replace(resource, variants=marked(resource.variants), parts=parts, keyed=marked(keyed)))
 
     def resources(self) -> Iterable[Resource]:
         """Yield every stored resource."""

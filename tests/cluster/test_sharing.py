@@ -264,3 +264,33 @@ async def test_a_machine_that_starts_with_what_was_purged_meanwhile_forgets_it(
     again = await start(folder=folder)
 
     await until(lambda: again.service.store.get(target) is None)
+
+
+async def test_group_that_one_machine_invalidates_is_invalid_on_all(start: Start, origin: Origin) -> None:
+    for path in ("/one", "/two"):
+        origin.publish(path, a_feed("old"), cache_control=LASTING, cache_groups='"news"')
+    one, other = await pair(start, upstream=origin.base)
+    await one.get("/one")
+    await other.get("/two")
+    await one.told()
+    await other.told()
+    await other.get("/one")
+    for path in ("/one", "/two"):
+        origin.publish(path, a_feed("new"), cache_control=LASTING, cache_groups='"news"')
+
+    response = Response(200, Fields([("Cache-Group-Invalidation", '"news"')]))
+    await one.service.admin.invalidate_after_write(Request("POST", origin.url("/form")), response)
+    await one.told()
+
+    for machine in (one, other):
+        for path in ("/one", "/two"):
+            await until_new(machine, path)
+
+
+async def until_new(machine: Machine, path: str) -> None:
+    """Return when the machine has fetched the feed anew: it learns of other machines' changes within a moment."""
+    for _ in range(500):
+        if b"<title>new</title>" in (await machine.get(path)).plain:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{path} is old")

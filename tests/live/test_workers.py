@@ -94,6 +94,25 @@ def test_what_an_unsafe_request_invalidates_is_invalid_for_all(two: Feedproxy, o
             assert b"new" in connection.get(target).body
 
 
+def test_group_that_one_worker_invalidates_is_invalid_for_all(start: Start, origin: Origin) -> None:
+    proxy = start("--workers", "2", "--upstream", origin.url(""))
+    for path in ("/a", "/b"):
+        origin.publish(path, a_feed("old"), Cache_Control="max-age=3600", Cache_Groups='"news"')
+    origin.publish("/form", b"done", Content_Type="text/plain", Cache_Group_Invalidation='"other", "news"')
+    with connections(proxy) as all_:
+        for connection in all_:
+            for path in ("/a", "/b"):
+                assert b"old" in connection.get(path[1:]).body
+        for path in ("/a", "/b"):
+            origin.publish(path, a_feed("fresh entry"), Cache_Control="max-age=3600", Cache_Groups='"news"')
+        all_[0].wire.sendall(b"POST /form HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+        assert all_[0].answer().status == 200
+
+        for connection in reversed(all_):
+            for path in ("/a", "/b"):
+                assert b"fresh entry" in connection.get(path[1:]).body
+
+
 # -- one flight
 
 
