@@ -9,25 +9,22 @@ one for later requests. A feed that is requested once costs no coding, and a fee
 
 import asyncio
 import functools
-import logging
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.clock import Seconds
-from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.etag import own_tag
 from feedproxy.http.message import Request
+from feedproxy.lru import LRU
+from feedproxy.proxy.representations.derived_body import make_body
 from feedproxy.refresh.ingest.coding_policy import encode_if_smaller, level_of, preferred_coding
 from feedproxy.refresh.ingest.worker_pool import WorkerPool
 from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.request.context import ProxyResponse
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
-
-logger = logging.getLogger(__name__)
 
 INCOMPRESSIBLE_MAX = 10_000
 """Pairs of content and coding remembered because the coding makes the content no smaller."""
@@ -42,7 +39,7 @@ class CodingVariants:
         self._store = store
         self._workshop = workshop
         self._under_way: SingleFlight[_Key, bytes | None] = SingleFlight()
-        self._incompressible: OrderedDict[_Key, None] = OrderedDict()
+        self._incompressible: LRU[_Key, bool] = LRU(entries_max=INCOMPRESSIBLE_MAX)
 
     async def apply(self, answer: ProxyResponse, request: Request, settings: Settings) -> ProxyResponse:
         """Return the response in the coding that the client prefers, made now where the response has none."""
@@ -72,23 +69,11 @@ class CodingVariants:
         return self._under_way.join_or_start(key, lambda: self._make_coding(key, work))[0]
 
     async def _make_coding(self, key: _Key, work: Callable[[], bytes | None]) -> bytes | None:
-        try:
-            body = await self._workshop.submit(work)
-        except Overload:
-            return None  # the next request tries again
-        except FeedproxyError as error:
-            logger.warning("%s of %s is not made: %s", key[2], key[0], error)
-            body = None
-        except Exception:
-            # A bug must not cost the response: the one without this coding is right.
-            logger.exception("%s of %s could not be made", key[2], key[0])
-            body = None
-        if body is None:
-            self._incompressible[key] = None
-            if len(self._incompressible) > INCOMPRESSIBLE_MAX:
-                self._incompressible.popitem(last=False)
-        else:
+        body, is_final = await make_body(self._workshop, work, key[2], key[0])
+        if body is not None:
             await self._store_coding(key, body)
+        elif is_final:
+            self._incompressible.put(key, True)
         return body
 
     async def _store_coding(self, key: _Key, body: bytes) -> None:

@@ -10,14 +10,12 @@ serves all. See docs/explanation/deltas.md.
 
 import asyncio
 import functools
-import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Seconds
-from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.delta.delta_document import make_delta
 from feedproxy.feed.delta.entries import unpack
@@ -30,13 +28,12 @@ from feedproxy.http.field_values import parse_parameters
 from feedproxy.http.message import Request, Response
 from feedproxy.lru import LRU
 from feedproxy.memory_limits import MemoryLimits
+from feedproxy.proxy.representations.derived_body import make_body
 from feedproxy.refresh.ingest.coding_policy import level_of
 from feedproxy.refresh.ingest.worker_pool import WorkerPool
 from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.settings import Settings
 from feedproxy.store.resource import DeltaBase, Resource
-
-logger = logging.getLogger(__name__)
 
 type _Key = tuple[str, str, tuple[str, ...], str]
 
@@ -89,19 +86,10 @@ class Deltas:
         return await asyncio.shield(task)
 
     async def _make(self, key: _Key, work: functools.partial[bytes | None]) -> bytes | None:
-        try:
-            made = await self._workshop.submit(work)
-        except Overload:
-            return None  # the next request tries again
-        except FeedproxyError as error:
-            logger.warning("no delta of %s is made: %s", key[0], error)
-            made = None
-        except Exception:
-            # A bug must not cost the response: the full one is there.
-            logger.exception("a delta of %s could not be made", key[0])
-            made = None
-        self._remember(key, made)
-        return made
+        body, is_final = await make_body(self._workshop, work, "a delta", key[0])
+        if is_final:
+            self._remember(key, body)
+        return body
 
     def _remember(self, key: _Key, made: bytes | None) -> None:
         target, tag, bases, _ = key

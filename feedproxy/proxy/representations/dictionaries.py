@@ -7,19 +7,18 @@ kept for all others with the same version. See docs/explanation/dictionaries.md.
 
 import asyncio
 import functools
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Seconds
-from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.http import compression_dictionary, negotiation, uri
 from feedproxy.http.compression_dictionary import DCZ, UseAsDictionary, may_encode, parse_available_dictionary
 from feedproxy.http.etag import own_tag
 from feedproxy.http.message import Request, Response
 from feedproxy.lru import LRU
 from feedproxy.memory_limits import MemoryLimits
+from feedproxy.proxy.representations.derived_body import make_body
 from feedproxy.refresh.ingest.worker_pool import WorkerPool
 from feedproxy.refresh.policy.dictionary_policy import is_for_all, is_shared
 from feedproxy.refresh.singleflight import SingleFlight
@@ -28,8 +27,6 @@ from feedproxy.request.entrance import ClientContext, Entrance, public_url_for
 from feedproxy.settings import Settings
 from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import Resource
-
-logger = logging.getLogger(__name__)
 
 type _Key = tuple[str, str, bytes]
 """Target, entity-tag stem of the new content, hash of the old one."""
@@ -89,18 +86,9 @@ class Dictionaries:
         return await asyncio.shield(task)
 
     async def _make(self, key: _Key, work: functools.partial[bytes | None]) -> bytes | None:
-        try:
-            body = await self._worker_pool.submit(work)
-        except Overload:
-            return None  # the next request tries again
-        except FeedproxyError as error:
-            logger.warning("dcz of %s is not made: %s", key[0], error)
-            body = None
-        except Exception:
-            # A fault of this program, and no loss to the client: the response in another coding is there.
-            logger.exception("dcz of %s could not be made", key[0])
-            body = None
-        self._bodies.put(key, body, len(key[0]) + len(key[1]) + len(key[2]) + len(body or b""))
+        body, is_final = await make_body(self._worker_pool, work, DCZ, key[0])
+        if is_final:
+            self._bodies.put(key, body, sum(map(len, key)) + len(body or b""))
         return body
 
     async def close(self, timeout: Seconds) -> None:
