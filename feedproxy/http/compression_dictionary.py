@@ -119,6 +119,16 @@ def hash_of(content: bytes) -> bytes:
     return hashlib.sha256(content).digest()
 
 
+def without_dictionary(request: Fields) -> Fields:
+    """Return request fields that name no dictionary and do not accept `dcz`."""
+    if "available-dictionary" not in request:
+        return request
+    codings = request.combined("accept-encoding") or ""
+    accepted = [coding for coding in map(str.strip, codings.split(",")) if coding.partition(";")[0].strip() != DCZ]
+    fields = request.without("available-dictionary", "dictionary-id", *([] if accepted else ["accept-encoding"]))
+    return fields.with_field("Accept-Encoding", ", ".join(accepted)) if accepted else fields
+
+
 def exact_pattern(path: str) -> str | None:
     """Return a URL pattern that matches this path, and its query if it has one; None where no pattern can be written.
 
