@@ -1,6 +1,6 @@
-"""feedproxy serve: an own, lean mitmproxy master with the product's addons, drained on SIGTERM.
+"""feedproxy serve: a mitmproxy master with feedproxy's addons, drained on SIGTERM.
 
-Half of what mitmdump spends on a request goes to its default addons; only those that a proxy needs are here.
+Of mitmproxy's default addons it has only those that a proxy needs: the others take half of the time of a request.
 """
 
 import asyncio
@@ -61,31 +61,31 @@ from feedproxy.workers.worker import WorkerContext
 logger = logging.getLogger("feedproxy")
 
 MITMPROXY_DEFAULTS: dict[str, Any] = {
-    # Connecting before anybody asked would cost an upstream connection per hit, and fail when the origin is down.
+    # With `eager` every hit would open an upstream connection, and fail when the origin is down.
     "connection_strategy": "lazy",
     "rawtcp": False,
     "websocket": False,
     "http3": False,
-    # The only time-out mitmproxy has on a connection; it must be longer than any hook takes (answer_timeout).
+    # mitmproxy's only timeout of a connection; it must be longer than any hook takes (answer_timeout).
     "tcp_timeout": 75,
     "listen_host": "127.0.0.1",
     "listen_port": 8080,
 }
 
 HEARTBEAT_INTERVAL: Seconds = 0.5
-"""How often a worker tells its supervisor that it does not hang."""
+"""Seconds between two heartbeats of a worker to its supervisor."""
 
 CONNECTION_WAIT: Seconds = 0.05
-"""Time between closing the listeners and refusing connections, for those that were accepted just before."""
+"""Seconds between closing the listeners and refusing connections, for connections accepted just before."""
 
 SWITCH_INTERVAL: Seconds = 0.0005
-"""How long a thread that computes keeps Python to itself when another wants it. Python's own 5 ms are what readers
-would wait whenever the event loop has lent it out, for a write say, while a thread compresses or stores."""
+"""Seconds after which a computing thread must release the GIL. With Python's default of 5 ms clients would wait that
+long whenever the event loop gives up the GIL, for example to write, while a thread compresses or stores."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """What a supervisor needs to know where several workers are wanted."""
+    """The settings that a supervisor of several workers needs."""
 
     size: int
     listen: tuple[str, int]
@@ -93,27 +93,27 @@ class WorkerOptions:
     drain_timeout: int
     reuse_port: bool = False
     folder: Path | None = None
-    """Of the store, where no other process may use it."""
+    """Folder of the store, if no other process may use it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServePlan:
-    """What `serve` was asked for on the command line."""
+    """Arguments of `serve`."""
 
     config: str = ""
     sets: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Options given by flags of their own: they win over --set, and that over the environment and the file."""
+    """Options given by flags. They take precedence over --set, that over the environment, and that over the file."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables; those that are named after an option win over the file."""
+    """Environment variables, which may set options."""
     sockets: tuple[socket.socket, ...] = ()
-    """Sockets for readers that systemd has opened, in the place of `listen`."""
+    """Listening sockets for clients from systemd, instead of `listen`."""
     admin_sockets: tuple[socket.socket, ...] = ()
-    """The same for the admin listener."""
+    """Listening sockets from systemd for the admin listener."""
 
 
 class Master(master.Master):
-    """mitmproxy's, which logs no traceback of what this machine lacks: asyncio tells of each refused connection."""
+    """mitmproxy's master, which logs exhaustion of local resources in one line, without the traceback of asyncio."""
 
     def _asyncio_exception_handler(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -124,9 +124,9 @@ class Master(master.Master):
 
 
 def make_master(plan: ServePlan, clock: Clock | None = None) -> tuple[master.Master, App]:
-    """A master ready to run, configured. Inside a running event loop. Raises UsageError."""
+    """Return a configured master and its App. Needs a running event loop. Raises UsageError."""
     made = Master(options.Options())
-    _be_silent(made)
+    _remove_log_events(made)
     app = get_app(made)
     if clock is not None:
         app.clock = clock
@@ -141,7 +141,7 @@ def make_master(plan: ServePlan, clock: Clock | None = None) -> tuple[master.Mas
         _check(app)
         mode = _reverse_mode(app.settings.upstream) if app.settings.upstream else ""
     except (exceptions.OptionsError, UsageError) as error:
-        # All of these begin with the option's name.
+        # All messages begin with the option's name.
         option = re.match(r"\w*", str(error))[0]  # type: ignore[index]  # it matches at least the empty string
         place = config.locations.get(option) if option not in given else None
         raise UsageError(f"{place}: {error}" if place else str(error)) from error
@@ -149,15 +149,15 @@ def make_master(plan: ServePlan, clock: Clock | None = None) -> tuple[master.Mas
         made.options.update(tcp_timeout=max(75, app.settings.answer_timeout + 30))
     if mode:
         made.options.update(mode=[mode], keep_host_header=True)
-    if app.settings.fast_path and not app.settings.record:  # what is answered there makes no flow to be recorded
+    if app.settings.fast_path and not app.settings.record:  # the fast path makes no flows to record
         made.options.update(mode=select_modes(made.options.mode))
     if app.settings.tls_certificate and not all(mode.startswith("front") for mode in made.options.mode):
-        raise UsageError("tls_certificate: only the fast path speaks TLS with readers, and it is off")
+        raise UsageError("tls_certificate: TLS for readers needs the fast path (fast_path: true, without record)")
     return made, app
 
 
 def _read(made: master.Master, plan: ServePlan) -> tuple[Config, dict[str, Any]]:
-    """Return what the configuration file says, and what was given beside it, which wins. Raises UsageError."""
+    """Return the configuration file, and the options given otherwise, which take precedence. Raises UsageError."""
     known = known_options(made)
     config = load(plan.config, known) if plan.config else Config()
     given = {**from_environment(plan.environment, known), **parse_sets(plan.sets, known), **plan.options}
@@ -167,9 +167,9 @@ def _read(made: master.Master, plan: ServePlan) -> tuple[Config, dict[str, Any]]
 
 
 def reload(made: master.Master, app: App, plan: ServePlan) -> None:
-    """Read the configuration again and take over what needs no restart, rules included; log what came of it.
+    """Load the configuration again, apply rules and options that need no restart, and log the result.
 
-    After a mistake in it nothing is taken over. An empty file is refused where rules protect feeds: an editor may be
+    If it has a mistake, nothing is applied. An empty file is refused while rules protect feeds: an editor may be
     writing it.
     """
     protecting = app.configured_rules.protecting_count
@@ -183,9 +183,9 @@ def reload(made: master.Master, app: App, plan: ServePlan) -> None:
         }
         later = [name for name in changed if name in restart_names()]
         now = {name: value for name, value in changed.items() if name not in later}
-        _take_over(made, app, now, Rules(config.rules))
+        _apply(made, app, now, Rules(config.rules))
     except (exceptions.OptionsError, UsageError) as error:
-        logger.error("configuration not loaded, the former one stays in force: %s", error)
+        logger.error("configuration not loaded, keeping the previous one: %s", error)
         return
     _set_log(app.settings)
     logger.info(
@@ -197,8 +197,8 @@ def reload(made: master.Master, app: App, plan: ServePlan) -> None:
         logger.warning("these options take effect after a restart: %s", ", ".join(later))
 
 
-def _take_over(made: master.Master, app: App, options: Mapping[str, Any], rules: Rules) -> None:
-    """Set rules and options, or neither. Raises UsageError or mitmproxy's OptionsError."""
+def _apply(made: master.Master, app: App, options: Mapping[str, Any], rules: Rules) -> None:
+    """Set rules and options, or neither of them. Raises UsageError or mitmproxy's OptionsError."""
     former, former_rules = {name: getattr(made.options, name) for name in options}, app.configured_rules
     app.set_rules(rules)
     try:
@@ -216,13 +216,13 @@ def _plain_value(value: Any) -> Any:
 
 
 def known_options(made: master.Master) -> dict[str, OptionSpec]:
-    """Return what every option of this master may be: feedproxy's own, and mitmproxy's."""
+    """Return the specification of every option of this master, feedproxy's and mitmproxy's."""
     own = option_specs()
-    return {name: own.get(name) or spec_of(each.typespec, each.choices) for name, each in made.options.items()}
+    return {name: own.get(name) or spec_of(option.typespec, option.choices) for name, option in made.options.items()}
 
 
 async def check(plan: ServePlan) -> list[str]:
-    """Check everything that a start would, and start nothing; return what is in force, a line each.
+    """Check the configuration as at a start, and return lines that describe it.
 
     Raises UsageError at the first mistake, as a start would.
     """
@@ -248,11 +248,11 @@ async def check(plan: ServePlan) -> list[str]:
 
 
 READABLE_BY_OTHERS = 0o044
-"""Bits of a file's mode: its group, and everybody, may read it."""
+"""Bits of a file's mode: its group and all users may read it."""
 
 
 def _warnings(settings: Settings) -> list[str]:
-    """Return what is permitted, and hardly meant."""
+    """Return warnings about settings that are valid and probably not intended."""
     found = []
     if settings.upstream and not settings.public_url:
         found.append(
@@ -269,28 +269,28 @@ def _warnings(settings: Settings) -> list[str]:
 
 
 def _check_folders(settings: Settings) -> None:
-    """Check that store and recording can be written. Raises UsageError, which names the option."""
+    """Check that the folders of store and recording are writable. Raises UsageError, which names the option."""
     folders = {"store": None if settings.is_fleet or settings.store == MEMORY else store_folder(settings.store)}
     folders["record"] = Path(settings.record).expanduser().absolute().parent if settings.record else None
     for name, folder in folders.items():
         if folder is None:
             continue
-        nearest = next(each for each in (folder, *folder.parents) if each.exists())
+        nearest = next(path for path in (folder, *folder.parents) if path.exists())
         if not nearest.is_dir():
             raise UsageError(f"{name}: {nearest} is not a folder")
         if not os.access(nearest, os.W_OK | os.X_OK):
             raise UsageError(f"{name}: cannot write to {nearest}")
 
 
-def _be_silent(made: master.Master) -> None:
-    """mitmproxy makes an event of every line that is logged: nobody here listens, and ten answers cost no more."""
+def _remove_log_events(made: master.Master) -> None:
+    """Remove mitmproxy's handler that makes an event of every log line: it has no listeners and takes long."""
     for handler in list(logging.getLogger().handlers):
         if isinstance(handler, LegacyLogEvents) and handler.master is made:
             handler.uninstall()
 
 
 def _with_modes(values: Mapping[str, Any]) -> dict[str, Any]:
-    """These values, with `listen` in mitmproxy's two words as well; said by themselves, they win over it."""
+    """Return the values with `listen` as mitmproxy's listen_host and listen_port, unless these are given."""
     if "listen" not in values:
         return dict(values)
     host, port = listen_address(values["listen"], "listen")
@@ -300,18 +300,20 @@ def _with_modes(values: Mapping[str, Any]) -> dict[str, Any]:
 def _check_mode(values: Mapping[str, Any]) -> None:
     for mode in values.get("mode", ()):
         if mode.partition("@")[0] != "regular":
-            # It would lead past our entrances, and past what they refuse.
-            words = "gateway and explicit proxy, or with `upstream` reverse, are what feedproxy offers"
-            raise UsageError(f"mode: {mode} is mitmproxy's; {words}")
+            # Another mode would bypass the entrances and their checks.
+            expected = "gateway and explicit proxy (regular), or reverse by the option upstream"
+            raise UsageError(f"mode: {mode} is not supported: expected {expected}")
 
 
 def _check(app: App) -> None:
-    """What is found wrong only when it is used: late, and then by a reader. Raises UsageError."""
-    for each in app.settings.trusted_proxies:
+    """Check values that would otherwise fail at the first request. Raises UsageError."""
+    for network in app.settings.trusted_proxies:
         try:
-            ipaddress.ip_network(each, strict=False)
+            ipaddress.ip_network(network, strict=False)
         except ValueError:
-            raise UsageError(f"trusted_proxies: {each!r} is no address, nor a network such as 10.0.0.0/8") from None
+            raise UsageError(
+                f"trusted_proxies: {network!r}: expected an address, or a network such as 10.0.0.0/8"
+            ) from None
     policies = {"allow_ports": "ports", "connect_ports": "ports", "allow_networks": "networks"}
     for name, argument in policies.items():
         try:
@@ -321,21 +323,23 @@ def _check(app: App) -> None:
     if app.settings.tls_certificate:
         ReloadingCertificate(app.settings.tls_certificate, app.settings.tls_key)
     for name, permitted in (("codings", CODINGS), ("announce", ("hub", "cloud"))):
-        for each in getattr(app.settings, name):
-            if each not in permitted:
-                raise UsageError(f"{name}: {each!r} is none of {', '.join(permitted)}")
+        for item in getattr(app.settings, name):
+            if item not in permitted:
+                raise UsageError(f"{name}: {item!r}: expected {', '.join(permitted)}")
     _check_parents(app)
     if app.settings.workers < 1:
-        raise UsageError("workers is 1 at least")
+        raise UsageError(f"workers: {app.settings.workers}: expected 1 or more")
     if not re.fullmatch(r"/([^/?#]+/)+", app.settings.endpoint_prefix):
-        raise UsageError(f"endpoint_prefix: {app.settings.endpoint_prefix!r} is no path such as /-/")
+        raise UsageError(f"endpoint_prefix: {app.settings.endpoint_prefix!r} is not a path: expected one such as /-/")
     if public := app.settings.public_url:
         try:
             uri.normalise(public)
         except BadTarget as error:
-            raise UsageError(f"public_url: {public!r} is no address such as https://feeds.example/: {error}") from error
+            raise UsageError(
+                f"public_url: {public!r}: expected a URL such as https://feeds.example/: {error}"
+            ) from error
         if "?" in public or "#" in public:
-            raise UsageError(f"public_url: {public!r} has more than a path")
+            raise UsageError(f"public_url: {public!r}: expected a URL without query and fragment")
     try:
         if app.trusted_ca:
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=app.trusted_ca)
@@ -344,12 +348,12 @@ def _check(app: App) -> None:
 
 
 def _check_parents(app: App) -> None:
-    """Check `upstream_proxy`, in rules too. Raises UsageError, also for a parent that is this proxy itself."""
+    """Check `upstream_proxy`, also in rules. Raises UsageError, also for a parent proxy that is this proxy itself."""
     settings = app.settings
     own = {listen_address(settings.listen, "listen")[1]}
     if settings.admin:
         own.add(listen_address(settings.admin, "admin")[1])
-    for value in sorted({settings.upstream_proxy, *(each.overrides.get(OPTION, "") for each in app.rules.rules)}):
+    for value in sorted({settings.upstream_proxy, *(rule.overrides.get(OPTION, "") for rule in app.rules.rules)}):
         parent_proxy.validate(value)
         parent = parent_proxy.parse(value) if value != parent_proxy.ENVIRONMENT else None
         if parent is not None and parent.port in own and parent_proxy.is_this_machine(parent.host):
@@ -357,7 +361,7 @@ def _check_parents(app: App) -> None:
 
 
 def _check_confdir(confdir: str) -> None:
-    """mitmproxy makes its CA there, and goes on with a traceback where it cannot. Raises UsageError."""
+    """Check that mitmproxy can make its CA in `confdir`; it would log a traceback. Raises UsageError."""
     folder = Path(confdir).expanduser()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -368,7 +372,7 @@ def _check_confdir(confdir: str) -> None:
 
 
 def _reverse_mode(upstream: str) -> str:
-    """mitmproxy's mode for this upstream. Its own connections are made by us, so the scheme here is always http."""
+    """Return mitmproxy's mode for `upstream`. feedproxy makes the connections, so the scheme is always http."""
     try:
         host, port = uri.host_port(uri.normalise(upstream))
     except FeedproxyError as error:
@@ -379,7 +383,7 @@ def _reverse_mode(upstream: str) -> str:
 
 
 class _Lifecycle:
-    """Listens for the moment when the listeners are up, and brings everything to a good end."""
+    """Addon that announces the listeners, sends heartbeats and drains the proxy."""
 
     def __init__(self, made: master.Master, app: App, announce: Callable[[str], None]) -> None:
         self._master = made
@@ -389,7 +393,7 @@ class _Lifecycle:
 
     def running(self) -> None:
         if self._app.failure:
-            return  # the end is on its way
+            return  # the master is shutting down
         server: proxyserver.Proxyserver = self._master.addons.get("proxyserver")
         addresses = server.listen_addrs()
         failures = [instance.last_exception for instance in server.servers if instance.last_exception]
@@ -399,7 +403,7 @@ class _Lifecycle:
             return
         self._app.ready = True
         freeze_startup_objects(has_scheduler=True)
-        if not any(each.startswith("front") for each in self._master.options.mode):
+        if not any(mode.startswith("front") for mode in self._master.options.mode):
             self._collect_garbage(GcScheduler(asyncio.get_running_loop().time()))
         sys.setswitchinterval(SWITCH_INTERVAL)
         scheme = "https" if self._app.settings.tls_certificate else "http"
@@ -416,41 +420,41 @@ class _Lifecycle:
             logger.info("public_url is not set: push updates (WebSub, rssCloud, CNWS) are disabled")
 
     def _warn_if_open(self, addresses: Iterable[tuple[Any, ...]]) -> None:
-        """Log that other machines may use the proxy, where they may and nothing restricts them."""
+        """Warn if other machines may use the proxy without restriction."""
         settings = self._app.settings
         if settings.upstream or settings.readers:
             return
         for host, port, *_ in addresses:
             if ipaddress.ip_address(host.partition("%")[0]).is_loopback:
                 continue
-            named = f"[{host}]" if ":" in host else host
+            name = f"[{host}]" if ":" in host else host
             if host in ("0.0.0.0", "::"):  # noqa: S104 -- compared, not bound
-                named = socket.gethostname()
-            words = "listen: every machine that reaches %s:%s may use this proxy (readers is empty)"
-            logger.warning(words, named, port)
+                name = socket.gethostname()
+            message = "listen: every machine that reaches %s:%s may use this proxy (readers is empty)"
+            logger.warning(message, name, port)
             return
 
     def _collect_garbage(self, garbage: GcScheduler) -> None:
-        """Do what the listener in front does, where there is none. Nothing tells here when clients are silent."""
+        """Collect garbage each second if there is no fast path, which would do so while clients are idle."""
         loop = asyncio.get_running_loop()
         loop.call_later(1, self._collect_garbage, garbage)
         garbage.maybe_collect(loop.time(), int(loop.time()))
 
     def _send_heartbeats(self, worker: WorkerContext) -> None:
-        """Tell the supervisor, as long as the event loop turns."""
+        """Send heartbeats to the supervisor while the event loop runs."""
         worker.record_heartbeat()
         asyncio.get_running_loop().call_later(HEARTBEAT_INTERVAL, self._send_heartbeats, worker)
 
     def _notify_watchdog(self, interval: Seconds | None) -> None:
-        """Tell systemd's watchdog, as long as the event loop turns."""
+        """Notify systemd's watchdog while the event loop runs."""
         if interval is not None:
             systemd.notify("WATCHDOG=1")
             asyncio.get_running_loop().call_later(interval, self._notify_watchdog, interval)
 
     async def drain(self) -> None:
-        """No new connections; what is under way is answered, within `drain_timeout`; then the end.
+        """Stop listening, finish open requests within `drain_timeout`, and shut down.
 
-        A connection that the system has made already, and that waits to be accepted, is no new one.
+        Connections that wait in the accept queue are still served.
         """
         app = self._app
         if app.terminating:
@@ -463,15 +467,15 @@ class _Lifecycle:
         loop = asyncio.get_running_loop()
         deadline = app.drain_deadline = loop.time() + app.settings.drain_timeout
         server: proxyserver.Proxyserver = self._master.addons.get("proxyserver")
-        listeners = [each for instance in server.servers for each in getattr(instance, "_servers", ())]
-        listening = [each for one in listeners for each in one.sockets]
+        listeners = [listener for instance in server.servers for listener in getattr(instance, "_servers", ())]
+        sockets = [listening_socket for listener in listeners for listening_socket in listener.sockets]
         if not app.sockets:
-            for each in listening:
-                reject_new_connections(each)  # a worker's socket is its supervisor's, and systemd's sockets live on
+            for listening_socket in sockets:
+                reject_new_connections(listening_socket)  # sockets of a supervisor or of systemd stay open
         if app.worker is not None or not app.sockets:
-            await wait_accept_queue_empty(listening)
-        for one in listeners:
-            one.close()
+            await wait_accept_queue_empty(sockets)
+        for listener in listeners:
+            listener.close()
         await asyncio.sleep(CONNECTION_WAIT)
         app.draining = True
         self._master.options.update(server=False)
@@ -487,10 +491,10 @@ async def serve(
     worker: WorkerContext | None = None,
     prepare: Callable[[App], None] = lambda _: None,
 ) -> int | WorkerOptions:
-    """Run until SIGTERM or SIGINT; the exit code. `announce` is told each address that listens. Raises UsageError.
+    """Run until SIGTERM or SIGINT, and return the exit code. Raises UsageError.
 
-    Where several workers are wanted nothing is run, and the answer is what their supervisor (supervisor.py) needs: it
-    gives each a `seat`. `prepare` is given what was made, before anything of it is opened.
+    `announce` is called with each address that listens. If several workers are configured and `worker` is None, nothing
+    runs, and the result is for the supervisor (supervisor.py). `prepare` is called with the App before it is opened.
     """
     made, app = make_master(plan, clock)
     prepare(app)
@@ -521,17 +525,17 @@ async def serve(
         loop.add_signal_handler(signal.SIGHUP, reload, made, app, plan)
     app.reports_failures = True
     lock = folder_lock.acquire(folder) if worker is None and (folder := _own_folder(app.settings)) else None
-    _ = app.service  # a store that cannot be opened is told before anybody is let in
+    _ = app.service  # a store that cannot be opened fails the start
     try:
-        _ = app.recorder  # and so is a recording that cannot be written
+        _ = app.recorder  # and so does a recording that cannot be written
     except UsageError as error:
         await app.close()
         raise UsageError(f"record: {error}") from error
     if app.settings.feed_process:
         app.service.worker_pool.start()
     if worker is not None:
-        loop.add_reader(worker.lifeline, stop)  # it is readable when the supervisor is no more
-        await app.service.store.flush()  # the next worker finds this installation's name and secrets
+        loop.add_reader(worker.lifeline, stop)  # it is readable when the supervisor has ended
+        await app.service.store.flush()  # so that the next worker finds the name and secrets of the installation
         if isinstance(app.peer_metrics, WorkerPeers):
             await app.peer_metrics.start()
     if app.fleet is not None:
@@ -550,7 +554,7 @@ async def serve(
 def _worker_options(made: master.Master, app: App) -> WorkerOptions:
     settings = app.settings
     if settings.local_store == MEMORY:
-        raise UsageError(f"workers: {settings.workers} workers need a store that they share, not {MEMORY}")
+        raise UsageError(f"workers: {settings.workers} workers need a shared store: store is {MEMORY}")
     admin = auth.listen_address(settings.admin, auth.admin_token(settings)) if settings.admin else None
     listen = (made.options.listen_host, made.options.listen_port)
     return WorkerOptions(
@@ -559,13 +563,12 @@ def _worker_options(made: master.Master, app: App) -> WorkerOptions:
 
 
 def _own_folder(settings: Settings) -> Path | None:
-    """Return the folder of the store that no other process may use; None where there is none, or two are wanted."""
+    """Return the folder of the store that no other process may use; None in memory, or with reuse_port."""
     return None if settings.local_store == MEMORY or settings.reuse_port else store_folder(settings.local_store)
 
 
 def _listen_as_given(app: App) -> None:
-    """Let mitmproxy listen on the sockets that this process was given, or on a shared port, where it would bind its
-    own."""
+    """Let mitmproxy listen on the sockets that were passed to this process, or on a shared port."""
     shared = app.worker is not None or app.settings.reuse_port
     if not app.sockets and not shared:
         return
@@ -573,35 +576,35 @@ def _listen_as_given(app: App) -> None:
     async def listen(instance: AsyncioServerInstance[Any], host: str, port: int) -> list[Any]:
         if instance.mode.custom_listen_port is not None or not app.sockets:
             return [await asyncio.start_server(instance.handle_stream, host, port, reuse_port=shared or None)]
-        return [await asyncio.start_server(instance.handle_stream, sock=each) for each in app.sockets]
+        return [await asyncio.start_server(instance.handle_stream, sock=passed) for passed in app.sockets]
 
-    # This process is a proxy and nothing else, so there is nobody who would want mitmproxy's own way.
+    # The process runs only this master, so the class may be patched.
     AsyncioServerInstance.listen = listen  # type: ignore[method-assign,assignment]
 
 
 def _short_reason(error: BaseException) -> str:
-    """The system's words; mitmproxy's own are three lines long, and advise options that are none of ours."""
+    """Return the system's message: mitmproxy's has three lines, and names options that feedproxy does not have."""
     number = getattr(error, "errno", None) or 0
     return os.strerror(number) if number > 0 else str(error).rpartition(" with ")[2]
 
 
 def _is_real_error(record: logging.LogRecord) -> bool:
-    """A task that was given up at the end of the drain is no fault; asyncio before 3.12.3 tells it as one."""
+    """Return whether a record is an error: asyncio before 3.12.3 logs tasks that were cancelled at the end, too."""
     return not (record.exc_info and record.exc_info[0] is asyncio.CancelledError)
 
 
 def log_to(stream: Any = None) -> None:
-    """Feedproxy's lines and mitmproxy's warnings, one a line."""
+    """Log feedproxy's lines and mitmproxy's warnings to a stream."""
     handler = LineHandler(stream or sys.stderr)
     handler.addFilter(_is_real_error)
     logging.getLogger().addHandler(handler)
-    # That it cannot listen is told as the reason to end, once.
+    # The failure to listen is reported once, as the reason to exit.
     logging.getLogger("mitmproxy.addons.proxyserver").setLevel(logging.CRITICAL)
     _set_log(Settings())
 
 
 def _set_log(settings: Settings) -> None:
-    """Log in the form, and from the level on, that the settings say."""
+    """Set form and level of the log."""
     root, level = logging.getLogger(), logging.getLevelNamesMapping()[settings.log_level.upper()]
     for handler in root.handlers:
         if isinstance(handler, LineHandler):

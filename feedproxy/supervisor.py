@@ -1,17 +1,14 @@
-"""Several processes on one port: a supervisor that starts them, starts anew what dies, and ends all together.
+"""Supervisor of several workers on one port: starts them, restarts those that exit or hang, and ends them.
 
-It answers nobody, opens no store and has no event loop: what has no work cannot hang. Workers are forks of it, so that
-one that died is back in a moment; it has no threads then, and no file but these:
+It serves no requests, opens no store and has no event loop, so it does not hang. Workers are forked from it, which
+takes milliseconds. It has no threads and only these files:
 
-listening sockets   one for each worker and address (SO_REUSEPORT), bound here, so that a port that is taken is told
-                    once, and `--listen HOST:0` means the same port for all. They stay open here while a worker is
-                    started again: who has connected meanwhile waits a moment, instead of being refused. After a second
-                    death in a row they are closed, and the other workers get all connections until it comes back.
-lifelines           a pair of sockets for each worker: its end tells when it is ready, and when the supervisor is gone.
-memory              in which workers agree on what is stored, keep what they have counted, and tell that they are alive:
-                    it outlives each of them.
-
-A worker that hangs is killed and started again. Its sockets stay open meanwhile: who has connected waits for the next.
+listening sockets   one for each worker and address (SO_REUSEPORT). The supervisor binds them, so a port in use is
+                    reported once, and `--listen HOST:0` means one port for all. They stay open while a worker restarts:
+                    new connections wait instead of being refused. After two exits in a row they are closed, and the
+                    other workers get all connections until the worker is started again.
+control sockets     a pair for each worker, which signals that it is ready, and to it that the supervisor has ended.
+shared memory       for the coordination of the store, metrics and heartbeats. It survives the workers.
 """
 
 import asyncio
@@ -41,21 +38,21 @@ from feedproxy.store import folder_lock
 from feedproxy.workers.worker import HEARTBEAT, WorkerContext
 
 START_TIMEOUT: Seconds = 60
-"""A store of 100,000 feeds is opened in a few seconds; what takes longer than this hangs."""
+"""Seconds until a worker must be ready: opening a store of 100,000 feeds takes a few seconds."""
 STABLE_AFTER: Seconds = 10
-"""A worker that has lived so long was well: when it dies it is started again at once."""
+"""Seconds of running after which a worker is restarted without a pause."""
 BACK_OFF_FIRST: Seconds = 0.5
+"""Seconds before the restart after the second exit in a row; the pause doubles with each further one."""
 BACK_OFF_MAX: Seconds = 30
 SHUTDOWN_GRACE: Seconds = 10
 """Seconds beyond `drain_timeout` that a worker may take to end."""
 
 HANG_TIMEOUT: Seconds = 3.5
-"""A worker whose event loop has not turned for so long is killed: its readers wait, and it may never come back. Its
-longest turns are some 50 ms."""
+"""Seconds without a heartbeat after which a worker is killed. The longest event-loop iterations take some 50 ms."""
 CHECK_INTERVAL: Seconds = 0.5
-"""How often workers are looked at."""
+"""Seconds between two checks of the workers."""
 SUSPENDED_ABOVE: Seconds = 1
-"""Where the supervisor itself is late by so much, the machine was stopped or is too busy: no worker is to blame."""
+"""Seconds by which the supervisor itself is late if the machine was suspended or is overloaded; no worker is killed."""
 
 _SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD})
 
@@ -66,14 +63,14 @@ type Announce = Callable[[str], None]
 
 @dataclass(slots=True)
 class _WorkerSlot:
-    """A seat, and who sits there. `due` is when the next one is started, on the monotonic clock."""
+    """The state of one worker. `due` is when it is started again, on the monotonic clock."""
 
     index: int
     sockets: tuple[socket.socket, ...]
     pid: int = 0
     control_socket: socket.socket | None = None
     started: Seconds = 0.0
-    deaths: int = 0
+    exits_in_a_row: int = 0
     due: Seconds | None = None
 
 
@@ -91,36 +88,36 @@ class Supervisor:
     _workers: list[_WorkerSlot] = field(default_factory=list)
     _ending: bool = False
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(32))
-    _common: int = -1
+    _coordination: int = -1
     _snapshots: tuple[int, ...] = ()
     _beats: mmap.mmap = field(init=False)
     _startup_grace_until: Seconds = 0.0
 
     def run(self) -> int:
-        """Run until SIGTERM or SIGINT; the exit code. Raises UsageError where it cannot listen."""
+        """Run until SIGTERM or SIGINT, and return the exit code. Raises UsageError if it cannot listen."""
         wanted = self.wanted
         exclusive = not wanted.reuse_port
         if self.plan.admin_sockets:
             self._admin = self.plan.admin_sockets
         elif wanted.admin is not None:
             self._admin = _bind(*wanted.admin, "admin: cannot listen on", exclusive=exclusive)
-        self._admin_ports = tuple({each.getsockname()[1] for each in self._admin})
+        self._admin_ports = tuple({listening.getsockname()[1] for listening in self._admin})
         if self.plan.sockets:
-            # systemd's socket is one for all: whoever is free accepts, and it lives on when we end.
-            places = [(each.family, each.getsockname()) for each in self.plan.sockets]
+            # All workers accept from systemd's socket, which stays open when feedproxy ends.
+            places = [(passed.family, passed.getsockname()) for passed in self.plan.sockets]
             self._workers = [_WorkerSlot(index, self.plan.sockets) for index in range(wanted.size)]
         else:
             host, port = wanted.listen
-            held = _bind(host, port, "cannot listen on", exclusive=exclusive)
-            places = [(each.family, each.getsockname()) for each in held]
-            _close(held)
+            bound = _bind(host, port, "cannot listen on", exclusive=exclusive)
+            places = [(listening.family, listening.getsockname()) for listening in bound]
+            _close(bound)
             self._workers = [_WorkerSlot(index, _duplicate_sockets(places)) for index in range(wanted.size)]
         self._lock = folder_lock.acquire(wanted.folder) if wanted.folder is not None else None
         self._folder = Path(tempfile.mkdtemp(prefix="feedproxy-"))
-        self._common = os.memfd_create("feedproxy-common", os.MFD_CLOEXEC)
+        self._coordination = os.memfd_create("feedproxy-common", os.MFD_CLOEXEC)
         self._snapshots = tuple(os.memfd_create(f"feedproxy-{n}", os.MFD_CLOEXEC) for n in range(wanted.size))
         self._beats = mmap.mmap(-1, HEARTBEAT.size * wanted.size)
-        # What was made until now is never collected, and so stays common to all workers.
+        # Objects made so far are never collected, so their pages stay shared by all workers.
         gc.collect()
         gc.freeze()
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
@@ -128,16 +125,16 @@ class Supervisor:
             return self._supervise(places)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-            _close((*self._admin, *(each for worker in self._workers for each in worker.sockets)))
+            _close((*self._admin, *(listening for worker in self._workers for listening in worker.sockets)))
             shutil.rmtree(self._folder, ignore_errors=True)
-            for each in (self._common, *self._snapshots):
-                os.close(each)
+            for descriptor in (self._coordination, *self._snapshots):
+                os.close(descriptor)
             if self._lock is not None:
                 os.close(self._lock)
 
     def _supervise(self, places: "list[Place]") -> int:
         for worker in self._workers:
-            # One after the other: the first makes what the store has none of yet, and tells what is wrong with it.
+            # One after the other: the first initializes the store, and reports its errors.
             self._start(worker)
             if (code := self._wait_ready(worker)) is not None:
                 self._end()
@@ -145,23 +142,23 @@ class Supervisor:
         for _, address in places:
             self.announce(f"http://{_format_address(address)}")
         systemd.notify(f"READY=1\nSTATUS={len(self._workers)} workers are ready")
-        interval, patted = systemd.watchdog(), 0.0
+        interval, watchdog_notified = systemd.watchdog(), 0.0
         while True:
-            began = time.monotonic()
+            start = time.monotonic()
             due = min(
-                (worker.due for worker in self._workers if worker.due is not None), default=began + CHECK_INTERVAL
+                (worker.due for worker in self._workers if worker.due is not None), default=start + CHECK_INTERVAL
             )
-            patience = max(0.0, min(due - began, CHECK_INTERVAL))
-            got = signal.sigtimedwait(_SIGNALS, patience)
+            timeout = max(0.0, min(due - start, CHECK_INTERVAL))
+            received = signal.sigtimedwait(_SIGNALS, timeout)
             now = time.monotonic()
-            if now - began > patience + SUSPENDED_ABOVE:
+            if now - start > timeout + SUSPENDED_ABOVE:
                 self._startup_grace_until = now + HANG_TIMEOUT
-            if interval is not None and now - patted >= interval / 2:
-                patted = now
+            if interval is not None and now - watchdog_notified >= interval / 2:
+                watchdog_notified = now
                 systemd.notify("WATCHDOG=1")
-            if got is not None and got.si_signo == signal.SIGHUP:
+            if received is not None and received.si_signo == signal.SIGHUP:
                 self._reload()
-            elif got is not None and got.si_signo != signal.SIGCHLD:
+            elif received is not None and received.si_signo != signal.SIGCHLD:
                 logger.info("shutting down: finishing open requests of %d workers", len(self._workers))
                 systemd.notify("STOPPING=1\nSTATUS=draining")
                 return self._end()
@@ -169,13 +166,13 @@ class Supervisor:
             self._kill_hanging(now)
 
     def _reload(self) -> None:
-        """Let every worker load the configuration again; one that starts later reads it anyway."""
+        """Let every worker load the configuration again."""
         for worker in self._workers:
             if worker.pid:
                 os.kill(worker.pid, signal.SIGHUP)
 
     def _kill_hanging(self, now: Seconds) -> None:
-        """Kill the worker that has been silent for longest, where that is too long: others may have waited for it."""
+        """Kill the worker with the oldest heartbeat if it hangs. Only one is killed, since others may wait for it."""
         if now < self._startup_grace_until:
             return
         silent: list[tuple[Seconds, int, _WorkerSlot]] = []
@@ -187,9 +184,7 @@ class Supervisor:
         if not silent or max(silent)[0] <= 0:
             return
         beyond, _, worker = max(silent)
-        logger.warning(
-            "worker %d hangs (no sign of life for %.1f s): it is killed", worker.index, HANG_TIMEOUT + beyond
-        )
+        logger.warning("worker %d hangs (no heartbeat for %.1f s): killing it", worker.index, HANG_TIMEOUT + beyond)
         os.kill(worker.pid, signal.SIGKILL)
         self._startup_grace_until = now + CHECK_INTERVAL
 
@@ -203,10 +198,14 @@ class Supervisor:
                 self._start(worker)
 
     def _on_worker_exit(self, worker: _WorkerSlot, status: int) -> None:
-        """A worker has died: when does the next one take its seat?"""
+        """Schedule the restart of a worker that has exited."""
         now = time.monotonic()
-        worker.deaths = 1 if now - worker.started >= STABLE_AFTER else worker.deaths + 1
-        pause = 0.0 if worker.deaths == 1 else min(BACK_OFF_MAX, BACK_OFF_FIRST * 2 ** min(worker.deaths - 2, 16))
+        worker.exits_in_a_row = 1 if now - worker.started >= STABLE_AFTER else worker.exits_in_a_row + 1
+        pause = (
+            0.0
+            if worker.exits_in_a_row == 1
+            else min(BACK_OFF_MAX, BACK_OFF_FIRST * 2 ** min(worker.exits_in_a_row - 2, 16))
+        )
         if pause and not self.plan.sockets:
             _close(worker.sockets)
             worker.sockets = ()
@@ -217,16 +216,16 @@ class Supervisor:
 
     def _start(self, worker: _WorkerSlot) -> None:
         HEARTBEAT.pack_into(self._beats, HEARTBEAT.size * worker.index, 0.0)
-        ours, theirs = socket.socketpair()
+        control_socket, worker_socket = socket.socketpair()
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()
         if not pid:
             if self._lock is not None:
-                os.close(self._lock)  # it ends with the supervisor, however that ends
-            _close([ours, *(each.control_socket for each in self._workers if each.control_socket)])
+                os.close(self._lock)  # the lock must end with the supervisor
+            _close([control_socket, *(other.control_socket for other in self._workers if other.control_socket)])
             if not self.plan.sockets:
-                _close(each for other in self._workers if other is not worker for each in other.sockets)
+                _close(listening for other in self._workers if other is not worker for listening in other.sockets)
             admin = self._admin if worker.index == 0 else ()
             if not admin:
                 _close(self._admin)
@@ -236,19 +235,20 @@ class Supervisor:
                 self._folder,
                 worker.sockets,
                 admin,
-                theirs,
+                worker_socket,
                 self._key,
-                self._common,
+                self._coordination,
                 self._snapshots,
                 self._beats,
                 self._admin_ports,
             )
             _run_worker(self.plan, context)
-        theirs.close()
-        worker.pid, worker.control_socket, worker.started, worker.due = pid, ours, time.monotonic(), None
+        worker_socket.close()
+        worker.pid, worker.control_socket = pid, control_socket
+        worker.started, worker.due = time.monotonic(), None
 
     def _wait_ready(self, worker: _WorkerSlot) -> int | None:
-        """Wait until a worker lets readers in; the exit code where it never does, or nobody waits any more."""
+        """Wait until a worker is ready, and return None; or its exit code if it fails, or 0 after a signal to end."""
         assert worker.control_socket is not None
         deadline = time.monotonic() + START_TIMEOUT
         while time.monotonic() < deadline:
@@ -261,20 +261,20 @@ class Supervisor:
                 if code < 0:
                     logger.error("worker %d %s before it was ready", worker.index, _describe_exit(status))
                 return code if code > 0 else 1
-            got = signal.sigtimedwait(_SIGNALS - {signal.SIGCHLD}, 0)
-            if got is not None and got.si_signo != signal.SIGHUP:
-                logger.info("draining before the start was over: %s", signal.Signals(got.si_signo).name)
+            received = signal.sigtimedwait(_SIGNALS - {signal.SIGCHLD}, 0)
+            if received is not None and received.si_signo != signal.SIGHUP:
+                logger.info("shutting down during the start: %s", signal.Signals(received.si_signo).name)
                 return 0
         logger.error("worker %d was not ready within %d s", worker.index, START_TIMEOUT)
         return 1
 
     def _end(self) -> int:
-        """End every worker, those that do not obey by force; 0 where all came to a good end."""
-        # Only who holds them listens: a worker that drains must be the last to hold its own.
+        """End all workers, and kill those that take too long. Return 0 if all of them exited with 0."""
+        # A draining worker must be the last process that has its sockets open, so that closing them stops listening.
         for worker in self._workers:
             if not self.plan.sockets:
-                for each in worker.sockets:
-                    reject_new_connections(each)
+                for listening in worker.sockets:
+                    reject_new_connections(listening)
             _close(worker.sockets)
             worker.sockets = ()
         _close(self._admin)
@@ -310,15 +310,15 @@ type Place = tuple[socket.AddressFamily, tuple[str | int, ...]]
 
 
 def _run_worker(plan: serve.ServePlan, worker: WorkerContext) -> None:
-    """In the new process: be a worker to the end. Does not return."""
+    """Run a worker in the new process. Does not return."""
     code = 1
     try:
-        for each in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(each, signal.SIG_DFL)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        systemd.be_silent()
+        systemd.disable_notifications()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-        random.seed()  # else all workers would throw the same dice
+        random.seed()  # else all workers would draw the same numbers
         done = asyncio.run(serve.serve(plan, lambda _: worker.notify_ready(), worker=worker))
         code = done if isinstance(done, int) else 1
     except UsageError as error:
@@ -332,12 +332,12 @@ def _run_worker(plan: serve.ServePlan, worker: WorkerContext) -> None:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
-        # Not sys.exit: what the supervisor wanted done at its own end is none of a worker's business.
+        # Not sys.exit: a worker must not run the exit handlers of the supervisor.
         os._exit(code)
 
 
 def _bind(host: str, port: int, failure: str, *, exclusive: bool) -> tuple[socket.socket, ...]:
-    """Sockets bound to every address of this host, at one port. Raises UsageError."""
+    """Return sockets bound to every address of a host, at one port. Raises UsageError."""
     made: list[socket.socket] = []
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -346,18 +346,18 @@ def _bind(host: str, port: int, failure: str, *, exclusive: bool) -> tuple[socke
             try:
                 made.append(_open_socket(family, place, shared=not exclusive))
             except OSError:
-                # A machine may have IPv6's addresses and no IPv6. One of them is enough where all are meant.
+                # A machine may have IPv6 addresses without IPv6. If all addresses are meant, one is enough.
                 if host or not made:
                     raise
     except OSError as error:
         _close(made)
-        why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
-        raise UsageError(f"{failure} {host}:{port}: {why}") from error
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
+        raise UsageError(f"{failure} {host}:{port}: {reason}") from error
     return tuple(made)
 
 
 def _duplicate_sockets(places: "Sequence[Place]") -> tuple[socket.socket, ...]:
-    """Sockets for one more worker."""
+    """Return sockets for another worker."""
     return tuple(_open_socket(family, address, shared=True) for family, address in places)
 
 
@@ -377,20 +377,20 @@ def _open_socket(family: int, address: tuple[str | int, ...], *, shared: bool) -
 
 
 def _close(sockets: Iterable[socket.socket | None]) -> None:
-    for each in sockets:
-        if each is not None:
-            each.close()
+    for closing in sockets:
+        if closing is not None:
+            closing.close()
 
 
-def _receive(lifeline: socket.socket) -> bool:
+def _receive(control_socket: socket.socket) -> bool:
     try:
-        return bool(lifeline.recv(1))
+        return bool(control_socket.recv(1))
     except OSError:
         return False
 
 
 def _exit_status(pid: int) -> int | None:
-    """How this child has ended; None while it lives."""
+    """Return the exit status of a child; None while it runs."""
     try:
         found, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:

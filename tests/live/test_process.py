@@ -259,7 +259,7 @@ def test_an_admin_port_in_use_is_told_in_one_line(refused: Refused) -> None:
     [
         (("--set", "feed_hint=off"), "did you mean 'feed_hints'?"),
         (("--set", "allow_ports=x"), "'x' is no port"),
-        (("--set", "trusted_proxies=balancer"), "'balancer' is no address"),
+        (("--set", "trusted_proxies=balancer"), "'balancer': expected an address"),
         (("--set", "ssl_verify_upstream_trusted_ca=/nowhere.pem"), "/nowhere.pem: No such file"),
         (("--listen", "somewhere"), "expected HOST:PORT"),
         (("--upstream", "ftp://origin.example"), "upstream: ftp://origin.example"),

@@ -383,8 +383,8 @@ def serve(folder: Path, *arguments: str) -> Process:
             "admin: cannot listen on 127.0.0.1:{busy}: Address",
         ),
         (["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--store", "/dev/null/x"], "store: /dev/null/x"),
-        (["--listen", "127.0.0.1:0", "--store", "memory:"], "workers: 2 workers need a store that they share"),
-        (["--listen", "127.0.0.1:0", "--set", "workers=0"], "workers is 1 at least"),
+        (["--listen", "127.0.0.1:0", "--store", "memory:"], "workers: 2 workers need a shared store"),
+        (["--listen", "127.0.0.1:0", "--set", "workers=0"], "workers: 0: expected 1 or more"),
     ],
 )
 def test_what_cannot_be_is_told_once_in_one_line(tmp_path: Path, arguments: list[str], line: str) -> None:
