@@ -7,10 +7,10 @@
       - match: "*.example.org"
         on_bad_update: pass
 
-Every option that an addon declares, mitmproxy's own included, is a key. Later rules win over earlier ones,
-and all win over the options above. An environment variable `FEEDPROXY_NAME` wins over the file, `--set` over both.
-Mistakes are found at start, never later: the first is reported with file and line and, where a name was meant that
-exists, with that name. A message never repeats what may be a secret.
+The keys are the options of feedproxy and of mitmproxy. Rules take precedence over options, and later rules over
+earlier ones. An environment variable `FEEDPROXY_NAME` takes precedence over the file, and `--set` over both. The first
+mistake is reported at the start, with file and line, and with the name that was probably meant. Messages do not
+contain values that may be secrets.
 """
 
 import difflib
@@ -51,13 +51,13 @@ RULES_KEY = "feeds"
 MATCH_KEY = "match"
 
 ENVIRONMENT = "FEEDPROXY_"
-"""What the name of an environment variable begins with; an option's name in capitals follows."""
+"""Prefix of environment variables; the option's name in upper case follows."""
 
 FILE_VARIABLE = "FEEDPROXY_CONFIG"
 """The environment variable that names the configuration file."""
 
 CLIENT_VARIABLES = ("FEEDPROXY_ADMIN", "FEEDPROXY_ADMIN_TOKEN")
-"""What the client commands (status, refresh, …) read beside the file; for `serve` they are options like others."""
+"""Variables that client commands (status, refresh, …) read, too. For `serve` they are options like others."""
 
 SYNONYMS = {
     "access_log": "log_format",
@@ -134,14 +134,14 @@ SYNONYMS = {
     "verbose": "log_level",
     "verbosity": "log_level",
 }
-"""What other programs call an option of ours. Only for the hint after an unknown name; none of them is accepted."""
+"""Options by their names in other programs, for the hint after an unknown name. They are not accepted."""
 
 _NOUNS = {bool: "true or false", int: "a whole number", str: "text", list: "a list of texts, such as [a, b]"}
 
 
 @dataclass(frozen=True, slots=True)
 class OptionSpec:
-    """What an option may be: `kind` is bool, int, str, or list (of str)."""
+    """Type and limits of an option: `kind` is bool, int, str, or list (of str)."""
 
     kind: type
     choices: tuple[str, ...] = ()
@@ -152,30 +152,30 @@ class OptionSpec:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A configuration found right. `options` suit mitmproxy's `options.update` and settings.from_options."""
+    """A valid configuration. `options` are arguments of mitmproxy's `options.update` and of settings.from_options."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     locations: Mapping[str, str] = field(default_factory=dict)
-    """Where each option stands, as `FILE:LINE`: for what is found wrong with it later."""
+    """The place of each option as `FILE:LINE`, for errors that are found later."""
 
 
 def option_specs() -> dict[str, OptionSpec]:
-    """feedproxy's own options. All of their numbers are durations, sizes and counts: none is negative."""
+    """Return the specifications of feedproxy's options. Their numbers are durations, sizes and counts, from 0 on."""
     return {
-        each.name: OptionSpec(
-            list if isinstance(each.default, tuple) else type(each.default),
-            tuple(each.metadata["choices"]),
+        option.name: OptionSpec(
+            list if isinstance(option.default, tuple) else type(option.default),
+            tuple(option.metadata["choices"]),
             minimum=0,
-            unit=each.metadata["unit"],
+            unit=option.metadata["unit"],
         )
-        for each in fields(Settings)
-        if each.default is not MISSING
+        for option in fields(Settings)
+        if option.default is not MISSING
     }
 
 
 def spec_of(typespec: Any, choices: Sequence[str] | None = None) -> OptionSpec:
-    """What mitmproxy's `typespec` means: bool, int, str, Optional of these, Sequence[str]."""
+    """Return the specification for mitmproxy's `typespec`: bool, int, str, Optional of these, Sequence[str]."""
     parts = get_args(typespec)
     if type(None) in parts:
         kind = next(part for part in parts if part is not type(None))
@@ -186,9 +186,9 @@ def spec_of(typespec: Any, choices: Sequence[str] | None = None) -> OptionSpec:
 
 
 def load(path: str | Path, known: Mapping[str, OptionSpec], *, foreign: bool = False) -> Config:
-    """Return what a configuration file says. Raises UsageError, `FILE:LINE: what`, at the first mistake.
+    """Return the configuration in a file. Raises UsageError, `FILE:LINE: reason`, at the first mistake.
 
-    With `foreign`, names that are not in `known` are skipped: a client command knows none of mitmproxy's options.
+    With `foreign`, unknown names are skipped: client commands do not know mitmproxy's options.
     """
     document = _read_document(Path(path))
     if document is None:
@@ -217,10 +217,10 @@ def load(path: str | Path, known: Mapping[str, OptionSpec], *, foreign: bool = F
 
 
 def from_environment(environment: Mapping[str, str], known: Mapping[str, OptionSpec]) -> dict[str, Any]:
-    """Return the options that `FEEDPROXY_NAME` variables set. Raises UsageError for a value that does not fit.
+    """Return the options that `FEEDPROXY_NAME` variables set. Raises UsageError for an invalid value.
 
-    A variable that names no option is skipped: orchestrators put variables of their own beside ours
-    (`FEEDPROXY_SERVICE_HOST`). `unknown_variables` finds those that may be slips.
+    Unknown names are skipped: orchestrators set variables such as `FEEDPROXY_SERVICE_HOST`. `unknown_variables` finds
+    those that may be typing errors.
     """
     options: dict[str, Any] = {}
     for variable in sorted(environment):
@@ -237,21 +237,21 @@ def from_environment(environment: Mapping[str, str], known: Mapping[str, OptionS
 
 
 def unknown_variables(environment: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
-    """Return the `FEEDPROXY_…` variables that resemble an option and are none, each with that option's variable."""
-    own = [ENVIRONMENT + name.upper() for name in option_names()]
-    read_elsewhere = {FILE_VARIABLE, *CLIENT_VARIABLES}
+    """Return the unknown `FEEDPROXY_…` variables that resemble an option, each with that option's variable."""
+    option_variables = [ENVIRONMENT + name.upper() for name in option_names()]
+    other_variables = {FILE_VARIABLE, *CLIENT_VARIABLES}
     found = {}
     for variable in environment:
         name = variable.removeprefix(ENVIRONMENT).lower()
-        if variable.startswith(ENVIRONMENT) and name not in known and variable not in read_elsewhere:
-            near = difflib.get_close_matches(variable, own, n=1, cutoff=0.85)
+        if variable.startswith(ENVIRONMENT) and name not in known and variable not in other_variables:
+            near = difflib.get_close_matches(variable, option_variables, n=1, cutoff=0.85)
             if near:
                 found[variable] = near[0]
     return found
 
 
 def parse_set(text: str, known: Mapping[str, OptionSpec]) -> tuple[str, Any]:
-    """Return name and value of `NAME=VALUE` (--set); a NAME alone switches on what is true or false.
+    """Return name and value of `NAME=VALUE` (--set); a NAME alone sets a boolean option.
 
     Raises UsageError.
     """
@@ -267,17 +267,17 @@ def parse_set(text: str, known: Mapping[str, OptionSpec]) -> tuple[str, Any]:
 
 
 def _is_translated(name: str) -> bool:
-    """Return whether another option has taken the place of this one."""
+    """Return whether another option has replaced this one."""
     return name in RENAMED or name in DERIVED
 
 
 def _is_former(name: str) -> bool:
-    """Return whether this option will not be there in the next release."""
+    """Return whether the next release will not have this option."""
     return _is_translated(name) or name in deprecated_names()
 
 
 def _warn(name: str, where: str) -> None:
-    """Log that an option will not be there in the next release, and what to do."""
+    """Log that the next release will not have an option, and its replacement."""
     if name in DERIVED:
         advice = f"it is now {DERIVED[name]}"
     elif name in RENAMED:
@@ -292,39 +292,40 @@ def _warn(name: str, where: str) -> None:
 
 
 def _parse_scalar(text: str) -> Any:
-    """Return what the text of a former option's value stands for: true, false, a number, or the text."""
-    words = text.strip().lower()
-    return {"true": True, "false": False}.get(words, int(words) if words.isdecimal() else text)
+    """Return the value of a former option from its text: true, false, a number, or the text."""
+    word = text.strip().lower()
+    return {"true": True, "false": False}.get(word, int(word) if word.isdecimal() else text)
 
 
 def _translate_former(name: str, value: Any, where: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a former option as today's. Raises UsageError where the value is neither a number nor true or false."""
+    """Return a former option as the one that replaced it. Raises UsageError unless it is a number or a boolean."""
     if name in DERIVED:
         return {}
     if not isinstance(value, int):
-        raise UsageError(f"{where}: {name} wants a number, or true or false, not {_describe_type(value)}")
+        raise UsageError(f"{where}: {name}: expected a number, or true or false, not {_describe_type(value)}")
     new, item = RENAMED[name]
     if new == "polling":
         return {} if value else {new: item}
     if not item:
         return {new: value}
     items = [*options.get(new, getattr(Settings(), new))]
-    return {new: [*(each for each in items if each != item), *([item] if value else [])]}
+    return {new: [*(present for present in items if present != item), *([item] if value else [])]}
 
 
 def _parse_value(name: str, text: str, spec: OptionSpec, where: str) -> Any:
-    """Return the value that a text stands for. A list is a YAML list, or items between commas. Raises UsageError."""
-    read: Any = text
+    """Return the value of an option from its text. A list is a YAML list, or has commas. Raises UsageError."""
+    parsed: Any = text
     if spec.kind is bool:
-        read = {"true": True, "false": False}.get(text.strip().lower(), text)
+        parsed = {"true": True, "false": False}.get(text.strip().lower(), text)
     elif spec.kind is int and re.fullmatch(r"\s*[+-]?\d{1,18}\s*", text):
-        read = int(text)
+        parsed = int(text)
     elif spec.kind is list:
-        read = _parse_list(text, where) if text.lstrip().startswith("[") else [each.strip() for each in text.split(",")]
-        read = [each for each in read if each != ""] if isinstance(read, list) else read
+        is_yaml = text.lstrip().startswith("[")
+        parsed = _parse_list(text, where) if is_yaml else [item.strip() for item in text.split(",")]
+        parsed = [item for item in parsed if item != ""] if isinstance(parsed, list) else parsed
     elif spec.optional and not text:
-        read = None
-    return _check_value(name, read, spec, where)
+        parsed = None
+    return _check_value(name, parsed, spec, where)
 
 
 def _parse_list(text: str, where: str) -> Any:
@@ -335,7 +336,7 @@ def _parse_list(text: str, where: str) -> Any:
 
 
 def parse_sets(texts: Iterable[str], known: Mapping[str, OptionSpec]) -> dict[str, Any]:
-    """All of --set together: a list grows with each, of anything else the last counts. Raises UsageError."""
+    """Return the options of all --set. Lists are joined; of other options the last value counts. Raises UsageError."""
     options: dict[str, Any] = {}
     for text in texts:
         name, _, value = text.partition("=")
@@ -350,7 +351,7 @@ def parse_sets(texts: Iterable[str], known: Mapping[str, OptionSpec]) -> dict[st
 
 
 def _read_document(path: Path) -> Any:
-    """The document, with the lines its keys stand on (ruamel.yaml's round-trip loader notes them)."""
+    """Return the document; its mappings have the lines of their keys (ruamel.yaml's round-trip loader)."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -361,59 +362,63 @@ def _read_document(path: Path) -> Any:
     try:
         return YAML(typ="rt").load(text)
     except DuplicateKeyError as error:
-        # Its own words would repeat both values.
+        # The library's message contains both values, which may be secrets.
         key = re.match(r'found duplicate key "(.*?)" with', error.problem or "")
-        what = f"the key {key[1]!r} stands here a second time" if key else "a key stands here a second time"
+        what = f"duplicate key {key[1]!r}" if key else "duplicate key"
         raise UsageError(f"{path}:{_line_of_error(error)}: {what}") from error
     except MarkedYAMLError as error:
-        hint = "; a value that holds `: ` needs quotes" if "mapping values" in (error.problem or "") else ""
+        hint = "; a value that contains `: ` needs quotes" if "mapping values" in (error.problem or "") else ""
         raise UsageError(f"{path}:{_line_of_error(error)}: not YAML: {error.problem or error.context}{hint}") from error
     except ReaderError as error:
         line = text.count("\n", 0, int(error.position)) + 1
         raise UsageError(f"{path}:{line}: a character that YAML does not allow") from error
     except (YAMLError, ValueError, TypeError, RecursionError) as error:
-        raise UsageError(f"{path}: not YAML that can be read ({type(error).__name__})") from error
+        raise UsageError(f"{path}: invalid YAML ({type(error).__name__})") from error
 
 
 def _parse_rules(value: Any, path: str, where: str) -> Iterable[Rule]:
     if value is None:
         return
     if not isinstance(value, list):
-        raise UsageError(f"{where}: {RULES_KEY} is a list of rules, each beginning with `- {MATCH_KEY}: PATTERN`")
+        raise UsageError(
+            f"{where}: {RULES_KEY}: expected a list of rules, each beginning with `- {MATCH_KEY}: PATTERN`"
+        )
     specs, allowed = option_specs(), set(per_feed_names())
     for index, entry in enumerate(value):
-        here = f"{path}:{_item_line(value, index, where)}"
+        place = f"{path}:{_item_line(value, index, where)}"
         if not isinstance(entry, dict):
-            raise UsageError(f"{here}: a rule begins with `- {MATCH_KEY}: PATTERN`, and its options follow")
+            raise UsageError(f"{place}: expected a rule, beginning with `- {MATCH_KEY}: PATTERN`")
         if MATCH_KEY not in entry:
-            raise UsageError(f"{here}: this rule says no `{MATCH_KEY}: PATTERN`{_suggest_key(entry, MATCH_KEY)}")
+            raise UsageError(f"{place}: this rule has no `{MATCH_KEY}: PATTERN`{_suggest_key(entry, MATCH_KEY)}")
         overrides: dict[str, Any] = {}
-        for name, said in entry.items():
-            here = f"{path}:{_line(entry, name)}"
+        for name, option_value in entry.items():
+            place = f"{path}:{_line(entry, name)}"
             if name == MATCH_KEY:
                 continue
             if _is_former(name):
-                _warn(name, here)
+                _warn(name, place)
             if _is_translated(name):
-                translated = _translate_former(name, said, here, overrides)
-                overrides |= {new: tuple(each) if isinstance(each, list) else each for new, each in translated.items()}
+                translated = _translate_former(name, option_value, place, overrides)
+                overrides |= {new: tuple(item) if isinstance(item, list) else item for new, item in translated.items()}
                 continue
             if name in specs and name not in allowed:
-                raise UsageError(f"{here}: {name} holds for all feeds, not for some: it stands outside of {RULES_KEY}")
+                raise UsageError(f"{place}: {name} applies to all feeds: expected outside of {RULES_KEY}")
             if name not in allowed:
-                raise UsageError(f"{here}: unknown option {name!r} in a rule{_suggest(name, [*allowed, MATCH_KEY])}")
-            overrides[name] = _normalise_override(name, _check_value(name, said, specs[name], here), here)
-        here = f"{path}:{_line(entry, MATCH_KEY)}"
-        pattern = _parse_pattern(entry[MATCH_KEY], here)
+                raise UsageError(f"{place}: unknown option {name!r} in a rule{_suggest(name, [*allowed, MATCH_KEY])}")
+            overrides[name] = _normalise_override(name, _check_value(name, option_value, specs[name], place), place)
+        place = f"{path}:{_line(entry, MATCH_KEY)}"
+        pattern = _parse_pattern(entry[MATCH_KEY], place)
         if len(entry) == 1:
-            # What was meant for it holds for all feeds, where it is not indented.
-            raise UsageError(f"{here}: this rule has no option: they stand below `{MATCH_KEY}`, as far in as it does")
+            # Options that are not indented apply to all feeds.
+            raise UsageError(
+                f"{place}: this rule has no option: expected options below `{MATCH_KEY}`, indented like it"
+            )
         yield Rule(pattern, overrides)
 
 
 def _parse_pattern(value: Any, where: str) -> TargetPattern:
     if not isinstance(value, str):
-        raise UsageError(f"{where}: {MATCH_KEY} wants one pattern, in quotes where it begins with *")
+        raise UsageError(f"{where}: {MATCH_KEY}: expected one pattern, in quotes if it begins with *")
     try:
         return TargetPattern(value)
     except BadTarget as error:
@@ -421,28 +426,28 @@ def _parse_pattern(value: Any, where: str) -> TargetPattern:
 
 
 def _normalise_override(name: str, value: Any, where: str) -> Any:
-    """A value as Settings holds it; a new address in its normal form, as all targets are compared."""
+    """Return a value as in Settings; an address is normalised, since targets are compared in normal form."""
     if name == "moved_to" and value:
         try:
             return uri.normalise(value)
         except BadTarget as error:
-            raise UsageError(f"{where}: moved_to is no address that can be fetched: {error}") from error
+            raise UsageError(f"{where}: moved_to: {error}") from error
     return tuple(value) if isinstance(value, list) else value
 
 
 def _check_value(name: str, value: Any, spec: OptionSpec, where: str) -> Any:
-    """The value as a plain Python one, or UsageError."""
+    """Return the value as a plain Python value. Raises UsageError."""
     if value is None and spec.optional:
         return None
     if spec.kind is list and isinstance(value, list):
-        # Ports are texts to mitmproxy, and numbers to everybody else.
-        if all(isinstance(each, str | int) and not isinstance(each, bool) for each in value):
-            return [str(each) for each in value]
+        # Operators write ports as numbers, and mitmproxy expects texts.
+        if all(isinstance(item, str | int) and not isinstance(item, bool) for item in value):
+            return [str(item) for item in value]
     elif spec.kind is int and isinstance(value, str) and (number := parse(value, spec.unit)) is not None:
         return number
     elif spec.kind is int and isinstance(value, int) and not isinstance(value, bool):
         if spec.minimum is not None and value < spec.minimum:
-            raise UsageError(f"{where}: {name} is {spec.minimum} or more")
+            raise UsageError(f"{where}: {name}: {value}: expected {spec.minimum} or more")
         return int(value)
     elif spec.kind is bool and isinstance(value, bool):
         return value
@@ -452,8 +457,10 @@ def _check_value(name: str, value: Any, spec: OptionSpec, where: str) -> Any:
         return _check_value(name, str(value), spec, where)
     elif spec.kind is str and isinstance(value, str):
         if spec.choices and value not in spec.choices:
-            some = ", ".join(choice or "(empty)" for choice in spec.choices)
-            raise UsageError(f"{where}: {name} cannot be {str(value)!r}, only {some}{_suggest(value, spec.choices)}")
+            choices = ", ".join(choice or "(empty)" for choice in spec.choices)
+            raise UsageError(
+                f"{where}: {name} cannot be {str(value)!r}: expected {choices}{_suggest(value, spec.choices)}"
+            )
         if name == parent_proxy.OPTION:
             _check_parent(value, where)
         if name == "polling" and price_of(value) is None:
@@ -461,8 +468,8 @@ def _check_value(name: str, value: Any, spec: OptionSpec, where: str) -> Any:
             raise UsageError(f"{where}: polling cannot be {str(value)!r}: expected {names}, or a duration such as 45m")
         return str(value)
     hint = " (in quotes, if need be)" if spec.kind is str and value is not None else ""
-    wanted = EXAMPLES.get(spec.unit) or _NOUNS.get(spec.kind, spec.kind.__name__)
-    raise UsageError(f"{where}: {name} wants {wanted}, not {_describe_type(value)}{hint}")
+    expected = EXAMPLES.get(spec.unit) or _NOUNS.get(spec.kind, spec.kind.__name__)
+    raise UsageError(f"{where}: {name}: expected {expected}, not {_describe_type(value)}{hint}")
 
 
 def _check_parent(value: str, where: str) -> None:
@@ -473,7 +480,7 @@ def _check_parent(value: str, where: str) -> None:
 
 
 def _describe_type(value: Any) -> str:
-    """What a value is, without saying it."""
+    """Return the type of a value in words, without the value, which may be a secret."""
     for kind, noun in {
         **_NOUNS,
         float: "a number with a fraction",
@@ -488,15 +495,15 @@ def _describe_type(value: Any) -> str:
 def _suggest(name: Any, names: Collection[str]) -> str:
     """Return `; did you mean 'x'?`, or nothing. feedproxy's own options come before mitmproxy's."""
     word = str(name).strip().lower().replace("-", "_")
-    ours = {*option_names(), RULES_KEY, MATCH_KEY}
-    own = [each for each in names if each in ours]
+    own_names = {*option_names(), RULES_KEY, MATCH_KEY}
+    own = [known for known in names if known in own_names]
     synonym = SYNONYMS.get(word)
     near = (
         ([synonym] if synonym in names else [])
-        or [each for each in own if "_" in word and f"_{word}_" in f"_{each}_"][:1]
+        or [known for known in own if "_" in word and f"_{word}_" in f"_{known}_"][:1]
         or difflib.get_close_matches(word, own, n=1, cutoff=0.75)
-        or difflib.get_close_matches(word, [each for each in names if each], n=1, cutoff=0.8)
-        or difflib.get_close_matches(word, own or [each for each in names if each], n=1)
+        or difflib.get_close_matches(word, [known for known in names if known], n=1, cutoff=0.8)
+        or difflib.get_close_matches(word, own or [known for known in names if known], n=1)
     )
     return f"; did you mean {near[0]!r}?" if near else ""
 
@@ -507,7 +514,7 @@ def _suggest_key(entry: Mapping[Any, Any], wanted: str) -> str:
 
 
 def _line(mapping: Any, key: Any) -> int:
-    """The line of a key; what was merged from elsewhere (`<<`) counts as standing where the mapping does."""
+    """Return the line of a key. Merged keys (`<<`) have the line of their mapping."""
     try:
         return int(mapping.lc.key(key)[0]) + 1
     except (AttributeError, KeyError, TypeError):
