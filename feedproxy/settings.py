@@ -1,10 +1,9 @@
-"""Every option of feedproxy: name, type, default, unit, and what the operator has to know of it.
+"""Options of feedproxy: name, type, default, unit and description.
 
-This is the one place that describes an option. `feedproxy options`, docs/reference/options.md and the examples in
-conf/ are made from it (`make docs`). An addon declares the options it uses to mitmproxy (`declare`), the library reads
-them as one value, `Settings`; a rule of the configuration's `feeds:` list overrides those marked `per_feed` for the
-feeds it matches. Durations are whole seconds and sizes bytes, since mitmproxy knows no other numbers; a
-configuration may write `30m` and `4GiB` (quantities.py).
+`feedproxy options`, docs/reference/options.md and the examples in conf/ are made from this module (`make docs`). An
+addon declares the options that it uses to mitmproxy (`declare`), and the library reads all of them as one `Settings`.
+A rule of the configuration's `feeds:` list overrides options marked `per_feed`. Durations are whole seconds and sizes
+bytes, since mitmproxy has no other numbers; a configuration may write `30m` and `4GiB` (quantities.py).
 """
 
 import re
@@ -31,8 +30,8 @@ RENAMED: Mapping[str, tuple[str, str]] = {
     "websub_subscribe": ("push_subscribe", ""),
     "zstd_level": ("codings", "zstd"),
 }
-"""Former names: today's option, and the item of its list that a true (or non-zero) value stood for. `polling` is no
-list: its item is what false stood for."""
+"""Options by their former names, each with the list item that stands for a true or non-zero value. For `polling`, which
+is not a list, the item is the value that stands for false."""
 
 DERIVED: Mapping[str, str] = {
     "decoded_max": "five times buffer_max",
@@ -45,13 +44,13 @@ DERIVED: Mapping[str, str] = {
     "stale_max_refused": "stale_max, and a day at most",
     "subscriptions_per_site": "a fiftieth of subscriptions_max",
 }
-"""Former options whose value now follows from another one; setting them has no effect."""
+"""Former options that are now derived from another one; setting them has no effect."""
 
 
 INSTEAD: Mapping[str, str] = {
     "changes_when": "ask for changes.xml?when=seconds",
 }
-"""What takes the place of a deprecated option, where that is no other option."""
+"""Replacements of deprecated options that are not options."""
 
 
 PRICES: Mapping[str, int] = {"off": 300, "frugal": 7200, "balanced": 1800, "eager": 300}
@@ -60,7 +59,7 @@ PRICES: Mapping[str, int] = {"off": 300, "frugal": 7200, "balanced": 1800, "eage
 
 @lru_cache(maxsize=256)
 def price_of(polling: str) -> int | None:
-    """Return the price in seconds that a value of `polling` stands for; None where it is no such value."""
+    """Return the price in seconds for a value of `polling`; None if the value is invalid."""
     price = PRICES.get(polling)
     return (parse(polling, "s") or None) if price is None else price
 
@@ -76,11 +75,11 @@ def option(
     restart: bool = False,
     deprecated: bool = False,
 ) -> Any:
-    """Describe an option: its default, what it does in a sentence, why an operator would change it.
+    """Return the field of an option: its default, its effect in a sentence, and why an operator would change it.
 
-    `choices` are the permitted values, `per_feed` says whether a rule may override it, `unit` what its number counts.
-    `restart` says that it is read at the start only: a reload (SIGHUP) leaves it as it is. A deprecated one still
-    works, stands in no list, and is reported at start where it is set.
+    `choices` are the permitted values, `unit` is that of a number, and rules may override a `per_feed` option. A reload
+    (SIGHUP) leaves `restart` options as they are. A deprecated option works, is not listed, and is reported at the
+    start if it is set.
     """
     metadata = {"text": text, "why": why, "choices": choices, "per_feed": per_feed, "unit": unit}
     return field(default=default, metadata={**metadata, "restart": restart, "deprecated": deprecated})
@@ -88,9 +87,9 @@ def option(
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the operator decided. Built from mitmproxy's options; valid once built."""
+    """The values of all options, made from mitmproxy's options."""
 
-    # -- who reaches this proxy
+    # -- listening
     listen: str = option(
         "127.0.0.1:8080",
         "HOST:PORT on which readers are served: gateway and explicit proxy alike.",
@@ -150,7 +149,7 @@ class Settings:
         "", "PEM file with the certificate's key; empty: the key is in the certificate's file.", restart=True
     )
 
-    # -- what may be reached through it
+    # -- permitted targets
     allow_private: bool = option(
         False,
         "Let targets be at private, loopback and link-local addresses, and on any port above 1024.",
@@ -173,7 +172,7 @@ class Settings:
         " The gateway needs none of this.",
     )
 
-    # -- how origins are asked
+    # -- requests to origins
     upstream_proxy: str = option(
         "",
         "A parent proxy through which all requests to other servers go: http://[USER:PASSWORD@]HOST:PORT, socks5://…,"
@@ -244,7 +243,7 @@ class Settings:
         unit="s",
     )
 
-    # -- how long a copy is fresh
+    # -- freshness
     feed_hints: str = option(
         "enforce",
         "How a feed's ttl, skipHours, skipDays and sy:* count: enforce, heuristic (only where HTTP is silent), off.",
@@ -357,7 +356,7 @@ class Settings:
         "", "YAML file of credentials for origins, and for whose requests they are used; mode 0600.", restart=True
     )
 
-    # -- what is done to a feed
+    # -- editing of feeds
     feed_usm: bool = option(
         True, "Serve feeds with the media type that lets a click subscribe (application/rss+xml …).", per_feed=True
     )
@@ -750,22 +749,22 @@ class Settings:
 
     @property
     def first_byte_timeout(self) -> int:
-        """Seconds that an origin may take to begin its answer: half of the whole exchange."""
+        """Seconds that an origin may take to begin its response: half of fetch_timeout."""
         return max(1, self.fetch_timeout // 2)
 
     @property
     def decoded_max(self) -> int:
-        """Bytes of a response after decoding, above which it counts as a bomb."""
+        """Bytes of a response after decoding; more counts as a decompression bomb."""
         return 5 * self.buffer_max
 
     @property
     def memory(self) -> MemoryLimits:
-        """Bytes that each cache in memory may hold."""
+        """The limits of the caches in memory."""
         return MemoryLimits.of(self.memory_max)
 
     @property
     def stale_max_refused(self) -> int:
-        """Seconds that a good copy is served while its origin answers 403 or 404: the origin may mean it."""
+        """Seconds that a stale copy is served while its origin answers 403 or 404, which may be intended."""
         return min(self.stale_max, 86_400)
 
     @property
@@ -780,90 +779,91 @@ class Settings:
 
     @property
     def is_fleet(self) -> bool:
-        """Whether the store is one that several machines share."""
+        """True if several machines share the store."""
         return self.store.startswith(("redis://", "rediss://", "unix://"))
 
     @property
     def local_store(self) -> str:
-        """Where this machine's own store is."""
+        """Location of this machine's own store."""
         return self.fleet_local if self.is_fleet else self.store
 
     @property
     def is_targeted(self) -> bool:
-        """Whether the fields for caches that act for the origin are meant for us (RFC 9213, section 2.2)."""
+        """True if targeted cache-control fields apply to this proxy (RFC 9213, section 2.2)."""
         return self.targeted_fields == "always" or (self.targeted_fields == "reverse" and bool(self.upstream))
 
 
 class Loader(Protocol):
-    """What `declare` needs of mitmproxy's loader."""
+    """The part of mitmproxy's loader that `declare` needs."""
 
     def add_option(self, name: str, typespec: Any, default: Any, help: str, choices: Any = None) -> None: ...
 
 
 def declare(loader: Loader, *names: str) -> None:
-    """Declare these options to mitmproxy, from the one place that defines them."""
+    """Declare these options to mitmproxy. Raises LookupError for an unknown name."""
     wanted = set(names)
-    for each in fields(Settings):
-        if each.name in wanted:
-            default = each.default
+    for option_field in fields(Settings):
+        if option_field.name in wanted:
+            default = option_field.default
             kind: Any = type(default)
             if isinstance(default, tuple):
                 kind, default = Sequence[str], list(default)
-            loader.add_option(each.name, kind, default, each.metadata["text"], each.metadata["choices"] or None)
-            wanted.discard(each.name)
+            metadata = option_field.metadata
+            loader.add_option(option_field.name, kind, default, metadata["text"], metadata["choices"] or None)
+            wanted.discard(option_field.name)
     if wanted:
         raise LookupError(f"no such option: {', '.join(sorted(wanted))}")
 
 
 def format_value(name: str, value: Any) -> Any:
     """Return an option's value as a configuration writes it: a number that has a unit as text with that unit."""
-    unit: Unit = next((each.metadata["unit"] for each in fields(Settings) if each.name == name), "")
+    unit: Unit = next((item.metadata["unit"] for item in fields(Settings) if item.name == name), "")
     return format_quantity(value, unit) if unit and value else value
 
 
 def option_names() -> list[str]:
     """Return every option's name, in the order of this file, without the deprecated ones."""
-    return [each.name for each in fields(Settings) if not each.metadata["deprecated"]]
+    return [item.name for item in fields(Settings) if not item.metadata["deprecated"]]
 
 
 def deprecated_names() -> list[str]:
     """Return the options that still work and will be fixed limits in the next release."""
-    return [each.name for each in fields(Settings) if each.metadata["deprecated"]]
+    return [item.name for item in fields(Settings) if item.metadata["deprecated"]]
 
 
 def restart_names() -> list[str]:
     """Return the options that are read at the start only."""
-    return [each.name for each in fields(Settings) if each.metadata["restart"]]
+    return [item.name for item in fields(Settings) if item.metadata["restart"]]
 
 
 def defaults() -> dict[str, Any]:
     """Return the default of every option, deprecated ones included, as a configuration would write it."""
-    found = {each.name: each.default for each in fields(Settings)}
+    found = {item.name: item.default for item in fields(Settings)}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
 
 def per_feed_names() -> list[str]:
     """Return the options that a rule may override."""
-    return [each.name for each in fields(Settings) if each.metadata["per_feed"]]
+    return [item.name for item in fields(Settings) if item.metadata["per_feed"]]
 
 
 def from_options(values: Mapping[str, Any]) -> Settings:
-    """Settings from option values; names that are missing keep their defaults, unknown ones are passed over."""
+    """Return Settings with these option values. Missing options have their defaults, and unknown ones are ignored."""
     known: dict[str, Any] = {}
-    for each in fields(Settings):
-        if each.name in values:
-            value = values[each.name]
-            known[each.name] = tuple(value) if isinstance(each.default, tuple) else value
+    for item in fields(Settings):
+        if item.name in values:
+            value = values[item.name]
+            known[item.name] = tuple(value) if isinstance(item.default, tuple) else value
     return Settings(**known)
 
 
 def ports(settings: Settings, listed: tuple[str, ...]) -> tuple[str, ...]:
-    """The ports listed, and with `allow_private` all above 1024: what runs on one's own network runs anywhere."""
+    """Return the listed ports, and with `allow_private` all above 1024: services in private networks use any port."""
     return (*listed, "1025-65535") if settings.allow_private else listed
 
 
 def listen_address(text: str, option_name: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`, `:PORT` (all addresses: the host is empty) or `PORT` (this machine alone).
+    """Return host and port of `HOST:PORT`, `:PORT` (all addresses: the host is empty) or `PORT` (loopback).
 
     Raises UsageError, which names the option.
     """
@@ -876,7 +876,7 @@ def listen_address(text: str, option_name: str) -> tuple[str, int]:
 
 
 def override(settings: Settings, rules: Iterable[Mapping[str, Any]]) -> Settings:
-    """Settings with the rules that match a feed laid over them, later rules over earlier ones."""
+    """Return settings with rules applied; later rules take precedence."""
     merged: dict[str, Any] = {}
     for rule in rules:
         merged.update(rule)

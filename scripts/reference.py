@@ -1,6 +1,6 @@
-"""Write the pages of docs/reference/ that are made from the code: `make docs`.
+"""Generator of the pages in docs/reference/ that are made from the code: `make docs`.
 
-A page made by hand beside the code that it describes is wrong after a while. tests/test_reference.py compares.
+tests/test_reference.py compares the pages with the code.
 """
 
 import re
@@ -27,78 +27,87 @@ NOUNS = {bool: "true or false", int: "whole number", str: "text", tuple: "list o
 
 OPTIONS_HEAD = """# Options
 
-Made by `make docs` from `feedproxy/settings.py`. An option is a key of the configuration file (`--config`), and
-can be given as `--set NAME=VALUE` or in the environment as `FEEDPROXY_NAME`
-([how](../how-to/configure-it.md)). Durations and sizes take units: `30m`, `4GiB`. Those marked *rule* can also stand
-in a rule of `feeds:`, for the feeds that it matches. Those marked *restart* are read at the start only, all others
-with every reload (SIGHUP) too.
-mitmproxy's own options are keys too.
+An option is a key of the configuration file (`--config`), an argument of `--set NAME=VALUE`, or an environment
+variable `FEEDPROXY_NAME` ([how to configure feedproxy](../how-to/configure-it.md)). Options of mitmproxy are set in the
+same way. Durations and sizes may have units: `30m`, `4GiB`.
+
+An option marked *rule* may also be set in a rule of `feeds:`, for the feeds that it matches. An option marked *restart*
+is read at the start only. All others are also read at a reload (SIGHUP).
+
+This page is made by `make docs` from `feedproxy/settings.py`.
 """
 
 METRICS_HEAD = """# Metrics
 
-Made by `make docs` from `feedproxy/telemetry/metrics.py`. Prometheus finds them at `/metrics` on the admin listener.
-`outcome` and `detail` are the words of [Cache-Status](cache-status.md). Metrics carry no URLs and no readers.
-`conf/grafana.json` is a dashboard of them.
+Prometheus reads these metrics at `/metrics` on the admin listener. The labels `outcome` and `detail` have the terms of
+[Cache-Status](cache-status.md). Metrics contain no URLs and no readers. `conf/grafana.json` is a dashboard.
+
+This page is made by `make docs` from `feedproxy/telemetry/metrics.py`.
 """
 
 FAULTS_HEAD = """# Faults
 
-Made by `make docs` from `feedproxy/lab/replay/faults/`. A catalogue of origin faults to inject:
+A replay injects these faults of origins:
 
     feedproxy replay week.har --fault gzip-tag --fault 500@2h..3h --fault '429@10%'
 
-Several add up, in the order in which they are named; of two that replace the answer the later wins. What stands behind
-`@` says [when](../how-to/replay-a-week.md#break-something) a fault is at work. What is left to chance is the same in
-every run with the same `--seed`. A recording of the replay (`--record`) tells of each answer which faults had their
-hands in it.
+Several faults are applied in the order of the command line; if two replace the response, the later one counts. The part
+after `@` says [when](../how-to/replay-a-week.md#break-something) a fault applies. Random choices are the same in every
+run with the same `--seed`. A recording of the replay (`--record`) names the faults of each response.
 
-Behind feedproxy readers see few of them: `tests/lab/test_faults.py` plays every one, with and without it in front.
+feedproxy hides most of these faults from readers: `tests/lab/test_faults.py` tests each, with and without feedproxy.
+
+This page is made by `make docs` from `feedproxy/lab/replay/faults/`.
 """
 
 FEEDS_HEAD = """# Promises about feeds
 
-Made by `make docs` from `tests/spec/supplement/`. The public tests for HTTP caches have no words for what is peculiar
-to feeds: hints, deltas, moves, readers. These promises have. Each row is played on all that answers readers, with a
-clock that stands still until it is moved, and an origin in memory:
+feedproxy keeps these promises beside those of HTTP: about hints, deltas, moves and readers, which the public tests of
+HTTP caches do not cover. Each row is tested at every layer that answers readers, with a manual clock and an origin in
+memory:
 
     make test TEST_ARGS=tests/spec/test_supplement.py
 
-Where seconds count there are rows at the moment, one second before it, and mostly one after. Where the source is
-feedproxy there is no text to follow, and the promise is our own.
+Limits of time are tested at the second itself, one second before it, and usually one after it. A promise with the
+source *feedproxy* follows no specification.
+
+This page is made by `make docs` from `tests/spec/supplement/`.
 """
 
 FINDINGS_HEAD = """# Findings about readers
 
-Made by `make docs` from `feedproxy/scoring/`. What the commands score and lab run and the page /readers
-say of a reader. *bad* and *warn* cost marks ([how a grade is reckoned](../explanation/grades.md)), *info* and *good*
-do not. Each comes with the requests that show it. In `tests/lab/test_score.py` there is a reader for each that provokes
-it and nothing else.
+The commands `score` and `lab run` and the page `/readers` report these findings about a reader. *bad* and *warn* lower
+the [grade](../explanation/grades.md); *info* and *good* do not. Each finding is reported with requests that show it.
+`tests/lab/test_score.py` has a reader for each finding that causes only this one.
+
+This page is made by `make docs` from `feedproxy/scoring/`.
 """
 
 NOTES_HEAD = """# Notes about feeds
 
-Made by `make docs` from `feedproxy/check/`. What [feedproxy check](../how-to/check-your-feed.md) says of a feed, by
-what it is about, the gravest first. *bad* and *warn* make it exit with 1, *info* and *good* do not. In `tests/check/`
-there is for each an origin or a document that gives it.
+[feedproxy check](../how-to/check-your-feed.md) reports these notes about a feed, here by subject, the worst first. With
+*bad* and *warn* it exits with 1, with *info* and *good* alone with 0. `tests/check/` has an origin or a document for
+each note.
+
+This page is made by `make docs` from `feedproxy/check/`.
 """
 
 CASES_MAX = 23
-"""More cases than these are counted, and not listed: they are all pairs of something."""
+"""Cases that a page lists; more are only counted."""
 
 
 def options() -> str:
-    """The page of options, in the order and under the headings of settings.py."""
+    """Return the page of options, in the order and under the headings of settings.py."""
     lines = [OPTIONS_HEAD]
     headings = _headings()
-    for each in fields(Settings):
-        if each.metadata["deprecated"]:
+    for option in fields(Settings):
+        if option.metadata["deprecated"]:
             continue
-        if heading := headings.get(each.name):
+        if heading := headings.get(option.name):
             lines += [f"## {heading[0].upper()}{heading[1:]}", ""]
-        text = f"{each.metadata['text']} {each.metadata['why']}".strip().replace("*", r"\*")
-        lines += [f"- `{each.name}` ({_kind(each)})  ", f"  {text}"]
-        lines += [""] if _is_last_of_section(each.name, headings) else []
+        text = f"{option.metadata['text']} {option.metadata['why']}".strip().replace("*", r"\*")
+        lines += [f"- `{option.name}` ({_kind(option)})  ", f"  {text}"]
+        lines += [""] if _is_last_of_section(option.name, headings) else []
     return "\n".join(lines)
 
 
@@ -108,15 +117,15 @@ def _is_last_of_section(name: str, headings: Mapping[str, str]) -> bool:
     return not following or following[0] in headings
 
 
-def _kind(each: Field[Any]) -> str:
-    choices = [f"`{choice}`" if choice else "empty" for choice in each.metadata["choices"]]
-    kind = " or ".join(choices) if choices else NOUNS[type(each.default)]
-    marks = [word for word, name in (("*rule*", "per_feed"), ("*restart*", "restart")) if each.metadata[name]]
-    kind = {"s": "duration", "ms": "duration", "B": "size"}.get(each.metadata["unit"], kind)
-    return f"{kind}, default {', '.join([_written(format_value(each.name, each.default)), *marks])}"
+def _kind(option: Field[Any]) -> str:
+    choices = [f"`{choice}`" if choice else "empty" for choice in option.metadata["choices"]]
+    kind = " or ".join(choices) if choices else NOUNS[type(option.default)]
+    marks = [mark for mark, name in (("*rule*", "per_feed"), ("*restart*", "restart")) if option.metadata[name]]
+    kind = {"s": "duration", "ms": "duration", "B": "size"}.get(option.metadata["unit"], kind)
+    return f"{kind}, default {', '.join([_format_default(format_value(option.name, option.default)), *marks])}"
 
 
-def _written(default: Any) -> str:
+def _format_default(default: Any) -> str:
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"
     if isinstance(default, tuple):
@@ -125,38 +134,38 @@ def _written(default: Any) -> str:
 
 
 def _headings() -> dict[str, str]:
-    """The comments `# -- heading` of settings.py, each by the option that follows it."""
+    """Return the comments `# -- heading` of settings.py, by the option that follows each."""
     source = getsource(Settings)
     return {name: heading for heading, name in re.findall(r"^    # -- (.+)\n    (\w+):", source, re.MULTILINE)}
 
 
 def metrics() -> str:
-    """The page of metrics, in alphabetical order."""
+    """Return the page of metrics, in alphabetical order."""
     text = Metrics().exposition().decode()
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     texts = dict(re.findall(r"^# HELP (\S+) (.*)$", text, re.MULTILINE))
-    # What prometheus_client adds about the process differs from system to system.
-    ours = [name for name in sorted(kinds) if name.startswith("feedproxy_") and not name.endswith("_created")]
-    rows = [f"- `{name}` ({kinds[name]})  \n  {texts[name]}" for name in ours]
+    # The process metrics of prometheus_client differ between systems.
+    names = [name for name in sorted(kinds) if name.startswith("feedproxy_") and not name.endswith("_created")]
+    rows = [f"- `{name}` ({kinds[name]})  \n  {texts[name]}" for name in names]
     return "\n".join([METRICS_HEAD, *rows, ""])
 
 
 def feeds() -> str:
-    """The page of promises about feeds, by chapter; rows that differ in their case alone are one promise."""
+    """Return the page of promises by chapter; rows that differ only in their case are one promise."""
     sys.path.insert(0, str(ROOT))
-    from tests.spec.supplement.table import CHAPTERS, PROMISES  # noqa: PLC0415 (tests are no package of ours)
+    from tests.spec.supplement.table import CHAPTERS, PROMISES  # noqa: PLC0415 (tests are not installed)
 
     lines = [FEEDS_HEAD, "| source | promises | rows |", "|---|---|---|"]
-    rows = Counter(each.source for each in PROMISES)
-    promises = Counter(source for source, _ in {(each.source, each.name) for each in PROMISES})
+    rows = Counter(promise.source for promise in PROMISES)
+    promises = Counter(source for source, _ in {(promise.source, promise.name) for promise in PROMISES})
     lines += [f"| {source} | {promises[source]} | {rows[source]} |" for source in sorted(rows)]
     lines += [f"| together | {promises.total()} | {rows.total()} |", ""]
     for chapter, found in CHAPTERS.items():
         lines += [f"## {chapter}", ""]
-        for source, name in dict.fromkeys((each.source, each.name) for each in found):
-            alike = [each for each in found if (each.source, each.name) == (source, name)]
-            broken = [f"  \n  Not kept yet: {each.case or 'always'}; {each.broken}" for each in alike if each.broken]
-            lines.append(f"- {name}.  \n  {source}{_cases([each.case for each in alike])}{''.join(broken)}")
+        for source, name in dict.fromkeys((row.source, row.name) for row in found):
+            same = [row for row in found if (row.source, row.name) == (source, name)]
+            broken = [f"  \n  Not kept yet: {row.case or 'always'}; {row.broken}" for row in same if row.broken]
+            lines.append(f"- {name}.  \n  {source}{_cases([row.case for row in same])}{''.join(broken)}")
         lines.append("")
     return "\n".join(lines)
 
@@ -165,26 +174,26 @@ def _cases(cases: Sequence[str]) -> str:
     if len(cases) == 1:
         return f" ({cases[0]})".replace("*", r"\*") if cases[0] else ""
     kinds = dict.fromkeys(re.sub(r"(^|, )one second (before|after)$", "", case) for case in cases)
-    named = [kind for kind in kinds if kind]
-    listed = f": {' · '.join(named)}" if 1 < len(named) <= CASES_MAX else ""
-    return f"; {len(cases)} rows{listed}".replace("*", r"\*")
+    names = [kind for kind in kinds if kind]
+    listing = f": {' · '.join(names)}" if 1 < len(names) <= CASES_MAX else ""
+    return f"; {len(cases)} rows{listing}".replace("*", r"\*")
 
 
 def faults() -> str:
-    """The catalogue of faults: each by its name, with what its docstring says."""
+    """Return the page of faults, each with its docstring."""
     lines = [FAULTS_HEAD]
     for title, group in GROUPS:
         lines += [f"## {title}", ""]
-        for each in group:
-            value = f"`--fault {each.name}=VALUE` takes another value." if each.default else ""
-            when = f"Without `@when` it is at work in `{each.when}`." if each.when else ""
-            lines += [f"### {each.name}", "", cleandoc(each.__doc__ or ""), ""]
+        for fault in group:
+            value = f"`--fault {fault.name}=VALUE` sets another value." if fault.default else ""
+            when = f"Without `@when` it applies in `{fault.when}`." if fault.when else ""
+            lines += [f"### {fault.name}", "", cleandoc(fault.__doc__ or ""), ""]
             lines += [" ".join(filter(None, (value, when))), ""] if value or when else []
     return "\n".join(lines)
 
 
 def findings() -> str:
-    """The findings about readers, by what they are about, and the rules that they break."""
+    """Return the page of rules and findings about readers, by category."""
     kinds = [
         kind
         for module in (conditional_requests, polling_interval, redirects, client_hygiene)
@@ -196,7 +205,7 @@ def findings() -> str:
 
 
 def notes() -> str:
-    """The notes about feeds, by what they are about."""
+    """Return the page of notes about feeds, by category."""
     kinds = [kind for module in CHECKS for kind in notes_of(module)]
     return "\n".join([NOTES_HEAD.rstrip(), *_by_category(kinds), ""])
 
@@ -222,7 +231,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
 
 
 def main() -> int:
-    """Write every page that is not right already, and say which."""
+    """Write every page that has changed, and print its name."""
     for name, page in PAGES.items():
         path, text = FOLDER / name, page()
         if not path.is_file() or path.read_text(encoding="utf-8") != text:

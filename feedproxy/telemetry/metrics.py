@@ -103,31 +103,31 @@ class Metrics:
         self._flush_hooks: list[Callable[[], None]] = []
         # Memory, processor time and open files of this process, under Prometheus's standard names.
         ProcessCollector(registry=self.registry)
-        info = Gauge("feedproxy_info", "Always 1; which version this is.", ("version",), registry=self.registry)
+        info = Gauge("feedproxy_info", "Always 1; the label is the version.", ("version",), registry=self.registry)
         info.labels(__version__).set(1)
         self._requests = Counter(
             "feedproxy_requests",
-            "Requests answered, by entrance (connect: CONNECT), what became of them (RFC 9211; tunnel, intercept, "
-            "refused: of CONNECT), detail, and status (other: a code that nobody has registered).",
+            "Responses, by entrance (connect: CONNECT), outcome (RFC 9211; of CONNECT tunnel, intercept or refused), "
+            "detail, and status (other: an unregistered code).",
             ("entrance", "outcome", "detail", "status"),
             registry=self.registry,
         )
         self._seconds = LabelledHistogram(
             "feedproxy_request_seconds",
-            "Seconds from a request's head to its answer.",
+            "Seconds from a request's head to its response.",
             "outcome",
             BUCKETS,
             registry=self.registry,
         )
         self._bytes = Counter(
             "feedproxy_response_bytes",
-            "Bytes of content sent to readers, by entrance and source: store, origin, stream (passed through), own.",
+            "Bytes of content sent to readers, by entrance and source: store, origin, stream or own.",
             ("entrance", "source"),
             registry=self.registry,
         )
         self._origin = Counter(
             "feedproxy_origin_requests",
-            "Updates asked of origins, by the status that came back (0: none; other: an unregistered one) and detail.",
+            "Requests to origins, by status (0: no response; other: an unregistered code) and detail.",
             ("status", "detail"),
             registry=self.registry,
         )
@@ -136,43 +136,45 @@ class Metrics:
         self._bytes_of = lru_cache(COUNTERS_MAX)(self._bytes.labels)
         self._origin_of = lru_cache(COUNTERS_MAX)(self._origin.labels)
         self._origin_bytes = Counter(
-            "feedproxy_origin_stored_bytes", "Bytes made ready from what origins sent.", registry=self.registry
+            "feedproxy_origin_stored_bytes",
+            "Bytes of stored contents made from the responses of origins.",
+            registry=self.registry,
         )
         self._received = Counter(
             "feedproxy_origin_received_bytes",
-            "Bytes of content that origins sent, as they came; what streams through is not among them.",
+            "Bytes of content received from origins, without streams.",
             registry=self.registry,
         )
         self._origin_seconds = Histogram(
-            "feedproxy_origin_seconds", "Seconds an update took.", buckets=BUCKETS, registry=self.registry
+            "feedproxy_origin_seconds", "Seconds of requests to origins.", buckets=BUCKETS, registry=self.registry
         )
         self._scheduled = Counter(
             "feedproxy_scheduled_refreshes",
-            "Updates that the schedule asked for, ahead of readers.",
+            "Refreshes started by the schedule.",
             registry=self.registry,
         )
         self._store_failures = Counter(
             "feedproxy_store_failures", "Reads and writes of the store that failed.", registry=self.registry
         )
-        self.stored = Gauge("feedproxy_stored_resources", "Targets held in the store.", registry=self.registry)
-        self.under_way = Gauge("feedproxy_updates_under_way", "Updates under way.", registry=self.registry)
+        self.stored = Gauge("feedproxy_stored_resources", "Targets in the store.", registry=self.registry)
+        self.under_way = Gauge("feedproxy_updates_under_way", "Refreshes under way.", registry=self.registry)
         self.connections = Gauge("feedproxy_connections", "Connections from readers.", registry=self.registry)
         self.subscribers = Gauge(
-            "feedproxy_subscribers", "Subscribers of all feeds together, claims included.", registry=self.registry
+            "feedproxy_subscribers", "Subscribers of all feeds, claims included.", registry=self.registry
         )
         self.feeds_read = Gauge(
-            "feedproxy_feeds_read", "Feeds somebody asked for within subscriber_window.", registry=self.registry
+            "feedproxy_feeds_read", "Feeds that were requested within subscriber_window.", registry=self.registry
         )
         self._fleet_up = Gauge(
-            "feedproxy_fleet_up", "1 while the fleet's Redis answers; 0 while it is away.", registry=self.registry
+            "feedproxy_fleet_up", "1 while the fleet's Redis answers, else 0.", registry=self.registry
         )
         self._fleet_waiting = Gauge(
-            "feedproxy_fleet_waiting", "What the fleet's Redis is still to be told.", registry=self.registry
+            "feedproxy_fleet_waiting", "Changes that wait to be sent to the fleet's Redis.", registry=self.registry
         )
         self._fleet_events = Counter(
             "feedproxy_fleet_events",
-            "What happened with the fleet: copies sent, taken-in (another machine had fetched them) and refused (there "
-            "was a later one, or Redis would not), lease-lost, gap (news missed), compared (all that is held), away.",
+            "Events of the fleet: copies sent, taken-in (from another machine) and refused (by Redis, or as older), "
+            "lease-lost, gap (missed messages), compared (the whole store), away (Redis did not answer).",
             ("event",),
             registry=self.registry,
         )
