@@ -1,8 +1,7 @@
-"""Time comes from a Clock; only the edge asks the machine.
+"""Clocks: the source of time for all other modules.
 
-Instants are Unix seconds (UTC) and durations are seconds, both as float: HTTP's ages and lifetimes are
-whole seconds anyway, and arithmetic on plain numbers is what the path of a hit can afford.
-(docs/decisions/times-are-unix-seconds.md)
+Instants are Unix seconds (UTC) and durations are seconds, both as float: HTTP's ages and lifetimes are whole seconds,
+and a hit has time for arithmetic on plain numbers only (docs/decisions/times-are-unix-seconds.md).
 """
 
 import asyncio
@@ -16,24 +15,24 @@ type Instant = float
 """Seconds since 1970-01-01T00:00:00Z."""
 
 type Seconds = float
-"""A length of time."""
+"""A duration in seconds."""
 
 
 CLOCK_TOLERANCE: Seconds = 10
-"""An instant that was noted, and is further ahead than this, is of a clock that has been set back since. Less is what
-the clocks of several machines differ by, and what a clock that is kept right jumps."""
+"""Seconds that a recorded instant may be in the future before the clock counts as set back. Clocks of several machines
+differ by less, and time synchronization makes smaller steps."""
 
 
-def is_set_back(noted: Instant, now: Instant) -> bool:
-    """Whether an instant that was `now` when it was noted cannot have been: the clock was set back since."""
-    return noted > now + CLOCK_TOLERANCE
+def is_set_back(recorded: Instant, now: Instant) -> bool:
+    """Return whether the clock was set back since the instant `recorded` was taken from it."""
+    return recorded > now + CLOCK_TOLERANCE
 
 
 class Clock(Protocol):
-    """What the product asks of time."""
+    """The current time, and sleeping."""
 
     def now(self) -> Instant:
-        """The wall clock, in Unix seconds."""
+        """Return the time in Unix seconds."""
         ...
 
     async def sleep(self, seconds: Seconds) -> None:
@@ -57,17 +56,17 @@ class AcceleratedClock:
     def __init__(self, start: Instant, speed: float = 1.0) -> None:
         self._start = start
         self._speed = speed
-        self._began = time.monotonic()
+        self._monotonic_start = time.monotonic()
 
     def now(self) -> Instant:
-        return self._start + (time.monotonic() - self._began) * self._speed
+        return self._start + (time.monotonic() - self._monotonic_start) * self._speed
 
     async def sleep(self, seconds: Seconds) -> None:
         await asyncio.sleep(max(0.0, seconds) / self._speed)
 
 
 class ManualClock:
-    """A clock that stands still until it is told to move: for tests, demo and replay."""
+    """A clock that moves only by `advance`: for tests, demo and replay."""
 
     def __init__(self, start: Instant) -> None:
         self._now = start
@@ -81,19 +80,19 @@ class ManualClock:
         if seconds <= 0:
             await asyncio.sleep(0)
             return
-        waiter = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._sleepers, (self._now + seconds, next(self._order), waiter))
-        await waiter
+        future = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._now + seconds, next(self._order), future))
+        await future
 
     @property
     def next_wake(self) -> Instant:
-        """Return when the next sleeper wakes; infinity where none sleeps."""
+        """Return when the next sleeper wakes; infinity if none sleeps."""
         return self._sleepers[0][0] if self._sleepers else math.inf
 
     def advance(self, seconds: Seconds = 0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> None:
-        """Move on, and wake those whose time has come."""
+        """Advance the clock, and wake the sleepers that are due."""
         self._now += seconds + 60 * minutes + 3600 * hours + 86400 * days
         while self._sleepers and self._sleepers[0][0] <= self._now:
-            _, _, waiter = heapq.heappop(self._sleepers)
-            if not waiter.done():
-                waiter.set_result(None)
+            _, _, future = heapq.heappop(self._sleepers)
+            if not future.done():
+                future.set_result(None)

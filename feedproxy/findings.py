@@ -1,8 +1,7 @@
-"""A Note says one thing about what was seen: how well it is done, in one line, then what to do and where to read on.
+"""Notes: findings about a feed or a reader, each with a level, a summary, advice and a source.
 
-The check of a feed and the score of a reader speak in Notes. Each is a class below the code that gives it, and its
-name is what people and programs know it by: `TTL_SHORTER_THAN_MAX_AGE`, told as `ttl-shorter-than-max-age`. The class
-holds the words; an instance adds what they are said of, and the values for `%(name)s` in them.
+Each Note is a class below the code that yields it. Reports contain its name: `TTL_SHORTER_THAN_MAX_AGE` is
+`ttl-shorter-than-max-age`. The class has the texts; an instance adds the subject and the values for `%(name)s`.
 
     class NO_VALIDATOR(Note):
         level = Level.WARN
@@ -23,7 +22,7 @@ from typing import Any, ClassVar
 
 
 class Level(StrEnum):
-    """How well something is done; what is done well is worth saying, too."""
+    """Level of a Note, from good to bad."""
 
     GOOD = "good"
     INFO = "info"
@@ -68,7 +67,7 @@ class Note:
     advice: ClassVar[str]
     """Advice with its reason; paragraphs are separated by an empty line, and code is between backticks."""
     reference: ClassVar[str]
-    """Where it stands written; several are parted by semicolons."""
+    """Source, such as an RFC with its section; several are separated by semicolons."""
 
     def __init__(self, subject: str = "", **values: object) -> None:
         self.subject = subject
@@ -105,7 +104,7 @@ class Note:
         }
 
     def as_text(self, width: int = 100, *, advise: bool = True) -> str:
-        """For a terminal: the level and the summary; below them, further in, advice and reference."""
+        """Return level and summary for a terminal, with advice and reference indented below."""
         first = f"{self.level:<5} "
         lines = textwrap.wrap(self.message, width, initial_indent=first, subsequent_indent=" " * len(first))
         if advise:
@@ -115,13 +114,13 @@ class Note:
 
 
 def sorted_by_level(notes: Iterable[Note]) -> list[Note]:
-    """The worst first, praise last; else in their order."""
+    """Return the notes, the worst first; notes of one level keep their order."""
     ranks = {level: rank for rank, level in enumerate(reversed(Level))}
     return sorted(notes, key=lambda note: ranks[note.level])
 
 
 def notes_of(module: ModuleType) -> list[type[Note]]:
-    """The Notes that a module defines, in their order."""
+    """Return the Notes that a module defines, in their order."""
     return [
         member
         for name, member in vars(module).items()
@@ -133,7 +132,7 @@ def notes_of(module: ModuleType) -> list[type[Note]]:
 
 
 def as_markdown(kind: type[Note]) -> str:
-    """A Note for a reference page: its words, with the names of its values where they will stand."""
+    """Return a Note for a reference page, with names instead of values."""
     summary, advice = (
         re.sub(r"%\((\w+)\)[sd]", r"⟨\1⟩", text).replace("%%", "%") for text in (kind.summary, kind.advice)
     )

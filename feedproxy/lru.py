@@ -18,7 +18,7 @@ class LRU[K, V]:
 
     @property
     def size(self) -> int:
-        """Bytes held, ENTRY_OVERHEAD for each entry included."""
+        """Bytes of all entries, with ENTRY_OVERHEAD for each."""
         return self._size
 
     def __len__(self) -> int:
@@ -28,7 +28,7 @@ class LRU[K, V]:
         return key in self._entries
 
     def get(self, key: K) -> V | None:
-        """Return the value, which thereby becomes the most recently used; None where there is none."""
+        """Return the value and mark it as the most recently used; None if there is no such key."""
         found = self._entries.get(key)
         if found is None:
             return None
@@ -36,7 +36,7 @@ class LRU[K, V]:
         return found[0]
 
     def put(self, key: K, value: V, size: int = 0) -> None:
-        """Keep a value of `size` bytes and evict others for it. A value larger than the whole bound is not kept."""
+        """Keep a value of `size` bytes, and evict others for it. A value above `bytes_max` is not kept."""
         self.drop(key)
         size += ENTRY_OVERHEAD
         if size > self._bytes_max:
@@ -51,7 +51,7 @@ class LRU[K, V]:
             self._size -= former[1]
 
     def resize(self, bytes_max: int) -> None:
-        """Hold at most so many bytes from now on."""
+        """Change the limit, and evict entries above it."""
         self._bytes_max = bytes_max
         self._make_room()
 

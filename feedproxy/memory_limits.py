@@ -1,7 +1,7 @@
-"""How many bytes each cache in memory may hold, as parts of the option `memory_max`.
+"""Limits of the caches in memory, as parts of the option `memory_max`.
 
-`memory_max` limits the stored responses in memory. The caches of what is derived from them hold as much again at most,
-all together. A full cache evicts what was least recently used, which is derived anew when it is next requested.
+`memory_max` limits the stored responses in memory. The caches of values derived from them have the same limit, all
+together. A full cache evicts the least recently used values, which are computed again when they are needed.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ DIVISORS = {
 """Each cache may hold `memory_max` divided by its number. The parts add up to `memory_max` at most."""
 
 MODELS_DIVISOR = 64
-"""The same for the documents whose models a helper process keeps; a model takes some five times as many bytes."""
+"""Divisor for the documents of the models in a helper process; a model takes five times the bytes of its document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +30,25 @@ class MemoryLimits:
     responses: int
     """Stored responses (store/memory.py)."""
     hits: int
-    """Answers kept ready by the fast path; their bodies are those of the stored responses."""
+    """Response templates of the fast path; they share the content of stored responses."""
     conversions: int
     """Feeds in other formats, in the codings that clients asked for."""
     headlines: int
     """Titles and texts of feeds, for pages that show several feeds."""
     deltas: int
-    """Answers with new entries alone (RFC 3229)."""
+    """Responses with only the new entries (RFC 3229)."""
     dictionaries: int
     """Feeds compressed with the version that a client has (RFC 9842)."""
     decoded: int
     """Content decoded for clients that do not accept its coding."""
     pages: int
-    """Pages whose feeds were looked for (autodiscovery)."""
+    """Pages that were searched for feeds (autodiscovery)."""
     fetches: int
     """The last fetches of each feed (telemetry/recent_activity.py)."""
     scores: int
-    """What is kept of each reader and feed to score readers."""
+    """State of readers and their feeds for scores."""
     models: int
-    """Documents whose models each helper process keeps."""
+    """Documents of the models that each helper process keeps."""
 
     @classmethod
     def of(cls, memory_max: int) -> "MemoryLimits":

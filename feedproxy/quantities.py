@@ -27,7 +27,7 @@ _SIZE = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,6}))?\s*([kmgt]?)(i?)(b?)")
 
 
 def parse(text: str, unit: Unit) -> int | None:
-    """Return the whole number of `unit` that `text` stands for; None where it is no such quantity."""
+    """Return the quantity in `unit` as a whole number; None if `text` is not a quantity."""
     text = text.strip().lower()
     if re.fullmatch(r"[0-9]{1,18}", text):
         return int(text)
@@ -54,14 +54,14 @@ def _duration(text: str, unit: Unit) -> int | None:
         return None
     sizes = [_DURATIONS[name] for _, name in parts]
     if sizes != sorted(set(sizes), reverse=True):
-        return None  # `30m1h` and `1h1h` are slips
+        return None  # `30m1h` and `1h1h` are typing errors
     milliseconds = sum(int(number) * size for (number, _), size in zip(parts, sizes, strict=True))
     whole, rest = divmod(milliseconds, _DURATIONS[unit])
     return None if rest else whole
 
 
 def format_quantity(number: int, unit: Unit) -> str:
-    """Return `number` with the largest units that say it exactly: 5400 s is `1h30m`, 65536 B is `64KiB`."""
+    """Return `number` with the largest units that are exact: 5400 s is `1h30m`, 65536 B is `64KiB`."""
     if not unit or not number:
         return str(number)
     if unit == "B":

@@ -1,15 +1,15 @@
-"""Rules: options for the feeds that a pattern matches.
+"""Rules: options for the feeds that a pattern matches, from the configuration's `feeds:` list (config.py).
 
-They are written in the configuration's `feeds:` list (config.py) and asked for with every request, so what
-was found for a target is remembered.
+Every request looks its rules up, so the results are memoised by target.
 
-What protects a feed (`readers`, `private`) holds for every reading of its address (http/uri_interpretations.py), and
-the strictest reading counts. Other options hold for the address as it is written.
+The protecting options (`readers`, `private`) apply to every interpretation of an address (http/uri_interpretations.py),
+and the strictest interpretation counts. Other options apply to the address as it is written.
 """
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, NamedTuple
 
 from feedproxy.errors import BadTarget
@@ -20,47 +20,47 @@ from feedproxy.request.url_mapping import equivalent_urls, rebase
 from feedproxy.settings import Settings, override
 
 MEMO_MAX = 4096
-"""Targets whose rules are remembered: a hit does not pay for a regular expression per rule."""
+"""Targets of which the rules are memoised: a hit has no time for a regular expression per rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Options for the feeds whose target URI matches, or its public form (request/url_mapping.py)."""
+    """Options for the feeds of which the target URI matches, or its public form (request/url_mapping.py)."""
 
     match: TargetPattern
     overrides: Mapping[str, Any]
 
 
 AMBIGUOUS = ("",)
-"""As `readers`: the address can be read in ways that no reader may have all of. It is refused with 400."""
+"""Value of `readers`: no reader may read all interpretations of the address. It is refused with 400."""
 
 BLOCKED = ("\0",)
-"""As `readers`: the operator has blocked the feed. It is refused with 403."""
+"""Value of `readers`: the operator has blocked the feed. It is refused with 403."""
 
 ANY_USER = "*"
-"""As `readers`: all who have signed in."""
+"""Value of `readers`: every authenticated user."""
 
 
 class _Protection(NamedTuple):
-    """Who may read a target, and whether it is private. A tuple, for it is hashed with every request."""
+    """The permitted readers of a target, and whether it is private. A tuple, since it is hashed for every request."""
 
     readers: tuple[str, ...]
     private: bool
 
     def combine(self, other: "_Protection") -> "_Protection":
-        """What both demand."""
+        """Return the protection that satisfies both."""
         return _Protection(_intersect_readers(self.readers, other.readers), self.private or other.private)
 
 
 class _Match(NamedTuple):
-    """What rules say of a target: those that match, by number, and its protection, where rules protect."""
+    """The rules that match a target, by number, and its protection if rules protect it."""
 
     matching: tuple[int, ...]
     protection: _Protection | None
 
 
 class Rules:
-    """All rules, in the order of the file. Answers are memoised, boundedly."""
+    """All rules, in the order of the file, with memoised results."""
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self.rules = tuple(rules)
@@ -75,11 +75,11 @@ class Rules:
         return len(self.rules)
 
     def for_target(self, target: str) -> list[Mapping[str, Any]]:
-        """The overrides of the rules that match this normalised target URI, the one that wins last."""
+        """Return the overrides of the rules that match a normalised target; later ones take precedence."""
         return [self.rules[index].overrides for index in self._lookup(target).matching] if self.rules else []
 
     def settings_for(self, target: str, base: Settings) -> Settings:
-        """`base` with the matching rules laid over it; the same value as long as `base` is the same one."""
+        """Return `base` with the matching rules applied; the same object as long as `base` is the same object."""
         if not self.rules:
             return base
         if base is not self._base:
@@ -97,18 +97,18 @@ class Rules:
 
     @property
     def protecting_count(self) -> int:
-        """How many of them keep a feed from some readers, or from lists."""
+        """The number of rules that restrict the readers of a feed, or keep it out of lists."""
         return sum(map(_protects, self._protecting_rules))
 
     @property
     def protects_feeds(self) -> bool:
-        """Whether any of them keeps a feed from some readers; one that is blocked for all is no secret."""
+        """True if a rule restricts the readers of a feed. A feed that is blocked for all is not restricted."""
         return any(map(_is_secret, self._protecting_rules))
 
     def protects_host(self, host: str, base: Settings) -> bool:
-        """Whether any of them protects something at this host: a tunnel would lead past it.
+        """Return whether a rule protects a feed at this host, which a tunnel would bypass.
 
-        A blocked feed is none of those: through a tunnel it is not this proxy that serves it.
+        Blocked feeds do not count: a block is about what this proxy serves.
         """
         return any(_is_secret(rule) and self._is_of_host(rule, host, base) for rule in self._protecting_rules)
 
@@ -121,8 +121,8 @@ class Rules:
         return uri.host_of(uri.normalise(base.upstream)) == host
 
     def _lookup(self, target: str) -> _Match:
-        if (known := self._memo.get(target)) is not None:
-            return known
+        if (memoised := self._memo.get(target)) is not None:
+            return memoised
         forms_of_target = equivalent_urls(target, self._base) if self._base is not None else (target,)
         matching = tuple(
             index for index, rule in enumerate(self.rules) if any(map(rule.match.matches, forms_of_target))
@@ -134,7 +134,7 @@ class Rules:
         return found
 
     def _protection(self, target: str) -> _Protection | None:
-        """What the strictest reading of a target demands; None where no rule can have a say."""
+        """Return the protection by the strictest interpretation of a target; None if no protecting rule can match."""
         base = self._base
         if base is None or not self._protecting_rules or "://" not in target:
             return None
@@ -143,19 +143,16 @@ class Rules:
         if not protecting:
             return None
         try:
-            found = [_strictest(protecting, _forms_of(each, base), base) for each in readings(target)]
+            found = [_strictest(protecting, _forms_of(reading, base), base) for reading in readings(target)]
         except BadTarget:
             return _Protection(AMBIGUOUS, True) if base.readers or any(map(_protects, protecting)) else None
-        together = found[0]
-        for each in found[1:]:
-            together = together.combine(each)
-        return together
+        return reduce(_Protection.combine, found)
 
 
 def may_serve_under(start: Settings, end: Settings) -> bool:
-    """May what is at one target be given to all who may have another? These are the settings of both.
+    """Return whether all permitted readers of the target with the settings `start` may read that with `end`.
 
-    Where it may not, a redirect from the one to the other is not followed for a reader, who asks there by itself.
+    If not, the proxy does not follow a redirect from the one to the other; the client does.
     """
     if end.private and not start.private:
         return False
@@ -173,7 +170,7 @@ def _is_secret(rule: Rule) -> bool:
 
 
 def _forms_of(reading: str, base: Settings) -> tuple[str, ...]:
-    """A reading, and the same below the public address in reverse mode."""
+    """Return an interpretation of an address, and in reverse mode also its public form."""
     public = None
     if base.upstream and base.public_url:
         public = rebase(reading, base.upstream, uri.normalise(base.public_url))
@@ -181,25 +178,25 @@ def _forms_of(reading: str, base: Settings) -> tuple[str, ...]:
 
 
 def _strictest(protecting: Iterable[Rule], forms_of_target: tuple[str, ...], base: Settings) -> _Protection:
-    """What one reading demands: by rules as they are written, and by what those that protect mean beyond that."""
+    """Return the protection of one interpretation: by patterns as written, and by the extended protecting patterns."""
     written = extended = _Protection(base.readers, base.private)
     for rule in protecting:
         matches = any(map(rule.match.matches, forms_of_target))
         if matches:
-            written = _overridden(written, rule)
+            written = _apply(written, rule)
         if matches or (_protects(rule) and any(map(rule.match.protects, forms_of_target))):
-            extended = _overridden(extended, rule)
+            extended = _apply(extended, rule)
     return written.combine(extended)
 
 
-def _overridden(before: _Protection, rule: Rule) -> _Protection:
+def _apply(before: _Protection, rule: Rule) -> _Protection:
     return _Protection(
         tuple(rule.overrides.get("readers", before.readers)), bool(rule.overrides.get("private", before.private))
     )
 
 
 def _intersect_readers(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    """Whom both let in: AMBIGUOUS where that is no reader at all."""
+    """Return the readers that both permit; AMBIGUOUS if there are none."""
     if BLOCKED in (one, other):
         return BLOCKED
     if not one or not other:

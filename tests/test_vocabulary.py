@@ -55,7 +55,6 @@ FIRST = re.compile(r"(Who|What|Whose|Whether|Whom|May|Is|Are|Does|For how|So|Tha
 QUOTED = re.compile(r"\"[^\"]*\"|`[^`]*`|“[^”]*”")
 
 LEFT: dict[str, int] = {
-    "feedproxy": 109,
     "feedproxy/access": 70,
     "feedproxy/client": 2,
     "feedproxy/cluster": 117,
