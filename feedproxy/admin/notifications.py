@@ -118,6 +118,17 @@ class NotificationsPage:
                 }
                 for delivery, due, reason in await notifications.queue.failing(RECENT_MAX)
             ],
+            "failed_requests": [
+                {
+                    "at": iso(failed.at),
+                    "protocol": failed.protocol,
+                    "what": failed.what,
+                    **public_name(failed.topic, notifications.settings()),
+                    "callback": redact_target(failed.callback),
+                    "words": redact_text(failed.reason[:300]),
+                }
+                for failed in reversed(notifications.delivery_worker.failed_requests)
+            ],
             "changes": [
                 {"at": iso(change.at), "name": plain_text(change.name), **public_name(change.target, settings)}
                 for change in await notifications.changes.between(now - 3 * 3600, now + 1, RECENT_MAX)

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
@@ -41,6 +41,12 @@ REQUESTS_WAITING_MAX = 256
 """Who registers a hundred feeds at once waits for his own turn."""
 REQUEST_TIMEOUT: Seconds = 10
 """Somebody waits for the outcome, and his own patience is some half a minute."""
+
+
+FAILED_REQUESTS_MAX = 50
+"""Failed subscription requests that are remembered; the oldest is forgotten for another."""
+SUBSCRIPTION_REQUESTS = frozenset({"verify", "subscribe", "unsubscribe"})
+"""Deliveries that make or end a subscription (`DeliveryRequest.what`). Without one, no subscription shows a failure."""
 
 
 class Overloaded(FeedproxyError):
@@ -77,6 +83,18 @@ class DeliveryCounts:
     refused: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class FailedRequest:
+    """A subscription request that has failed for good: a callback's or our own."""
+
+    at: Instant
+    protocol: str
+    what: str
+    topic: str
+    callback: str
+    reason: str
+
+
 class DeliveryWorker:
     """Delivers. `step` is the whole of it; the loop that calls it again is in notification_service.py."""
 
@@ -105,6 +123,7 @@ class DeliveryWorker:
         self._waiting = 0
         self._slow_hosts: dict[str, None] = {}
         self.counts = DeliveryCounts()
+        self.failed_requests: deque[FailedRequest] = deque(maxlen=FAILED_REQUESTS_MAX)
 
     @property
     def running_count(self) -> int:
@@ -129,6 +148,10 @@ class DeliveryWorker:
             async with self._capacity:
                 self._capacity.notify_all()
             self._wake()
+
+    def record_failed_request(self, protocol: str, what: str, topic: str, callback: str, reason: str) -> None:
+        """Remember a failed subscription request for the operator."""
+        self.failed_requests.append(FailedRequest(self._clock.now(), protocol, what, topic, callback, reason))
 
     def check(self, url: str) -> None:
         """Raises Forbidden and BadTarget for a callback that can never be called."""
@@ -283,14 +306,22 @@ class DeliveryWorker:
                 patience = protocol.retry_for if protocol is not None else 86_400
                 again = next_try(delivery.tries + 1, delivery.since, now, retry_for=patience, jitter=self._jitter())
                 ends = again is None and protocol is not None and protocol.remove_on_failure
+                if again is None:
+                    self._record_if_subscription_request(delivery, verdict.reason)
                 return DeliveryOutcome(delivery, verdict, now, again, remove=ends)
             case Refused(words, remove):
                 self.counts.refused += 1
                 asked = delivery.request
                 logger.info("%s: %s refused, %s: %s", asked.protocol, asked.what or "delivery", asked.callback, words)
+                self._record_if_subscription_request(delivery, words)
                 return DeliveryOutcome(delivery, verdict, now, remove=remove)
         self.counts.delivered += 1
         return DeliveryOutcome(delivery, verdict, now)
+
+    def _record_if_subscription_request(self, delivery: Delivery, reason: str) -> None:
+        asked = delivery.request
+        if asked.what in SUBSCRIPTION_REQUESTS:
+            self.record_failed_request(asked.protocol, asked.what, asked.topic, asked.callback, reason)
 
 
 def _normalise_address(address: str) -> str:

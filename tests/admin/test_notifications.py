@@ -1,5 +1,6 @@
 """The operator's view of subscriptions and deliveries."""
 
+from feedproxy.notify.delivery_worker import FAILED_REQUESTS_MAX
 from feedproxy.notify.protocol import DeliveryRequest
 from feedproxy.notify.subscriptions import Role, State, Subscription
 from tests.stages.admin import NOW, TARGET, Proxy
@@ -85,6 +86,32 @@ async def test_nothing_a_stranger_says_gets_into_the_page_unescaped(proxy: Proxy
     assert status == 200
     assert "<script>" not in text
     assert "alert(1)" in text
+
+
+async def test_failed_subscription_requests_are_shown_newest_first(proxy: Proxy) -> None:
+    worker = proxy.runtime.notifications.delivery_worker
+    for callback in ("http://old.example/call", f"http://me.example/{EVIL}?token=hunter2"):
+        worker.record_failed_request("websub", "verify", TARGET, callback, "the callback did not repeat the challenge")
+
+    status, text = await proxy.get("/notifications")
+    newest, oldest = (await proxy.json("/notifications"))["failed_requests"]
+
+    assert status == 200
+    assert "Failed subscription requests" in text
+    assert "the callback did not repeat the challenge" in text
+    assert "<script>alert" not in text
+    assert "hunter2" not in text + str(newest)
+    assert (newest["what"], newest["target"]) == ("verify", TARGET)
+    assert oldest["callback"] == "http://old.example/call"
+
+
+async def test_failed_subscription_requests_are_bounded(proxy: Proxy) -> None:
+    for number in range(2 * FAILED_REQUESTS_MAX):
+        proxy.runtime.notifications.delivery_worker.record_failed_request(
+            "websub", "verify", TARGET, f"http://{number}/", ""
+        )
+
+    assert len((await proxy.json("/notifications"))["failed_requests"]) == FAILED_REQUESTS_MAX
 
 
 async def test_sinks_are_pinged_for_the_command_line(proxy: Proxy) -> None:

@@ -184,6 +184,8 @@ async def test_whoever_does_not_give_the_challenge_back_is_told_nothing(clouds: 
 
     assert verdict(await by_form(clouds, domain="victim.example"))[0] == "false"
 
+    (failed,) = clouds.stand.notifications.delivery_worker.failed_requests
+    assert (failed.what, failed.topic) == ("verify", TARGET)
     await change(clouds)
     assert clouds.stand.others.calls == []
 

@@ -260,6 +260,8 @@ async def test_any_other_answer_than_the_challenge_means_that_verification_faile
     assert len(stage.calls) == 1
     assert await stage.held() == []
     assert f"websub: verify refused, {ME}: " in caplog.text
+    (failed,) = stage.stand.notifications.delivery_worker.failed_requests
+    assert (failed.protocol, failed.what, failed.callback) == ("websub", "verify", ME)
 
 
 async def test_a_callback_that_cannot_be_reached_is_tried_thrice_with_a_challenge_of_its_own_each_time(

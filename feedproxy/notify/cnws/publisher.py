@@ -85,7 +85,11 @@ class Publisher:
         known = [await service.subscriptions.find(Role.SUBSCRIBER, NAME, topic, callback) for topic in topics]
         if not all(known):
             await service.subscriptions.check_capacity(callback, settings.subscriptions_per_site)
-            await self._verify(callback, topics[0], asked.resource, visit.address)
+            try:
+                await self._verify(callback, topics[0], asked.resource, visit.address)
+            except FeedproxyError as error:
+                service.delivery_worker.record_failed_request(NAME, "verify", topics[0], callback, str(error))
+                raise
         now = service.clock.now()
         for topic in topics:
             data = {"resource": asked.resource}

@@ -94,7 +94,11 @@ class RssCloudServer:
         if is_callback_to_self(callback, settings, visit.base):
             raise RegistrationRefused("the callback leads back here")
         await service.subscriptions.check_capacity(callback, settings.subscriptions_per_site)
-        await self._verify(said, callback, said.urls[0])
+        try:
+            await self._verify(said, callback, said.urls[0])
+        except FeedproxyError as error:
+            service.delivery_worker.record_failed_request(NAME, "verify", topics[said.urls[0]], callback, str(error))
+            raise
         now = service.clock.now()
         for url, topic in topics.items():
             data = {"way": str(said.method), "procedure": said.procedure, "url": url}
