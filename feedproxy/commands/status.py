@@ -62,7 +62,8 @@ def summary(totals: Any) -> Iterator[str]:
     saved = f"{today['spared']} of {today['requests']} requests and {size(today['bytes_spared'])} saved"
     yield f"today:       {saved} (since midnight UTC)"
     share = "" if requests["hit_share"] is None else f", {100 * requests['hit_share']:.1f} % from the cache"
-    yield f"requests:    {requests['answered']}{share}; {requests['saved']} origin requests saved"
+    saved = plural(requests["saved"], "origin request", "origin requests")
+    yield f"requests:    {requests['answered']}{share}; {saved} saved (since the start)"
     failures, under_way = requests["origin_failures"], totals["under_way"]
     passed = f"; {requests['passed']} more passed through" if requests["passed"] else ""
     yield f"to origins:  {requests['origin_requests']}, {failures} failed, {under_way} under way{passed}"

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from feedproxy.cli import main
+from feedproxy.commands.status import summary
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.store.resource import Relocation, RelocationKind
 from feedproxy.subscribers.pseudonyms import Pseudonym
@@ -29,6 +30,18 @@ async def test_status_prints_totals_and_a_line_for_each_feed(proxy: Proxy, capsy
     assert "NEXT FETCH (UTC)" in printed
     assert TARGET in printed
     assert "\x1b" not in printed
+
+
+@pytest.mark.parametrize(("saved", "words"), [(0, "0 origin requests"), (1, "1 origin request")])
+async def test_status_states_since_when_requests_are_counted(
+    proxy: Proxy, capsys: pytest.CaptureFixture[str], saved: int, words: str
+) -> None:
+    totals = await proxy.json("/status")
+    totals["requests"]["saved"] = saved
+
+    assert f"requests:    0; {words} saved (since the start)" in list(summary(totals))
+    assert await _run(proxy, "status") == 0
+    assert "(since the start)" in capsys.readouterr().out
 
 
 async def test_status_and_page_say_when_a_feed_is_refreshed_next_and_why(
