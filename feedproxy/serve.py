@@ -461,7 +461,7 @@ class _Lifecycle:
             return
         app.terminating = True
         app.ready = False
-        logger.info("shutting down: finishing open requests (up to %s s, drain_timeout)", app.settings.drain_timeout)
+        logger.info("shutting down: finishing open requests (up to %s s)", app.settings.drain_timeout)
         if app.worker is None:
             systemd.notify("STOPPING=1\nSTATUS=draining")
         loop = asyncio.get_running_loop()

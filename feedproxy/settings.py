@@ -408,13 +408,6 @@ class Settings:
     )
 
     # -- subscribers
-    subscriber_window: int = option(
-        86_400,
-        "Time for which a reader counts as a subscriber.",
-        "Publishers get the count in the User-Agent.",
-        unit="s",
-        restart=True,
-    )
     list_readers_min: int = option(
         3,
         "Readers that have to ask for a feed within 30 days before feeds.opml and changes.xml name it (1 to 16).",
@@ -565,7 +558,6 @@ class Settings:
         "So that it can take over without a gap: docs/how-to/restart-without-a-gap.md. Both need the option.",
         restart=True,
     )
-    drain_timeout: int = option(20, "Time that open requests have after SIGTERM.", unit="s")
     record: str = option(
         "",
         "HAR file in which requests and responses are recorded.",
@@ -601,6 +593,15 @@ class Settings:
         "minutes",
         "Unit of `when` in changes.xml: minutes (RSS Feed State) or seconds (weblogs.com).",
         choices=("minutes", "seconds"),
+        deprecated=True,
+    )
+    drain_timeout: int = option(20, "Time that open requests have after SIGTERM.", unit="s", deprecated=True)
+    subscriber_window: int = option(
+        86_400,
+        "Time for which a reader counts as a subscriber.",
+        "Publishers get the count in the User-Agent.",
+        unit="s",
+        restart=True,
         deprecated=True,
     )
     answer_timeout: int = option(

@@ -32,7 +32,7 @@ Where the client commands find the running proxy, and the token that it wants.""
     "signals": r"""
 .TP
 SIGTERM, SIGINT
-End after open requests are answered, within drain_timeout.
+End after open requests are answered, within 20 s.
 .TP
 SIGHUP
 Load the configuration again.""",
