@@ -1,1 +1,1 @@
-"""Several workers as one proxy: what a worker is given, and how it speaks to the others."""
+"""Worker processes of one machine, and their exchange."""

@@ -1,8 +1,8 @@
-"""What a worker has counted, in memory that outlives it.
+"""Snapshot of a worker's metrics, in memory that outlives the worker.
 
-The memory belongs to the supervisor. A worker writes there what it has counted whenever somebody looks, and every few
-seconds; the next worker in the same seat goes on from that. Two places take turns, so that a process that is killed
-while it writes leaves the one before.
+The memory belongs to the supervisor. A worker writes its metrics there whenever they are read, and every few seconds;
+the worker that replaces it continues from them. Two places alternate, so that a process killed during a write leaves
+the previous snapshot.
 """
 
 import os
@@ -10,44 +10,44 @@ import struct
 import zlib
 
 SIZE_MAX = 1024 * 1024
-"""Bytes of one snapshot: some twenty times what metrics come to."""
+"""Bytes of one snapshot: some twenty times the size of the metrics."""
 
 _HEAD = struct.Struct("<QII")
 """Number, length, CRC-32 of number and data."""
 
 
 class MetricsSnapshot:
-    """The memory of one seat, by its descriptor."""
+    """The memory of one worker's number, by its descriptor."""
 
-    def __init__(self, handle: int) -> None:
-        self._handle = handle
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
         self._number = self._latest()[0]
 
     def write(self, data: bytes) -> None:
-        """Replace what was written before. Raises OSError; what is too large is not written."""
+        """Replace the previous snapshot, unless the data is too large. Raises OSError."""
         if len(data) > SIZE_MAX:
             return
         self._number += 1
         record = _HEAD.pack(self._number, len(data), _checksum(self._number, data)) + data
-        os.pwrite(self._handle, record, self._number % 2 * (SIZE_MAX + _HEAD.size))
+        os.pwrite(self._descriptor, record, self._number % 2 * (SIZE_MAX + _HEAD.size))
 
     def read(self) -> bytes:
-        """What was written last; empty where nothing was."""
+        """Return the last snapshot; empty if there is none."""
         return self._latest()[1]
 
     def _latest(self) -> tuple[int, bytes]:
-        found = (0, b"")
+        latest = (0, b"")
         for place in (0, SIZE_MAX + _HEAD.size):
-            head = os.pread(self._handle, _HEAD.size, place)
+            head = os.pread(self._descriptor, _HEAD.size, place)
             if len(head) < _HEAD.size:
                 continue
             number, length, checksum = _HEAD.unpack(head)
-            if number <= found[0] or length > SIZE_MAX:
+            if number <= latest[0] or length > SIZE_MAX:
                 continue
-            data = os.pread(self._handle, length, place + _HEAD.size)
+            data = os.pread(self._descriptor, length, place + _HEAD.size)
             if len(data) == length and _checksum(number, data) == checksum:
-                found = (number, data)
-        return found
+                latest = (number, data)
+        return latest
 
 
 def _checksum(number: int, data: bytes) -> int:

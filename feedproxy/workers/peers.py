@@ -1,14 +1,14 @@
-"""What a worker does with the others: it tells who reads, hears the same of them, and sums up what all have counted.
+"""Exchange among the workers of a machine: reads of feeds, metrics, and recent activity.
 
-Coherence is no matter of this: what is stored is agreed upon in the store (store/shared_memory.py), within a turn of
-the event loop. What is told here may be a second late. Each worker answers the others over a socket of its own in their
-folder, in HTTP, whose client and server are there already:
+Coherence does not depend on this: workers agree on what is stored in the store (store/shared_memory.py), within an
+iteration of the event loop. What is sent here may be a second late. Each worker answers the others by HTTP over a
+socket in their folder:
 
-GET  /families   its metrics, once it has told what it knows of readers
-POST /news       who reads (subscribers/replication.py)
-GET  /readers    what it knows of the readers that it follows (scoring/serialization.py)
+GET  /families   its metrics, after it has sent its reads
+POST /news       reads of feeds (subscribers/replication.py)
+GET  /readers    its accounts of the readers that it follows (scoring/serialization.py)
 GET  /fetches    its last fetches of a target
-GET  /counts     all that it counts of readers, for one that has just been started
+GET  /counts     all its reader counts, for a worker that has just started
 """
 
 import asyncio
@@ -44,75 +44,74 @@ from feedproxy.workers.metrics_snapshot import MetricsSnapshot
 from feedproxy.workers.worker import WorkerContext
 
 SYNC_INTERVAL: Seconds = 1.0
-"""News of readers and of changed feeds go round this often: a count and the schedule need no more."""
+"""Interval of sending reads and processing changed feeds: counts and the schedule need no shorter one."""
 PEER_TIMEOUT: Seconds = 2.0
-"""A worker that does not answer by then is passed over."""
+"""Time after which a worker that does not answer is left out."""
 SNAPSHOT_INTERVAL: Seconds = 5.0
-"""What a worker has counted is kept this often, beside every look: a worker that is killed loses what came since."""
+"""Time between two snapshots of the metrics, beside each reading: a killed worker loses what it counted since."""
 MESSAGE_MAX = 64 * 1024 * 1024
-"""Bytes of a message from another worker: more than the most that can wait."""
+"""Bytes of a message from another worker: more than the reads that can wait."""
 
 ACCOUNTS_PER_ITERATION = 10
-"""Accounts of readers told or read before whoever waits for an answer is served."""
+"""Accounts of readers that are sent or read before other tasks run."""
 
 logger = logging.getLogger("feedproxy.supervisor")
 
 
 class WorkerPeers:
-    """The other workers, as one of them sees them."""
+    """The other workers of the machine, for one worker."""
 
     def __init__(
         self,
-        seat: WorkerContext,
+        worker: WorkerContext,
         service: Service,
         metrics: Metrics,
         clock: Clock,
         connections: Callable[[], int],
-        diary: HistoryRecorder,
-        panel: Callable[[], LiveScores],
-        journal: RecentActivity,
+        history_recorder: HistoryRecorder,
+        live_scores: Callable[[], LiveScores],
+        recent_activity: RecentActivity,
     ) -> None:
-        self._worker = seat
+        self._worker = worker
         self._service = service
         self._metrics = metrics
         self._clock = clock
         self._connections = connections
-        self._diary = diary
-        self._panel = panel
-        self._journal = journal
-        self._journals: dict[int, dict[str, Any]] = {}
-        self._indices = [index for index in range(seat.size) if index != seat.index]
-        self._sockets = [seat.socket_path(index) for index in self._indices]
+        self._history_recorder = history_recorder
+        self._live_scores = live_scores
+        self._recent_activity = recent_activity
+        self._recent_by_worker: dict[int, dict[str, Any]] = {}
+        self._indices = [index for index in range(worker.size) if index != worker.index]
+        self._sockets = [worker.socket_path(index) for index in self._indices]
         self._sessions: list[aiohttp.ClientSession] = []
         self._runner: web.AppRunner | None = None
         self._sync_task: asyncio.Task[None] | None = None
         self._catching_up: asyncio.Task[None] | None = None
-        self._snapshots = [MetricsSnapshot(handle) for handle in seat.snapshots]
-        self._former_counts = _read_snapshot(self._snapshots[seat.index])  # by those who had this seat before
+        self._snapshots = [MetricsSnapshot(descriptor) for descriptor in worker.snapshots]
+        self._predecessor_counts = _read_snapshot(self._snapshots[worker.index])  # of workers with this number before
         self._last_snapshot: Seconds = 0.0
         metrics.collected.subscribe(self._write_snapshot)
-        self._reads_during_start: list[Heard] | None = (
-            None  # while it is learnt what was counted: it would make that forgotten
-        )
-        self._books: dict[int, History] = {}
+        self._reads_during_start: list[Heard] | None = None
+        """Reads received while the counts of another worker are loaded, which replace this worker's."""
+        self._history_by_worker: dict[int, History] = {}
         self.silent = 0
-        """Workers that did not answer when they were last asked."""
-        common = service.store.coordination
-        if isinstance(common, ClusterCoordination):
-            common = common.local  # what other machines do is here when this machine's store has it
-        self._shared = common if isinstance(common, SharedMemoryCoordination) else None
-        self._generation = common.generation
+        """Workers that did not answer the last request."""
+        coordination = service.store.coordination
+        if isinstance(coordination, ClusterCoordination):
+            coordination = coordination.local  # other machines' changes count once this machine's store has them
+        self._shared = coordination if isinstance(coordination, SharedMemoryCoordination) else None
+        self._generation = coordination.generation
         service.counts.news = ReadEvents()
 
     async def start(self) -> None:
-        """Be there for the others, and learn from one of them what was counted while this one was away."""
+        """Answer the other workers, and load the reader counts of one of them."""
         self._sessions = [
             aiohttp.ClientSession(
                 "http://worker",
-                connector=aiohttp.UnixConnector(str(door)),
+                connector=aiohttp.UnixConnector(str(path)),
                 timeout=aiohttp.ClientTimeout(total=PEER_TIMEOUT),
             )
-            for door in self._sockets
+            for path in self._sockets
         ]
         application = web.Application(client_max_size=MESSAGE_MAX)
         application.router.add_get("/families", self._send_families)
@@ -123,86 +122,86 @@ class WorkerPeers:
         self._reads_during_start = []
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=PEER_TIMEOUT)
         await self._runner.setup()
-        door = self._worker.socket_path(self._worker.index)
-        door.unlink(missing_ok=True)
-        await web.UnixSite(self._runner, str(door)).start()
-        for counts in await asyncio.gather(*(self._request(each, "counts") for each in self._sessions)):
+        path = self._worker.socket_path(self._worker.index)
+        path.unlink(missing_ok=True)
+        await web.UnixSite(self._runner, str(path)).start()
+        for counts in await asyncio.gather(*(self._request(session, "counts") for session in self._sessions)):
             if counts:
                 with contextlib.suppress(StoreError):
                     self._service.counts.load(counts, self._clock.now())
                 break
-        heard, self._reads_during_start = self._reads_during_start, None
-        self._service.counts.apply_peer_reads(heard)
+        reads, self._reads_during_start = self._reads_during_start, None
+        self._service.counts.apply_peer_reads(reads)
         self._sync_task = asyncio.ensure_future(self._sync_loop())
 
     async def families(self) -> Sequence[Plain]:
-        """What the others have counted, those that are no more included; what they know of readers is known then.
+        """Return the metrics of the other workers, ended ones included, and process their changes and reads.
 
-        Those who had this worker's own seat before are among them.
+        Those of this worker's predecessors are among them.
         """
         self._process_changes()
-        answers = await asyncio.gather(*(self._request(each, "families") for each in self._sessions))
+        answers = await asyncio.gather(*(self._request(session, "families") for session in self._sessions))
         self.silent = sum(answer is None for answer in answers)
-        told = [self._former_counts]
+        families = [self._predecessor_counts]
         for index, answer in zip(self._indices, answers, strict=True):
-            said = self._parse_families(index, answer) if answer is not None else None
-            # Of one that is being started again, or does not answer, what it counted last.
-            told.append(said if said is not None else _read_snapshot(self._snapshots[index]))
-        return told
+            parsed = self._parse_families(index, answer) if answer is not None else None
+            # A worker that restarts or does not answer has its last snapshot.
+            families.append(parsed if parsed is not None else _read_snapshot(self._snapshots[index]))
+        return families
 
     def _parse_families(self, index: int, answer: bytes) -> Plain | None:
         try:
-            said = json.loads(answer)
-            families = list(said["families"])
-            self._books[index] = history.parse_history(said["history"])
-            self._journals[index] = dict(said["journal"])
+            message = json.loads(answer)
+            families = list(message["families"])
+            self._history_by_worker[index] = history.parse_history(message["history"])
+            self._recent_by_worker[index] = dict(message["journal"])
         except (ValueError, LookupError, TypeError) as error:
             logger.warning("answer of a worker not understood (metrics): %s", error)
             return None
         return families
 
     async def readers(self) -> Sequence[ReaderAccount]:
-        """What the others know of the readers that they follow now; of what one has seen that died, nothing."""
-        found = []
-        for answer in await asyncio.gather(*(self._request(each, "readers") for each in self._sessions)):
+        """Return the other workers' accounts of readers, without those of workers that died."""
+        accounts = []
+        for answer in await asyncio.gather(*(self._request(session, "readers") for session in self._sessions)):
             try:
                 for number, line in enumerate((answer or b"").splitlines()):
-                    found.append(serialization.load_account(line))
+                    accounts.append(serialization.load_account(line))
                     if number % ACCOUNTS_PER_ITERATION == ACCOUNTS_PER_ITERATION - 1:
                         await asyncio.sleep(0)
             except (ValueError, LookupError, TypeError, AttributeError) as error:
                 logger.warning("answer of a worker not understood (readers): %s", error)
-        return found
+        return accounts
 
     async def fetches(self, target: str) -> Sequence[FetchActivity]:
-        """The last fetches of a target that the others have made."""
-        path, found = f"fetches?{urlencode({'target': target})}", list[FetchActivity]()
-        for answer in await asyncio.gather(*(self._request(each, path) for each in self._sessions)):
+        """Return the last fetches of a target by the other workers."""
+        path, activities = f"fetches?{urlencode({'target': target})}", list[FetchActivity]()
+        for answer in await asyncio.gather(*(self._request(session, path) for session in self._sessions)):
             try:
-                found += [FetchActivity(*each) for each in json.loads(answer or b"[]")]
+                activities += [FetchActivity(*fetch) for fetch in json.loads(answer or b"[]")]
             except (ValueError, TypeError) as error:
                 logger.warning("answer of a worker not understood (fetches): %s", error)
-        return found
+        return activities
 
     @property
     def journals(self) -> Sequence[Mapping[str, Any]]:
-        """What happened lately in each of the others, as it told last."""
-        return list(self._journals.values())
+        """Return the recent activity of each other worker, as of the last `families`."""
+        return list(self._recent_by_worker.values())
 
     @property
     def histories(self) -> Sequence[History]:
-        """The history of each of the others, as it told last. Whoever is started again goes on with his own."""
-        return list(self._books.values())
+        """Return the history of each other worker, as of the last `families`. A restarted worker continues its own."""
+        return list(self._history_by_worker.values())
 
     async def send_reads(self) -> None:
-        """Tell the others who reads; returns when they know."""
-        news = self._service.counts.news.take() if self._service.counts.news is not None else []
-        if news:
-            message = json.dumps(news).encode()
-            await asyncio.gather(*(self._request(each, "news", message) for each in self._sessions))
+        """Send this worker's reads to the others; returns once they have them."""
+        reads = self._service.counts.news.take() if self._service.counts.news is not None else []
+        if reads:
+            message = json.dumps(reads).encode()
+            await asyncio.gather(*(self._request(session, "news", message) for session in self._sessions))
 
     async def close(self) -> None:
-        """Be there no more."""
+        """Stop answering and asking the other workers."""
         for task in (self._sync_task, self._catching_up):
             if task is not None:
                 task.cancel()
@@ -224,18 +223,18 @@ class WorkerPeers:
                     self._last_snapshot = now
                     self._metrics.families()
             except Exception:
-                logger.exception("the round among workers failed")
+                logger.exception("workers: synchronization failed")
 
     def _write_snapshot(self, families: Sequence[Metric]) -> None:
-        """Let what has been counted outlive this process."""
-        counted = aggregation.merge_families(
-            [], [aggregation.counters(aggregation.plain_families(families)), self._former_counts]
+        """Write a snapshot of the metrics, for the worker that replaces this one."""
+        merged = aggregation.merge_families(
+            [], [aggregation.counters(aggregation.plain_families(families)), self._predecessor_counts]
         )
         with contextlib.suppress(OSError):
-            self._snapshots[self._worker.index].write(json.dumps(aggregation.plain_families(counted)).encode())
+            self._snapshots[self._worker.index].write(json.dumps(aggregation.plain_families(merged)).encode())
 
     def _process_changes(self) -> None:
-        """What others have updated is shown anew; what is ours to look after gets its next instant."""
+        """Report targets that other workers changed, and schedule those that this worker refreshes."""
         if self._shared is None or self._shared.generation == self._generation:
             return
         self._generation, changed = self._shared.changes_since(self._generation)
@@ -253,58 +252,60 @@ class WorkerPeers:
         self._metrics.target_updated.emit(target)
         self._service.admin.reschedule(target)
 
-    async def _request(self, session: aiohttp.ClientSession, what: str, message: bytes | None = None) -> bytes | None:
-        """What another worker says; None where it does not."""
+    async def _request(self, session: aiohttp.ClientSession, path: str, message: bytes | None = None) -> bytes | None:
+        """Return another worker's answer, or None."""
         method = "GET" if message is None else "POST"
         try:
-            async with session.request(method, f"/{what}", data=message) as answer:
-                body: bytes = await answer.read()
-                return body if answer.status == 200 else None
+            async with session.request(method, f"/{path}", data=message) as response:
+                body: bytes = await response.read()
+                return body if response.status == 200 else None
         except (aiohttp.ClientError, OSError, TimeoutError):
-            return None  # it is not there yet, or no more
+            return None  # it is starting, or has ended
 
     async def _send_families(self, _: web.Request) -> web.Response:
         await self.send_reads()
         self._metrics.observe_process(under_way=self._service.admin.active_refreshes, connections=self._connections())
-        said = {
+        message = {
             "families": aggregation.plain_families(
-                aggregation.merge_families(self._metrics.families(), [self._former_counts])
+                aggregation.merge_families(self._metrics.families(), [self._predecessor_counts])
             ),
-            "history": self._diary.record(self._clock.now()).plain(),
-            "journal": self._journal.plain(),
+            "history": self._history_recorder.record(self._clock.now()).plain(),
+            "journal": self._recent_activity.plain(),
         }
-        return web.json_response(said)
+        return web.json_response(message)
 
     async def _send_readers(self, _: web.Request) -> web.Response:
         lines = []
-        for number, account in enumerate(self._panel().accounts()):
+        for number, account in enumerate(self._live_scores().accounts()):
             lines.append(serialization.dump_account(account))
             if number % ACCOUNTS_PER_ITERATION == ACCOUNTS_PER_ITERATION - 1:
                 await asyncio.sleep(0)
         return web.Response(body=b"".join(lines))
 
     async def _send_fetches(self, request: web.Request) -> web.Response:
-        return web.json_response([astuple(each) for each in self._journal.fetches(request.query.get("target", ""))])
+        return web.json_response(
+            [astuple(fetch) for fetch in self._recent_activity.fetches(request.query.get("target", ""))]
+        )
 
     async def _send_counts(self, _: web.Request) -> web.Response:
         return web.Response(body=await self._service.counts.dump_yielding())
 
     async def _receive_reads(self, request: web.Request) -> web.Response:
         try:
-            told = read_events(json.loads(await request.read()))
+            reads = read_events(json.loads(await request.read()))
         except (ValueError, TypeError) as error:
             return web.Response(status=400, text=str(error))
-        self._service.counts.apply_peer_reads(told)
+        self._service.counts.apply_peer_reads(reads)
         if self._reads_during_start is not None:
-            self._reads_during_start += told
+            self._reads_during_start += reads
         return web.Response()
 
 
 def _read_snapshot(snapshot: MetricsSnapshot) -> Plain:
-    """What was counted in this seat, as it was kept last."""
+    """Return the metrics in a snapshot; none if it is unreadable."""
     try:
         families = json.loads(snapshot.read() or b"[]")
         return aggregation.plain_families(aggregation.merge_families([], [families]))
     except (OSError, ValueError, LookupError, TypeError) as error:
-        logger.warning("counts of a former worker are lost: %s", error)
+        logger.warning("workers: snapshot of a former worker not read: %s", error)
         return []

@@ -1,4 +1,4 @@
-"""A worker's seat: what its supervisor gives it."""
+"""A worker's context: what the supervisor gives it."""
 
 import contextlib
 import mmap
@@ -10,20 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HEARTBEAT = struct.Struct("<d")
-"""When a worker was last alive, on the monotonic clock, which all processes share; 0.0 before it was ready."""
+"""When a worker last reported that it runs, on the monotonic clock that all processes share; 0.0 before it was ready.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
-    """One of `size` workers, numbered from 0. A worker that is started again takes the same seat.
+    """One of `size` workers, numbered from 0. The worker that replaces another has the same number.
 
-    `sockets` are bound to the address where readers connect, one for each address family, with SO_REUSEPORT: the
-    system spreads connections over the workers that listen. `admin` are those of the admin listener, which the first
-    worker has. `folder` is where workers find one another. `lifeline` leads to the supervisor. `key`
-    is the same for all, and new at each start: readers are hashed under it where they are judged. `common` is the
-    descriptor of the memory in which workers agree on what is stored (store/shared_memory.py), `snapshots` those of
-    what each has counted. `beats` is memory where each tells that it is alive. `admin_ports` are those of the admin
-    listener, which every worker knows.
+    `sockets` are bound to the address for clients, one for each address family, with SO_REUSEPORT: the system
+    distributes connections among the workers that listen. `admin` are those of the admin listener, which the first
+    worker has. `folder` has the workers' own sockets. `lifeline` leads to the supervisor. `key` is the same for all
+    workers, and new at each start: readers' scores are hashed with it. `coordination_memory` is the descriptor of the
+    memory in which workers agree on what is stored (store/shared_memory.py), `snapshots` those of their metrics.
+    `heartbeats` is memory in which each reports that it runs. `admin_ports` are those of the admin listener, which
+    every worker knows.
     """
 
     index: int
@@ -40,16 +41,16 @@ class WorkerContext:
 
     @property
     def coordination_file(self) -> Path:
-        """That memory as a file: opened anew, so that its locks are this worker's own."""
+        """Return that memory as a file: opened anew, so that its locks belong to this worker."""
         return Path(f"/proc/self/fd/{self.coordination_memory}")
 
     @property
     def is_first(self) -> bool:
-        """Whether this worker speaks to the operator for all."""
+        """Return whether this worker answers the operator for all."""
         return self.index == 0
 
     def socket_path(self, index: int) -> Path:
-        """Where the worker with this number is asked."""
+        """Return the path of a worker's socket for the others."""
         return self.folder / f"worker-{index}"
 
     def owns(self, target: str) -> bool:
@@ -57,10 +58,10 @@ class WorkerContext:
         return zlib.crc32(target.encode("utf-8", "surrogatepass")) % self.size == self.index
 
     def record_heartbeat(self) -> None:
-        """Tell the supervisor that this worker does not hang."""
+        """Report to the supervisor that this worker runs."""
         HEARTBEAT.pack_into(self.heartbeats, HEARTBEAT.size * self.index, time.monotonic())
 
     def notify_ready(self) -> None:
-        """Tell the supervisor that readers are let in."""
+        """Report to the supervisor that clients are accepted."""
         with contextlib.suppress(OSError):
             self.lifeline.send(b".")
