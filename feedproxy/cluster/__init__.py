@@ -1,12 +1,10 @@
-"""Several machines as one proxy: copies, leases, counts and news that they share through a Redis.
+"""Several machines as one proxy: copies, leases, reader counts and events that they share through a Redis.
 
-What a machine has of its own (memory and disk) stands in front and is what readers are answered from; nothing here is
-on the way of a hit. Redis is asked by who would else ask an origin, and is told, from a queue, what is new. What the
-local store has is always of use without it.
+Each machine answers clients from its own memory and disk; hits do not use Redis. A miss asks Redis before the origin,
+and a queue sends Redis what is new. Without Redis the local store continues to work.
 
-Every copy has a number, its fence: that of the lease it was fetched under, or one that follows from when it was
-fetched. Of two copies of one target the one with the higher number is right, on each machine and in Redis; what comes
-with a lower one is refused there. So nothing here depends on the order in which things arrive, on a lease that is kept
-in time, or on a message that is not lost: it only takes a little longer without
-(docs/decisions/leases-with-fencing.md).
+Every copy has a fencing token: that of the lease it was fetched under, or one derived from the time of the fetch. Of
+two copies of a target the one with the higher token is valid, on each machine and in Redis; a lower one is refused. The
+result therefore does not depend on the order of messages, on a lease that is renewed in time, or on a message that is
+not lost; such faults only cause delay (docs/decisions/leases-with-fencing.md).
 """

@@ -1,8 +1,8 @@
-"""Hears what is told to all machines, in order, and notices what it has missed.
+"""Listener for the events of all machines: applies them in order, and detects missed ones.
 
-News are numbered. They come over a subscription; whoever has missed some (it was away, its connection was cut, Redis
-had too much to send) sees it by the next number, or once a second by asking for the last one, and reads the rest from
-the log. Where the log does not reach back, or Redis has begun anew, everything that is held here is compared instead.
+Events are numbered, and arrive over a subscription. A listener that missed some (a lost connection, an output buffer of
+Redis that was full) notices by the next number, or once a second by asking for the last one. It reads the others from
+the log. If the log does not reach back, or Redis has lost its data, all copies are compared.
 """
 
 import asyncio
@@ -16,77 +16,82 @@ from feedproxy.cluster.redis_store import ClusterEvent, RedisStore, parse_event
 logger = logging.getLogger("feedproxy.cluster")
 
 RESUBSCRIBE_DELAY: Seconds = 0.2
-"""Before it subscribes anew."""
+"""Time before the next subscription."""
 MESSAGE_TIMEOUT: Seconds = 1
 MISSED_MAX = 3
-"""Who has missed something so often, and heard nothing, has a connection that leads nowhere."""
+"""Consecutive checks that find missed events, without a message, before the connection is replaced."""
 
 
 class EventListener:
-    """One subscription. `act` is given each message of others, in order; `lost` is called where some are lost."""
+    """One subscription. `on_event` is called with each event of the others, in order; `on_events_lost` after a gap."""
 
     def __init__(
-        self, shelf: RedisStore, act: Callable[[ClusterEvent], Awaitable[None]], lost: Callable[[], None]
+        self,
+        redis_store: RedisStore,
+        on_event: Callable[[ClusterEvent], Awaitable[None]],
+        on_events_lost: Callable[[], None],
     ) -> None:
-        self._redis_store = shelf
-        self._on_event = act
-        self._on_events_lost = lost
+        self._redis_store = redis_store
+        self._on_event = on_event
+        self._on_events_lost = on_events_lost
         self._task: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
         self.last_number: int | None = None
-        """The number of the last news that was acted upon."""
+        """Number of the last applied event."""
         self.gaps = 0
         self._missed = 0
-        """Times in a row that the log had something of which nothing was heard."""
+        """Consecutive checks that found missed events."""
         self.subscribed = asyncio.Event()
-        """It has subscribed."""
+        """Set while the subscription exists."""
 
     def start(self) -> None:
-        """Begin; inside a running event loop."""
+        """Start listening, inside a running event loop."""
         self._task = asyncio.ensure_future(self._listen())
 
     async def close(self) -> None:
-        """Hear no more."""
+        """Stop listening."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def catch_up(self) -> None:
-        """Act upon what was told since, if anything was missed. Raises Away or Refused."""
+        """Apply the events that were missed. Raises RedisUnavailable or RedisRefused."""
         async with self._lock:
             if self.last_number is None:
-                # Subscribed or not: from here on nothing is missed, and what was before is compared.
+                # Later events are numbered after this one, and earlier changes are compared.
                 self.last_number = await self._redis_store.last_event_number()
                 self._on_events_lost()
                 return
-            now, told = await self._redis_store.events_since(self.last_number)
-            if told is None:
+            now, events = await self._redis_store.events_since(self.last_number)
+            if events is None:
                 logger.info("Redis: changes %d to %d were missed: all copies are compared", self.last_number, now)
                 self.last_number = now
                 self._on_events_lost()
                 return
-            for message in told:
-                await self._apply_numbered(message)
+            for event in events:
+                await self._apply_numbered(event)
 
     async def check(self) -> None:
-        """Has anything been missed? Raises Away or Refused."""
-        heard = self.last_number
-        # What is on its way is no gap: it has a moment.
-        if heard is None or (await self._redis_store.last_event_number() != heard and self.last_number == heard):
-            self.gaps += heard is not None
-            self._missed += heard is not None
+        """Catch up if events were missed. Raises RedisUnavailable or RedisRefused."""
+        last_number = self.last_number
+        # An event that arrives during the request is not a gap.
+        if last_number is None or (
+            await self._redis_store.last_event_number() != last_number and self.last_number == last_number
+        ):
+            self.gaps += last_number is not None
+            self._missed += last_number is not None
             await self.catch_up()
 
-    async def _apply_numbered(self, message: ClusterEvent) -> None:
-        self.last_number = message.number
-        await self._apply(message)
+    async def _apply_numbered(self, event: ClusterEvent) -> None:
+        self.last_number = event.number
+        await self._apply(event)
 
-    async def _apply(self, message: ClusterEvent) -> None:
-        if message.machine != self._redis_store.machine:
+    async def _apply(self, event: ClusterEvent) -> None:
+        if event.machine != self._redis_store.machine:
             try:
-                await self._on_event(message)
+                await self._on_event(event)
             except Exception:
-                logger.exception("the fleet's news could not be acted upon")
+                logger.exception("cluster: event not applied")
 
     async def _listen(self) -> None:
         while True:
@@ -96,7 +101,7 @@ class EventListener:
             except (RedisUnavailable, RedisRefused):
                 pass
             except Exception:
-                logger.exception("the fleet's news cannot be heard")
+                logger.exception("cluster: subscription failed")
             self.subscribed.clear()
             await asyncio.sleep(RESUBSCRIBE_DELAY)
 
@@ -105,20 +110,20 @@ class EventListener:
             self.subscribed.set()
             self._missed = 0
             while self._redis_store.connection.up and self._missed < MISSED_MAX:
-                said = await pubsub.get_message(timeout=MESSAGE_TIMEOUT)
-                if said is None or said.get("type") != "message":
+                message = await pubsub.get_message(timeout=MESSAGE_TIMEOUT)
+                if message is None or message.get("type") != "message":
                     continue
                 self._missed = 0
-                message = parse_event(said["data"])
-                if message is None:
+                event = parse_event(message["data"])
+                if event is None:
                     continue
-                if not message.number:
-                    await self._apply(message)
+                if not event.number:
+                    await self._apply(event)
                     continue
                 async with self._lock:
-                    is_next = self.last_number is not None and message.number == self.last_number + 1
+                    is_next = self.last_number is not None and event.number == self.last_number + 1
                     if is_next:
-                        await self._apply_numbered(message)
-                if not is_next and self.last_number is not None and message.number > self.last_number:
+                        await self._apply_numbered(event)
+                if not is_next and self.last_number is not None and event.number > self.last_number:
                     self.gaps += 1
                     await self.catch_up()

@@ -1,7 +1,7 @@
-"""What an installation goes by, the same on all machines: its name in Via, and the secret behind pseudonyms.
+"""State that is the same on all machines of a cluster: the pseudonym in Via, and the secret of readers' pseudonyms.
 
-Both are needed before anything else is opened, so they are asked for here, at the start, by a short blocking look. They
-are kept in the machine's own store too: a machine that starts while Redis is away is who it was.
+Both are needed before anything else is opened, so a short blocking request asks for them at start. They are also stored
+on the machine itself, so that a machine that starts without Redis keeps them.
 """
 
 import logging
@@ -18,12 +18,14 @@ TIMEOUT: Seconds = 2
 
 
 def agree_on_state(
-    url: str, names: RedisKeys, own: Mapping[str, bytes], make: Mapping[str, Callable[[], bytes]]
+    url: str, keys: RedisKeys, own: Mapping[str, bytes], makers: Mapping[str, Callable[[], bytes]]
 ) -> dict[str, bytes]:
-    """What the fleet goes by, by name of what `make` makes: as it has agreed before, else as this machine goes by
-    (`own`), else newly made. Raises UsageError where redis-py is missing; an absent Redis is told in the log."""
+    """Return the shared state by name: as agreed before, else this machine's `own`, else newly made by `makers`.
+
+    Raises UsageError if redis-py is missing. An unavailable Redis is logged.
+    """
     library: Any = redis_library()
-    offered = {name: own.get(name) or made() for name, made in make.items()}
+    proposed = {name: own.get(name) or make() for name, make in makers.items()}
     try:
         client = library.Redis.from_url(
             url,
@@ -33,15 +35,15 @@ def agree_on_state(
             protocol=2,
         )
         with client:
-            for name, value in offered.items():
-                client.hsetnx(names.identity, name, value)
-            found = client.hgetall(names.identity)
+            for name, value in proposed.items():
+                client.hsetnx(keys.identity, name, value)
+            agreed = client.hgetall(keys.identity)
     except (library.exceptions.RedisError, OSError) as error:
-        told = type(error).__name__
+        error_name = type(error).__name__
         logger.warning(
             "Redis at %s: identity of the installation not read (%s), this machine's own is used",
             host_and_port(url),
-            told,
+            error_name,
         )
-        return offered
-    return {name: bytes(found.get(name.encode(), value)) for name, value in offered.items()}
+        return proposed
+    return {name: bytes(agreed.get(name.encode(), value)) for name, value in proposed.items()}

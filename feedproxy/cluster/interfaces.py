@@ -20,7 +20,7 @@ class CopySource(Protocol):
 
 
 class LeaseEffects(Protocol):
-    """What leases, invalidations and reserved slots mean for the machine's store and for the other machines."""
+    """Effects of leases, invalidations and reserved slots on this machine's store and the other machines."""
 
     def stored_token(self, target: str) -> int:
         """Return the fencing token of this machine's copy of `target`; 0 without a copy."""

@@ -1,6 +1,7 @@
-"""Names in Redis: a prefix, the form's version, and what it is. Another form would get another version."""
+"""Keys in Redis: a prefix, the version of the form, and the subject. Another form would get another version."""
 
 import hashlib
+import re
 from dataclasses import dataclass
 
 VERSION = "1"
@@ -8,7 +9,7 @@ VERSION = "1"
 
 @dataclass(frozen=True, slots=True)
 class RedisKeys:
-    """The names of one fleet. The braces keep all of them together where Redis shards by them."""
+    """The keys of one cluster. The braces keep all of them on one shard of Redis."""
 
     prefix: str
 
@@ -18,61 +19,61 @@ class RedisKeys:
 
     @property
     def channel(self) -> str:
-        """Where news are published."""
+        """Return the channel of events."""
         return f"{self._base}:news"
 
     @property
     def sequence(self) -> str:
-        """The number of the last news."""
+        """Return the key of the last event's number."""
         return f"{self._base}:sequence"
 
     @property
     def log(self) -> str:
-        """The last news, by number."""
+        """Return the key of the last events, by number."""
         return f"{self._base}:log"
 
     @property
     def fencing_counter(self) -> str:
-        """The last token given out."""
+        """Return the key of the last fencing token."""
         return f"{self._base}:fence"
 
     @property
     def barrier(self) -> str:
-        """The token before which everything was purged."""
+        """Return the key of the token below which copies are refused, because everything was purged."""
         return f"{self._base}:barrier"
 
     @property
     def identity(self) -> str:
-        """What the installation is called, and its secret."""
+        """Return the key of the pseudonym in Via and the secret."""
         return f"{self._base}:identity"
 
     def copy(self, target: str) -> bytes:
-        """What is kept of a target, with its number."""
+        """Return the key of a target's copy and its token."""
         return f"{self._base}:copy:{target}".encode("utf-8", "surrogatepass")
 
     @property
     def copies(self) -> str:
-        """A glob for the names of all copies."""
-        return "".join(f"\\{each}" if each in "*?[]\\" else each for each in f"{self._base}:copy:") + "*"
+        """Return a glob for the keys of all copies."""
+        return re.sub(r"([*?\[\]\\])", r"\\\1", f"{self._base}:copy:") + "*"
 
     def target(self, name: bytes) -> str:
-        """The target of a copy's name."""
+        """Return the target of a copy's key."""
         return name.decode("utf-8", "surrogatepass").removeprefix(f"{self._base}:copy:")
 
     def lease(self, target: str) -> str:
-        """Who fetches a target."""
+        """Return the key of a target's fetch lease."""
         return f"{self._base}:lease:{_digest(target)}"
 
-    def delivery_claim(self, what: str) -> str:
-        """Who tells of a change."""
-        return f"{self._base}:told:{_digest(what)}"
+    def delivery_claim(self, change: str) -> str:
+        """Return the key of the machine that delivers a change."""
+        return f"{self._base}:told:{_digest(change)}"
 
     def readers(self, target: str, period: int) -> str:
-        """Who reads a feed, by the names that readers have in that period."""
+        """Return the key of a feed's readers, under their pseudonyms of this period."""
         return f"{self._base}:readers:{period}:{_digest(target)}"
 
     def claims(self, target: str) -> str:
-        """What fetchers claim of a feed."""
+        """Return the key of the claims that fetchers make of a feed."""
         return f"{self._base}:claims:{_digest(target)}"
 
 

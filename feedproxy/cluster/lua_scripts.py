@@ -1,7 +1,7 @@
-"""What is done in Redis in one step, in Lua. Each may be done twice with the same result.
+"""Lua scripts, each executed in Redis as one step. Each may be repeated with the same result.
 
-Numbers are microseconds of Redis's clock or later: so a Redis that has lost everything goes on above what it gave out
-before. They stay below 2**53, where Lua's numbers are exact; `%.0f` writes them without an exponent.
+Tokens and event numbers are at least microseconds of Redis's clock, so a Redis that has lost its data continues above
+the earlier ones. They stay below 2**53, where Lua's numbers are exact; `%.0f` writes them without an exponent.
 """
 
 import hashlib
@@ -20,17 +20,17 @@ local function next_token(key, above)
 end
 """
 
-_NEWS = """
-local function tell(sequence, log, channel, longest, version, message)
+_EVENTS = """
+local function publish(sequence, log, channel, max_length, version, message)
   local number = redis.call('INCR', sequence)
   if number == 1 then
     number = microseconds()
     redis.call('SET', sequence, text(number))
   end
-  local said = text(number) .. ' ' .. text(version) .. ' ' .. message
-  redis.call('ZADD', log, text(number), said)
-  redis.call('ZREMRANGEBYRANK', log, 0, -1 - tonumber(longest))
-  redis.call('PUBLISH', channel, said)
+  local event = text(number) .. ' ' .. text(version) .. ' ' .. message
+  redis.call('ZADD', log, text(number), event)
+  redis.call('ZREMRANGEBYRANK', log, 0, -1 - tonumber(max_length))
+  redis.call('PUBLISH', channel, event)
   return number
 end
 """
@@ -38,7 +38,7 @@ end
 
 @dataclass(frozen=True)
 class Script:
-    """A script and the hash that Redis knows it by."""
+    """A script, and the hash that Redis knows it by."""
 
     text: str
 
@@ -47,18 +47,18 @@ class Script:
         return hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 
-LOOK = Script("""
+GET_IF_LATER = Script("""
 local version = tonumber(redis.call('HGET', KEYS[1], 'f') or '0')
 if version <= tonumber(ARGV[1]) then return {string.format('%.0f', version), false} end
 return {string.format('%.0f', version), redis.call('HGET', KEYS[1], 'd')}
 """)
-"""KEYS copy; ARGV the version known. The version there, and the copy where it is later (false: it was purged)."""
+"""KEYS copy; ARGV known version. Returns the stored version, and the copy if later (false: it was purged)."""
 
-TAKE = Script(
+ACQUIRE_LEASE = Script(
     _NUMBERS
     + """
-local held = redis.call('GET', KEYS[1])
-if held and held ~= ARGV[3] then return {'0', '0', false} end
+local holder = redis.call('GET', KEYS[1])
+if holder and holder ~= ARGV[3] then return {'0', '0', false} end
 local stored = tonumber(redis.call('HGET', KEYS[2], 'f') or '0')
 local token = next_token(KEYS[3], stored)
 redis.call('SET', KEYS[1], text(token), 'PX', ARGV[1])
@@ -66,26 +66,27 @@ if stored <= tonumber(ARGV[2]) then return {text(token), text(stored), false} en
 return {text(token), text(stored), redis.call('HGET', KEYS[2], 'd')}
 """
 )
-"""KEYS lease, copy, fence; ARGV milliseconds, the version known, a token of one's own. The token (0: another has the
-lease), the version there, and the copy where it is later."""
+"""KEYS lease, copy, fence; ARGV milliseconds, known version, own token. Returns the token (0: another machine has the
+lease), the stored version, and the copy if later."""
 
-RENEW = Script("""
+RENEW_LEASE = Script("""
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1
 """)
 """KEYS lease; ARGV token, milliseconds."""
 
-RELEASE = Script("""
+RELEASE_LEASE = Script("""
 if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 redis.call('PUBLISH', ARGV[2], ARGV[3])
 return 1
 """)
-"""KEYS lease; ARGV token, channel, message. Compare and delete: who comes late takes nobody else's away."""
+"""KEYS lease; ARGV token, channel, message. Compares before it deletes, so a late call leaves another machine's lease.
+"""
 
-PUT = Script(
+PUT_COPY = Script(
     _NUMBERS
-    + _NEWS
+    + _EVENTS
     + """
 local version = tonumber(ARGV[1])
 local stored = tonumber(redis.call('HGET', KEYS[1], 'f') or '0')
@@ -97,17 +98,17 @@ if version <= stored or tonumber(ARGV[4]) < barrier then
 end
 redis.call('HSET', KEYS[1], 'f', text(version), 'd', ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[5])
-tell(KEYS[4], KEYS[5], ARGV[6], ARGV[7], version, ARGV[8])
+publish(KEYS[4], KEYS[5], ARGV[6], ARGV[7], version, ARGV[8])
 return {1, text(version)}
 """
 )
-"""KEYS copy, lease, barrier, sequence, log; ARGV version, copy, token of a lease to release or nothing, token that the
-barrier is compared with, milliseconds, channel, length of the log, message. Whether it was taken, and the version
-there: what is older than that is refused, and so is what was fetched before everything was purged."""
+"""KEYS copy, lease, barrier, sequence, log; ARGV version, copy, token of a lease to release or nothing, token to
+compare with the barrier, milliseconds, channel, length of the log, message. Returns whether it was accepted, and the
+stored version. Older versions are refused, and so are fetches from before everything was purged."""
 
-PURGE = Script(
+PURGE_COPY = Script(
     _NUMBERS
-    + _NEWS
+    + _EVENTS
     + """
 local stored = tonumber(redis.call('HGET', KEYS[1], 'f') or '0')
 local version = tonumber(ARGV[1])
@@ -116,64 +117,63 @@ if version < stored then return text(stored) end
 redis.call('HSET', KEYS[1], 'f', text(version))
 redis.call('HDEL', KEYS[1], 'd')
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-tell(KEYS[3], KEYS[4], ARGV[3], ARGV[4], version, ARGV[5])
+publish(KEYS[3], KEYS[4], ARGV[3], ARGV[4], version, ARGV[5])
 return text(version)
 """
 )
-"""KEYS copy, fence, sequence, log; ARGV version (0: now), milliseconds, channel, length of the log, message. What is
-left is the number: what was fetched before comes too late."""
+"""KEYS copy, fence, sequence, log; ARGV version (0: now), milliseconds, channel, length of the log, message. The
+version remains, so that earlier fetches are refused."""
 
-BAR = Script(
+INVALIDATE_ALL = Script(
     _NUMBERS
-    + _NEWS
+    + _EVENTS
     + """
 local token = next_token(KEYS[2], 0)
 redis.call('SET', KEYS[1], text(token))
-tell(KEYS[3], KEYS[4], ARGV[1], ARGV[2], token, ARGV[3])
+publish(KEYS[3], KEYS[4], ARGV[1], ARGV[2], token, ARGV[3])
 return text(token)
 """
 )
-"""KEYS barrier, fence, sequence, log; ARGV channel, length of the log, message. What is being fetched comes too
-late."""
+"""KEYS barrier, fence, sequence, log; ARGV channel, length of the log, message. Running fetches are then refused."""
 
-TELL = Script(
+PUBLISH = Script(
     _NUMBERS
-    + _NEWS
+    + _EVENTS
     + """
-return text(tell(KEYS[1], KEYS[2], ARGV[1], ARGV[2], 0, ARGV[3]))
+return text(publish(KEYS[1], KEYS[2], ARGV[1], ARGV[2], 0, ARGV[3]))
 """
 )
 """KEYS sequence, log; ARGV channel, length of the log, message."""
 
-SHOUT = Script("return redis.call('PUBLISH', ARGV[1], ARGV[2])")
-"""ARGV channel, message: for what need not be heard."""
+PUBLISH_UNLOGGED = Script("return redis.call('PUBLISH', ARGV[1], ARGV[2])")
+"""ARGV channel, message: for events that may be lost."""
 
-SINCE = Script("""
+EVENTS_SINCE = Script("""
 local now = redis.call('GET', KEYS[1]) or '0'
 return {now, redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[1], '+inf')}
 """)
-"""KEYS sequence, log; ARGV a number. The last number, and all that was said after the one."""
+"""KEYS sequence, log; ARGV a number. Returns the last number, and all events after the given one."""
 
-NUMBER = Script("return redis.call('GET', KEYS[1]) or '0'")
+LAST_EVENT_NUMBER = Script("return redis.call('GET', KEYS[1]) or '0'")
 """KEYS sequence."""
 
-VERSION = Script("return {redis.call('HGET', KEYS[1], 'f') or '0', redis.call('HEXISTS', KEYS[1], 'd')}")
-"""KEYS copy. Its version, and whether there is more of it than that."""
+COPY_VERSION = Script("return {redis.call('HGET', KEYS[1], 'f') or '0', redis.call('HEXISTS', KEYS[1], 'd')}")
+"""KEYS copy. Returns its version, and whether there is a copy."""
 
-CLAIM = Script("""
+CLAIM_CHANGE = Script("""
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end
 return redis.call('GET', KEYS[1]) == ARGV[1] and 1 or 0
 """)
-"""KEYS anything; ARGV who, milliseconds. Whether it is his: the first who asks."""
+"""KEYS claim; ARGV machine, milliseconds. Returns whether the machine is the first."""
 
-SCAN = Script("""
+SCAN_COPIES = Script("""
 local found = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', 500)
 return {found[1], found[2]}
 """)
-"""ARGV cursor, pattern. The next cursor, and keys."""
+"""ARGV cursor, pattern. Returns the next cursor, and keys."""
 
-SEEN = Script("""
-local when, longest, life, width = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
+RECORD_READER = Script("""
+local when, max_length, life, width = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 local function bucket(instant) return KEYS[1] .. ':' .. string.format('%.0f', math.floor(instant / width)) end
 local function add(name, member)
   redis.call('PFADD', name, member)
@@ -187,19 +187,19 @@ if redis.call('EXISTS', crowd) == 1 then
 end
 redis.call('ZADD', KEYS[1], 'GT', ARGV[2], ARGV[1])
 redis.call('PEXPIRE', KEYS[1], life)
-if redis.call('ZCARD', KEYS[1]) <= longest then return 0 end
+if redis.call('ZCARD', KEYS[1]) <= max_length then return 0 end
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', '(' .. ARGV[6])
-if redis.call('ZCARD', KEYS[1]) <= longest then return 0 end
+if redis.call('ZCARD', KEYS[1]) <= max_length then return 0 end
 local all = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
 for at = 1, #all, 2 do add(bucket(tonumber(all[at + 1])), all[at]) end
 redis.call('DEL', KEYS[1])
 redis.call('SET', crowd, '1', 'PX', life)
 return 1
 """)
-"""KEYS readers; ARGV pseudonym, when, the most that are counted one by one, milliseconds to keep it, milliseconds of a
-stretch, the window's begin. A set with instants; when it gets too large, a HyperLogLog for each stretch of time."""
+"""KEYS readers; ARGV pseudonym, instant, the most that are counted exactly, lifetime in milliseconds, milliseconds of a
+part, the window's begin. A set with instants; above the maximum, a HyperLogLog for each part of the window."""
 
-COUNT = Script("""
+COUNT_READERS = Script("""
 if redis.call('EXISTS', KEYS[1] .. ':crowd') == 0 then return redis.call('ZCOUNT', KEYS[1], ARGV[1], '+inf') end
 local width, names = tonumber(ARGV[3]), {}
 for number = math.floor(tonumber(ARGV[1]) / width), math.floor(tonumber(ARGV[2]) / width) do
@@ -207,19 +207,34 @@ for number = math.floor(tonumber(ARGV[1]) / width), math.floor(tonumber(ARGV[2])
 end
 return redis.call('PFCOUNT', unpack(names))
 """)
-"""KEYS readers; ARGV the window's begin and end, milliseconds of a stretch. How many."""
+"""KEYS readers; ARGV the window's begin and end, milliseconds of a part. Returns the number of readers."""
 
-CLAIMED = Script("""
+RECORD_CLAIM = Script("""
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
 return 1
 """)
-"""KEYS claims; ARGV who and what, how many and when, milliseconds."""
+"""KEYS claims; ARGV fetcher with feed and machine, count with instant, milliseconds."""
 
-CLAIMS = Script("return redis.call('HGETALL', KEYS[1])")
-"""KEYS claims. All of them."""
+GET_CLAIMS = Script("return redis.call('HGETALL', KEYS[1])")
+"""KEYS claims. Returns all of them."""
 
 SCRIPTS = (
-    *(LOOK, TAKE, RENEW, RELEASE, PUT, PURGE, BAR, TELL, SHOUT, SINCE, NUMBER, VERSION, CLAIM, SCAN),
-    *(SEEN, COUNT, CLAIMED, CLAIMS),
+    *(
+        GET_IF_LATER,
+        ACQUIRE_LEASE,
+        RENEW_LEASE,
+        RELEASE_LEASE,
+        PUT_COPY,
+        PURGE_COPY,
+        INVALIDATE_ALL,
+        PUBLISH,
+        PUBLISH_UNLOGGED,
+        EVENTS_SINCE,
+        LAST_EVENT_NUMBER,
+        COPY_VERSION,
+        CLAIM_CHANGE,
+        SCAN_COPIES,
+    ),
+    *(RECORD_READER, COUNT_READERS, RECORD_CLAIM, GET_CLAIMS),
 )

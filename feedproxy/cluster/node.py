@@ -1,7 +1,7 @@
-"""One machine of a fleet: what it does with the others, beside answering readers.
+"""One machine of a cluster: its work with the others beside answering clients.
 
-Once a second it tells who reads, asks whether it has missed any news, and while Redis is away tries it again. Each
-worker of a machine is one of these; what concerns the machine's own store is done by one worker for each target.
+Once a second it sends reader counts and checks for missed events; while Redis is unavailable it tries to connect. Each
+worker of a machine is a node. Work on the machine's own store is divided among its workers by target.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ logger = logging.getLogger("feedproxy.cluster")
 SYNC_INTERVAL: Seconds = 1.0
 COMPARE_BATCH = 200
 CLAIM_LIFETIME: Seconds = 7 * 86_400
-"""So long it is remembered who told of a change."""
+"""Time for which Redis remembers which machine delivered a change."""
 
 SITE_PAUSE_MAX: Seconds = 60
-"""No turn that another machine books is believed further ahead: its clock may be."""
+"""Limit on slots that another machine announces: its clock may be ahead."""
 
 
 class ClusterNode:
-    """Made from the settings with this machine's own store; `join` and `start` it, in this order."""
+    """A node, made from the settings and the machine's own store. Call `join`, then `start`."""
 
     def __init__(self, settings: Settings, local: Store, clock: Clock) -> None:
         self._clock = clock
@@ -55,24 +55,23 @@ class ClusterNode:
         self._service: Service | None = None
         self.sums: SubscriberSums | None = None
         self._notifications: NotificationService | None = None
-        self._purge_local: Callable[[str], None] = lambda target: None
         self._tasks: list[asyncio.Task[None]] = []
         self._comparing: asyncio.Task[None] | None = None
         self._compare_again = False
         self.comparison_count = 0
-        """How often all that is held here was compared with what Redis has."""
+        """Comparisons of all local copies with Redis."""
 
     def adopt_shared_state(self, makers: Mapping[str, Callable[[], bytes]]) -> None:
-        """Go by what the other machines go by; what `makers` make is asked for where nothing is known yet."""
+        """Adopt the state of the cluster; `makers` make what does not exist yet."""
         local = self.store.local
-        own = {name: kept for name in makers if (kept := local.get_state(name))}
+        own = {name: state for name in makers if (state := local.get_state(name))}
         self.store.shared_state = agree_on_state(self._settings.store, self.keys, own, makers)
         for name, value in self.store.shared_state.items():
             if own.get(name) != value:
                 self._tasks.append(asyncio.ensure_future(local.put_state(name, value)))
 
     def join(self, service: Service, notifications: NotificationService, metrics: Metrics) -> None:
-        """Let the service use what the other machines have; changes found here are told everywhere."""
+        """Let the service use the copies of other machines, and send them this machine's changes."""
         self._service, self._notifications = service, notifications
         settings = self._settings
         self.sums = service.counts.sums = SubscriberSums(
@@ -93,7 +92,7 @@ class ClusterNode:
         self._begin()
 
     async def start(self) -> None:
-        """Return when Redis has been asked what was missed, or is not there."""
+        """Return once missed events are applied, or Redis is found unavailable."""
         if await self.connection.probe(START_TIMEOUT):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(START_TIMEOUT):
@@ -105,7 +104,7 @@ class ClusterNode:
             self.connection.log_unavailable_at_start()
 
     async def close(self) -> None:
-        """Leave the others; what they are still to be told is told when the store is closed."""
+        """Leave the cluster. Queued messages are sent when the store is closed."""
         for task in (*self._tasks, self._comparing):
             if task is not None:
                 task.cancel()
@@ -117,23 +116,24 @@ class ClusterNode:
         await self._refreshes.drain(0)
 
     def status_line(self) -> str:
-        """How it stands, in a line."""
+        """Return the state of the connection, in one line."""
         if self.connection.up:
             return "fleet: ok"
-        for_ = max(0, round(asyncio.get_running_loop().time() - self.connection.since)) if self.connection.since else 0
-        return f"fleet: degraded for {for_} s, redis is away ({self.connection.reason})"
+        since = self.connection.since
+        seconds = max(0, round(asyncio.get_running_loop().time() - since)) if since else 0
+        return f"fleet: degraded for {seconds} s, redis is away ({self.connection.reason})"
 
     def problem(self) -> str:
-        """What is wrong, for the operator; empty where nothing is."""
+        """Return a message for the operator about an unavailable Redis; empty if it is available."""
         if self.connection.up:
             return ""
         return (
-            f"The store shared with other machines is away ({self.connection.reason}): this machine works from its "
-            "own, asks origins by itself, and tells the others what they missed when it is back."
+            f"The store shared with other machines is unavailable ({self.connection.reason}): this machine uses its "
+            "own store, fetches from origins itself, and sends the others what they missed once it is available."
         )
 
     async def sync(self, target: str) -> bool:
-        """Take in what the others have of a target, and of who reads it; whether anything is new."""
+        """Fetch other machines' copy and reader counts of a target. Return whether anything changed."""
         if not self.connection.up:
             return False
         return await asyncio.shield(self._refreshes.join_or_start(target, lambda: self._refresh(target))[0])
@@ -195,40 +195,41 @@ class ClusterNode:
             except (RedisUnavailable, RedisRefused):
                 continue
             except Exception:
-                logger.exception("the round of the fleet failed")
+                logger.exception("cluster: synchronization failed")
 
     async def _on_reconnected(self) -> None:
-        """Redis is there again: first what was missed, then what was done here meanwhile."""
+        """Apply missed events, then send what changed here meanwhile."""
         await self.event_listener.catch_up()
         self._compare_soon()
         self.store.replicator.wake()
 
-    # -- news
+    # -- events
 
-    async def _apply_event(self, message: ClusterEvent) -> None:
-        """Do here what another machine has done."""
-        target, common = message.target, self.store.coordination
-        match message.kind:
+    async def _apply_event(self, event: ClusterEvent) -> None:
+        """Apply another machine's event here."""
+        target, coordination = event.target, self.store.coordination
+        match event.kind:
             case "put":
-                common.on_peer_completed(target)
-                if message.number and self._is_mine(target):
-                    held = self.store.local.peek(target)
-                    if held is not None and held.fencing_token < message.version:
+                coordination.on_peer_completed(target)
+                if event.number and self._is_mine(target):
+                    resource = self.store.local.peek(target)
+                    if resource is not None and resource.fencing_token < event.version:
                         self.store.schedule_pull(target)
             case "landed":
-                common.on_peer_completed(target)
+                coordination.on_peer_completed(target)
             case "purge":
-                if self.store.stored_token(target) <= message.version:
+                if self.store.stored_token(target) <= event.version:
                     await self._invalidate(target)
                     await self.store.drop(target)
             case "bar":
-                common.local.invalidate(None)
+                coordination.local.invalidate(None)
                 await self._invalidate("")
             case "site":
-                common.sites.record_peer_fetch(target, min(float(message.rest), self._clock.now() + SITE_PAUSE_MAX))
+                until = min(float(event.payload), self._clock.now() + SITE_PAUSE_MAX)
+                coordination.sites.record_peer_fetch(target, until)
             case "change" if self._notifications is not None and self._is_mine(target):
-                rest = dict(message.rest)
-                self._notifications.on_peer_change(FeedSnapshot(is_new=rest.pop("first"), **rest))
+                payload = dict(event.payload)
+                self._notifications.on_peer_change(FeedSnapshot(is_new=payload.pop("first"), **payload))
 
     async def _invalidate(self, target: str) -> None:
         if self._service is not None:
@@ -240,7 +241,7 @@ class ClusterNode:
     # -- comparing everything
 
     def _compare_soon(self) -> None:
-        """News were lost, or something was done here that nobody was told."""
+        """Compare all copies with Redis: events were lost, or local changes were not sent."""
         self._compare_again = True
         if self._comparing is None or self._comparing.done():
             self._comparing = asyncio.ensure_future(self._compare())
@@ -260,19 +261,19 @@ class ClusterNode:
                 await self._compare_batch(batch)
                 self.comparison_count += 1
         except (RedisUnavailable, RedisRefused):
-            return  # all is compared again when it is back
+            return  # everything is compared again once Redis is available
 
     async def _compare_batch(self, targets: list[str]) -> None:
         if not targets:
             return
-        for target, (version, kept) in zip(targets, await self.redis_store.versions(targets), strict=True):
-            known = self.store.stored_token(target)
-            if version > known and kept:
+        for target, (version, has_copy) in zip(targets, await self.redis_store.versions(targets), strict=True):
+            stored_token = self.store.stored_token(target)
+            if version > stored_token and has_copy:
                 self.store.schedule_pull(target)
-            elif version > known:
+            elif version > stored_token:
                 await self._invalidate(target)
                 await self.store.drop(target)
-            elif known > version and self.store.local.peek(target) is not None:
+            elif stored_token > version and self.store.local.peek(target) is not None:
                 self.store.replicator.enqueue_copy(target, 0)
         await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""The connection to Redis, and whether it is there: after a failure nobody waits for it until it has answered again."""
+"""The connection to Redis, and its state: after a failure no request waits for it until it has answered a probe."""
 
 import asyncio
 import contextlib
@@ -20,34 +20,34 @@ logger = logging.getLogger("feedproxy.cluster")
 BACK_OFF_FIRST: Seconds = 0.5
 BACK_OFF_MAX: Seconds = 5
 STABLE_AFTER: Seconds = 10
-"""Once it has answered for so long, the next failure is the first again."""
+"""Time of availability after which the back-off starts again from BACK_OFF_FIRST."""
 LOG_INTERVAL: Seconds = 60
-"""Time between two lines that say that it is away: one that comes and goes fills no log."""
+"""Time between two log lines about an unavailable Redis."""
 MAX_CONCURRENT = 32
-"""Questions at a time, each on a connection of its own."""
+"""Concurrent requests, each on a connection of its own."""
 READ_ONLY = "it is a read-only replica"
 
 START_TIMEOUT: Seconds = 2
-"""At the start nobody waits yet."""
+"""Timeout at start, before clients wait."""
 
 type ScriptCall = tuple[Script, Sequence[str], Sequence[str | bytes | int]]
 """A script, its keys and its arguments."""
 
 
 class RedisUnavailable(StoreError):
-    """Redis is not there, or does not answer in time. What was asked may have been done."""
+    """Redis is unreachable, or does not answer in time. The request may have been executed."""
 
 
 class RedisTimeout(RedisUnavailable):
-    """It has not answered in time."""
+    """Redis has not answered in time."""
 
 
 class RedisRefused(StoreError):
-    """Redis answers, and will not do it: it is full, or the user may not."""
+    """Redis answers with an error: its memory is full, or the user lacks a permission."""
 
 
 def host_and_port(url: str) -> str:
-    """What may be told of an address: host and port, no password."""
+    """Return host and port of an address, without its password."""
     split = urlsplit(url)
     if split.scheme == "unix":
         return split.path
@@ -58,58 +58,61 @@ def host_and_port(url: str) -> str:
 
 
 class RedisConnection:
-    """Asks Redis, if it is there. One event loop uses it.
+    """Requests to Redis while it is available. One event loop uses it.
 
-    `timeout` bounds each question in seconds. `up` is False from the first failure until `probe` has succeeded.
+    `timeout` bounds each request, in seconds. `up` is False from the first failure until `probe` succeeds.
     """
 
     def __init__(self, url: str, *, timeout: Seconds) -> None:
-        """Raises UsageError where the address cannot be used, or redis-py is not installed."""
+        """Make the client. Raises UsageError if the address is invalid, or redis-py is not installed."""
         self._timeout = timeout
         self.address = host_and_port(url)
         self.up = False
         self.reason = "not asked yet"
-        """Why it is away, in a word or two."""
+        """Reason of the present outage."""
         self.since = 0.0
-        """When it went away, or came back, on the event loop's clock."""
+        """Beginning of the present outage or availability, on the event loop's clock."""
         self.outage_count = 0
-        """How often it went away."""
+        """Number of outages."""
         self.refusal_count = 0
         self._was_connected = False
         self._last_refusal = ""
         self._read_only = False
         self._last_log = -LOG_INTERVAL
         self._is_log_suppressed = False
-        """It went away so soon after the last time that no line was written."""
+        """The present outage began within LOG_INTERVAL, so no line was logged."""
         self._pause = BACK_OFF_FIRST
-        self._next = 0.0
+        self._next_probe = 0.0
         self._first_timeout: Seconds | None = None
-        """When the first question of late was not answered in time."""
+        """When the first of the latest consecutive timeouts occurred."""
         self._slots = asyncio.Semaphore(MAX_CONCURRENT)
         self._library, self._client = _client(url, timeout)
 
     @property
     def next_probe(self) -> Seconds:
-        """When to try again, on the event loop's clock."""
-        return self._next
+        """Return when to try again, on the event loop's clock."""
+        return self._next_probe
 
     async def run(
         self, script: Script, keys: Sequence[str], *values: str | bytes | int, timeout_factor: float = 1
     ) -> Any:
-        """What the script says. `patience` is a multiple of the timeout. Raises Away or Refused."""
-        (said,) = await self.run_all([(script, keys, values)], timeout_factor=timeout_factor)
-        return said
+        """Return the result of a script. Raises RedisUnavailable or RedisRefused."""
+        (result,) = await self.run_all([(script, keys, values)], timeout_factor=timeout_factor)
+        return result
 
     async def run_all(self, calls: Iterable[ScriptCall], *, timeout_factor: float = 1) -> list[Any]:
-        """What these say, in one exchange. Raises Away or Refused; none, some or all may have been done then."""
+        """Return the results of several scripts, sent together. After an error any of them may have run.
+
+        Raises RedisUnavailable or RedisRefused.
+        """
         if not self.up:
-            raise RedisUnavailable(f"redis is away: {self.reason}")
+            raise RedisUnavailable(f"redis is unavailable: {self.reason}")
         calls = list(calls)
-        said: list[Any] = await self._guarded(lambda: self._evaluate(calls), self._timeout * timeout_factor)
-        return said
+        results: list[Any] = await self._guarded(lambda: self._evaluate(calls), self._timeout * timeout_factor)
+        return results
 
     async def probe(self, timeout: Seconds | None = None) -> bool:
-        """Whether it answers; from then on it is asked again."""
+        """Return whether Redis answers; if so, requests are sent again."""
         try:
             await self._bounded(self._ping, timeout or self._timeout)
         except (RedisUnavailable, RedisRefused) as error:
@@ -127,17 +130,17 @@ class RedisConnection:
         return True
 
     async def _ping(self) -> None:
-        """Raises where it does not, or where it may not be written to: a replica answers PING, too."""
+        """Check that Redis answers and can be written. A replica answers PING as well."""
         await self._client.ping()
         if self._read_only:
-            with contextlib.suppress(self._library.exceptions.ResponseError):  # the user may not ask
+            with contextlib.suppress(self._library.exceptions.ResponseError):  # the user may lack the permission
                 role = await self._client.execute_command("ROLE")  # type: ignore[no-untyped-call]
                 if role and role[0] not in (b"master", "master"):
                     raise self._library.exceptions.ConnectionError(READ_ONLY)
 
     @contextlib.asynccontextmanager
     async def subscribe(self, channel: str) -> AsyncIterator[Any]:
-        """A subscription to this channel, begun. Raises Away."""
+        """Yield a subscription to this channel. Raises RedisUnavailable."""
         pubsub = self._client.pubsub(ignore_subscribe_messages=True)
         try:
             await self._guarded(lambda: pubsub.subscribe(channel), self._timeout * 4)
@@ -151,7 +154,7 @@ class RedisConnection:
                 await pubsub.aclose()  # type: ignore[no-untyped-call]  # redis-py has left it out
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self.up = False
         with contextlib.suppress(Exception):
             await self._client.aclose()
@@ -162,7 +165,7 @@ class RedisConnection:
         try:
             return await self._pipelined(calls)
         except self._library.exceptions.NoScriptError:
-            # It was started anew, and has forgotten them. What was done already is done again: every script may be.
+            # Redis was restarted, and has lost the scripts. All scripts may be repeated.
             for script in SCRIPTS:
                 await self._client.script_load(script.text)
             return await self._pipelined(calls)
@@ -176,13 +179,13 @@ class RedisConnection:
             pipeline.evalsha(script.sha, len(keys), *keys, *values)
         return list(await pipeline.execute())
 
-    async def _guarded(self, ask: Callable[[], Any], timeout: Seconds) -> Any:
-        began = asyncio.get_running_loop().time()
+    async def _guarded(self, request: Callable[[], Any], timeout: Seconds) -> Any:
+        started_at = asyncio.get_running_loop().time()
         try:
-            said = await self._bounded(ask, timeout)
+            result = await self._bounded(request, timeout)
         except RedisTimeout:
-            # Once may be this machine's own fault, with all that was under way then; twice in a row is not.
-            if self._first_timeout is not None and began >= self._first_timeout:
+            # A single timeout, with all requests of that moment, may be this machine's own fault.
+            if self._first_timeout is not None and started_at >= self._first_timeout:
                 self._mark_unavailable("timeout")
             else:
                 self._first_timeout = (
@@ -201,39 +204,39 @@ class RedisConnection:
         self._first_timeout = None
         if self._pause != BACK_OFF_FIRST and asyncio.get_running_loop().time() - self.since >= STABLE_AFTER:
             self._pause = BACK_OFF_FIRST
-        return said
+        return result
 
-    async def _bounded(self, ask: Callable[[], Any], timeout: Seconds) -> Any:
-        known = self._library.exceptions
+    async def _bounded(self, request: Callable[[], Any], timeout: Seconds) -> Any:
+        exceptions = self._library.exceptions
         try:
             async with asyncio.timeout(timeout), self._slots:
-                return await ask()
-        except known.NoScriptError as error:
+                return await request()
+        except exceptions.NoScriptError as error:
             raise RedisRefused(_short_message(error)) from error
-        except (known.TimeoutError, TimeoutError) as error:
+        except (exceptions.TimeoutError, TimeoutError) as error:
             self._back_off()
             raise RedisTimeout("timeout") from error
-        except known.ReadOnlyError as error:
+        except exceptions.ReadOnlyError as error:
             self._read_only = True
             self._back_off()
             raise RedisUnavailable(READ_ONLY) from error
-        except (known.ConnectionError, OSError) as error:
+        except (exceptions.ConnectionError, OSError) as error:
             self._back_off()
             raise RedisUnavailable(_short_message(error)) from error
-        except known.RedisError as error:
+        except exceptions.RedisError as error:
             raise RedisRefused(_short_message(error)) from error
 
     def _back_off(self) -> None:
         now = asyncio.get_running_loop().time()
-        if now < self._next:
-            return  # many fail at once
-        self._next = now + self._pause * random.uniform(0.75, 1.25)  # noqa: S311 (so that machines do not come at once)
+        if now < self._next_probe:
+            return  # concurrent requests fail together
+        self._next_probe = now + self._pause * random.uniform(0.75, 1.25)  # noqa: S311 (spreads the machines)
         self._pause = min(BACK_OFF_MAX, 2 * self._pause)
 
-    def _mark_unavailable(self, why: str) -> None:
+    def _mark_unavailable(self, reason: str) -> None:
         if not self.up and self._was_connected:
             return
-        self.up, self._was_connected, self.reason = False, True, why
+        self.up, self._was_connected, self.reason = False, True, reason
         self.since = asyncio.get_running_loop().time()
         self.outage_count += 1
         self._is_log_suppressed = True
@@ -248,17 +251,20 @@ class RedisConnection:
             )
 
     def log_unavailable_at_start(self) -> None:
-        """It was not there when it was first asked."""
+        """Log that the first probe failed."""
         self._mark_unavailable(self.reason if self.reason != "not asked yet" else "no answer")
 
 
 def _short_message(error: BaseException) -> str:
-    """An error in a few words; none of the address, which may hold a password."""
-    cause = next((each for each in (error.__cause__, error.__context__) if isinstance(each, OSError)), error)
+    """Return an error in a few words, without the address, which may contain a password."""
+    cause = next(
+        (cause for cause in (error.__cause__, error.__context__) if isinstance(cause, OSError)),
+        error,
+    )
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror
-    words = str(error).split(".")[0][:80]
-    return words or type(error).__name__
+    text = str(error).split(".")[0][:80]
+    return text or type(error).__name__
 
 
 def _client(url: str, timeout: Seconds) -> tuple[Any, "Redis"]:
@@ -266,7 +272,7 @@ def _client(url: str, timeout: Seconds) -> tuple[Any, "Redis"]:
     try:
         client = library.asyncio.Redis.from_url(
             url,
-            socket_timeout=None,  # each question as a whole has one
+            socket_timeout=None,  # each request has one as a whole
             socket_connect_timeout=timeout,
             retry=None,
             health_check_interval=0,
@@ -276,15 +282,15 @@ def _client(url: str, timeout: Seconds) -> tuple[Any, "Redis"]:
         client.set_retry(library.retry.Retry(library.backoff.NoBackoff(), 0))
     except (ValueError, TypeError) as error:
         raise UsageError(
-            f"store: {host_and_port(url)}: the address cannot be used: {_without(url, str(error))}"
+            f"store: invalid address {host_and_port(url)}: {_without_password(url, str(error))}"
         ) from error
     return library, client
 
 
 def redis_library() -> Any:
-    """redis-py. Raises UsageError where it is not installed: it is an extra."""
+    """Return redis-py. Raises UsageError if it is not installed; it is an extra."""
     try:
-        import redis.asyncio  # noqa: PLC0415 -- only who has a fleet has it
+        import redis.asyncio  # noqa: PLC0415 -- an optional dependency
         import redis.backoff  # noqa: PLC0415
         import redis.exceptions  # noqa: PLC0415
         import redis.retry  # noqa: PLC0415
@@ -293,7 +299,7 @@ def redis_library() -> Any:
     return redis
 
 
-def _without(url: str, words: str) -> str:
-    """The words of an error, without the password of the address."""
+def _without_password(url: str, text: str) -> str:
+    """Return the text of an error without the address's password."""
     password = urlsplit(url).password
-    return words.replace(password, "…") if password else words
+    return text.replace(password, "…") if password else text

@@ -1,7 +1,7 @@
-"""What the fleet keeps in Redis, one method for each thing that can be done: copies, leases, news.
+"""The shared data in Redis, one method for each operation: copies, leases, events.
 
-Everything here raises Away or Refused, and nothing else. A copy is written as on disk (store/codec.py), its checksum
-included; one that cannot be read is as good as none.
+All methods raise only RedisUnavailable and RedisRefused. A copy has the same form as on disk (store/codec.py), with its
+checksum; an unreadable one counts as absent.
 """
 
 import json
@@ -15,16 +15,17 @@ from feedproxy.cluster.keys import RedisKeys
 from feedproxy.cluster.redis_connection import RedisConnection, RedisRefused, ScriptCall
 
 LOG_MAX = 10_000
-"""News kept for machines that were away: some two megabytes. Who has missed more compares all it has."""
+"""Events stored for machines that were unavailable: some two megabytes. A machine that missed more compares all copies.
+"""
 TRANSFER_TIMEOUT_FACTOR: float = 20
-"""Times the timeout for what nobody waits for: a copy may have megabytes."""
+"""Multiple of the timeout for requests that no client waits for: a copy may have megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCopy:
-    """What is there of a target: its number, and the copy where it is later than the one known.
+    """The version of a target in Redis, and the copy if it is later than the known one.
 
-    A number that is later and no copy: it was purged.
+    A later version without a copy was purged.
     """
 
     version: int
@@ -33,7 +34,7 @@ class StoredCopy:
 
 @dataclass(frozen=True, slots=True)
 class LeaseResult:
-    """A lease, by its token (0: another has it), and what was found with it."""
+    """A lease, by its token (0: another machine has it), and the copy that was found with it."""
 
     token: int
     found: StoredCopy
@@ -41,96 +42,96 @@ class LeaseResult:
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """Something that was told to all. `number` is 0 for what is not counted, since it need not be heard."""
+    """An event for all machines. `number` is 0 for events outside the log, which may be lost."""
 
     number: int
     version: int
     kind: str
     machine: str
     target: str
-    rest: Any = None
+    payload: Any = None
 
 
 class RedisStore:
-    """The shared tier. `lease` and `expiry` are seconds; purged targets are remembered as long as copies are kept."""
+    """The shared tier. `lease` and `expiry` are seconds; purges are remembered as long as copies are stored."""
 
     def __init__(
-        self, link: RedisConnection, names: RedisKeys, machine: str, *, lease: Seconds, expiry: Seconds
+        self, connection: RedisConnection, keys: RedisKeys, machine: str, *, lease: Seconds, expiry: Seconds
     ) -> None:
-        self.connection = link
-        self.keys = names
+        self.connection = connection
+        self.keys = keys
         self.machine = machine
         self._lease = int(lease * 1000)
         self._expiry = int(expiry * 1000)
 
     async def get_if_later(self, target: str, known: int) -> StoredCopy:
-        """What is there that is later than what is known."""
-        version, data = await self.connection.run(lua_scripts.LOOK, [self._copy(target)], known)
+        """Return the copy if it is later than the known version."""
+        version, data = await self.connection.run(lua_scripts.GET_IF_LATER, [self._copy(target)], known)
         return StoredCopy(_integer(version), data)
 
     async def get_if_later_slow(self, target: str, known: int) -> StoredCopy:
-        """The same, for those who have time."""
+        """Return the same with a longer timeout."""
         version, data = await self.connection.run(
-            lua_scripts.LOOK, [self._copy(target)], known, timeout_factor=TRANSFER_TIMEOUT_FACTOR
+            lua_scripts.GET_IF_LATER, [self._copy(target)], known, timeout_factor=TRANSFER_TIMEOUT_FACTOR
         )
         return StoredCopy(_integer(version), data)
 
     async def acquire_lease(self, target: str, known: int, own: int = 0) -> LeaseResult:
-        """The lease of a target, unless another has it; `own` is a token of ours that may be in the way."""
+        """Acquire the lease of a target, unless another machine has it. `own` is the token of an earlier lease."""
         names = self.keys
         keys = [names.lease(target), self._copy(target), names.fencing_counter]
-        token, version, data = await self.connection.run(lua_scripts.TAKE, keys, self._lease, known, own)
+        token, version, data = await self.connection.run(lua_scripts.ACQUIRE_LEASE, keys, self._lease, known, own)
         return LeaseResult(_integer(token), StoredCopy(_integer(version), data))
 
-    async def renew_leases(self, held: Sequence[tuple[str, int]]) -> list[bool]:
-        """For each target and token: whether its lease is still ours; if so, for its whole time from now on."""
+    async def renew_leases(self, leases: Sequence[tuple[str, int]]) -> list[bool]:
+        """Renew leases, by target and token. Return for each whether it is still this machine's."""
         calls: list[ScriptCall] = [
-            (lua_scripts.RENEW, [self.keys.lease(target)], [token, self._lease]) for target, token in held
+            (lua_scripts.RENEW_LEASE, [self.keys.lease(target)], [token, self._lease]) for target, token in leases
         ]
-        return [bool(each) for each in await self.connection.run_all(calls, timeout_factor=2)]
+        return [bool(renewed) for renewed in await self.connection.run_all(calls, timeout_factor=2)]
 
     async def release_lease(self, target: str, token: int) -> None:
-        """Give a lease back."""
-        said = self._message("landed", target)
+        """Release a lease."""
+        message = self._message("landed", target)
         await self.connection.run(
-            lua_scripts.RELEASE,
+            lua_scripts.RELEASE_LEASE,
             [self.keys.lease(target)],
             token,
             self.keys.channel,
-            said,
+            message,
             timeout_factor=TRANSFER_TIMEOUT_FACTOR,
         )
 
     async def put(self, target: str, version: int, data: bytes, token: int, *, release: bool) -> tuple[bool, int]:
-        """Keep a copy, unless there is a later one; and the number that is there now.
+        """Store a copy unless a later one is stored. Return whether it was accepted, and the version stored now.
 
-        `token` is that of the lease it was fetched under, or 0; `release` gives it back.
+        `token` is that of the lease it was fetched under, or 0; `release` ends that lease.
         """
         names = self.keys
         keys = [self._copy(target), names.lease(target), names.barrier, names.sequence, names.log]
         released = token if release and token else ""
-        asked = (version, data, released, token or version, self._expiry)
-        told = (names.channel, LOG_MAX, self._message("put", target))
-        done, there = await self.connection.run(
-            lua_scripts.PUT, keys, *asked, *told, timeout_factor=TRANSFER_TIMEOUT_FACTOR
+        copy_values = (version, data, released, token or version, self._expiry)
+        event_values = (names.channel, LOG_MAX, self._message("put", target))
+        accepted, stored_version = await self.connection.run(
+            lua_scripts.PUT_COPY, keys, *copy_values, *event_values, timeout_factor=TRANSFER_TIMEOUT_FACTOR
         )
-        return bool(done), _integer(there)
+        return bool(accepted), _integer(stored_version)
 
     async def purge(self, target: str, version: int) -> None:
-        """Forget a target: what of it was fetched before `version`; 0 is now."""
+        """Remove the copies of a target fetched before `version`; 0 stands for now."""
         names = self.keys
         keys = [self._copy(target), names.fencing_counter, names.sequence, names.log]
-        told = (names.channel, LOG_MAX, self._message("purge", target))
+        event_values = (names.channel, LOG_MAX, self._message("purge", target))
         await self.connection.run(
-            lua_scripts.PURGE, keys, version, self._expiry, *told, timeout_factor=TRANSFER_TIMEOUT_FACTOR
+            lua_scripts.PURGE_COPY, keys, version, self._expiry, *event_values, timeout_factor=TRANSFER_TIMEOUT_FACTOR
         )
 
     async def invalidate_all(self) -> None:
-        """Nothing that is being fetched now is stored."""
+        """Refuse all copies of fetches that are running now."""
         names = self.keys
         keys = [names.barrier, names.fencing_counter, names.sequence, names.log]
         await self.connection.run(
-            lua_scripts.BAR,
+            lua_scripts.INVALIDATE_ALL,
             keys,
             names.channel,
             LOG_MAX,
@@ -138,59 +139,65 @@ class RedisStore:
             timeout_factor=TRANSFER_TIMEOUT_FACTOR,
         )
 
-    async def publish(self, kind: str, target: str, rest: Any = None) -> None:
-        """Tell all machines something."""
+    async def publish(self, kind: str, target: str, payload: Any = None) -> None:
+        """Send an event to all machines."""
         keys = [self.keys.sequence, self.keys.log]
-        said = self._message(kind, target, rest)
+        message = self._message(kind, target, payload)
         await self.connection.run(
-            lua_scripts.TELL, keys, self.keys.channel, LOG_MAX, said, timeout_factor=TRANSFER_TIMEOUT_FACTOR
+            lua_scripts.PUBLISH, keys, self.keys.channel, LOG_MAX, message, timeout_factor=TRANSFER_TIMEOUT_FACTOR
         )
 
-    async def publish_unlogged(self, kind: str, target: str, rest: Any = None) -> None:
-        """The same, for what is of use at once or not at all."""
-        said = "0 0 " + self._message(kind, target, rest)
+    async def publish_unlogged(self, kind: str, target: str, payload: Any = None) -> None:
+        """Send an event that is useful at once or not at all."""
+        message = "0 0 " + self._message(kind, target, payload)
         await self.connection.run(
-            lua_scripts.SHOUT, [], self.keys.channel, said, timeout_factor=TRANSFER_TIMEOUT_FACTOR
+            lua_scripts.PUBLISH_UNLOGGED, [], self.keys.channel, message, timeout_factor=TRANSFER_TIMEOUT_FACTOR
         )
 
     async def last_event_number(self) -> int:
-        """The number of the last news."""
-        return _integer(await self.connection.run(lua_scripts.NUMBER, [self.keys.sequence]))
+        """Return the number of the last event."""
+        return _integer(await self.connection.run(lua_scripts.LAST_EVENT_NUMBER, [self.keys.sequence]))
 
     async def events_since(self, number: int) -> tuple[int, list[ClusterEvent] | None]:
-        """The number of the last news, and all since that one; None where they are not all known any more."""
+        """Return the number of the last event, and all events after `number`; None if the log does not reach back."""
         keys = [self.keys.sequence, self.keys.log]
-        now, said = await self.connection.run(lua_scripts.SINCE, keys, number, timeout_factor=TRANSFER_TIMEOUT_FACTOR)
-        now, told = _integer(now), [each for each in map(parse_event, said) if each is not None]
+        now, texts = await self.connection.run(
+            lua_scripts.EVENTS_SINCE, keys, number, timeout_factor=TRANSFER_TIMEOUT_FACTOR
+        )
+        now, events = _integer(now), [event for event in map(parse_event, texts) if event is not None]
         if now == number:
             return now, []
-        if not number and len(told) < LOG_MAX:
-            return now, told  # nothing had ever been said
-        if now < number or not told or told[0].number != number + 1 or told[-1].number != now:
+        if not number and len(events) < LOG_MAX:
+            return now, events  # the log has every event since the first
+        if now < number or not events or events[0].number != number + 1 or events[-1].number != now:
             return now, None
-        return now, told
+        return now, events
 
     async def versions(self, targets: Iterable[str]) -> list[tuple[int, bool]]:
-        """For each target the number that is there, and whether there is a copy."""
-        calls: list[ScriptCall] = [(lua_scripts.VERSION, [self._copy(target)], []) for target in targets]
+        """Return for each target its version, and whether there is a copy."""
+        calls: list[ScriptCall] = [(lua_scripts.COPY_VERSION, [self._copy(target)], []) for target in targets]
         return [
-            (_integer(version), bool(kept))
-            for version, kept in await self.connection.run_all(calls, timeout_factor=TRANSFER_TIMEOUT_FACTOR)
+            (_integer(version), bool(has_copy))
+            for version, has_copy in await self.connection.run_all(calls, timeout_factor=TRANSFER_TIMEOUT_FACTOR)
         ]
 
-    async def claim(self, what: str, seconds: Seconds) -> bool:
-        """Whether this machine is the first that asks for it, within that time."""
-        said = await self.connection.run(
-            lua_scripts.CLAIM, [self.keys.delivery_claim(what)], self.machine, int(seconds * 1000), timeout_factor=4
+    async def claim(self, change: str, seconds: Seconds) -> bool:
+        """Return whether this machine is the first to claim the change, within that time."""
+        claimed = await self.connection.run(
+            lua_scripts.CLAIM_CHANGE,
+            [self.keys.delivery_claim(change)],
+            self.machine,
+            int(seconds * 1000),
+            timeout_factor=4,
         )
-        return bool(said)
+        return bool(claimed)
 
     async def targets(self) -> AsyncIterator[str]:
-        """Every target of which something is there; some more than once."""
+        """Yield every target with a key, some more than once."""
         cursor: bytes | str = "0"
         while True:
             cursor, found = await self.connection.run(
-                lua_scripts.SCAN, [], cursor, self.keys.copies, timeout_factor=TRANSFER_TIMEOUT_FACTOR
+                lua_scripts.SCAN_COPIES, [], cursor, self.keys.copies, timeout_factor=TRANSFER_TIMEOUT_FACTOR
             )
             for name in found:
                 yield self.keys.target(name)
@@ -200,24 +207,26 @@ class RedisStore:
     def _copy(self, target: str) -> Any:
         return self.keys.copy(target)
 
-    def _message(self, kind: str, target: str, rest: Any = None) -> str:
-        said = [kind, self.machine, target] if rest is None else [kind, self.machine, target, rest]
-        return json.dumps(said, separators=(",", ":"))
+    def _message(self, kind: str, target: str, payload: Any = None) -> str:
+        message = [kind, self.machine, target] if payload is None else [kind, self.machine, target, payload]
+        return json.dumps(message, separators=(",", ":"))
 
 
-def _integer(said: Any) -> int:
-    """A number, as Redis has it. Raises Refused for anything else: the key is another program's."""
+def _integer(value: Any) -> int:
+    """Return a number from Redis. Raises RedisRefused for anything else: another program has written the key."""
     try:
-        return int(said)
+        return int(value)
     except (TypeError, ValueError):
-        raise RedisRefused("a number of ours was replaced by something else") from None
+        raise RedisRefused(f"invalid number in Redis: {value!r}") from None
 
 
-def parse_event(said: bytes) -> ClusterEvent | None:
-    """A message, read; None for what is none of ours."""
+def parse_event(message: bytes) -> ClusterEvent | None:
+    """Return the event in a message, or None for a message of another form."""
     try:
-        number, version, rest = said.split(b" ", 2)
-        kind, machine, target, *more = json.loads(rest)
-        return ClusterEvent(int(number), int(version), str(kind), str(machine), str(target), more[0] if more else None)
+        number, version, data = message.split(b" ", 2)
+        kind, machine, target, *payload = json.loads(data)
+        return ClusterEvent(
+            int(number), int(version), str(kind), str(machine), str(target), payload[0] if payload else None
+        )
     except (ValueError, TypeError):
         return None

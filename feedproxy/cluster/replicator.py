@@ -1,7 +1,7 @@
-"""What Redis is to be told, in its time: nobody waits for it, and while Redis is away it stays here.
+"""Queue of messages to Redis: callers do not wait, and messages stay queued while Redis is unavailable.
 
-Of each target there are two things to tell at most: that it was purged, and that it is to be kept as it is here. A copy
-is read when it is sent, so that what waits are names. What is told twice is refused there, or makes no difference.
+For each target at most two facts are queued: that it was purged, and that its copy is to be sent. A copy is read when
+it is sent, so the queue contains names. A message that is sent twice is refused by Redis, or has no effect.
 """
 
 import asyncio
@@ -21,17 +21,16 @@ from feedproxy.store import codec
 logger = logging.getLogger("feedproxy.cluster")
 
 WAITING_MAX = 100_000
-"""Names that wait; who has more compares all that it has when Redis is back."""
+"""Targets in the queue; beyond, all copies are compared once Redis is available."""
 EVENTS_MAX = 10_000
-"""News that wait."""
+"""Events in the queue."""
 
 type SendEvent = Callable[[], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class _PendingUpdate:
-    """What is to be told of a target: that it was purged at an instant (microseconds), or is to be kept; and a lease
-    to give back."""
+    """Messages about a target: a purge (microseconds), its copy, and the release of a lease."""
 
     purged: int = 0
     has_copy: bool = False
@@ -40,13 +39,13 @@ class _PendingUpdate:
 
 
 class Replicator:
-    """A queue by target, and one task that works it off. `copies` has what is sent."""
+    """A queue by target, and one task that processes it. `copies` has what is sent."""
 
     def __init__(self, redis_store: RedisStore, copies: CopySource, clock: Clock) -> None:
         self._redis_store = redis_store
         self._copies = copies
         self._clock = clock
-        self._waiting: OrderedDict[str, _PendingUpdate] = OrderedDict()
+        self._updates: OrderedDict[str, _PendingUpdate] = OrderedDict()
         self._events: deque[SendEvent] = deque(maxlen=EVENTS_MAX)
         self._awake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -56,57 +55,57 @@ class Replicator:
         self.refused = 0
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._events)
+        return len(self._updates) + len(self._events)
 
     def start(self) -> None:
-        """Begin; inside a running event loop."""
+        """Start the task, inside a running event loop."""
         self._task = asyncio.ensure_future(self._work())
 
     def enqueue_copy(self, target: str, token: int) -> None:
-        """The target has a new copy, made under this token."""
-        item = self._item(target)
-        item.has_copy, item.token = True, token
+        """Send the target's new copy, which was fetched under this token."""
+        update = self._update_of(target)
+        update.has_copy, update.token = True, token
         self.wake()
 
     def enqueue_purge(self, target: str) -> None:
-        """The target was purged, now."""
-        item = self._item(target)
-        item.purged, item.has_copy = self.now(), False
+        """Send that the target was purged now."""
+        update = self._update_of(target)
+        update.purged, update.has_copy = self.now(), False
         self.wake()
 
     def enqueue_release(self, target: str, token: int) -> None:
-        """A lease is over."""
-        item = self._item(target)
-        item.token, item.release = token, True
+        """Release the target's lease."""
+        update = self._update_of(target)
+        update.token, update.release = token, True
         self.wake()
 
-    def send_event(self, tale: SendEvent) -> None:
-        """Something else to be done, in order."""
-        self._events.append(tale)
+    def send_event(self, send: SendEvent) -> None:
+        """Call `send` after the events queued before."""
+        self._events.append(send)
         self.wake()
 
     def is_purge_pending(self, target: str) -> bool:
-        """Whether a purge of this target has still to be told."""
-        item = self._waiting.get(target)
-        return item is not None and item.purged > 0
+        """Return whether a purge of this target is queued."""
+        update = self._updates.get(target)
+        return update is not None and update.purged > 0
 
     def wake(self) -> None:
-        """There is something to do, or Redis is there again."""
+        """Process the queue: it has a new message, or Redis is available again."""
         self._awake.set()
 
     def now(self) -> int:
-        """Microseconds of this machine's clock, which stand in for a number of Redis's."""
+        """Return microseconds of this machine's clock, on the scale of Redis's tokens."""
         return int(self._clock.now() * 1_000_000)
 
     async def flush(self, timeout: Seconds) -> None:
-        """Return when all is told; while Redis is away at once, and after `timeout` in any case."""
+        """Return when everything is sent; at once while Redis is unavailable, and after `timeout` in any case."""
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
         while (self or self.busy) and self._redis_store.connection.up and loop.time() < end:  # noqa: ASYNC110 (an operator waits)
             await asyncio.sleep(0.002)
 
     async def close(self, timeout: Seconds) -> None:
-        """Tell what can be told, and end."""
+        """Flush, and end the task."""
         await self.flush(timeout)
         if self._task is not None:
             self._task.cancel()
@@ -114,17 +113,17 @@ class Replicator:
 
     # -- inside
 
-    def _item(self, target: str) -> _PendingUpdate:
-        item = self._waiting.get(target)
-        if item is None:
-            item = self._waiting[target] = _PendingUpdate()
-            if len(self._waiting) > WAITING_MAX:
-                self._waiting.popitem(last=False)
+    def _update_of(self, target: str) -> _PendingUpdate:
+        update = self._updates.get(target)
+        if update is None:
+            update = self._updates[target] = _PendingUpdate()
+            if len(self._updates) > WAITING_MAX:
+                self._updates.popitem(last=False)
                 self.overflowed = True
-        return item
+        return update
 
     def __bool__(self) -> bool:
-        return bool(self._waiting or self._events)
+        return bool(self._updates or self._events)
 
     async def _work(self) -> None:
         while True:
@@ -137,7 +136,7 @@ class Replicator:
                 except RedisUnavailable:
                     break
                 except Exception:
-                    logger.exception("what is to be told to the fleet could not be told")
+                    logger.exception("cluster: message not sent")
                 finally:
                     self.busy = False
 
@@ -147,49 +146,51 @@ class Replicator:
                 await self._events[0]()
             self._events.popleft()
             return
-        target, item = self._waiting.popitem(last=False)
+        target, update = self._updates.popitem(last=False)
         try:
-            await self._send(target, item)
+            await self._send(target, update)
         except RedisRefused:
-            # It is full, say. What others do not get here they fetch themselves, and need not wait for.
+            # Redis is full, for example. The other machines fetch the target themselves, and must not wait for it.
             self.refused += 1
-            if item.release:
+            if update.release:
                 with contextlib.suppress(RedisRefused):
-                    await self._redis_store.release_lease(target, item.token)
+                    await self._redis_store.release_lease(target, update.token)
         except RedisUnavailable:
-            self._put_back(target, item)
+            self._put_back(target, update)
             raise
 
-    async def _send(self, target: str, item: _PendingUpdate) -> None:
-        if item.purged:
-            late = self.now() - item.purged > PURGE_DELAY_MAX
-            await self._redis_store.purge(target, item.purged if late else 0)
+    async def _send(self, target: str, update: _PendingUpdate) -> None:
+        if update.purged:
+            is_late = self.now() - update.purged > PURGE_DELAY_MAX
+            await self._redis_store.purge(target, update.purged if is_late else 0)
         data, version = None, 0
-        if item.has_copy and (resource := self._copies.get_latest(target)) is not None:
+        if update.has_copy and (resource := self._copies.get_latest(target)) is not None:
             try:
                 data, version = codec.dump(resource), resource.fencing_token
             except StoreError as error:
                 logger.warning("%s", error)
         if data is not None:
-            done, there = await self._redis_store.put(target, version, data, item.token, release=item.release)
-            self.sent += done
-            if not done and there > version:
+            accepted, stored_version = await self._redis_store.put(
+                target, version, data, update.token, release=update.release
+            )
+            self.sent += accepted
+            if not accepted and stored_version > version:
                 self.refused += 1
                 self._copies.schedule_pull(target)
-        elif item.release:
-            await self._redis_store.release_lease(target, item.token)
+        elif update.release:
+            await self._redis_store.release_lease(target, update.token)
 
-    def _put_back(self, target: str, item: _PendingUpdate) -> None:
-        """It was not told; what has come meanwhile counts more."""
-        if (later := self._waiting.get(target)) is None:
-            self._waiting[target] = item
+    def _put_back(self, target: str, update: _PendingUpdate) -> None:
+        """Queue an update again that was not sent; later messages take precedence."""
+        if (newer := self._updates.get(target)) is None:
+            self._updates[target] = update
         else:
-            later.has_copy = later.has_copy or (item.has_copy and not later.purged)
-            later.purged = later.purged or item.purged
-            later.release = later.release or item.release
-            later.token = later.token or item.token
-        self._waiting.move_to_end(target, last=False)
+            newer.has_copy = newer.has_copy or (update.has_copy and not newer.purged)
+            newer.purged = newer.purged or update.purged
+            newer.release = newer.release or update.release
+            newer.token = newer.token or update.token
+        self._updates.move_to_end(target, last=False)
 
 
 PURGE_DELAY_MAX = 1_000_000
-"""Microseconds after which a purge that could not be told is one of then, not of now: what was fetched since stays."""
+"""Microseconds after which a delayed purge keeps its own time, so that copies fetched since stay."""

@@ -1,4 +1,4 @@
-"""The Store of a machine in a fleet: its own in front, and behind it what the others have fetched."""
+"""The store of a machine in a cluster: its own store, and behind it what other machines have fetched."""
 
 import asyncio
 import logging
@@ -22,11 +22,11 @@ logger = logging.getLogger("feedproxy.cluster")
 
 SLOTS = 4096
 FLUSH_TIMEOUT = 2.0
-"""Seconds that an operator's purge waits until the other machines are told."""
+"""Seconds that an operator's purge waits until it is sent."""
 
 
 class ClusterStore:
-    """Reads from this machine alone. What is put here is queued for the others; `look` fetches what they have."""
+    """Reads from this machine alone. `put` queues copies for the others; `fetch_copy` fetches theirs."""
 
     def __init__(self, local: Store, redis_store: RedisStore, clock: Clock) -> None:
         self.local = local
@@ -43,7 +43,7 @@ class ClusterStore:
         self.peer_copy_applied = Signal[str]()
         """Emits each target of which a peer's copy was stored, or which a peer purged."""
 
-    # -- what every Store has
+    # -- the Store protocol
 
     def get(self, target: str) -> Resource | None:
         return self.local.get(target)
@@ -61,16 +61,16 @@ class ClusterStore:
         return self.local.version(target, used=used)
 
     async def put(self, resource: Resource, precondition: Precondition | None = None) -> None:
-        """Keep it here, under a number above that of what it was made from, and tell the others."""
+        """Store it here, under a token above that of its predecessor, and send it to the other machines."""
         target, token = resource.target, self.coordination.token(resource.target)
-        # Without a lease the instant of the fetch stands in for its number: it is on the same scale.
-        number = max(token or int(resource.fetched * 1_000_000), resource.fencing_token + 1)
-        await self.local.put(replace(resource, fencing_token=number), precondition)
+        # Without a lease the instant of the fetch is its token, on the same scale.
+        fencing_token = max(token or int(resource.fetched * 1_000_000), resource.fencing_token + 1)
+        await self.local.put(replace(resource, fencing_token=fencing_token), precondition)
         if precondition is None or precondition():
             self.replicator.enqueue_copy(target, token)
 
     async def delete(self, target: str) -> None:
-        """Keep nothing of it, here and elsewhere."""
+        """Remove the target's copy on all machines."""
         self._advance_epoch(target)
         self.replicator.enqueue_purge(target)
         await self.local.delete(target)
@@ -88,7 +88,7 @@ class ClusterStore:
         await self.local.wait_written(target)
 
     async def flush(self) -> None:
-        """Return when everything is written here, and the others are told, if they can be."""
+        """Return when everything is written here, and sent while Redis is available."""
         await self.local.flush()
         await self.replicator.flush(FLUSH_TIMEOUT)
 
@@ -98,17 +98,17 @@ class ClusterStore:
         await self.local.close()
         await self.redis_store.connection.close()
 
-    # -- what other machines have
+    # -- copies of other machines
 
     def stored_token(self, target: str) -> int:
-        """The number of what is kept here; 0 for nothing."""
+        """Return the fencing token of this machine's copy; 0 without a copy."""
         resource = self.local.get_latest(target)
         return resource.fencing_token if resource is not None else 0
 
     async def fetch_copy(self, target: str) -> bool:
-        """Take in what another machine has fetched, or purged, since; whether that changed anything here.
+        """Store what another machine has fetched or purged since. Return whether that changed anything here.
 
-        Returns within the timeout, and at once while Redis is away.
+        Returns within the timeout, and at once while Redis is unavailable.
         """
         before = self._epochs_of(target)
         try:
@@ -118,7 +118,7 @@ class ClusterStore:
         return await self.store_copy(target, found, before)
 
     def schedule_pull(self, target: str) -> None:
-        """There is a later copy: take it in when there is time."""
+        """Fetch the later copy that Redis has, in the background."""
         self._pulls.join_or_start(target, lambda: self._pull(target))
 
     async def _pull(self, target: str) -> bool:
@@ -127,31 +127,31 @@ class ClusterStore:
             try:
                 found = await self.redis_store.get_if_later_slow(target, self.stored_token(target))
             except (RedisUnavailable, RedisRefused):
-                return False  # what is here is as good as it was; when Redis is back all is compared
+                return False  # everything is compared once Redis is available
             return await self.store_copy(target, found, before)
 
     async def store_copy(self, target: str, found: StoredCopy, before: object) -> bool:
-        """Make what was found this machine's own; whether it was later than what was here.
+        """Store a peer's copy here. Return whether it was later than the local one.
 
-        Not where the target was purged here since `before`, which the others are still to be told.
+        It is not stored if the target was purged here since `before`: Redis does not have that purge yet.
         """
         if before != self._epochs_of(target) or self.replicator.is_purge_pending(target):
             return False
-        held = self.local.get_latest(target)
-        if found.version <= (held.fencing_token if held is not None else 0):
+        stored = self.local.get_latest(target)
+        if found.version <= (stored.fencing_token if stored is not None else 0):
             return False
         if found.data is None:
-            if held is None:
+            if stored is None:
                 return False
             await self.drop(target)
             return True
         try:
             resource = replace(codec.load(found.data), fencing_token=found.version)
         except StoreError as error:
-            logger.warning("Redis: the copy of %s is unusable and ignored: %s", target, error)
+            logger.warning("Redis: copy of %s ignored: %s", target, error)
             return False
         if resource.target != target:
-            logger.warning("Redis: the copy stored for %s is of another target and ignored", target)
+            logger.warning("Redis: copy of %s ignored: it is of another target", target)
             return False
         state = self._epochs_of(target)
         await self.local.put(resource, lambda: self._epochs_of(target) == state)
@@ -160,14 +160,14 @@ class ClusterStore:
         return True
 
     async def drop(self, target: str) -> None:
-        """Another machine has purged it: keep nothing of it here, and tell nobody."""
+        """Remove a copy that another machine purged, without an event."""
         self._advance_epoch(target)
         self.coordination.local.invalidate(target)
         await self.local.delete(target)
         self.peer_copy_applied.emit(target)
 
     async def all_targets(self) -> AsyncIterator[str]:
-        """Every target of which Redis has something; none while it is away."""
+        """Yield every target in Redis; none while it is unavailable."""
         try:
             async for target in self.redis_store.targets():
                 yield target

@@ -203,7 +203,7 @@ def test_no_reader_notices_that_redis_is_gone_and_all_is_made_up_for(fleet: Flee
         until(lambda: "degraded" in admin(fleet.two, "GET", "/healthz"), deadline=PATIENT)
         assert "feedproxy_fleet_up 0.0" in admin(fleet.two, "GET", "/metrics")
         findings = admin(fleet.two, "GET", "/api/status")["findings"]
-        assert any("store shared with other machines is away" in each["words"] for each in findings)
+        assert any("store shared with other machines is unavailable" in each["words"] for each in findings)
         assert admin(fleet.two, "POST", f"/purge?url={origin.url(paths[1])}")["purged"] == 1
         assert get(fleet.one, origin.url(paths[0])).status == 200
     finally:
