@@ -1,4 +1,4 @@
-"""What the tests of a fleet share: a real Redis, an origin, and machines that are closed at the end."""
+"""Fixtures of the cluster tests: a real Redis, an origin, and machines that are closed at the end."""
 
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -16,11 +16,11 @@ type Start = Callable[..., Awaitable[Machine]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Each waits for conditions with deadlines of its own, generous ones."""
+    """Lengthen the timeout: the tests wait for conditions with deadlines of their own."""
     here = Path(__file__).parent
-    for each in items:
-        if here in each.path.parents:
-            each.add_marker(pytest.mark.timeout(600))
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.timeout(600))
 
 
 @pytest.fixture(scope="module")
@@ -65,5 +65,5 @@ async def start(origin: Origin, prefix: str, request: pytest.FixtureRequest) -> 
         return await machine.open()
 
     yield begin
-    for each in started:
-        await each.close()
+    for machine in started:
+        await machine.close()

@@ -61,7 +61,7 @@ class Machine:
         assert isinstance(answer, ProxyResponse)
         return Seen(answer.response.status, answer.response.fields, answer.response.body)
 
-    async def told(self) -> None:
+    async def flush(self) -> None:
         """Return when Redis knows what this machine knows."""
         outbox, sums = self.fleet.store.replicator, self.fleet.sums
         assert sums is not None

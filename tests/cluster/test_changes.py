@@ -1,4 +1,4 @@
-"""A change that one machine finds is told once: to a subscriber by the machine that has him, to all others by one."""
+"""Changes found by one machine are delivered once: to its own subscribers by itself, to all others by one machine."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.stages.origin import Origin, a_feed
 NOW = "max-age=0"
 
 
-class Told:
+class RecordingPlugin:
     """A way of telling: whom every machine would tell (`standing`), and what was sent."""
 
     name = "test"
@@ -24,46 +24,46 @@ class Told:
         return []
 
 
-async def listening(machine: Machine) -> Told:
-    told = Told()
-    machine.runtime.notifications.add(told)  # type: ignore[arg-type]
+async def listening(machine: Machine) -> RecordingPlugin:
+    subscriber = RecordingPlugin()
+    machine.runtime.notifications.add(subscriber)  # type: ignore[arg-type]
     machine.runtime.notifications.start()
-    return told
+    return subscriber
 
 
 async def listed(machine: Machine) -> list[str]:
-    return [each.target for each in await machine.runtime.notifications.changes.between(0, 1e12, 100)]
+    return [change.target for change in await machine.runtime.notifications.changes.between(0, 1e12, 100)]
 
 
-async def test_a_change_is_listed_by_every_machine_and_told_to_all_by_one(
+async def test_cluster_change_is_listed_by_all_machines_and_delivered_by_one(
     start: Start, origin: Origin, tmp_path: Path
 ) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=NOW)
     machines = [await start(folder=tmp_path / name) for name in ("one", "two", "three")]
-    told = [await listening(each) for each in machines]
+    subscribers = [await listening(machine) for machine in machines]
     one, two, three = machines
     await one.get("/feed")
-    await one.told()
+    await one.flush()
     await two.get("/feed")
-    await two.told()
+    await two.flush()
 
     origin.publish("/feed", a_feed("one", "two"), cache_control=NOW)
     await two.get("/feed")
-    await until(lambda: sum(len(each.standing_for) for each in told))
+    await until(lambda: sum(len(subscriber.standing_for) for subscriber in subscribers))
 
-    for each in machines:
-        while await listed(each) != [origin.url("/feed")]:
-            await each.told()
+    for machine in machines:
+        while await listed(machine) != [origin.url("/feed")]:
+            await machine.flush()
     await three.get("/feed")
-    await three.told()
-    for each in machines:
-        await each.runtime.notifications.wait_idle()
-        assert await listed(each) == [origin.url("/feed")]
-    assert [len(each.standing_for) for each in told] == [0, 1, 0]
+    await three.flush()
+    for machine in machines:
+        await machine.runtime.notifications.wait_idle()
+        assert await listed(machine) == [origin.url("/feed")]
+    assert [len(subscriber.standing_for) for subscriber in subscribers] == [0, 1, 0]
 
 
-async def test_two_machines_that_found_the_same_change_agree_on_who_tells(start: Start, origin: Origin) -> None:
+async def test_cluster_change_found_twice_is_delivered_by_one_machine(start: Start, origin: Origin) -> None:
     one, two = await start(), await start()
     seen = FeedSnapshot(origin.url("/feed"), "digest", 1.0, "News", "", is_new=False, listed=True)
 
-    assert [await each.fleet.claim_delivery(seen) for each in (one, two, one)] == [True, False, True]
+    assert [await machine.fleet.claim_delivery(seen) for machine in (one, two, one)] == [True, False, True]

@@ -21,14 +21,14 @@ SHORT = 300
 """Milliseconds: here Redis is to be taken for lost."""
 
 
-async def test_a_killed_redis_is_no_readers_concern_and_is_filled_again(
+async def test_redis_killed_is_refilled_without_failed_requests(
     start: Start, origin: Origin, own_redis: RedisServer
 ) -> None:
     one, other = await start(url=own_redis.url), await start(url=own_redis.url)
     for path in ("/held", "/later"):
         origin.publish(path, a_feed(path), cache_control=LASTING)
     await one.get("/held")
-    await one.told()
+    await one.flush()
 
     own_redis.kill()
     for machine in (one, other):
@@ -49,7 +49,7 @@ async def test_a_killed_redis_is_no_readers_concern_and_is_filled_again(
     assert origin.requests == 4
 
 
-async def test_a_stopped_redis_delays_the_first_request_by_the_timeout_and_no_other(
+async def test_redis_stopped_delays_only_the_first_request(
     start: Start, origin: Origin, own_redis: RedisServer
 ) -> None:
     one = await start(url=own_redis.url, fleet_timeout=SHORT)
@@ -61,11 +61,11 @@ async def test_a_stopped_redis_delays_the_first_request_by_the_timeout_and_no_ot
     try:
         assert "; hit" in (await one.get("/0")).cache  # it does not notice
         seen = await asyncio.gather(*(one.get(f"/{number}") for number in range(1, 4)))
-        assert {each.status for each in seen} == {200}
+        assert {answer.status for answer in seen} == {200}
         assert not one.fleet.connection.up
         before = len(asked)
         assert (await one.get("/4")).status == 200
-        assert asked[before:] == []  # nobody waits for it any more
+        assert asked[before:] == []  # no request waits for it any more
     finally:
         own_redis.go_on()
     await until(lambda: one.fleet.connection.up)
@@ -86,7 +86,7 @@ def counted(link: RedisConnection) -> list[object]:
 
 
 @pytest.mark.parametrize("cut", ["stall", "drop"])
-async def test_a_machine_that_is_cut_off_goes_on_alone_and_catches_up(
+async def test_machine_cut_off_works_alone_and_catches_up(
     start: Start, origin: Origin, own_redis: RedisServer, cut: str
 ) -> None:
     with Wire(own_redis.socket) as wire:
@@ -95,7 +95,7 @@ async def test_a_machine_that_is_cut_off_goes_on_alone_and_catches_up(
             origin.publish(path, a_feed(path, "old"), cache_control=LASTING)
         for path in ("/purged", "/kept"):
             await one.get(path)
-            await one.told()
+            await one.flush()
             assert "; hit" in (await other.get(path)).cache
 
         getattr(wire, cut)()
@@ -123,15 +123,13 @@ async def test_a_machine_that_is_cut_off_goes_on_alone_and_catches_up(
         assert origin.requests == asked
 
 
-async def test_a_purge_made_while_cut_off_is_done_elsewhere_when_it_is_over(
-    start: Start, origin: Origin, own_redis: RedisServer
-) -> None:
+async def test_purge_while_cut_off_is_applied_later(start: Start, origin: Origin, own_redis: RedisServer) -> None:
     with Wire(own_redis.socket) as wire:
         one, other = await start(url=own_redis.url), await start(url=wire.url, fleet_timeout=1000)
         for path in ("/purged", "/newer"):
             origin.publish(path, a_feed(path), cache_control=LASTING)
             await one.get(path)
-            await one.told()
+            await one.flush()
             await other.get(path)
         wire.drop()
         await until(lambda: not other.fleet.connection.up)
@@ -139,7 +137,7 @@ async def test_a_purge_made_while_cut_off_is_done_elsewhere_when_it_is_over(
             assert await other.service.admin.purge(origin.url(path)) == [origin.url(path)]
         await asyncio.sleep(1.2)  # a purge of a second ago is one of then
         await one.get("/newer", Cache_Control="no-cache", Sec_Fetch_Mode="navigate")
-        await one.told()
+        await one.flush()
 
         wire.mend()
 
@@ -149,7 +147,9 @@ async def test_a_purge_made_while_cut_off_is_done_elsewhere_when_it_is_over(
         assert "; hit" in (await other.get("/newer")).cache
 
 
-async def test_of_two_that_fetched_alone_the_later_counts(start: Start, origin: Origin, own_redis: RedisServer) -> None:
+async def test_copies_fetched_while_cut_off_resolve_to_the_later(
+    start: Start, origin: Origin, own_redis: RedisServer
+) -> None:
     one, other = await start(url=own_redis.url), await start(url=own_redis.url)
     target = origin.url("/feed")
     own_redis.kill()
@@ -165,7 +165,7 @@ async def test_of_two_that_fetched_alone_the_later_counts(start: Start, origin: 
         assert b"later" in (await machine.get("/feed")).body
 
 
-async def test_a_machine_that_starts_without_redis_starts_alone_as_who_it_was(
+async def test_machine_started_without_redis_keeps_its_identity(
     start: Start, origin: Origin, own_redis: RedisServer, tmp_path: Path
 ) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=LASTING)
@@ -184,7 +184,7 @@ async def test_a_machine_that_starts_without_redis_starts_alone_as_who_it_was(
     await until(lambda: own_redis.ask("EXISTS", again.fleet.keys.copy(origin.url("/feed"))))
 
 
-async def test_each_change_of_state_is_told_once(
+async def test_redis_state_change_is_logged_once(
     start: Start, origin: Origin, own_redis: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "feedproxy.cluster")
@@ -196,14 +196,14 @@ async def test_each_change_of_state_is_told_once(
     own_redis.start()
     await until(lambda: one.fleet.connection.up)
 
-    told = [each.getMessage() for each in caplog.records]
-    assert [each for each in told if "unreachable" in each] == [
+    messages = [record.getMessage() for record in caplog.records]
+    assert [message for message in messages if "unreachable" in message] == [
         f"Redis at {own_redis.socket} is unreachable (Connection refused): continuing with the local store only"
-    ] or len([each for each in told if "unreachable" in each]) == 1
-    assert len([each for each in told if "is reachable again after" in each]) == 1
+    ] or len([message for message in messages if "unreachable" in message]) == 1
+    assert len([message for message in messages if "is reachable again after" in message]) == 1
 
 
-async def test_a_redis_that_is_full_is_told_once_and_harms_nobody(
+async def test_redis_full_is_logged_once_without_failed_requests(
     start: Start, origin: Origin, own_redis: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = await start(url=own_redis.url)
@@ -215,10 +215,10 @@ async def test_a_redis_that_is_full_is_told_once_and_harms_nobody(
 
     assert "; hit" in (await one.get("/0")).cache
     assert one.fleet.connection.up
-    assert len([each for each in caplog.records if "refuses" in each.getMessage()]) == 1
+    assert len([record for record in caplog.records if "refuses" in record.getMessage()]) == 1
 
 
-async def test_read_only_replica_is_away_once_until_it_may_be_written_to(
+async def test_redis_replica_is_unavailable_until_it_is_writable(
     start: Start, origin: Origin, own_redis: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = await start(url=own_redis.url)
@@ -233,28 +233,26 @@ async def test_read_only_replica_is_away_once_until_it_may_be_written_to(
 
     assert link.outage_count == 1
     assert "read-only" in link.reason
-    assert len([each for each in caplog.records if "unreachable" in each.getMessage()]) == 1
+    assert len([record for record in caplog.records if "unreachable" in record.getMessage()]) == 1
     own_redis.ask("REPLICAOF", "NO", "ONE")
     await until(lambda: link.up)
 
 
-async def test_redis_that_comes_and_goes_is_told_once_a_minute(
-    own_redis: RedisServer, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_redis_unstable_is_logged_once_a_minute(own_redis: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
     link = RedisConnection(own_redis.url, timeout=5)
     for _ in range(4):
         assert await link.probe()
         link._mark_unavailable("a test")
 
-    assert len([each for each in caplog.records if "unreachable" in each.getMessage()]) == 1
+    assert len([record for record in caplog.records if "unreachable" in record.getMessage()]) == 1
     link._last_log -= 60
     own_redis.kill()
     assert not await link.probe()
-    assert len([each for each in caplog.records if "unreachable" in each.getMessage()]) == 2
+    assert len([record for record in caplog.records if "unreachable" in record.getMessage()]) == 2
     await link.close()
 
 
-async def test_wrong_password_is_told_as_such(own_redis: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+async def test_redis_wrong_password_is_logged_as_such(own_redis: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
     own_redis.ask("CONFIG", "SET", "requirepass", "right")
     link = RedisConnection(f"unix://:wrong@{own_redis.socket}", timeout=5)
 
@@ -265,7 +263,7 @@ async def test_wrong_password_is_told_as_such(own_redis: RedisServer, caplog: py
     await link.close()
 
 
-async def test_foreign_value_in_the_place_of_a_number_is_a_refusal(start: Start, own_redis: RedisServer) -> None:
+async def test_redis_invalid_number_is_refused(start: Start, own_redis: RedisServer) -> None:
     one = await start(url=own_redis.url)
     link, names = one.fleet.connection, RedisKeys("a-test:")
     shelf = RedisStore(link, names, "machine", lease=1, expiry=1)
@@ -277,7 +275,7 @@ async def test_foreign_value_in_the_place_of_a_number_is_a_refusal(start: Start,
         await shelf.events_since(1)
 
 
-async def test_while_it_is_away_nothing_is_asked() -> None:
+async def test_redis_unavailable_gets_no_requests() -> None:
     link = RedisConnection("redis://127.0.0.1:1/", timeout=1)
 
     assert not await link.probe()
@@ -286,7 +284,7 @@ async def test_while_it_is_away_nothing_is_asked() -> None:
         await link.run_all([])
 
 
-def test_an_address_is_told_without_its_password() -> None:
+def test_redis_address_is_shown_without_password() -> None:
     assert host_and_port("rediss://me:secret@redis.example:6380/1") == "redis.example:6380"
     assert host_and_port("redis://:secret@[::1]/1") == "[::1]:6379"
     with pytest.raises(UsageError) as error:

@@ -1,4 +1,4 @@
-"""Who fetches, and whose copy counts: leases end, numbers only grow, and who comes late is refused."""
+"""Leases end, tokens only grow, and a copy with an older token is refused."""
 
 import asyncio
 
@@ -29,7 +29,7 @@ def held_still(machine: Machine) -> None:
     machine.fleet._tasks[-1].cancel()
 
 
-async def test_a_lease_is_one_machines_at_a_time_and_tokens_only_grow(redis_server: RedisServer, prefix: str) -> None:
+async def test_lease_has_one_holder_and_growing_tokens(redis_server: RedisServer, prefix: str) -> None:
     one, other = [await a_shelf(redis_server, prefix, name) for name in ("one", "other")]
 
     first = await one.acquire_lease(TARGET, 0)
@@ -41,7 +41,7 @@ async def test_a_lease_is_one_machines_at_a_time_and_tokens_only_grow(redis_serv
     assert second.token > first.token
 
 
-async def test_only_the_holder_gives_a_lease_back_or_prolongs_it(redis_server: RedisServer, prefix: str) -> None:
+async def test_lease_is_released_and_renewed_by_its_holder_only(redis_server: RedisServer, prefix: str) -> None:
     one, other = [await a_shelf(redis_server, prefix, name) for name in ("one", "other")]
     first = await one.acquire_lease(TARGET, 0)
     redis_server.ask("DEL", one.keys.lease(TARGET))  # its time is over
@@ -54,12 +54,12 @@ async def test_only_the_holder_gives_a_lease_back_or_prolongs_it(redis_server: R
     assert await other.renew_leases([(TARGET, second.token)]) == [True]
 
 
-async def test_a_write_with_an_older_token_is_refused(redis_server: RedisServer, prefix: str) -> None:
+async def test_lease_token_refuses_older_write(redis_server: RedisServer, prefix: str) -> None:
     one, other = [await a_shelf(redis_server, prefix, name) for name in ("one", "other")]
     first = await one.acquire_lease(TARGET, 0)
     redis_server.ask("DEL", one.keys.lease(TARGET))
     second = await other.acquire_lease(TARGET, 0)
-    new, old = (codec.dump(Resource(TARGET, fetched=each)) for each in (2.0, 1.0))
+    new, old = (codec.dump(Resource(TARGET, fetched=fetched)) for fetched in (2.0, 1.0))
 
     assert await other.put(TARGET, second.token, new, second.token, release=True) == (True, second.token)
     assert await one.put(TARGET, first.token, old, first.token, release=True) == (False, second.token)
@@ -69,7 +69,7 @@ async def test_a_write_with_an_older_token_is_refused(redis_server: RedisServer,
     assert found.data == new
 
 
-async def test_what_was_fetched_before_a_purge_comes_too_late(redis_server: RedisServer, prefix: str) -> None:
+async def test_lease_from_before_a_purge_cannot_store(redis_server: RedisServer, prefix: str) -> None:
     one = await a_shelf(redis_server, prefix, "one")
     taken = await one.acquire_lease(TARGET, 0)
     await one.purge(TARGET, 0)
@@ -80,9 +80,7 @@ async def test_what_was_fetched_before_a_purge_comes_too_late(redis_server: Redi
     assert (await one.get_if_later(TARGET, 0)).data is None
 
 
-async def test_what_was_fetched_before_everything_was_purged_comes_too_late(
-    redis_server: RedisServer, prefix: str
-) -> None:
+async def test_lease_from_before_a_purge_of_everything_cannot_store(redis_server: RedisServer, prefix: str) -> None:
     one = await a_shelf(redis_server, prefix, "one")
     taken = await one.acquire_lease(TARGET, 0)
     await one.invalidate_all()
@@ -92,7 +90,7 @@ async def test_what_was_fetched_before_everything_was_purged_comes_too_late(
     assert (await one.put(TARGET, after.token, b"x", after.token, release=True))[0]
 
 
-async def test_a_purge_that_is_told_late_leaves_what_was_fetched_since(redis_server: RedisServer, prefix: str) -> None:
+async def test_purge_sent_late_keeps_copies_fetched_since(redis_server: RedisServer, prefix: str) -> None:
     one = await a_shelf(redis_server, prefix, "one")
     taken = await one.acquire_lease(TARGET, 0)
     await one.put(TARGET, taken.token, b"x", taken.token, release=True)
@@ -102,7 +100,7 @@ async def test_a_purge_that_is_told_late_leaves_what_was_fetched_since(redis_ser
     assert (await one.get_if_later(TARGET, 0)).data == b"x"
 
 
-async def test_tokens_go_on_above_what_was_lost(own_redis: RedisServer, prefix: str) -> None:
+async def test_lease_tokens_continue_above_lost_ones(own_redis: RedisServer, prefix: str) -> None:
     one = await a_shelf(own_redis, prefix, "one")
     before = await one.acquire_lease(TARGET, 0)
     own_redis.kill()
@@ -112,7 +110,7 @@ async def test_tokens_go_on_above_what_was_lost(own_redis: RedisServer, prefix: 
     assert (await again.acquire_lease(TARGET, 0)).token > before.token
 
 
-async def test_a_machine_that_was_suspended_cannot_replace_what_was_fetched_meanwhile(
+async def test_lease_of_suspended_machine_cannot_replace_later_copy(
     start: Start, origin: Origin, redis_server: RedisServer
 ) -> None:
     one, other = await start(fleet_lease=1), await start(fleet_lease=1)
@@ -134,10 +132,10 @@ async def test_a_machine_that_was_suspended_cannot_replace_what_was_fetched_mean
 
     seen = await other.get("/feed")  # it waits until the lease is over
     assert b"new" in seen.body
-    await other.told()
+    await other.flush()
     late.set()
-    assert b"old" in (await reader).body  # it is what he was fetched
-    await one.told()
+    assert b"old" in (await reader).body  # it is the copy that was fetched
+    await one.flush()
 
     assert one.fleet.store.replicator.refused == 1
     target = origin.url("/feed")
@@ -148,7 +146,7 @@ async def test_a_machine_that_was_suspended_cannot_replace_what_was_fetched_mean
         assert b"new" in seen.body
 
 
-async def test_a_lease_is_prolonged_as_long_as_the_fetch_goes_on(start: Start, origin: Origin) -> None:
+async def test_lease_is_renewed_during_the_fetch(start: Start, origin: Origin) -> None:
     one, other = await start(fleet_lease=1), await start(fleet_lease=1)
     origin.publish("/feed", a_feed("one"), cache_control=LASTING)
     origin.gate = asyncio.Event()
@@ -163,12 +161,10 @@ async def test_a_lease_is_prolonged_as_long_as_the_fetch_goes_on(start: Start, o
     assert origin.requests == 1
     origin.gate.set()
 
-    assert [b"one" in (await each).body for each in readers] == [True, True]
+    assert [b"one" in (await reader).body for reader in readers] == [True, True]
 
 
-async def test_a_machine_that_dies_in_flight_leaves_the_feed_to_another(
-    start: Start, origin: Origin, redis_server: RedisServer
-) -> None:
+async def test_lease_of_dead_machine_passes_to_another(start: Start, origin: Origin, redis_server: RedisServer) -> None:
     one, other = await start(fleet_lease=1), await start(fleet_lease=1)
     origin.publish("/feed", a_feed("one"), cache_control=LASTING)
     taken = await one.fleet.redis_store.acquire_lease(origin.url("/feed"), 0)  # and nothing is heard of it any more
@@ -178,13 +174,13 @@ async def test_a_machine_that_dies_in_flight_leaves_the_feed_to_another(
     assert origin.requests == 1
 
 
-async def test_a_copy_that_is_damaged_in_redis_is_none(
+async def test_copy_damaged_in_redis_is_ignored(
     start: Start, origin: Origin, redis_server: RedisServer, prefix: str
 ) -> None:
     one, other = await start(), await start()
     origin.publish("/feed", a_feed("one"), cache_control=LASTING)
     await one.get("/feed")
-    await one.told()
+    await one.flush()
     key = RedisKeys(prefix).copy(origin.url("/feed"))
     data = redis_server.ask("HGET", key, "d")
     assert isinstance(data, bytes)

@@ -1,4 +1,4 @@
-"""What one machine has fetched, purged or found changed is so on all."""
+"""Copies, purges and changes of one machine reach all machines."""
 
 import asyncio
 from pathlib import Path
@@ -19,12 +19,12 @@ async def pair(start: Start, **options: object) -> tuple[Machine, Machine]:
     return await start(**options), await start(**options)
 
 
-async def test_what_one_machine_has_fetched_another_answers_with(start: Start, origin: Origin) -> None:
+async def test_cluster_copy_of_one_machine_answers_on_another(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=LASTING)
     one, other = await pair(start)
 
     first = await one.get("/feed")
-    await one.told()
+    await one.flush()
     second = await other.get("/feed")
 
     assert "fwd=uri-miss" in first.cache
@@ -34,21 +34,19 @@ async def test_what_one_machine_has_fetched_another_answers_with(start: Start, o
     assert origin.requests == 1
 
 
-async def test_all_machines_go_by_one_name(start: Start, origin: Origin) -> None:
+async def test_cluster_machines_share_one_pseudonym(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=LASTING)
     one, other = await pair(start)
 
     assert (await one.get("/feed")).fields.get("via") == (await other.get("/feed")).fields.get("via")
 
 
-async def test_a_copy_whose_time_is_over_is_validated_with_what_another_machine_knows(
-    start: Start, origin: Origin
-) -> None:
+async def test_cluster_stale_copy_is_validated_with_a_peers_validator(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("one"), cache_control="max-age=0")
     one, other = await pair(start)
 
     await one.get("/feed")
-    await one.told()
+    await one.flush()
     seen = await other.get("/feed")
 
     assert "if-none-match" in origin.heard
@@ -56,11 +54,11 @@ async def test_a_copy_whose_time_is_over_is_validated_with_what_another_machine_
     assert b"one" in seen.body
 
 
-async def test_a_new_version_is_there_at_the_other_machine_without_a_request(start: Start, origin: Origin) -> None:
+async def test_cluster_new_version_arrives_without_a_request(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=LASTING)
     one, other = await pair(start)
     await one.get("/feed")
-    await one.told()
+    await one.flush()
     await other.get("/feed")
 
     origin.publish("/feed", a_feed("two"), cache_control=LASTING)
@@ -73,7 +71,7 @@ async def test_a_new_version_is_there_at_the_other_machine_without_a_request(sta
     assert origin.requests == 2
 
 
-async def test_a_crowd_at_two_machines_makes_one_request(start: Start, origin: Origin) -> None:
+async def test_cluster_collapses_requests_of_two_machines(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=LASTING)
     one, other = await pair(start)
     origin.gate = asyncio.Event()
@@ -85,30 +83,30 @@ async def test_a_crowd_at_two_machines_makes_one_request(start: Start, origin: O
     seen = await asyncio.gather(*crowd)
 
     assert origin.requests == 1
-    assert {each.status for each in seen} == {200}
-    assert len({each.body for each in seen}) == 1
-    assert sum("collapsed" not in each.cache for each in seen) == 1
+    assert {answer.status for answer in seen} == {200}
+    assert len({answer.body for answer in seen}) == 1
+    assert sum("collapsed" not in answer.cache for answer in seen) == 1
 
 
-async def test_what_may_not_be_stored_everybody_asks_for_himself(start: Start, origin: Origin) -> None:
+async def test_cluster_fetches_unstorable_response_for_each_request(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("one"), cache_control="no-store")
     one, other = await pair(start)
 
     seen = await asyncio.gather(*(machine.get("/feed") for machine in (one, other, one, other)))
 
     assert origin.requests == 4
-    assert all(b"one" in each.body for each in seen)
+    assert all(b"one" in answer.body for answer in seen)
 
 
-async def test_a_failure_at_one_machine_is_that_of_the_other(start: Start, origin: Origin) -> None:
+async def test_cluster_shares_failures(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("one"), cache_control="max-age=0")
     one, other = await pair(start)
     await one.get("/feed")
-    await one.told()
+    await one.flush()
     origin.break_down(500)
 
     seen = await one.get("/feed")
-    await one.told()
+    await one.flush()
     again = await other.get("/feed")
 
     assert b"one" in seen.body
@@ -117,12 +115,12 @@ async def test_a_failure_at_one_machine_is_that_of_the_other(start: Start, origi
     assert "back-off" in again.cache
 
 
-async def test_a_purge_reaches_every_machine(start: Start, origin: Origin) -> None:
+async def test_cluster_purge_reaches_every_machine(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=LASTING)
     target = origin.url("/feed")
     one, other = await pair(start)
     await one.get("/feed")
-    await one.told()
+    await one.flush()
     await other.get("/feed")
 
     assert await one.service.admin.purge(target) == [target]
@@ -132,24 +130,24 @@ async def test_a_purge_reaches_every_machine(start: Start, origin: Origin) -> No
     assert origin.requests == 2
 
 
-async def test_a_purge_counts_what_another_machine_alone_has(start: Start, origin: Origin) -> None:
+async def test_cluster_purge_counts_copies_of_other_machines(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=LASTING)
     target = origin.url("/feed")
     one, other = await pair(start)
     await one.get("/feed")
-    await one.told()
+    await one.flush()
 
     assert await other.service.admin.purge(target) == [target]
     await until(lambda: one.service.store.get(target) is None)
 
 
-async def test_a_purge_by_pattern_reaches_what_this_machine_never_had(start: Start, origin: Origin) -> None:
+async def test_cluster_purge_by_pattern_reaches_copies_of_other_machines(start: Start, origin: Origin) -> None:
     for path in ("/a/1", "/a/2", "/b/1"):
         origin.publish(path, a_feed(path), cache_control=LASTING)
     one, other = await pair(start)
     for path in ("/a/1", "/a/2", "/b/1"):
         await one.get(path)
-    await one.told()
+    await one.flush()
 
     purged = await other.service.admin.purge(pattern="*/a/*")
 
@@ -159,7 +157,7 @@ async def test_a_purge_by_pattern_reaches_what_this_machine_never_had(start: Sta
     assert "fwd=uri-miss" in (await one.get("/a/1")).cache
 
 
-async def test_what_was_under_way_when_it_was_purged_elsewhere_is_not_kept(start: Start, origin: Origin) -> None:
+async def test_cluster_purge_discards_running_fetch_of_another_machine(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("old"), cache_control=LASTING)
     target = origin.url("/feed")
     one, other = await pair(start)
@@ -171,19 +169,17 @@ async def test_what_was_under_way_when_it_was_purged_elsewhere_is_not_kept(start
     origin.gate.set()
 
     assert b"old" in (await reader).body
-    await one.told()
+    await one.flush()
     origin.publish("/feed", a_feed("new"), cache_control=LASTING)
     assert b"new" in (await other.get("/feed")).body
 
 
-async def test_a_message_that_was_lost_is_read_in_the_log(
-    start: Start, origin: Origin, redis_server: RedisServer
-) -> None:
+async def test_cluster_lost_event_is_read_from_the_log(start: Start, origin: Origin, redis_server: RedisServer) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=LASTING)
     target = origin.url("/feed")
     one, other = await pair(start)
     await one.get("/feed")
-    await one.told()
+    await one.flush()
     await other.get("/feed")
     deaf = other.fleet.event_listener._task  # as when its connection hangs
     assert deaf is not None
@@ -195,7 +191,7 @@ async def test_a_message_that_was_lost_is_read_in_the_log(
     assert other.fleet.event_listener.gaps
 
 
-async def test_who_has_missed_more_than_the_log_holds_compares_everything(start: Start, origin: Origin) -> None:
+async def test_cluster_machine_compares_everything_after_a_long_outage(start: Start, origin: Origin) -> None:
     shelf_max, redis_store.LOG_MAX = redis_store.LOG_MAX, 3
     try:
         one, other = await pair(start)
@@ -203,7 +199,7 @@ async def test_who_has_missed_more_than_the_log_holds_compares_everything(start:
         for path in paths:
             origin.publish(path, a_feed(path), cache_control=LASTING)
             await one.get(path)
-        await one.told()
+        await one.flush()
         for path in paths:
             await other.get(path)
         await until(lambda: other.fleet.comparison_count and other.fleet._comparing is not None)
@@ -221,7 +217,7 @@ async def test_who_has_missed_more_than_the_log_holds_compares_everything(start:
         redis_store.LOG_MAX = shelf_max
 
 
-async def test_copies_made_with_a_credential_stand_apart_in_redis_too(
+async def test_cluster_copies_with_credentials_are_separate_in_redis(
     start: Start, origin: Origin, tmp_path: Path
 ) -> None:
     wallet = tmp_path / "wallet.yaml"
@@ -234,7 +230,7 @@ async def test_copies_made_with_a_credential_stand_apart_in_redis_too(
     one, other = await pair(start, wallet=str(wallet))
 
     assert b"private" in await read_by(one, origin.url("/feed"), "bob")
-    await one.told()
+    await one.flush()
     assert b"public" in await read_by(other, origin.url("/feed"), "")
     assert b"public" in await read_by(other, origin.url("/feed"), "eve")
     assert b"private" in await read_by(other, origin.url("/feed"), "bob")
@@ -248,7 +244,7 @@ async def read_by(machine: Machine, target: str, user: str) -> bytes:
     return answer.response.body
 
 
-async def test_a_machine_that_starts_with_what_was_purged_meanwhile_forgets_it(
+async def test_cluster_machine_drops_copies_purged_before_its_start(
     start: Start, origin: Origin, tmp_path: Path
 ) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=LASTING)
@@ -256,7 +252,7 @@ async def test_a_machine_that_starts_with_what_was_purged_meanwhile_forgets_it(
     folder = tmp_path / "other"
     one, other = await start(), await start(folder=folder)
     await one.get("/feed")
-    await one.told()
+    await one.flush()
     await other.get("/feed")
     await other.close()
     await one.service.admin.purge(target)

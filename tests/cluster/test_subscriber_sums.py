@@ -1,4 +1,4 @@
-"""Readers are counted once, whichever machine they reach; and nobody finds out who they are."""
+"""Readers are counted once on all machines, and stay pseudonymous."""
 
 from collections.abc import Sequence
 
@@ -13,19 +13,19 @@ NOW = "max-age=0"
 
 
 def subscribers(origin: Origin) -> str:
-    """What the origin was told last."""
+    """Return the last number that the origin received."""
     return (origin.heard.get("user-agent") or "").partition("; ")[0].partition("(")[2]
 
 
-async def test_readers_of_all_machines_are_counted_once(start: Start, origin: Origin) -> None:
+async def test_cluster_sums_count_each_reader_once(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=NOW)
     one, other = await start(), await start()
     for number in range(3):
         await one.get("/feed", reader=f"198.51.100.{number}")
-        await one.told()
+        await one.flush()
     for number in range(2, 6):
         await other.get("/feed", reader=f"198.51.100.{number}")
-        await other.told()
+        await other.flush()
 
     assert subscribers(origin) == "6 subscribers"
     await one.get("/feed", reader="198.51.100.0")
@@ -33,20 +33,20 @@ async def test_readers_of_all_machines_are_counted_once(start: Start, origin: Or
     assert one.service.counts.view(origin.url("/feed"), one.runtime.clock.now()).total == 6
 
 
-async def test_a_fetchers_claim_counts_once_the_largest(start: Start, origin: Origin) -> None:
+async def test_cluster_sums_count_largest_claim_of_a_fetcher(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=NOW)
     one, other = await start(), await start()
     await one.get("/feed", agent="Fetcher/1 (40 subscribers; feed-id=7)")
-    await one.told()
+    await one.flush()
     await other.get("/feed", agent="Fetcher/1 (30 subscribers; feed-id=7)")
-    await other.told()
+    await other.flush()
     await other.get("/feed", reader="198.51.100.9")
 
     assert subscribers(origin) == "41 subscribers"
 
 
 @pytest.mark.parametrize("crowd", [300, 3000])
-async def test_a_crowd_is_counted_within_the_error_that_is_told(start: Start, origin: Origin, crowd: int) -> None:
+async def test_cluster_sums_of_a_crowd_are_within_the_stated_error(start: Start, origin: Origin, crowd: int) -> None:
     origin.publish("/feed", a_feed("one"), cache_control="max-age=3600")
     one, other = await start(fleet_exact_max=100), await start(fleet_exact_max=100)
     for machine, numbers in ((one, range(0, crowd * 2 // 3)), (other, range(crowd // 3, crowd))):
@@ -69,7 +69,7 @@ async def note(machine: Machine, target: str, numbers: Sequence[int]) -> None:
     await until(lambda: not machine.fleet.sums.waiting)  # type: ignore[union-attr]
 
 
-async def test_up_to_the_bound_the_count_is_exact(start: Start, origin: Origin) -> None:
+async def test_cluster_sums_are_exact_up_to_the_bound(start: Start, origin: Origin) -> None:
     one, other = await start(fleet_exact_max=500), await start(fleet_exact_max=500)
     target = origin.url("/feed")
     await note(one, target, range(0, 300))
@@ -80,13 +80,13 @@ async def test_up_to_the_bound_the_count_is_exact(start: Start, origin: Origin) 
     assert one.fleet.sums.sum_of(target) == (500, 0)
 
 
-async def test_no_reader_is_named_in_redis(
+async def test_cluster_sums_contain_pseudonyms_only(
     start: Start, origin: Origin, redis_server: RedisServer, prefix: str
 ) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=NOW)
     one = await start()
     await one.get("/feed", reader="203.0.113.77", agent="A-Reader/9.9")
-    await one.told()
+    await one.flush()
     await until(lambda: not one.fleet.sums.waiting)  # type: ignore[union-attr]
 
     keys = redis_server.ask("KEYS", f"{{{prefix}}}*")

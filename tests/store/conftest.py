@@ -1,4 +1,4 @@
-"""What the store's tests share: feeds to keep, and an ear for failures."""
+"""Fixtures of the store's tests: feeds to store, and a list of failures."""
 
 from collections.abc import Callable
 
@@ -27,5 +27,5 @@ def a_feed() -> MakeFeed:
 
 @pytest.fixture
 def failures() -> list[StoreError]:
-    """What was told to `on_failure`: pass `failures.append`."""
+    """Return the list of failures; pass `failures.append` as `on_failure`."""
     return []

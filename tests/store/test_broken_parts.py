@@ -91,7 +91,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 async def folder(whole: Path, tmp_path: Path, a_feed: MakeFeed) -> Path:
     """A store with feeds in every shard, one of them in a file of its own, state, and a ledger."""
-    if not whole.exists():  # noqa: ASYNC240 (a fixture holds nobody up)
+    if not whole.exists():  # noqa: ASYNC240 (a fixture may block)
         store = opened(whole, [])
         for target in targets():
             await store.put(a_feed(target, says=target))
@@ -112,7 +112,7 @@ def opened(folder: Path, failures: list[StoreError]) -> Store:
 
 
 async def check(folder: Path, a_feed: MakeFeed) -> int:
-    """Open the store and use it; how many feeds are still there. What is there is right."""
+    """Open the store and use it. Return how many feeds remain; those must be intact."""
     store = opened(folder, [])
     kept = 0
     for target in targets():
@@ -172,7 +172,7 @@ async def test_broken_value_file_costs_its_value_alone(folder: Path, a_feed: Mak
     assert await check(folder, a_feed) == FEEDS
 
 
-async def test_what_is_set_aside_is_logged_with_its_path_once(
+async def test_broken_part_is_logged_once_with_its_path(
     folder: Path, a_feed: MakeFeed, caplog: pytest.LogCaptureFixture
 ) -> None:
     part = folder / "feeds" / "003" / "cache.db"
@@ -180,14 +180,14 @@ async def test_what_is_set_aside_is_logged_with_its_path_once(
 
     await check(folder, a_feed)
 
-    (record,) = [each for each in caplog.records if "set aside" in each.getMessage()]
+    (record,) = [record for record in caplog.records if "set aside" in record.getMessage()]
     assert str(part.parent) in record.getMessage()
     assert (folder / "feeds" / "003.corrupt").is_dir()
 
 
 @pytest.mark.parametrize("part", ["", "/ledger.sqlite3", "/ledger.lock", "/ledger.sqlite3-wal"])
 @pytest.mark.parametrize("break_", [a_file, a_directory, a_fifo, a_dangling_link, zeros, noise])
-async def test_broken_ledger_is_begun_anew(tmp_path: Path, part: str, break_: Break) -> None:
+async def test_broken_notification_database_is_replaced(tmp_path: Path, part: str, break_: Break) -> None:
     folder = tmp_path / "notify"
     if part:
         folder.mkdir()

@@ -17,7 +17,7 @@ from feedproxy.store.resource import Resource
 MakeFeed = Callable[..., Resource]
 
 
-async def test_what_was_put_is_there_and_what_was_deleted_is_not(a_feed: MakeFeed) -> None:
+async def test_memory_store_returns_what_was_put_until_it_is_deleted(a_feed: MakeFeed) -> None:
     store = MemoryStore(1_000_000)
     await store.put(a_feed("https://a.example/"))
     await store.put(a_feed("https://b.example/"))
@@ -29,7 +29,7 @@ async def test_what_was_put_is_there_and_what_was_deleted_is_not(a_feed: MakeFee
     assert list(store.targets()) == ["https://b.example/"]
 
 
-async def test_the_least_recently_used_feed_goes_when_bytes_run_short(a_feed: MakeFeed) -> None:
+async def test_memory_store_removes_least_recently_used_feed(a_feed: MakeFeed) -> None:
     store = MemoryStore(3 * weight(a_feed("https://1.example/", size=10_000)))
     for number in (1, 2, 3):
         await store.put(a_feed(f"https://{number}.example/", size=10_000))
@@ -40,7 +40,7 @@ async def test_the_least_recently_used_feed_goes_when_bytes_run_short(a_feed: Ma
     assert sorted(store.targets()) == [f"https://{number}.example/" for number in (1, 3, 4)]
 
 
-async def test_the_bound_is_never_passed(a_feed: MakeFeed) -> None:
+async def test_memory_store_never_exceeds_its_bound(a_feed: MakeFeed) -> None:
     store = MemoryStore(200_000)
     for number in range(300):
         await store.put(a_feed(f"https://{number % 120}.example/", size=number * 37 % 9000))
@@ -49,7 +49,7 @@ async def test_the_bound_is_never_passed(a_feed: MakeFeed) -> None:
         assert store.size == sum(weight(store.get(target) or a_feed()) for target in store.targets())
 
 
-async def test_many_small_feeds_count_for_what_they_cost_beside_their_bodies(a_feed: MakeFeed) -> None:
+async def test_memory_store_counts_overhead_of_small_feeds(a_feed: MakeFeed) -> None:
     store = MemoryStore(1_000_000)
     for number in range(5000):
         await store.put(a_feed(f"https://{number}.example/", size=2))
@@ -57,7 +57,7 @@ async def test_many_small_feeds_count_for_what_they_cost_beside_their_bodies(a_f
     assert len(store) < 500
 
 
-async def test_a_feed_larger_than_the_whole_bound_is_not_kept_and_drives_nobody_out(a_feed: MakeFeed) -> None:
+async def test_memory_store_rejects_feed_larger_than_its_bound(a_feed: MakeFeed) -> None:
     store = MemoryStore(50_000)
     await store.put(a_feed("https://small.example/"))
     await store.put(a_feed("https://large.example/"))
@@ -67,12 +67,12 @@ async def test_a_feed_larger_than_the_whole_bound_is_not_kept_and_drives_nobody_
     assert list(store.targets()) == ["https://small.example/"]
 
 
-def test_the_estimate_is_not_below_what_a_loaded_feed_takes(a_feed: MakeFeed) -> None:
+def test_weight_is_not_below_memory_of_loaded_feed(a_feed: MakeFeed) -> None:
     written = [dump(a_feed(f"https://{number}.example/feed", says=f"feed {number}")) for number in range(500)]
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        loaded = [load(each) for each in written]
+        loaded = [load(data) for data in written]
         taken = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
@@ -80,7 +80,7 @@ def test_the_estimate_is_not_below_what_a_loaded_feed_takes(a_feed: MakeFeed) ->
     assert sum(map(weight, loaded)) >= taken
 
 
-async def test_state_is_kept_by_name(a_feed: MakeFeed) -> None:
+async def test_memory_store_returns_state_by_name(a_feed: MakeFeed) -> None:
     store = MemoryStore(1_000_000)
 
     await store.put_state("readers", b"\x00\x01")
@@ -89,7 +89,7 @@ async def test_state_is_kept_by_name(a_feed: MakeFeed) -> None:
     assert store.get_state("other") is None
 
 
-async def test_what_is_not_asked_for_is_packed_and_the_same_when_it_is(
+async def test_memory_store_packs_unused_resource_without_loss(
     a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "UNPACKED_MAX", 2)
@@ -117,9 +117,7 @@ async def test_what_is_not_asked_for_is_packed_and_the_same_when_it_is(
     assert store.size == 0
 
 
-async def test_who_was_told_the_header_does_not_make_it_again(
-    a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_memory_entry_packs_with_remembered_header(a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "UNPACKED_MAX", 1)
     made: list[Resource] = []
 
@@ -135,11 +133,15 @@ async def test_who_was_told_the_header_does_not_make_it_again(
         store.remember_header(a_feed(target) if "new" in target else feed, dump_with_header(feed)[1])
     await store.put(a_feed("https://last.example/"))
 
-    assert [each.target for each in made] == ["https://new.example/"], "what was told was told of another version"
+    assert [resource.target for resource in made] == ["https://new.example/"], (
+        "what was told was told of another version"
+    )
     assert {target: store.peek(target) for target in feeds} == feeds
 
 
-async def test_who_holds_a_resource_gets_the_same_again(a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_memory_entry_returns_the_object_that_a_caller_holds(
+    a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(memory, "UNPACKED_MAX", 1)
     store = MemoryStore(10**9)
     await store.put(a_feed("https://held.example/"))
@@ -151,7 +153,7 @@ async def test_who_holds_a_resource_gets_the_same_again(a_feed: MakeFeed, monkey
     assert store.get("https://held.example/") is not held
 
 
-async def test_a_stamp_is_another_once_the_resource_was_replaced_and_none_once_it_is_gone(a_feed: MakeFeed) -> None:
+async def test_memory_store_version_changes_with_the_resource(a_feed: MakeFeed) -> None:
     store = MemoryStore(10**9)
     await store.put(a_feed())
     stamp = store.version("https://example.com/feed")
@@ -164,17 +166,15 @@ async def test_a_stamp_is_another_once_the_resource_was_replaced_and_none_once_i
     assert store.version("https://example.com/feed") is None
 
 
-async def test_a_feed_that_is_packed_takes_less_than_it_counts_for(
-    a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_packed_feed_takes_less_than_its_weight(a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "UNPACKED_MAX", 1)
     store = MemoryStore(10**9)
     written = [dump(a_feed(f"https://{number}.example/feed", says=f"feed {number}")) for number in range(500)]
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        for each in written:
-            resource, header = load_with_header(each)
+        for data in written:
+            resource, header = load_with_header(data)
             store.keep(resource, header=header)
         taken = tracemalloc.get_traced_memory()[0] - before
     finally:
@@ -183,7 +183,7 @@ async def test_a_feed_that_is_packed_takes_less_than_it_counts_for(
     assert taken <= store.size < 500 * (1000 + 1000)
 
 
-async def test_packed_headers_take_no_more_room_than_they_have_bytes(a_feed: MakeFeed) -> None:
+async def test_packed_header_takes_no_more_than_its_bytes(a_feed: MakeFeed) -> None:
     header = header_of(a_feed())
     tracemalloc.start()
     try:

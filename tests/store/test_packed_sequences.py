@@ -1,4 +1,4 @@
-"""What is packed is what was packed."""
+"""Packed sequences equal the sequences that they were made from."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ versions = st.builds(DeltaBase, st.text(max_size=30), st.none() | instants, st.b
 
 
 @given(st.lists(versions, max_size=6), st.lists(instants, max_size=8))
-def test_history_is_the_same_packed(held: list[DeltaBase], changes: list[float]) -> None:
+def test_packed_sequence_equals_its_values(held: list[DeltaBase], changes: list[float]) -> None:
     resource = Resource("https://example.com/", delta_bases=tuple(held), changes=tuple(changes))
 
     assert list(resource.delta_bases) == held
@@ -24,7 +24,7 @@ def test_history_is_the_same_packed(held: list[DeltaBase], changes: list[float])
     assert hash(resource) == hash(Resource("https://example.com/", delta_bases=tuple(held), changes=tuple(changes)))
 
 
-def test_the_hot_set_is_bounded_in_number_as_well(a_feed: MakeFeed) -> None:
+def test_memory_store_is_bounded_by_number(a_feed: MakeFeed) -> None:
     store = MemoryStore(10**9, 3)
     for number in range(5):
         store.keep(a_feed(f"https://example.com/{number}"))

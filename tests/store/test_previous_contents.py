@@ -35,7 +35,7 @@ def history(numbers: list[int], size_max: int = ALL) -> PreviousContents:
     return held
 
 
-def test_last_eight_contents_are_given_by_their_hash() -> None:
+def test_previous_contents_return_last_eight_by_hash() -> None:
     held = history(list(range(12)))
 
     for number in range(3, 11):
@@ -45,11 +45,11 @@ def test_last_eight_contents_are_given_by_their_hash() -> None:
     assert len(list(held)) == CONTENTS_MAX == 8
 
 
-def test_eight_contents_take_less_than_one_in_gzip() -> None:
+def test_previous_contents_take_less_than_one_gzip_content() -> None:
     assert len(history(list(range(12))).data) < len(gzip.compress(version(11)))
 
 
-def test_oldest_contents_are_dropped_where_they_would_take_more() -> None:
+def test_previous_contents_drop_the_oldest_above_the_bound() -> None:
     held = history(list(range(12)), size_max=1000)
 
     assert 0 < len(list(held)) < 8
@@ -57,13 +57,13 @@ def test_oldest_contents_are_dropped_where_they_would_take_more() -> None:
     assert held.content(digest(version(10)), [version(11)]) == version(10)
 
 
-def test_content_with_nothing_in_common_leaves_none() -> None:
+def test_previous_contents_drop_content_with_nothing_in_common() -> None:
     held = history([0, 1]).with_content(version(1), b"x" * 10, size_max=100)
 
     assert held == NO_CONTENTS
 
 
-def test_content_that_comes_back_is_current_and_then_previous_again() -> None:
+def test_previous_contents_without_the_content_that_is_current_again() -> None:
     there = history([0, 1, 0])
     assert there.content(digest(version(1)), [version(0)]) == version(1)
     assert digest(version(0)) not in there
@@ -73,13 +73,13 @@ def test_content_that_comes_back_is_current_and_then_previous_again() -> None:
     assert back.content(digest(version(1)), [version(2)]) == version(1)
 
 
-def test_same_content_again_changes_nothing() -> None:
+def test_previous_contents_ignore_the_same_content() -> None:
     held = history([0, 1])
 
     assert held.with_content(version(1), version(1), size_max=ALL) is held
 
 
-def test_each_variant_keeps_contents_of_its_own() -> None:
+def test_previous_contents_decode_from_any_variant() -> None:
     german, english = b"de" * 50, b"en" * 50
     held = NO_CONTENTS.with_content(b"altes " + german, german, size_max=ALL)
     held = held.with_content(b"older " + english, english, size_max=ALL)
@@ -89,7 +89,7 @@ def test_each_variant_keeps_contents_of_its_own() -> None:
     assert held.content(digest(b"altes " + german), [english]) is None
 
 
-def test_damaged_content_is_not_given() -> None:
+def test_previous_contents_discard_damaged_content() -> None:
     held = history([0, 1, 2])
     damaged = PreviousContents(held.data[:-3] + b"\0\0\0")
 
@@ -97,24 +97,24 @@ def test_damaged_content_is_not_given() -> None:
 
 
 @given(st.binary(max_size=300))
-def test_bytes_that_are_no_contents_are_refused(data: bytes) -> None:
+def test_previous_contents_refuse_invalid_bytes(data: bytes) -> None:
     try:
         held = PreviousContents(data)
     except ValueError:
         return
-    for each in held:
-        held.content(each.hash, [b""])
+    for entry in held:
+        held.content(entry.hash, [b""])
 
 
 @pytest.mark.parametrize("count", [9, 20])
-def test_more_than_eight_are_refused(count: int) -> None:
+def test_previous_contents_refuse_more_than_eight(count: int) -> None:
     one = history([0, 1]).data
 
     with pytest.raises(ValueError, match="too many previous contents"):
         PreviousContents(one * count)
 
 
-def test_previous_contents_survive_while_their_feed_lies_in_memory_packed() -> None:
+def test_previous_contents_survive_packing() -> None:
     held = history([0, 1, 2])
     entry = MemoryEntry(Resource("https://example.com/", fetched=1.0, previous=held))
 
@@ -124,7 +124,7 @@ def test_previous_contents_survive_while_their_feed_lies_in_memory_packed() -> N
     assert entry.resource.previous == held
 
 
-def test_content_of_an_absurd_size_is_neither_kept_nor_unpacked() -> None:
+def test_previous_contents_refuse_content_above_the_bound() -> None:
     large = b"\0" * (CONTENT_BYTES_MAX + 1)
     bomb = struct.pack(">32s32sII", digest(large), digest(b"x"), len(large), len(compress(large, b"x", level=1)))
     held = PreviousContents(bomb + compress(large, b"x", level=1))

@@ -15,7 +15,7 @@ from feedproxy.store.tiered import open_store
 ROOT = Path(__file__).resolve().parents[2]
 
 WRITER = '''
-"""Writes feeds whose every part tells who wrote them and in which round; says on stdout what is safe."""
+"""Writes feeds with process and round in every part, and prints those that are on the disk."""
 import asyncio, os, random, sys
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.http.message import Fields
@@ -92,9 +92,7 @@ def number_of(resource: Resource) -> int:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_a_process_that_is_killed_loses_no_feed_that_was_safe_and_mixes_none(
-    tmp_path: Path, seed: int, failures: list[StoreError]
-) -> None:
+async def test_killed_process_loses_no_written_feed(tmp_path: Path, seed: int, failures: list[StoreError]) -> None:
     """Killed after so many bytes of its reports, wherever the writer is by then; six times on one folder."""
     choose = random.Random(seed)
     safe: dict[str, int] = {}
@@ -122,7 +120,7 @@ async def test_a_process_that_is_killed_loses_no_feed_that_was_safe_and_mixes_no
     assert safe
 
 
-async def test_processes_that_share_a_folder_mix_no_values(tmp_path: Path, failures: list[StoreError]) -> None:
+async def test_processes_on_one_folder_read_whole_values(tmp_path: Path, failures: list[StoreError]) -> None:
     """Two write the same feeds, from an empty folder on; this one reads all the while."""
     writers = [start(tmp_path, who, first=0, rounds=150, seed=seed) for seed, who in enumerate(("one", "two"))]
     store = open_store(str(tmp_path), memory_max=1, disk_max=100_000_000, on_failure=failures.append)

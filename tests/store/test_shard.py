@@ -35,8 +35,8 @@ def open_shard(folder: Path, failures: list[StoreError]) -> Iterator[OpenShard]:
         return opened[-1]
 
     yield open_
-    for each in opened:
-        each.close()
+    for shard in opened:
+        shard.close()
 
 
 def damage(path: Path, at: int, data: bytes = b"\xa5" * 4096) -> None:
@@ -83,7 +83,7 @@ def spoil_the_settings(path: Path) -> None:
 @pytest.mark.parametrize(
     "spoil", [overwrite_everything, overwrite_the_head, cut_in_half, drop_the_table, spoil_the_settings]
 )
-def test_a_file_that_is_corrupt_when_it_is_opened_is_set_aside_with_a_warning(
+def test_shard_corrupt_at_opening_is_set_aside_with_a_warning(
     open_shard: OpenShard,
     folder: Path,
     failures: list[StoreError],
@@ -114,7 +114,7 @@ def use(shard: Shard) -> None:
             shard.mend()
 
 
-def test_a_file_that_turns_out_corrupt_in_use_is_set_aside_by_the_next_write(
+def test_shard_corrupt_in_use_is_set_aside_by_the_next_write(
     open_shard: OpenShard, folder: Path, failures: list[StoreError]
 ) -> None:
     filled(open_shard(), folder)
@@ -131,7 +131,7 @@ def test_a_file_that_turns_out_corrupt_in_use_is_set_aside_by_the_next_write(
     assert len(failures) == 1
 
 
-def test_only_one_corrupt_file_is_kept(open_shard: OpenShard, folder: Path) -> None:
+def test_shard_keeps_only_one_corrupt_file(open_shard: OpenShard, folder: Path) -> None:
     for _ in range(3):
         filled(open_shard(), folder)
         overwrite_everything(folder / "cache.db")
@@ -140,7 +140,7 @@ def test_only_one_corrupt_file_is_kept(open_shard: OpenShard, folder: Path) -> N
     assert sorted(path.name for path in folder.parent.iterdir()) == ["000", "000.corrupt", "lock"]
 
 
-def test_a_connection_to_the_file_set_aside_does_no_harm_to_the_new_one(open_shard: OpenShard, folder: Path) -> None:
+def test_shard_file_is_unharmed_by_connection_to_the_old_one(open_shard: OpenShard, folder: Path) -> None:
     """SQLite removes journals by name, and the new file has the old one's name."""
     filled(open_shard(), folder)
     other = Rows(folder, size_max=None)
@@ -157,7 +157,7 @@ def test_a_connection_to_the_file_set_aside_does_no_harm_to_the_new_one(open_sha
     assert open_shard().get("https://2.example/") == b"new"
 
 
-def test_another_process_that_found_it_corrupt_too_takes_the_new_file(
+def test_shard_replaced_by_another_process_is_reopened(
     open_shard: OpenShard, folder: Path, failures: list[StoreError]
 ) -> None:
     filled(open_shard(), folder)
@@ -171,7 +171,7 @@ def test_another_process_that_found_it_corrupt_too_takes_the_new_file(
     assert len(failures) == 1
 
 
-def test_a_folder_removed_under_way_is_made_anew(open_shard: OpenShard, folder: Path) -> None:
+def test_shard_folder_removed_in_use_is_made_anew(open_shard: OpenShard, folder: Path) -> None:
     shard = open_shard()
     shard.set("https://1.example/", b"old")
     shutil.rmtree(folder.parent)
@@ -183,7 +183,7 @@ def test_a_folder_removed_under_way_is_made_anew(open_shard: OpenShard, folder: 
 
 
 @pytest.mark.parametrize("size", [50_000, FILE_MIN])
-def test_a_full_disk_is_a_store_error_and_loses_nothing_that_was_there(
+def test_shard_on_full_disk_raises_and_keeps_values(
     open_shard: OpenShard, folder: Path, failures: list[StoreError], size: int
 ) -> None:
     shard = open_shard()
@@ -204,7 +204,7 @@ def test_a_full_disk_is_a_store_error_and_loses_nothing_that_was_there(
     assert shard.get("https://1.example/") == b"new, for there is room again"
 
 
-def test_a_file_locked_for_too_long_is_a_store_error_and_writable_again_later(
+def test_shard_locked_too_long_raises_and_recovers(
     open_shard: OpenShard, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LOCK_TRIES", 2)
@@ -221,7 +221,7 @@ def test_a_file_locked_for_too_long_is_a_store_error_and_writable_again_later(
     assert shard.get("https://1.example/") == b"value"
 
 
-def test_a_reader_waits_for_no_writer(open_shard: OpenShard, folder: Path) -> None:
+def test_shard_read_does_not_wait_for_a_writer(open_shard: OpenShard, folder: Path) -> None:
     shard = open_shard()
     shard.set("https://1.example/", b"value")
     other = sqlite3.connect(folder / "cache.db", isolation_level=None)
@@ -258,7 +258,7 @@ def refuse(*_: object) -> Path:
     raise PermissionError(errno.EPERM, "Operation not permitted")
 
 
-def test_locked_shard_is_opened_at_once_and_read(open_shard: OpenShard, folder: Path) -> None:
+def test_shard_that_is_locked_is_opened_at_once_and_read(open_shard: OpenShard, folder: Path) -> None:
     filled(open_shard(), folder)
     other = sqlite3.connect(folder / "cache.db", isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
@@ -285,12 +285,12 @@ def test_shard_is_opened_while_a_stopped_process_holds_the_lock_of_opening(
         assert open_shard().get("https://1.example/") is not None
 
 
-def test_a_key_that_sqlite_cannot_hold_is_a_store_error(open_shard: OpenShard) -> None:
+def test_shard_raises_for_key_that_sqlite_cannot_store(open_shard: OpenShard) -> None:
     with pytest.raises(StoreError):
         open_shard().set("https://\udc00.example/", b"value")
 
 
-def test_reading_and_writing_may_be_in_two_threads(open_shard: OpenShard) -> None:
+def test_shard_allows_reading_and_writing_in_two_threads(open_shard: OpenShard) -> None:
     shard = open_shard()
     shard.set("key", b"0" * 1000)
     ended = threading.Event()

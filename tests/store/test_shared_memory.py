@@ -126,7 +126,7 @@ def says(store: Store, target: str = FEED) -> str | None:
     return found.variants[0].content.tag if found else None
 
 
-async def test_what_another_process_has_replaced_or_deleted_is_never_answered_with(
+async def test_shared_store_never_returns_what_another_process_replaced(
     tmp_path: Path, opened: Store, a_feed: MakeFeed, failures: list[StoreError]
 ) -> None:
     choose = random.Random(1)
@@ -153,7 +153,7 @@ async def test_what_another_process_has_replaced_or_deleted_is_never_answered_wi
     assert failures == []
 
 
-async def test_what_is_on_its_way_to_the_disk_is_shown_to_nobody_but_who_changes_it(
+async def test_shared_store_returns_queued_value_only_as_latest(
     tmp_path: Path, opened: Store, a_feed: MakeFeed
 ) -> None:
     await opened.put(a_feed(says="old"))
@@ -170,7 +170,7 @@ async def test_what_is_on_its_way_to_the_disk_is_shown_to_nobody_but_who_changes
     await opened.close()
 
 
-async def test_more_changes_than_the_ring_holds_make_everything_new(tmp_path: Path, opened: Store) -> None:
+async def test_shared_ring_overflow_counts_as_change_of_everything(tmp_path: Path, opened: Store) -> None:
     with other(tmp_path) as there:
         there.ask("put", FEED, "old")
         assert says(opened) == "old"
@@ -184,7 +184,7 @@ async def test_more_changes_than_the_ring_holds_make_everything_new(tmp_path: Pa
     await opened.close()
 
 
-async def test_a_very_long_name_is_told_as_a_change_of_everything(opened: Store) -> None:
+async def test_shared_ring_publishes_long_name_as_change_of_everything(opened: Store) -> None:
     common = opened.coordination
     assert isinstance(common, SharedMemoryCoordination)
     before = common.generation
@@ -193,7 +193,7 @@ async def test_a_very_long_name_is_told_as_a_change_of_everything(opened: Store)
     await opened.close()
 
 
-async def test_a_lease_is_one_process_s_and_ends_when_it_is_killed(tmp_path: Path, opened: Store) -> None:
+async def test_shared_lease_ends_when_its_process_is_killed(tmp_path: Path, opened: Store) -> None:
     with other(tmp_path) as there:
         assert there.ask("take", FEED) == "True"
         landings = opened.coordination.completion_count(FEED)
@@ -208,7 +208,7 @@ async def test_a_lease_is_one_process_s_and_ends_when_it_is_killed(tmp_path: Pat
     await opened.close()
 
 
-async def test_who_waits_is_told_that_a_flight_has_landed(tmp_path: Path, opened: Store) -> None:
+async def test_shared_completion_count_reports_fetch_of_another_process(tmp_path: Path, opened: Store) -> None:
     with other(tmp_path) as there:
         there.ask("take", FEED)
         landings = opened.coordination.completion_count(FEED)
@@ -219,7 +219,7 @@ async def test_who_waits_is_told_that_a_flight_has_landed(tmp_path: Path, opened
     await opened.close()
 
 
-async def test_a_flight_that_began_before_a_purge_elsewhere_is_outdated(tmp_path: Path, opened: Store) -> None:
+async def test_shared_purge_invalidates_fetch_of_another_process(tmp_path: Path, opened: Store) -> None:
     with other(tmp_path) as there:
         before, of_another = (
             opened.coordination.invalidation_epoch(FEED),
@@ -234,19 +234,19 @@ async def test_a_flight_that_began_before_a_purge_elsewhere_is_outdated(tmp_path
     await opened.close()
 
 
-async def test_no_two_processes_get_the_same_turn_at_a_site(tmp_path: Path, opened: Store) -> None:
+async def test_shared_slots_of_a_site_are_distinct_between_processes(tmp_path: Path, opened: Store) -> None:
     with other(tmp_path) as there:
-        turns = []
+        slots = []
         for _ in range(5):
-            turns.append(opened.coordination.sites.reserve("example.com", 1000.0, 10.0))
-            turns.append(float(there.ask("book", "example.com", 1000.0)))
-        assert turns == [1000.0 + 10 * each for each in range(10)]
+            slots.append(opened.coordination.sites.reserve("example.com", 1000.0, 10.0))
+            slots.append(float(there.ask("book", "example.com", 1000.0)))
+        assert slots == [1000.0 + 10 * number for number in range(10)]
         assert opened.coordination.sites.next_free("example.com", 10.0) == 1100.0
         assert opened.coordination.sites.next_free("example.org", 10.0) == 0.0
     await opened.close()
 
 
-async def test_shared_turns_are_those_of_one_process(opened: Store) -> None:
+async def test_shared_slots_equal_those_of_one_process(opened: Store) -> None:
     """The table and the dictionary give the same, as long as neither has to forget."""
     choose, alone, shared = random.Random(2), LocalSiteThrottle(), opened.coordination.sites
     now = 1000.0
@@ -261,7 +261,7 @@ async def test_shared_turns_are_those_of_one_process(opened: Store) -> None:
     await opened.close()
 
 
-def test_memory_is_shared_with_nobody() -> None:
+def test_memory_store_cannot_be_shared() -> None:
     with pytest.raises(UsageError, match="several workers need a folder"):
         open_store("memory:", memory_max=1, disk_max=10**8, shared=True)
 
@@ -273,7 +273,7 @@ def refuse(*_: object) -> None:
     raise StoreError("disk is full")
 
 
-async def test_processes_stay_coherent_while_the_disk_is_full(
+async def test_shared_store_stays_coherent_while_disk_is_full(
     tmp_path: Path, opened: Store, a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     choose = random.Random(3)
@@ -299,25 +299,25 @@ async def test_processes_stay_coherent_while_the_disk_is_full(
                 case _:
                     there.ask("delete", target)
                     expected[target] = None
-            for each in targets:
-                assert says(opened, each) == expected[each]
-                assert there.ask("get", each) == (expected[each] or "nothing")
+            for target in targets:
+                assert says(opened, target) == expected[target]
+                assert there.ask("get", target) == (expected[target] or "nothing")
         assert set(opened.targets()) == {target for target, said in expected.items() if said}
 
         # A process that is started meanwhile has what the others have.
         with other(tmp_path) as third:
-            for each in targets:
-                assert third.ask("get", each) == (expected[each] or "nothing")
+            for target in targets:
+                assert third.ask("get", target) == (expected[target] or "nothing")
 
         there.ask("repair")
-        for each in targets:
-            there.ask("put", each, "after")
-            assert says(opened, each) == "after"
+        for target in targets:
+            there.ask("put", target, "after")
+            assert says(opened, target) == "after"
         assert opened.coordination.overflow.position(f"RESOURCE:{targets[0]}") == 0  # type: ignore[attr-defined]
     await opened.close()
 
 
-async def test_state_that_cannot_be_written_is_known_to_the_others(tmp_path: Path, opened: Store) -> None:
+async def test_shared_store_publishes_state_that_cannot_be_written(tmp_path: Path, opened: Store) -> None:
     with other(tmp_path) as there:
         there.ask("break")
         there.ask("put_state", "name", "feedproxy-1")
@@ -326,7 +326,7 @@ async def test_state_that_cannot_be_written_is_known_to_the_others(tmp_path: Pat
     await opened.close()
 
 
-async def test_locked_database_delays_no_put_and_loses_none(tmp_path: Path, opened: Store, a_feed: MakeFeed) -> None:
+async def test_shared_store_puts_while_database_is_locked(tmp_path: Path, opened: Store, a_feed: MakeFeed) -> None:
     with other(tmp_path) as there:
         for number in range(5):
             await opened.put(a_feed(FEED, says=f"before-{number}"))
@@ -355,7 +355,7 @@ async def test_locked_database_delays_no_put_and_loses_none(tmp_path: Path, open
     await opened.close()
 
 
-async def test_store_closes_in_time_while_its_database_is_locked(
+async def test_shared_store_closes_in_time_while_database_is_locked(
     tmp_path: Path, opened: Store, a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue_module, "CLOSE_TIMEOUT", 0.2)
@@ -374,7 +374,7 @@ async def test_store_closes_in_time_while_its_database_is_locked(
         lock.close()
 
 
-def test_overflow_that_has_come_round_counts_as_lost_and_never_as_another_value(tmp_path: Path) -> None:
+def test_shared_overflow_counts_overwritten_value_as_lost(tmp_path: Path) -> None:
     file = tmp_path / "common"
     shared = SharedMemoryCoordination(file)
     small = SharedOverflow(
@@ -390,14 +390,14 @@ def test_overflow_that_has_come_round_counts_as_lost_and_never_as_another_value(
             expected[name] = bytes([round_ % 256]) * choose.randrange(1, 1200)
             small.put(name, expected[name], lambda: True)
             assert small.get(name) == expected[name]
-        for each, value in expected.items():
-            assert small.get(each) in ((None,) if value is None else (value, DELETED))
+        for name, value in expected.items():
+            assert small.get(name) in ((None,) if value is None else (value, DELETED))
     assert len(small) == sum(value is not None for value in expected.values())
     small.close()
     shared.close()
 
 
-def test_value_that_is_not_wanted_any_more_is_not_shared(tmp_path: Path) -> None:
+def test_shared_overflow_discards_value_with_false_precondition(tmp_path: Path) -> None:
     shared = SharedMemoryCoordination(tmp_path / "common")
 
     assert shared.overflow.put("name", b"value", lambda: False) == 0
@@ -406,7 +406,7 @@ def test_value_that_is_not_wanted_any_more_is_not_shared(tmp_path: Path) -> None
     shared.close()
 
 
-def test_common_file_of_another_form_is_made_anew(tmp_path: Path) -> None:
+def test_shared_file_of_another_form_is_replaced(tmp_path: Path) -> None:
     for number, content in enumerate((b"", b"FPXYcmn1", bytes(10_000_000), None)):
         file = tmp_path / str(number)
         if content is None:

@@ -1,4 +1,4 @@
-"""Whatever somebody writes into the store's files, nothing in them is run, opened or removed for him."""
+"""Rows planted in the store's files run no code, and open or remove no other files."""
 
 import os
 import pickle
@@ -34,7 +34,7 @@ def rows(folder: Path) -> Rows:
 
 
 def plant(folder: Path, **columns: object) -> None:
-    """A row as nobody but an attacker writes it."""
+    """Write a row of the kind that an attacker would write."""
     row = {"key": "key", "raw": 1, "store_time": 1.0, "mode": MODE_RAW, "size": 0, **columns}
     with sqlite3.connect(folder / "cache.db") as connection:
         names, marks = ", ".join(row), ", ".join("?" * len(row))
@@ -43,7 +43,7 @@ def plant(folder: Path, **columns: object) -> None:
 
 
 @pytest.mark.parametrize("in_a_file", [False, True])
-def test_a_pickled_value_is_never_unpickled(rows: Rows, folder: Path, tmp_path: Path, in_a_file: bool) -> None:
+def test_rows_never_unpickle_a_value(rows: Rows, folder: Path, tmp_path: Path, in_a_file: bool) -> None:
     pickled = pickle.dumps(Trap(tmp_path / "sprung"))
     if in_a_file:
         name = f"ab/cd/{'0' * 28}.val"
@@ -62,7 +62,7 @@ def test_a_pickled_value_is_never_unpickled(rows: Rows, folder: Path, tmp_path: 
     rows.close()
 
 
-def test_the_trap_would_spring_in_diskcache_itself(folder: Path, rows: Rows, tmp_path: Path) -> None:
+def test_rows_trap_works_with_diskcache_alone(folder: Path, rows: Rows, tmp_path: Path) -> None:
     """Or the test above would show nothing."""
     import diskcache
 
@@ -75,7 +75,7 @@ def test_the_trap_would_spring_in_diskcache_itself(folder: Path, rows: Rows, tmp
     assert (tmp_path / "sprung").exists()
 
 
-def test_a_pickled_key_is_never_unpickled(rows: Rows, folder: Path, tmp_path: Path) -> None:
+def test_rows_never_unpickle_a_key(rows: Rows, folder: Path, tmp_path: Path) -> None:
     plant(folder, key=pickle.dumps(Trap(tmp_path / "sprung")), raw=0, value=b"x")
     rows.set("https://a.example/", b"y")
 
@@ -87,7 +87,7 @@ def test_a_pickled_key_is_never_unpickled(rows: Rows, folder: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("value", ["text", 1, 1.5, None])
-def test_a_value_that_is_not_bytes_is_refused(rows: Rows, folder: Path, value: object) -> None:
+def test_rows_refuse_value_that_is_not_bytes(rows: Rows, folder: Path, value: object) -> None:
     plant(folder, value=value)
 
     with pytest.raises(StoreError):
@@ -97,7 +97,7 @@ def test_a_value_that_is_not_bytes_is_refused(rows: Rows, folder: Path, value: o
 
 @pytest.mark.parametrize("mode", [MODE_TEXT, 2])
 @pytest.mark.parametrize("name", ["../secret", "absolute", "ab/../../secret", "ab/cd/x.val", 7])
-def test_a_row_cannot_name_a_file_that_is_not_ours(rows: Rows, folder: Path, mode: int, name: object) -> None:
+def test_rows_refuse_name_of_another_file(rows: Rows, folder: Path, mode: int, name: object) -> None:
     secret = folder.parent / "secret"
     secret.write_text("keep me")
     plant(folder, mode=mode, filename=str(secret) if name == "absolute" else name)
@@ -112,20 +112,20 @@ def test_a_row_cannot_name_a_file_that_is_not_ours(rows: Rows, folder: Path, mod
 
 
 @pytest.mark.parametrize("value", [None, "text", 1, ["list"], {"a": 1}, bytearray(b"x")])
-def test_only_bytes_are_written(rows: Rows, value: object) -> None:
+def test_rows_write_only_bytes(rows: Rows, value: object) -> None:
     with pytest.raises(StoreError):
         rows.set("key", value)
     rows.close()
 
 
 @pytest.mark.parametrize("key", [b"bytes", 1, None, ("tuple",)])
-def test_only_texts_are_keys(rows: Rows, key: object) -> None:
+def test_rows_accept_only_texts_as_keys(rows: Rows, key: object) -> None:
     with pytest.raises(StoreError):
         rows.set(key, b"value")
     rows.close()
 
 
-def test_large_values_have_their_own_file_and_take_it_with_them(rows: Rows, folder: Path) -> None:
+def test_rows_remove_file_of_large_value_with_it(rows: Rows, folder: Path) -> None:
     rows.set("key", b"a" * FILE_MIN)
     rows.set("key", b"b" * FILE_MIN)
 
@@ -136,7 +136,7 @@ def test_large_values_have_their_own_file_and_take_it_with_them(rows: Rows, fold
     rows.close()
 
 
-def test_everything_is_for_the_owner_only(rows: Rows, folder: Path) -> None:
+def test_rows_make_files_for_the_owner_only(rows: Rows, folder: Path) -> None:
     before = os.umask(0)
     try:
         rows.set("small", b"a")
@@ -151,7 +151,7 @@ def test_everything_is_for_the_owner_only(rows: Rows, folder: Path) -> None:
     rows.close()
 
 
-def test_files_that_no_row_names_are_removed_once_they_are_old(rows: Rows, folder: Path) -> None:
+def test_rows_sweep_removes_old_files_without_a_row(rows: Rows, folder: Path) -> None:
     """A process was killed after it had written the file and before the row."""
     rows.set("key", b"a" * FILE_MIN)
     (named,) = folder.glob("??/??/*.val")
@@ -167,7 +167,7 @@ def test_files_that_no_row_names_are_removed_once_they_are_old(rows: Rows, folde
     rows.close()
 
 
-def test_culling_takes_the_least_recently_stored_in_slices(folder: Path) -> None:
+def test_rows_cull_least_recently_stored_in_slices(folder: Path) -> None:
     rows = Rows(folder, size_max=600_000)
     for number in range(100):
         rows.set(f"{number:03}", os.urandom(10_000))
@@ -186,7 +186,7 @@ def test_culling_takes_the_least_recently_stored_in_slices(folder: Path) -> None
     rows.close()
 
 
-def test_transaction_that_is_not_committed_leaves_the_files_of_replaced_rows(rows: Rows) -> None:
+def test_rows_keep_replaced_files_of_uncommitted_transaction(rows: Rows) -> None:
     before = b"1" * FILE_MIN
     rows.set_all([("a", before), ("b", b"1")])
 
@@ -200,7 +200,7 @@ def test_transaction_that_is_not_committed_leaves_the_files_of_replaced_rows(row
     assert rows.get("a") == before
 
 
-def test_transaction_that_is_committed_removes_the_files_of_replaced_rows(rows: Rows, folder: Path) -> None:
+def test_rows_remove_replaced_files_of_committed_transaction(rows: Rows, folder: Path) -> None:
     for number in range(3):
         rows.set_all([("a", bytes([number]) * FILE_MIN), ("b", bytes([number]) * FILE_MIN)])
 

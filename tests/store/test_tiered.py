@@ -50,11 +50,11 @@ class Gate:
         self.pass_(resource.variants[0].content.tag or "")
         self._write(resource)
 
-    def write_all(self, resources: Iterable[Resource], learn: Callable[[Resource, bytes], None]) -> None:
-        together = list(resources)
-        for each in together:
-            self.pass_(each.variants[0].content.tag or "")
-        self._write_all(together, learn)
+    def write_all(self, resources: Iterable[Resource], on_header: Callable[[Resource, bytes], None]) -> None:
+        batch = list(resources)
+        for resource in batch:
+            self.pass_(resource.variants[0].content.tag or "")
+        self._write_all(batch, on_header)
 
     def delete(self, target: str) -> None:
         self.pass_("delete")
@@ -103,7 +103,7 @@ async def reached(event: threading.Event) -> None:
 # -- what is kept
 
 
-async def test_a_feed_survives_closing_and_opening(folder: Path, a_feed: MakeFeed) -> None:
+async def test_tiered_feed_survives_reopening(folder: Path, a_feed: MakeFeed) -> None:
     store = open_store(str(folder), memory_max=10_000_000, disk_max=100_000_000)
     await store.put(a_feed(FEED))
     await store.put(a_feed(OTHER, size=700_000))
@@ -121,7 +121,7 @@ async def test_a_feed_survives_closing_and_opening(folder: Path, a_feed: MakeFee
     await again.close()
 
 
-async def test_a_read_from_disk_makes_the_feed_hot(open_tiered: Open, a_feed: MakeFeed) -> None:
+async def test_tiered_read_from_disk_enters_the_hot_set(open_tiered: Open, a_feed: MakeFeed) -> None:
     first = open_tiered()
     await first.put(a_feed(FEED))
     await first.flush()
@@ -130,9 +130,7 @@ async def test_a_read_from_disk_makes_the_feed_hot(open_tiered: Open, a_feed: Ma
     assert store.get(FEED) is store.get(FEED)
 
 
-async def test_a_read_after_a_put_sees_the_new_value_while_the_write_still_waits(
-    open_tiered: Open, a_feed: MakeFeed
-) -> None:
+async def test_tiered_read_returns_queued_value(open_tiered: Open, a_feed: MakeFeed) -> None:
     store = open_tiered(memory_max=1)  # nothing stays in memory
     await store.put(a_feed(FEED, says="old"))
     await store.flush()
@@ -146,7 +144,7 @@ async def test_a_read_after_a_put_sees_the_new_value_while_the_write_still_waits
     assert store.get(FEED) == a_feed(FEED, says="new")
 
 
-async def test_a_put_does_not_wait_for_the_disk(open_tiered: Open, a_feed: MakeFeed) -> None:
+async def test_tiered_put_does_not_wait_for_the_disk(open_tiered: Open, a_feed: MakeFeed) -> None:
     store = open_tiered()
     gate_of(store).open.clear()
 
@@ -157,7 +155,7 @@ async def test_a_put_does_not_wait_for_the_disk(open_tiered: Open, a_feed: MakeF
     assert len(list(store.targets())) == 100
 
 
-async def test_who_needs_one_feed_to_be_safe_waits_for_that_one_only(open_tiered: Open, a_feed: MakeFeed) -> None:
+async def test_tiered_wait_written_waits_for_one_feed_only(open_tiered: Open, a_feed: MakeFeed) -> None:
     store = open_tiered()
     await store.wait_written(FEED)  # nothing waits
     gate_of(store).open.clear()
@@ -175,7 +173,7 @@ async def test_who_needs_one_feed_to_be_safe_waits_for_that_one_only(open_tiered
     assert gate_of(store).written[-1] == "second"
 
 
-async def test_who_waits_for_a_write_that_fails_is_let_go(
+async def test_tiered_wait_written_returns_after_a_failure(
     open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError]
 ) -> None:
     store = open_tiered()
@@ -187,7 +185,7 @@ async def test_who_waits_for_a_write_that_fails_is_let_go(
     assert failures
 
 
-async def test_a_delete_wins_over_a_put_that_still_waits(open_tiered: Open, a_feed: MakeFeed) -> None:
+async def test_tiered_delete_replaces_queued_put(open_tiered: Open, a_feed: MakeFeed) -> None:
     store = open_tiered()
     gate_of(store).open.clear()
     await store.put(a_feed(OTHER, says="first"))
@@ -204,7 +202,7 @@ async def test_a_delete_wins_over_a_put_that_still_waits(open_tiered: Open, a_fe
     assert store.get(FEED) is None
 
 
-async def test_a_delete_wins_over_a_put_that_is_just_being_written(open_tiered: Open, a_feed: MakeFeed) -> None:
+async def test_tiered_delete_follows_put_that_is_being_written(open_tiered: Open, a_feed: MakeFeed) -> None:
     store = open_tiered()
     gate_of(store).open.clear()
     await store.put(a_feed(FEED, says="unwanted"))
@@ -219,7 +217,7 @@ async def test_a_delete_wins_over_a_put_that_is_just_being_written(open_tiered: 
     assert list(open_tiered().targets()) == []
 
 
-async def test_a_put_after_a_delete_wins(open_tiered: Open, a_feed: MakeFeed) -> None:
+async def test_tiered_put_replaces_delete(open_tiered: Open, a_feed: MakeFeed) -> None:
     store = open_tiered()
     await store.put(a_feed(FEED, says="old"))
     await store.delete(FEED)
@@ -230,7 +228,7 @@ async def test_a_put_after_a_delete_wins(open_tiered: Open, a_feed: MakeFeed) ->
     assert open_tiered().get(FEED) == a_feed(FEED, says="new")
 
 
-async def test_a_feed_put_many_times_is_written_for_the_last_of_them(open_tiered: Open, a_feed: MakeFeed) -> None:
+async def test_tiered_feed_put_many_times_is_written_once(open_tiered: Open, a_feed: MakeFeed) -> None:
     store = open_tiered()
     gate_of(store).open.clear()
     await store.put(a_feed(OTHER, says="holds the writer"))
@@ -244,7 +242,7 @@ async def test_a_feed_put_many_times_is_written_for_the_last_of_them(open_tiered
     assert gate_of(store).written == ["holds the writer", "49"]
 
 
-async def test_targets_names_each_once_wherever_it_is(open_tiered: Open, a_feed: MakeFeed) -> None:
+async def test_tiered_targets_are_unique(open_tiered: Open, a_feed: MakeFeed) -> None:
     store = open_tiered()
     for number in range(30):
         await store.put(a_feed(f"https://{number}.example/"))
@@ -257,7 +255,7 @@ async def test_targets_names_each_once_wherever_it_is(open_tiered: Open, a_feed:
     assert sorted(store.targets()) == sorted(f"https://{number}.example/" for number in range(31) if number != 4)
 
 
-async def test_concurrent_callers_leave_the_last_value(open_tiered: Open, a_feed: MakeFeed) -> None:
+async def test_tiered_concurrent_puts_leave_the_last_value(open_tiered: Open, a_feed: MakeFeed) -> None:
     store = open_tiered(memory_max=1)
     last: dict[str, str] = {}
 
@@ -280,7 +278,7 @@ async def test_concurrent_callers_leave_the_last_value(open_tiered: Open, a_feed
 # -- bounds
 
 
-async def test_memory_and_disk_are_bounded_by_bytes(open_tiered: Open, folder: Path) -> None:
+async def test_tiered_memory_and_disk_are_bounded_by_bytes(open_tiered: Open, folder: Path) -> None:
     store = open_tiered(memory_max=1_000_000, disk_max=8_000_000)
     for number in range(600):
         await store.put(an_incompressible_feed(f"https://{number}.example/", 40_000))
@@ -302,7 +300,7 @@ def an_incompressible_feed(target: str, size: int) -> Resource:
     return Resource(target, (StoredResponse(target, 200, Fields(), Content({"identity": os.urandom(size)}), 1.0, 2.0),))
 
 
-async def test_a_bound_that_was_lowered_holds_soon_after_opening(
+async def test_tiered_lowered_bound_holds_after_opening(
     open_tiered: Open, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_rows, "JOURNAL_MAX", 0)
@@ -317,7 +315,7 @@ async def test_a_bound_that_was_lowered_holds_soon_after_opening(
     assert size_of(folder, ".db", ".val") <= 6_000_000
 
 
-async def test_a_feed_too_large_for_the_disks_bound_takes_nobodys_place(
+async def test_tiered_feed_above_the_disk_bound_replaces_no_other(
     open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError]
 ) -> None:
     store = open_tiered(disk_max=8_000_000)
@@ -333,7 +331,7 @@ async def test_a_feed_too_large_for_the_disks_bound_takes_nobodys_place(
     assert failures == []
 
 
-async def test_a_put_waits_when_too_much_is_queued_and_goes_on_when_there_is_room(
+async def test_tiered_put_waits_while_the_queue_is_full(
     open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError]
 ) -> None:
     store = open_tiered()
@@ -354,7 +352,7 @@ async def test_a_put_waits_when_too_much_is_queued_and_goes_on_when_there_is_roo
     assert failures == []
 
 
-async def test_a_disk_that_hangs_does_not_hold_up_readers_for_good(
+async def test_tiered_put_gives_up_on_a_disk_that_hangs(
     open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError]
 ) -> None:
     store = open_tiered()
@@ -368,7 +366,7 @@ async def test_a_disk_that_hangs_does_not_hold_up_readers_for_good(
     assert store.get(FEED) == a_feed(FEED)
 
 
-async def test_a_caller_who_leaves_does_not_take_the_write_with_him(open_tiered: Open, a_feed: MakeFeed) -> None:
+async def test_tiered_write_continues_after_its_caller_is_cancelled(open_tiered: Open, a_feed: MakeFeed) -> None:
     store = open_tiered()
     store._queue._max = 1
     gate_of(store).open.clear()
@@ -388,7 +386,7 @@ async def test_a_caller_who_leaves_does_not_take_the_write_with_him(open_tiered:
 # -- failures are misses
 
 
-async def test_a_write_that_fails_is_told_and_the_old_value_does_not_come_back(
+async def test_tiered_failed_write_is_reported_and_hides_the_old_value(
     open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError]
 ) -> None:
     store = open_tiered(memory_max=1)
@@ -406,7 +404,7 @@ async def test_a_write_that_fails_is_told_and_the_old_value_does_not_come_back(
     assert len(store._queue.failed_keys) == 1, "only what the disk has an older value of needs a mark"
 
 
-async def test_a_feed_that_can_be_written_again_is_read_again(open_tiered: Open, a_feed: MakeFeed) -> None:
+async def test_tiered_feed_is_read_again_after_a_successful_write(open_tiered: Open, a_feed: MakeFeed) -> None:
     store = open_tiered(memory_max=1)
     await store.put(a_feed(FEED, says="old"))
     await store.flush()
@@ -422,7 +420,7 @@ async def test_a_feed_that_can_be_written_again_is_read_again(open_tiered: Open,
     assert list(store.targets()) == [FEED]
 
 
-async def test_a_delete_that_fails_is_a_delete_all_the_same(
+async def test_tiered_failed_delete_hides_the_value(
     open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError]
 ) -> None:
     store = open_tiered()
@@ -438,7 +436,7 @@ async def test_a_delete_that_fails_is_a_delete_all_the_same(
     assert len(failures) == 1
 
 
-async def test_the_writer_outlives_a_metric_that_fails(folder: Path, a_feed: MakeFeed) -> None:
+async def test_tiered_writer_survives_a_metric_that_fails(folder: Path, a_feed: MakeFeed) -> None:
     def fail(error: StoreError) -> None:
         raise ValueError("a metric gone wrong")
 
@@ -471,7 +469,7 @@ type Spoil = Callable[[bytes], bytes]
     ],
     ids=["truncated", "empty", "altered", "unknown version", "not ours"],
 )
-async def test_a_value_that_cannot_be_read_is_told_and_is_a_miss_until_it_is_put_again(
+async def test_tiered_unreadable_value_is_reported_and_a_miss(
     open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError], spoil: Spoil
 ) -> None:
     store = open_tiered(memory_max=1)
@@ -489,7 +487,7 @@ async def test_a_value_that_cannot_be_read_is_told_and_is_a_miss_until_it_is_put
     assert store.get(FEED) == a_feed(FEED)
 
 
-async def test_a_value_under_another_targets_key_is_a_miss(
+async def test_tiered_value_of_another_target_is_a_miss(
     open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError]
 ) -> None:
     store = open_tiered(memory_max=1)
@@ -502,7 +500,7 @@ async def test_a_value_under_another_targets_key_is_a_miss(
     assert len(failures) == 1
 
 
-async def test_a_file_that_turns_out_corrupt_costs_one_shard_and_is_replaced(
+async def test_tiered_corrupt_file_costs_one_shard(
     open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError], folder: Path
 ) -> None:
     before = open_tiered()
@@ -530,7 +528,7 @@ async def test_a_file_that_turns_out_corrupt_costs_one_shard_and_is_replaced(
 # -- opening and closing
 
 
-async def test_memory_keeps_nothing_on_disk(a_feed: MakeFeed) -> None:
+async def test_open_store_in_memory_writes_nothing(a_feed: MakeFeed) -> None:
     store = open_store("memory:", memory_max=1_000_000, disk_max=0)
 
     await store.put(a_feed(FEED))
@@ -541,7 +539,7 @@ async def test_memory_keeps_nothing_on_disk(a_feed: MakeFeed) -> None:
     assert store.get(FEED) is None
 
 
-async def test_the_folder_is_made_with_its_parents_for_the_owner_only(tmp_path: Path, a_feed: MakeFeed) -> None:
+async def test_open_store_makes_folder_for_the_owner_only(tmp_path: Path, a_feed: MakeFeed) -> None:
     folder = tmp_path / "not" / "yet" / "there"
     before = os.umask(0o022)
     try:
@@ -558,7 +556,9 @@ async def test_the_folder_is_made_with_its_parents_for_the_owner_only(tmp_path: 
     await store.close()
 
 
-async def test_no_place_named_means_the_platforms_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_open_store_defaults_to_the_cache_folder_of_the_platform(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     store = open_store("", memory_max=1_000_000, disk_max=50_000_000)
@@ -598,7 +598,7 @@ def a_folder_that_diskcache_would_take_for_another(tmp_path: Path) -> str:
         a_folder_that_diskcache_would_take_for_another,
     ],
 )
-def test_a_place_that_cannot_be_used_is_a_usage_error_in_one_line(tmp_path: Path, place: Callable[[Path], str]) -> None:
+def test_open_store_rejects_invalid_location_in_one_line(tmp_path: Path, place: Callable[[Path], str]) -> None:
     location = place(tmp_path)
 
     with pytest.raises(UsageError) as caught:
@@ -609,7 +609,7 @@ def test_a_place_that_cannot_be_used_is_a_usage_error_in_one_line(tmp_path: Path
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not bind root")
-def test_a_folder_that_is_not_writable_is_a_usage_error(tmp_path: Path) -> None:
+def test_open_store_rejects_folder_without_write_permission(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     try:
         with pytest.raises(UsageError, match="Permission denied"):
@@ -620,13 +620,13 @@ def test_a_folder_that_is_not_writable_is_a_usage_error(tmp_path: Path) -> None:
         tmp_path.chmod(0o700)
 
 
-def test_a_disk_bound_that_is_too_small_to_work_is_a_usage_error(folder: Path) -> None:
+def test_open_store_rejects_bound_that_is_too_small(folder: Path) -> None:
     with pytest.raises(UsageError, match="store_max"):
         open_store(str(folder), memory_max=1_000_000, disk_max=1000)
 
 
 @pytest.mark.parametrize("location", ["memory:", "store"])
-async def test_a_store_may_be_closed_twice(tmp_path: Path, location: str, a_feed: MakeFeed) -> None:
+async def test_tiered_store_may_be_closed_twice(tmp_path: Path, location: str, a_feed: MakeFeed) -> None:
     place = location if location == "memory:" else str(tmp_path / location)
     store: Store = open_store(place, memory_max=1_000_000, disk_max=50_000_000)
     await store.put(a_feed(FEED))
@@ -637,7 +637,7 @@ async def test_a_store_may_be_closed_twice(tmp_path: Path, location: str, a_feed
     await closing
 
 
-async def test_whether_a_feed_is_held_is_told_without_reading_it(open_tiered: Open, a_feed: MakeFeed) -> None:
+async def test_tiered_holds_does_not_read_the_feed(open_tiered: Open, a_feed: MakeFeed) -> None:
     first = open_tiered()
     await first.put(a_feed(FEED))
     assert (first.holds(FEED), first.holds(OTHER)) == (True, False)

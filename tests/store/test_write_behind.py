@@ -9,7 +9,7 @@ from feedproxy.store.write_behind import WriteQueue
 from tests.waiting import PATIENCE
 
 
-async def test_who_wakes_the_writer_while_it_tidies_up_is_not_forgotten(failures: list[StoreError]) -> None:
+async def test_write_queue_handles_wake_during_idle_work(failures: list[StoreError]) -> None:
     """A read found a corrupt file just after the writer had looked for some: it was never set aside."""
     tidying, go_on = threading.Event(), threading.Event()
     tidied = 0
@@ -35,7 +35,7 @@ async def test_who_wakes_the_writer_while_it_tidies_up_is_not_forgotten(failures
     await queue.close(lambda: None)
 
 
-async def test_nothing_is_left_waiting_whoever_puts_while_the_writer_comes_to_its_end(
+async def test_write_queue_writes_value_added_while_writer_ends(
     failures: list[StoreError],
 ) -> None:
     written: dict[str, bytes | None] = {}
@@ -54,7 +54,7 @@ async def test_nothing_is_left_waiting_whoever_puts_while_the_writer_comes_to_it
     await queue.close(lambda: None)
 
 
-async def test_what_comes_after_the_end_is_told_and_not_kept(failures: list[StoreError]) -> None:
+async def test_write_queue_reports_value_added_after_close(failures: list[StoreError]) -> None:
     queue = WriteQueue[str, bytes](
         lambda key, value: None, holds=lambda key: False, idle=lambda: False, on_failure=failures.append
     )
@@ -66,7 +66,7 @@ async def test_what_comes_after_the_end_is_told_and_not_kept(failures: list[Stor
     assert [str(failure) for failure in failures] == ["the store is closed: a value was not written"]
 
 
-async def test_what_is_put_within_a_moment_is_written_together(failures: list[StoreError]) -> None:
+async def test_write_queue_batches_values_within_the_window(failures: list[StoreError]) -> None:
     written: list[list[str]] = []
     over = threading.Event()
 
@@ -92,7 +92,7 @@ async def test_what_is_put_within_a_moment_is_written_together(failures: list[St
     await queue.close(lambda: None)
 
 
-async def test_of_those_written_together_only_the_faulty_one_is_lost(failures: list[StoreError]) -> None:
+async def test_write_queue_loses_only_faulty_value_of_batch(failures: list[StoreError]) -> None:
     written: list[str] = []
 
     def write(key: str, value: bytes | None) -> None:
@@ -117,5 +117,5 @@ async def test_of_those_written_together_only_the_faulty_one_is_lost(failures: l
     await queue.flush()  # does not wait for the moment to be over
 
     assert set(written) == {"a", "b"}
-    assert [str(each) for each in failures] == ["cannot be written: bad"]
+    assert [str(failure) for failure in failures] == ["cannot be written: bad"]
     await queue.close(lambda: None)

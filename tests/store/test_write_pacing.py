@@ -27,7 +27,7 @@ def go_on(seconds: float) -> None:
     NOW[0] += seconds
 
 
-def test_nobody_rests_before_the_turn_is_over(rested: list[float]) -> None:
+def test_write_pacer_does_not_sleep_within_a_slice(rested: list[float]) -> None:
     turns = WritePacer()
     go_on(PAUSE_MIN * 0.9)
     turns.pause()
@@ -35,7 +35,7 @@ def test_nobody_rests_before_the_turn_is_over(rested: list[float]) -> None:
     assert not rested
 
 
-def test_after_each_turn_there_is_a_rest_as_long(rested: list[float]) -> None:
+def test_write_pacer_sleeps_as_long_as_a_slice(rested: list[float]) -> None:
     turns = WritePacer()
     for _ in range(10):
         go_on(PAUSE_MIN * 0.6)

@@ -1,4 +1,4 @@
-"""What a worker has counted outlives it, however it ends."""
+"""Snapshots of metrics outlive their worker."""
 
 import os
 from collections.abc import Iterator
@@ -23,7 +23,9 @@ def test_last_snapshot_is_read_by_the_next_process(handle: int) -> None:
 
 
 @pytest.mark.parametrize("cut", [4, 20, 500])
-def test_snapshot_half_written_leaves_the_one_before(handle: int, cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snapshot_written_in_part_leaves_the_previous_one(
+    handle: int, cut: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     snapshot = MetricsSnapshot(handle)
     for text in (b"a", b"b", b"c"):
         snapshot.write(text * 900)
