@@ -54,12 +54,12 @@ def figures(played: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return found
 
 
-def test_it_ends_by_itself_with_nothing_to_complain_about(played: subprocess.CompletedProcess[str]) -> None:
+def test_demo_ends_without_errors(played: subprocess.CompletedProcess[str]) -> None:
     assert played.returncode == 0
     assert played.stderr == ""
 
 
-def test_every_poll_is_played_twice_and_none_fails(figures: dict[str, Any]) -> None:
+def test_demo_answers_every_poll_in_both_runs(figures: dict[str, Any]) -> None:
     for performance in (figures["without"], figures["with"]):
         statuses = performance["readers"]["statuses"]
         assert sum(statuses.values()) == figures["polls"]
@@ -69,7 +69,7 @@ def test_every_poll_is_played_twice_and_none_fails(figures: dict[str, Any]) -> N
     assert figures["errors"] == []
 
 
-def test_the_origins_have_less_to_do_with_feedproxy_than_without(figures: dict[str, Any]) -> None:
+def test_demo_reduces_requests_and_bytes(figures: dict[str, Any]) -> None:
     without, through = figures["without"], figures["with"]
     assert through["origin"]["requests"] < without["origin"]["requests"] / 2
     assert through["origin"]["bytes"] < without["origin"]["bytes"] / 2
@@ -78,29 +78,29 @@ def test_the_origins_have_less_to_do_with_feedproxy_than_without(figures: dict[s
         assert feed["requests"] < without["feeds"][name]["requests"]
 
 
-def test_no_request_falls_into_hours_that_the_feed_skips(figures: dict[str, Any]) -> None:
+def test_demo_sends_no_request_in_skip_hours(figures: dict[str, Any]) -> None:
     assert figures["without"]["origin"]["in_skipped_hours"] > 0
     assert figures["with"]["origin"]["in_skipped_hours"] == 0
 
 
-def test_most_missed_items_are_explained_by_the_hints_of_their_feeds(figures: dict[str, Any]) -> None:
+def test_demo_delays_are_mostly_due_to_hints(figures: dict[str, Any]) -> None:
     readers = figures["with"]["readers"]
     assert readers["missed_a_new_item"] / 2 < readers["missed_within_hints"] <= readers["missed_a_new_item"]
     assert figures["without"]["readers"]["missed_a_new_item"] == 0
 
 
-def test_an_origin_sees_one_user_agent_that_speaks_for_all_subscribers(figures: dict[str, Any]) -> None:
+def test_demo_user_agent_counts_all_subscribers(figures: dict[str, Any]) -> None:
     agents = [feed["last_user_agent"] for feed in figures["with"]["feeds"].values()]
     assert all(agent.startswith("feedproxy/") for agent in agents)
     assert any(" (123 subscribers; feed-id=" in agent for agent in agents), agents  # 120 claimed, and three readers
 
 
-def test_the_same_seed_gives_the_same_figures(figures: dict[str, Any], tmp_path: Path) -> None:
+def test_demo_with_same_seed_repeats_figures(figures: dict[str, Any], tmp_path: Path) -> None:
     again = json.loads(demo(tmp_path, "--json").stdout)
     assert counted(again) == counted(figures)
 
 
-def test_another_seed_is_another_week(figures: dict[str, Any], tmp_path: Path) -> None:
+def test_demo_with_other_seed_changes_figures(figures: dict[str, Any], tmp_path: Path) -> None:
     other = json.loads(demo(tmp_path, "--json", "--seed", "2").stdout)
     assert counted(other) != counted(figures)
 
@@ -120,7 +120,7 @@ def counted(figures: dict[str, Any]) -> list[Any]:
     ]
 
 
-def test_it_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_demo_leaves_no_files(tmp_path: Path) -> None:
     text = demo(tmp_path).stdout
     assert "requests at the origins" in text
     assert list(tmp_path.iterdir()) == []
@@ -128,7 +128,7 @@ def test_it_leaves_nothing_behind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", ["--readers", "--days"])
 @pytest.mark.parametrize("value", ["0", "-1", "100000"])
-def test_more_than_a_demo_can_be_is_refused_in_one_line(
+def test_demo_option_out_of_range_is_rejected_in_one_line(
     option: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["demo", option, value]) == 2
@@ -137,7 +137,7 @@ def test_more_than_a_demo_can_be_is_refused_in_one_line(
     assert said.count("\n") == 1
 
 
-def test_a_terminal_is_told_how_far_it_is_and_ctrl_c_ends_it_cleanly(tmp_path: Path) -> None:
+def test_demo_shows_progress_and_ends_on_interrupt(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     # Whoever starts tests in the background has them ignore it, and what they start does likewise.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -176,7 +176,7 @@ def lines_of(terminal: int) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("feed", publishers.create_feeds(3, days=1), ids=lambda feed: feed.name)
-def test_every_feed_is_one_that_feedproxy_reads(feed: publishers.Feed) -> None:
+def test_publisher_feeds_are_parsed(feed: publishers.Feed) -> None:
     version = feed.at(publishers.START)
     channel = read(version.body, feed.profile.content_type)
     assert channel is not None
@@ -184,7 +184,7 @@ def test_every_feed_is_one_that_feedproxy_reads(feed: publishers.Feed) -> None:
     assert version.since <= publishers.START
 
 
-def test_a_feed_changes_when_something_is_published_and_only_then() -> None:
+def test_publisher_feed_changes_only_with_new_item() -> None:
     for feed in publishers.create_feeds(3, days=2):
         latest = feed.items[-1]
         before, since = feed.at(latest.published - 1), feed.at(latest.published)
@@ -193,12 +193,12 @@ def test_a_feed_changes_when_something_is_published_and_only_then() -> None:
         assert feed.at(latest.published + 3600) == since
 
 
-def test_nobody_publishes_at_night() -> None:
+def test_publishers_publish_nothing_at_night() -> None:
     hours = {int(item.published // 3600 % 24) for feed in publishers.create_feeds(3, days=7) for item in feed.items}
     assert not hours & publishers.NIGHT
 
 
-def test_polls_are_in_order_bounded_and_say_what_was_left_out() -> None:
+def test_poll_plan_is_ordered_and_limited() -> None:
     week = publishers.create_feeds(1, days=7)
     script = simulated_readers.plan_polls(week, readers=200, seed=1, days=7)
     assert len(script.polls) == simulated_readers.POLLS_MAX < script.planned
@@ -206,7 +206,7 @@ def test_polls_are_in_order_bounded_and_say_what_was_left_out() -> None:
     assert script.polls[-1].at < publishers.START + 7 * 86_400
 
 
-def test_a_day_is_planned_whole() -> None:
+def test_poll_plan_of_short_demo_is_complete() -> None:
     script = simulated_readers.plan_polls(publishers.create_feeds(1, days=1), readers=8, seed=1, days=1)
     assert len(script.polls) == script.planned
     cron = [poll.at for poll in script.polls if poll.subscription.profile.on_the_hour]
@@ -214,7 +214,7 @@ def test_a_day_is_planned_whole() -> None:
     assert all(at % 3600 == 0 for at in cron)
 
 
-def test_an_office_reads_in_office_hours() -> None:
+def test_poll_plan_respects_office_hours() -> None:
     script = simulated_readers.plan_polls(publishers.create_feeds(1, days=7), readers=8, seed=1, days=7)
     office = [poll.at for poll in script.polls if poll.subscription.profile.hours is simulated_readers.Hours.OFFICE]
     assert office

@@ -33,7 +33,7 @@ def _seen(panel: LiveScores, address: str, agent: str, at: float, *lines: tuple[
     panel.record(address, agent, TARGET, at, lambda number: _poll(number, at, agent, *lines, status=status))
 
 
-async def test_the_worst_reader_comes_first_with_what_it_costs(proxy: Proxy) -> None:
+async def test_readers_page_lists_lowest_grade_first_with_cost(proxy: Proxy) -> None:
     panel = proxy.runtime.live_scores
     good, gzip = "Good/1 (+https://example.com/good)", ("Accept-Encoding", "gzip")
     for hour in range(4):
@@ -54,13 +54,13 @@ async def test_the_worst_reader_comes_first_with_what_it_costs(proxy: Proxy) -> 
     assert "192.0.2" not in page + str(view), "addresses are hashed"
 
 
-async def test_before_anybody_reads_the_page_says_so(proxy: Proxy) -> None:
+async def test_readers_page_without_readers_says_so(proxy: Proxy) -> None:
     _, page = await proxy.get("/readers")
 
     assert "No feed has been requested yet" in page
 
 
-async def test_what_a_reader_calls_itself_is_escaped(proxy: Proxy) -> None:
+async def test_readers_page_escapes_user_agent(proxy: Proxy) -> None:
     _seen(proxy.runtime.live_scores, "192.0.2.1", "<script>alert(1)</script>", NOW)
 
     _, page = await proxy.get("/readers")
@@ -69,7 +69,7 @@ async def test_what_a_reader_calls_itself_is_escaped(proxy: Proxy) -> None:
     assert "&lt;script" in page
 
 
-def test_a_full_panel_follows_whom_it_has_until_they_are_silent_for_two_days() -> None:
+def test_live_scores_keep_readers_until_silent_for_two_days() -> None:
     panel = LiveScores(2)
     for number in range(5):
         _seen(panel, f"192.0.2.{number}", "A/1", NOW)
@@ -79,7 +79,7 @@ def test_a_full_panel_follows_whom_it_has_until_they_are_silent_for_two_days() -
     assert len(panel) == 1
 
 
-def test_a_panel_of_size_nothing_makes_nothing_of_anybody() -> None:
+def test_live_scores_of_size_zero_score_no_reader() -> None:
     panel = LiveScores()
 
     def never(number: int) -> Poll:
@@ -89,7 +89,7 @@ def test_a_panel_of_size_nothing_makes_nothing_of_anybody() -> None:
     assert panel.scores(NOW) == []
 
 
-def test_a_reader_that_asks_for_years_takes_no_more_memory() -> None:
+def test_live_scores_of_busy_reader_are_bounded() -> None:
     panel = LiveScores(1)
     for number in range(3000):
         at, target = NOW + 60 * number, f"https://example.com/{number % 100}"
@@ -101,7 +101,7 @@ def test_a_reader_that_asks_for_years_takes_no_more_memory() -> None:
     assert dataclasses.asdict(score.cost)["requests"] <= 3000
 
 
-def test_a_feed_of_a_reader_takes_no_more_than_it_counts_for_however_often_it_changes() -> None:
+def test_live_scores_of_changing_feed_stay_within_feed_bytes() -> None:
     feeds = 50
 
     def ask(panel: LiveScores, version: int) -> None:
@@ -126,7 +126,7 @@ def test_a_feed_of_a_reader_takes_no_more_than_it_counts_for_however_often_it_ch
     assert held / feeds < FEED_BYTES
 
 
-def test_scores_of_many_readers_hold_no_more_than_their_bytes() -> None:
+def test_live_scores_of_many_readers_stay_within_bytes_max() -> None:
     panel = LiveScores(20, bytes_max=200 * FEED_BYTES)
     for reader in range(40):
         for number in range(60):
@@ -139,7 +139,7 @@ def test_scores_of_many_readers_hold_no_more_than_their_bytes() -> None:
     assert sum(counts) == panel.feeds <= 200
 
 
-def test_scores_with_hardly_any_memory_follow_fewer_readers() -> None:
+def test_live_scores_with_little_memory_keep_fewer_readers() -> None:
     panel = LiveScores(200, bytes_max=10 * FEED_BYTES)
     for reader in range(40):
         panel.record(f"192.0.{reader}.1", "A/1", TARGET, NOW, lambda n: _poll(n, NOW, "A/1"))
@@ -147,7 +147,7 @@ def test_scores_with_hardly_any_memory_follow_fewer_readers() -> None:
     assert len(panel) == panel.feeds == 5
 
 
-def test_scores_of_readers_that_went_silent_make_room_for_others() -> None:
+def test_live_scores_drop_silent_readers_for_others() -> None:
     panel = LiveScores(2, bytes_max=8 * FEED_BYTES)
     for at in (NOW, NOW + 3 * 86_400, NOW + 3 * 86_400 + 60):
         for number in range(10):
@@ -157,7 +157,7 @@ def test_scores_of_readers_that_went_silent_make_room_for_others() -> None:
     assert panel.feeds == sum(len(each.feeds) for each in panel.accounts()) <= 8
 
 
-def test_of_a_reader_of_many_feeds_the_first_fifty_are_followed_until_they_are_silent() -> None:
+def test_live_scores_keep_first_fifty_feeds_until_silent() -> None:
     panel = LiveScores(1)
     judged: list[str] = []
 
@@ -183,7 +183,7 @@ def test_of_a_reader_of_many_feeds_the_first_fifty_are_followed_until_they_are_s
     assert judged[-1] == "https://example.com/55", "who has been silent for two days makes way, a minute later at most"
 
 
-def test_for_whom_there_was_no_room_is_looked_at_again_in_a_minute() -> None:
+def test_live_scores_reconsider_unscored_reader_after_a_minute() -> None:
     panel = LiveScores(1)
     _seen(panel, "192.0.2.1", "A/1", NOW)
     _seen(panel, "192.0.2.2", "B/1", NOW + 2 * 86_400 - 5)
@@ -193,7 +193,7 @@ def test_for_whom_there_was_no_room_is_looked_at_again_in_a_minute() -> None:
     assert [each.user_agent for each in panel.scores(NOW)] == ["B/1"], "the first has been silent for two days"
 
 
-def test_what_a_reader_may_have_from_another_worker_is_not_held_against_it() -> None:
+def test_live_scores_of_partial_worker_accept_unknown_tags() -> None:
     found = []
     for partial in (False, True):
         panel = LiveScores(1, partial=partial)
@@ -232,7 +232,7 @@ def _of_two(proxy: Proxy) -> tuple[LiveScores, LiveScores]:
     return own, peer
 
 
-async def test_what_two_workers_know_of_a_reader_is_added_up(proxy: Proxy) -> None:
+async def test_workers_accounts_of_reader_are_added_up(proxy: Proxy) -> None:
     own, peer = _of_two(proxy)
     for number in range(6):
         _seen((own, peer)[number % 2], "192.0.2.1", "curl/8.0", NOW + 600 * number)
@@ -257,7 +257,7 @@ async def test_what_two_workers_know_of_a_reader_is_added_up(proxy: Proxy) -> No
     assert view["total"]["requests"] == 7
 
 
-async def test_the_requests_that_show_a_finding_come_from_all_and_have_numbers_of_their_own(proxy: Proxy) -> None:
+async def test_workers_evidence_is_merged_with_unique_numbers(proxy: Proxy) -> None:
     own, peer = _of_two(proxy)
     for number in range(8):
         _seen((own, peer)[number % 2], "192.0.2.1", "curl/8.0", NOW + 600 * number)
@@ -272,7 +272,7 @@ async def test_the_requests_that_show_a_finding_come_from_all_and_have_numbers_o
     assert [each["at"] for each in found["requests"]] == sorted(each["at"] for each in found["requests"])
 
 
-async def test_the_first_page_names_the_worst_of_all_workers(proxy: Proxy) -> None:
+async def test_workers_worst_reader_is_on_first_page(proxy: Proxy) -> None:
     _, peer = _of_two(proxy)
     for number in range(4):
         _seen(peer, "192.0.2.1", "Elsewhere/1", NOW + 60 * number)
@@ -282,7 +282,7 @@ async def test_the_first_page_names_the_worst_of_all_workers(proxy: Proxy) -> No
     assert "Elsewhere/1" in page
 
 
-async def test_of_what_several_answered_only_that_is_praised_which_each_request_shows(proxy: Proxy) -> None:
+async def test_workers_praise_is_limited_to_single_request_rules(proxy: Proxy) -> None:
     """Every half hour, and each worker sees every other poll: to each the hour of the ttl was kept."""
     own, peer = _of_two(proxy)
     for number in range(8):
@@ -299,7 +299,7 @@ async def test_of_what_several_answered_only_that_is_praised_which_each_request_
     assert {"takes-compression", "names-itself"} <= found
 
 
-async def test_the_full_hour_is_a_habit_by_the_polls_at_all_workers(proxy: Proxy) -> None:
+async def test_workers_polls_on_the_hour_are_counted_together(proxy: Proxy) -> None:
     own, peer = _of_two(proxy)
     hour = NOW - NOW % 3600
     for number in range(6):
@@ -313,7 +313,7 @@ async def test_the_full_hour_is_a_habit_by_the_polls_at_all_workers(proxy: Proxy
     assert found["count"] == 6
 
 
-def test_an_account_is_read_as_it_was_told() -> None:
+def test_account_round_trip_preserves_values() -> None:
     panel = LiveScores(1)
     for number in range(8):
         _seen(
@@ -340,7 +340,7 @@ def _found_by_part_and_whole(*polls: Poll) -> list[set[str]]:
     return found
 
 
-def test_who_follows_a_redirect_of_another_worker_has_not_adopted_it() -> None:
+def test_partial_worker_ignores_adoption_of_temporary_redirect() -> None:
     elsewhere = "https://example.com/elsewhere"
     led = [_redirect(number, NOW + 4000 * number, elsewhere) for number in (1, 3)]
     polls = (
@@ -362,7 +362,7 @@ def _redirect(number: int, at: float, location: str) -> Poll:
     return poll_of(number, at, TARGET, asked, 302, Fields([("Location", location)]), CHANNEL.schedule, 0)
 
 
-def test_a_feed_that_is_there_again_may_have_been_so_at_another_worker_before() -> None:
+def test_partial_worker_accepts_return_of_gone_feed() -> None:
     ends = [_poll(number, NOW + 4000 * number, GOOD, status=410) for number in range(1, 5)]
 
     part, whole = _found_by_part_and_whole(
@@ -375,7 +375,7 @@ def test_a_feed_that_is_there_again_may_have_been_so_at_another_worker_before() 
     assert "gone-ignored" in ignored, "who asks on and is told so on is not let off"
 
 
-def test_a_tag_that_is_newer_than_our_226_may_be_of_another_worker() -> None:
+def test_partial_worker_accepts_tag_newer_than_226() -> None:
     delta = _poll(1, NOW, GOOD, status=226)
 
     part, whole = _found_by_part_and_whole(delta, _poll(2, NOW + 4000, GOOD, ("If-None-Match", '"2"')))

@@ -153,7 +153,7 @@ def findings(notes: tuple[Note, ...]) -> set[str]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_document_with_this_fault_gets_this_note(name: str) -> None:
+def test_document_with_fault_gets_its_note(name: str) -> None:
     found = findings(check_document(CASES[name], NOW))
     assert name in found
     assert found - {name} <= BESIDE.get(name, set())
@@ -171,20 +171,20 @@ def test_a_document_with_this_fault_gets_this_note(name: str) -> None:
     ],
     ids=["rss", "atom", "rdf", "json", "cloud", "hub"],
 )
-def test_a_document_without_a_fault_gets_praise_alone(body: bytes) -> None:
+def test_document_without_fault_gets_praise_only(body: bytes) -> None:
     notes = check_document(body, NOW)
     assert findings(notes) == set()
     assert "self-link-there" in {each.id() for each in notes}
 
 
-def test_atom_03_with_its_own_words_is_only_called_old() -> None:
+def test_document_in_atom_03_gets_note_on_age_only() -> None:
     notes = check_document((ATOM_03 % "start").encode(), NOW)
 
     assert findings(notes) == {"format-old"}
     assert "self-link-there" in {each.id() for each in notes}
 
 
-def test_two_self_links_with_one_address_are_no_finding() -> None:
+def test_document_with_equal_self_links_gets_no_finding() -> None:
     link = OWN + OWN.replace('rel="self"', 'rel="start"')
 
     assert findings(check_document(rss(self_link=link), NOW)) == set()
@@ -198,14 +198,14 @@ def test_two_self_links_with_one_address_are_no_finding() -> None:
         ('<enclosure type="audio/mpeg" length=""/>', "url, length"),
     ],
 )
-def test_enclosures_incomplete_names_what_is_missing(enclosure: str, names: str | None) -> None:
+def test_enclosures_incomplete_names_missing_attributes(enclosure: str, names: str | None) -> None:
     found = [each.message for each in check_document(item(NAME + DATE + enclosure), NOW) if each.level.is_finding]
 
     assert found == ([f"Enclosures lack attributes that RSS requires: {names} (1 such)."] if names else [])
 
 
 @pytest.mark.parametrize(("version", "wanted"), [("0.91", False), ("0.92", False), ("0.93", True), ("2.0", True)])
-def test_dates_are_missed_only_where_the_format_has_them(version: str, wanted: bool) -> None:
+def test_dates_missing_depends_on_rss_version(version: str, wanted: bool) -> None:
     body = CASES["dates-missing"].replace(DATE.encode(), b"").replace(b"pubDate", b"x:date")
     body = body.replace(b"<rss", b'<rss xmlns:x="urn:x"').replace(b'version="2.0"', f'version="{version}"'.encode())
 
@@ -213,14 +213,14 @@ def test_dates_are_missed_only_where_the_format_has_them(version: str, wanted: b
 
 
 @pytest.mark.parametrize(("version", "wanted"), [("0.91", False), ("0.92", False), ("0.94", True), ("2.0", True)])
-def test_guids_are_missed_only_where_the_format_has_them(version: str, wanted: bool) -> None:
+def test_guids_missing_depends_on_rss_version(version: str, wanted: bool) -> None:
     body = CASES["guids-missing"].replace(b'version="2.0"', f'version="{version}"'.encode())
     assert f'version="{version}"'.encode() in body
 
     assert ("guids-missing" in findings(check_document(body, NOW))) is wanted
 
 
-def test_the_place_of_a_fault_is_told() -> None:
+def test_ill_formed_note_gives_line_and_column() -> None:
     (note,) = [
         each
         for each in check_document(b"<rss version='2.0'>\n<channel>\n<title>a & b</title>", NOW)
@@ -229,7 +229,7 @@ def test_the_place_of_a_fault_is_told() -> None:
     assert "line 3, column 11" in note.message
 
 
-def test_entities_are_not_expanded() -> None:
+def test_document_entities_are_not_expanded() -> None:
     ladder = "".join(
         f'<!ENTITY {name} "{f"&{before};" * 10}">' for before, name in zip("abcdefghi", "bcdefghij", strict=True)
     )

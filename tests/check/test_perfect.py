@@ -15,7 +15,7 @@ from tests.upstream.test_tls_probe import Authority
 OPEN = Settings(allow_private=True)
 
 
-async def test_a_perfect_feed_gets_praise_and_nothing_else() -> None:
+async def test_check_of_correct_feed_yields_praise_only() -> None:
     async with publishing() as publisher:
         seen = await probe_feed(publisher.address, OPEN, pause=0)
 
@@ -29,7 +29,7 @@ async def test_a_perfect_feed_gets_praise_and_nothing_else() -> None:
         assert len(publisher.asked) == seen.requests <= REQUESTS_MAX
 
 
-async def test_the_same_by_https_is_praised_for_that_too(tmp_path: Path) -> None:
+async def test_check_of_https_feed_yields_praise_for_https(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     async with publishing(authority.serving("localhost"), "localhost") as publisher:
         seen = await probe_feed(publisher.address, OPEN, pause=0, trust=authority.trusting)
@@ -40,13 +40,13 @@ async def test_the_same_by_https_is_praised_for_that_too(tmp_path: Path) -> None
         assert "by-https" in {each.id() for each in notes}
 
 
-async def test_an_origin_is_told_who_asks() -> None:
+async def test_probe_sends_user_agent() -> None:
     async with publishing() as publisher:
         await probe_feed(publisher.address, OPEN, pause=0)
         assert all(each.fields["user-agent"].startswith("feedproxy/") for each in publisher.asked)
 
 
-async def test_private_addresses_are_not_asked_unless_that_is_allowed() -> None:
+async def test_probe_rejects_private_address_by_default() -> None:
     async with publishing() as publisher:
         with pytest.raises(Forbidden):
             await probe_feed(publisher.address, Settings(), pause=0)

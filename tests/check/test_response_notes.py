@@ -235,7 +235,7 @@ def wrong_of(name: str, publisher: Publisher) -> Wrong:
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_an_origin_that_does_this_gets_this_note(name: str) -> None:
+async def test_origin_with_fault_gets_its_note(name: str) -> None:
     async with publishing() as publisher:
         publisher.wrong = wrong_of(name, publisher)
 
@@ -257,7 +257,7 @@ DOCUMENTS: dict[str, str] = {
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-async def test_a_feed_that_names_or_lacks_this_gets_this_note(name: str) -> None:
+async def test_published_feed_with_fault_gets_its_note(name: str) -> None:
     async with publishing() as publisher:
         port = publisher.base.rpartition(":")[2]
         publisher.documents["/feed.xml"] = DOCUMENTS[name].replace("PORT", port)
@@ -280,7 +280,7 @@ async def test_a_feed_that_names_or_lacks_this_gets_this_note(name: str) -> None
 
 @pytest.mark.parametrize(("status", "silent"), [(404, True), (410, True), (503, True), (400, False), (405, False)])
 @pytest.mark.parametrize("what", ["hub", "cloud"])
-async def test_hub_or_cloud_that_is_not_there_is_silent(what: str, status: int, silent: bool) -> None:
+async def test_hub_or_cloud_status_decides_silent_note(what: str, status: int, silent: bool) -> None:
     async with publishing() as publisher:
         port = publisher.base.rpartition(":")[2]
         publisher.documents["/feed.xml"] = DOCUMENTS[f"{what}-silent"].replace("PORT", port)
@@ -304,19 +304,19 @@ async def test_hub_or_cloud_that_is_not_there_is_silent(what: str, status: int, 
         ("redirect-leads-nowhere", redirect("/old.xml")),
     ],
 )
-async def test_a_redirect_gets_its_note(name: str, wrong: Wrong) -> None:
+async def test_redirect_gets_its_note(name: str, wrong: Wrong) -> None:
     async with publishing() as publisher:
         publisher.wrong = wrong
         assert judged(await looked_at(publisher, "/old.xml")) == {name}
 
 
-async def test_an_address_where_nobody_listens_gets_no_answer() -> None:
+async def test_closed_port_gets_note_no_answer() -> None:
     async with publishing() as publisher:
         pass
     assert judged(await looked_at(publisher)) == {"no-answer"}
 
 
-async def test_a_feed_of_news_every_hour_is_not_to_be_kept_for_a_day() -> None:
+async def test_lifetime_of_day_for_hourly_feed_gets_note() -> None:
     async with publishing() as publisher:
         often = items(publisher.now).replace("<pubDate>", "<!--").replace("</pubDate>", "-->")
         for at in range(6):
@@ -329,7 +329,7 @@ async def test_a_feed_of_news_every_hour_is_not_to_be_kept_for_a_day() -> None:
         assert judged(await looked_at(publisher)) == {"kept-longer-than-news"}
 
 
-async def test_a_certificate_that_has_ended_or_soon_will_is_told(tmp_path: Path) -> None:
+async def test_certificate_near_or_after_expiry_gets_note(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     for days, name in ((-1, "certificate-refused"), (5, "certificate-ends-soon")):
         async with publishing(authority.serving("localhost", days=days), "localhost") as publisher:
@@ -345,7 +345,7 @@ def at_a_public_address(seen: FeedObservations, scheme: str) -> FeedObservations
 @pytest.mark.parametrize(
     "name", ["http-only", "https-unused", "tls-old", "slow-to-answer", "redirect-to-http", "self-link-names-another"]
 )
-async def test_what_loopback_cannot_show_gets_its_note(name: str) -> None:
+async def test_public_address_gets_its_note(name: str) -> None:
     async with publishing() as publisher:
         self_link = '<atom:link rel="self" href="%s://feeds.example/feed.xml"/>'
         scheme = "https" if name == "tls-old" else "http"

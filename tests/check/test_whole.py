@@ -31,14 +31,14 @@ ELSEWHERE = {
 """Those with a test function of their own."""
 
 
-def test_every_note_that_is_no_praise_has_a_situation_that_gives_it() -> None:
+def test_check_cases_cover_every_finding() -> None:
     kinds = [kind for module in CHECKS for kind in notes_of(module) if kind.level is not Level.GOOD]
     tested = {*answers.CASES, *answers.DOCUMENTS, *documents.CASES, *ELSEWHERE}
     assert {kind.id() for kind in kinds} == tested
     assert len({kind.id() for kind in kinds}) == len(kinds)
 
 
-def test_every_feed_of_the_corpus_is_checked_and_its_faults_of_form_are_found(corpus: Path) -> None:
+def test_check_of_corpus_finds_ill_formed_feeds(corpus: Path) -> None:
     for record in json.loads((corpus / "feeds.json").read_text()):
         found = {each.id() for each in check_document((corpus / record["file"]).read_bytes(), NOW)}
         assert found, record["file"]
@@ -46,7 +46,7 @@ def test_every_feed_of_the_corpus_is_checked_and_its_faults_of_form_are_found(co
             assert ("well-formed" in found) == record["well_formed"], record["file"]
 
 
-def test_hostile_answers_end_in_notes(corpus: Path) -> None:
+def test_check_of_hostile_document_yields_notes(corpus: Path) -> None:
     for record in json.loads((corpus / "hostile.json").read_text()):
         for name in record.get("responses", ()):
             raw = (corpus / name).read_bytes()
@@ -59,7 +59,7 @@ def test_hostile_answers_end_in_notes(corpus: Path) -> None:
             assert check_document(body, NOW), record["id"]
 
 
-async def test_origins_that_answer_with_hostile_bytes_end_in_notes(corpus: Path) -> None:
+async def test_check_of_hostile_origin_yields_notes(corpus: Path) -> None:
     for record in json.loads((corpus / "hostile.json").read_text()):
         for name in record.get("responses", ()):
             raw = (corpus / name).read_bytes()
@@ -97,7 +97,7 @@ def a_check(**changes: str) -> report.CheckReport:
     return report.CheckReport("feed.xml", NOW, check_document(body, NOW))
 
 
-def test_json_has_the_worst_first_and_keeps_its_shape() -> None:
+def test_check_json_has_stable_keys_and_worst_note_first() -> None:
     told = json.loads(report.as_json(a_check(self_link="", entries="")))
     assert list(told) == ["source", "checked_at", "requests", "verdict", "counts", "notes"]
     assert told["verdict"] == "warn"
@@ -106,7 +106,7 @@ def test_json_has_the_worst_first_and_keeps_its_shape() -> None:
     assert set(told["notes"][0]) == {"id", "level", "category", "subject", "summary", "advice", "reference"}
 
 
-def test_text_is_coloured_on_a_terminal_only_and_says_praise_in_a_line() -> None:
+def test_check_text_is_coloured_only_on_request() -> None:
     plain = report.as_text(a_check(self_link=""))
     assert "\033" not in plain
     assert "! The feed does not say its own address." in plain
@@ -114,7 +114,7 @@ def test_text_is_coloured_on_a_terminal_only_and_says_praise_in_a_line() -> None
     assert "\033[" in report.as_text(a_check(self_link=""), coloured=True)
 
 
-def test_the_page_needs_nothing_else_and_runs_nothing() -> None:
+def test_check_html_is_self_contained_without_scripts() -> None:
     entries = "<item><title>E</title><guid>&lt;script&gt;x()&lt;/script&gt;</guid></item>"
     page = Page(report.as_html(a_check(entries=entries)))
     assert "script" not in page.tags
@@ -122,7 +122,7 @@ def test_the_page_needs_nothing_else_and_runs_nothing() -> None:
     assert "<script>x()</script>" in page.text
 
 
-def test_a_token_in_an_address_is_told_in_no_form() -> None:
+def test_check_reports_redact_token_in_address() -> None:
     secret = "https://x.example/feed?token=s3cr3tw0rd"
     asked = Request("GET", secret, Fields())
     seen = FeedObservations(secret, (Exchange(asked, 500, at=NOW),))
@@ -132,7 +132,7 @@ def test_a_token_in_an_address_is_told_in_no_form() -> None:
         assert "x.example/feed" in told
 
 
-def test_control_characters_of_a_feed_do_not_reach_the_terminal() -> None:
+def test_check_text_removes_control_characters() -> None:
     body = feed(NOW, entries="<item><title>E</title><guid>\u009b2J is no address</guid></item>").encode()
     told = report.as_text(report.CheckReport("feed.xml", NOW, check_document(body, NOW)))
     assert "\u009b" not in told
@@ -142,7 +142,7 @@ def test_control_characters_of_a_feed_do_not_reach_the_terminal() -> None:
 
 
 @pytest.mark.parametrize(("changes", "code"), [({}, 0), ({"entries": ""}, 0), ({"self_link": ""}, 1)])
-def test_a_file_ends_with_1_on_warnings_and_with_0_on_praise_and_information(
+def test_check_command_exits_1_on_warnings_only(
     changes: dict[str, str], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "feed.xml"
@@ -151,17 +151,17 @@ def test_a_file_ends_with_1_on_warnings_and_with_0_on_praise_and_information(
     assert "feed.xml" in capsys.readouterr().out
 
 
-def test_what_is_neither_address_nor_file_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_command_rejects_missing_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["check", "/does/not/exist.xml"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_a_private_address_is_refused_in_a_line_that_says_what_permits_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_command_names_option_for_private_address(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["check", "http://127.0.0.1:8080/feed"]) == 1
     assert "--allow-private" in capsys.readouterr().err
 
 
-async def test_an_address_is_checked_as_a_file_is() -> None:
+async def test_check_command_accepts_address() -> None:
     async with publishing() as publisher:
         done = await check(publisher.address, Settings(allow_private=True), pause=0)
         assert not done.has_findings

@@ -26,12 +26,12 @@ from tests.lab.stage import AT, URL, Got, Stage, a_feed, on_stage
 
 
 @pytest.mark.parametrize("kind", CATALOGUE.values(), ids=list(CATALOGUE))
-def test_the_manual_says_of_each_fault_what_a_good_reader_does(kind: type[Fault]) -> None:
+def test_fault_manual_describes_correct_reader(kind: type[Fault]) -> None:
     assert kind.__doc__
     assert "A good reader " in kind.__doc__
 
 
-async def test_an_answer_without_faults_is_whole_and_keeps_its_connection() -> None:
+async def test_answer_without_faults_is_complete() -> None:
     async with on_stage() as stage:
         got = await stage.get()
     assert (got.status, got.body, got.reset) == (200, a_feed(0), False)
@@ -51,13 +51,13 @@ async def _pair(stage: Stage, **fields: str) -> tuple[Got, Got]:
     ("fault", "tag", "again"),
     [("gzip-tag", '"0-gzip"', 200), ("weak-tag", 'W/"0"', 304), ("unquoted-tag", "0", 304)],
 )
-async def test_tags_are_decorated_weakened_and_unquoted(fault: str, tag: str, again: int) -> None:
+async def test_tag_faults_decorate_weaken_and_unquote(fault: str, tag: str, again: int) -> None:
     async with on_stage(fault) as stage:
         first, second = await _pair(stage)
     assert (first.fields.get("etag"), second.status) == (tag, again)
 
 
-async def test_a_changing_tag_is_never_the_same() -> None:
+async def test_changing_tag_fault_differs_per_answer() -> None:
     async with on_stage("changing-tag") as stage:
         first, second = await _pair(stage)
     assert second.status == 200
@@ -65,14 +65,14 @@ async def test_a_changing_tag_is_never_the_same() -> None:
     assert first.fields.get("etag") != second.fields.get("etag")
 
 
-async def test_no_validators() -> None:
+async def test_no_validators_fault_removes_validators() -> None:
     async with on_stage("no-validators") as stage:
         got = await stage.get(If_None_Match='"0"', If_Modified_Since=format_http_date(AT))
     assert got.status == 200
     assert not {"etag", "last-modified"} & {name.lower() for name, _ in got.fields}
 
 
-async def test_a_frozen_304_says_that_nothing_is_new_for_ever() -> None:
+async def test_frozen_304_fault_ignores_new_versions() -> None:
     async with on_stage("frozen-304") as stage:
         stage.clock.advance(hours=5)
         got, fresh = await stage.get(If_None_Match='"0"'), await stage.get()
@@ -80,12 +80,12 @@ async def test_a_frozen_304_says_that_nothing_is_new_for_ever() -> None:
     assert fresh.body == a_feed(5)
 
 
-async def test_a_skewed_clock_says_another_date() -> None:
+async def test_clock_skew_fault_shifts_date() -> None:
     async with on_stage("clock-skew=7200") as stage:
         assert (await stage.get()).fields.get("date") == format_http_date(AT + 7200)
 
 
-async def test_last_modified_in_the_future() -> None:
+async def test_future_last_modified_fault_shifts_last_modified() -> None:
     async with on_stage("future-last-modified") as stage:
         first, second = await _pair(stage)
     said = parse_http_date(first.fields.get("last-modified") or "")
@@ -104,26 +104,26 @@ async def test_last_modified_in_the_future() -> None:
         ("retry-after-huge", 429, "315360000"),
     ],
 )
-async def test_refusals_say_when_to_come_again_in_every_way(fault: str, status: int, retry: str | None) -> None:
+async def test_refusal_faults_send_retry_after(fault: str, status: int, retry: str | None) -> None:
     async with on_stage(fault) as stage:
         got = await stage.get()
     assert (got.status, got.fields.get("retry-after")) == (status, retry)
     assert stage.exchanges[0].faults == (fault,)
 
 
-async def test_an_empty_429_is_empty() -> None:
+async def test_429_fault_has_no_content() -> None:
     async with on_stage("429") as stage:
         assert (await stage.get()).body == b""
 
 
-async def test_a_challenge_is_a_page_for_browsers() -> None:
+async def test_challenge_fault_sends_page() -> None:
     async with on_stage("challenge") as stage:
         got = await stage.get()
     assert got.status == 403
     assert got.body.startswith(b"<!DOCTYPE html>")
 
 
-async def test_500_lasts_an_hour() -> None:
+async def test_500_fault_lasts_one_hour() -> None:
     async with on_stage("500") as stage:
         first = await stage.get()
         stage.clock.advance(hours=1)
@@ -131,7 +131,7 @@ async def test_500_lasts_an_hour() -> None:
     assert (first.status, second.status) == (500, 200)
 
 
-async def test_gone_is_told_by_http_and_in_xml() -> None:
+async def test_gone_faults_use_status_and_document() -> None:
     async with on_stage("410") as stage:
         assert (await stage.get()).status == 410
     async with on_stage("xml-gone") as stage:
@@ -148,9 +148,7 @@ async def test_gone_is_told_by_http_and_in_xml() -> None:
     ],
     ids=["absolute", "origin", "gateway"],
 )
-async def test_redirects_lead_where_the_feed_is_in_the_form_that_was_asked(
-    status: int, target: str, moved: str
-) -> None:
+async def test_redirect_faults_keep_form_of_request_target(status: int, target: str, moved: str) -> None:
     async with on_stage(f"redirect-{status}") as stage:
         got = await stage.get(target)
         followed = await stage.get(moved.removeprefix("http://example.com"))
@@ -169,35 +167,35 @@ async def _walk(stage: Stage, limit: int = 10) -> list[int]:
     return statuses
 
 
-async def test_a_chain_of_redirects_ends_at_the_feed_and_a_loop_nowhere() -> None:
+async def test_redirect_chain_fault_ends_at_feed_and_loop_does_not() -> None:
     async with on_stage("redirect-chain") as stage:
         assert await _walk(stage) == [301, 308, 302, 307, 200]
     async with on_stage("redirect-loop") as stage:
         assert await _walk(stage) == [302] * 10
 
 
-async def test_a_redirect_document_names_the_new_address() -> None:
+async def test_xml_redirect_fault_names_new_address() -> None:
     async with on_stage("xml-redirect") as stage:
         got = await stage.get()
     assert xml_redirect.read(got.body) == xml_redirect.Moved("http://example.com/moved-1/feed")
 
 
 @pytest.mark.parametrize("fault", ["slow-first-byte=0.05", "slow-body=0.05"])
-async def test_what_is_slow_comes_whole(fault: str) -> None:
+async def test_slow_faults_send_complete_content(fault: str) -> None:
     async with on_stage(fault) as stage:
         got = await stage.get()
     assert got.body == a_feed(0)
     assert stage.exchanges[0].seconds >= 0.05
 
 
-async def test_a_reset_comes_in_the_middle() -> None:
+async def test_reset_fault_interrupts_content() -> None:
     async with on_stage("reset") as stage:
         got = await stage.get()
     assert got.reset or len(got.body) < len(a_feed(0))
     assert len(got.body) < len(a_feed(0))
 
 
-async def test_gzip_ends_before_its_end_for_those_who_take_it() -> None:
+async def test_truncated_gzip_fault_truncates_coded_content_only() -> None:
     async with on_stage("truncated-gzip") as stage:
         got, plain = await stage.get(Accept_Encoding="gzip"), await stage.get()
     unpacking = zlib.decompressobj(wbits=31)
@@ -208,14 +206,14 @@ async def test_gzip_ends_before_its_end_for_those_who_take_it() -> None:
 
 
 @pytest.mark.parametrize("surplus", [100, -5])
-async def test_content_length_is_not_what_comes(surplus: int) -> None:
+async def test_wrong_length_fault_changes_content_length(surplus: int) -> None:
     async with on_stage(f"wrong-length={surplus}") as stage:
         got = await stage.get()
     assert got.fields.get("content-length") == str(len(a_feed(0)) + surplus)
     assert got.body == a_feed(0)
 
 
-async def test_a_charset_that_the_document_is_not_in() -> None:
+async def test_charset_lie_fault_names_wrong_charset() -> None:
     async with on_stage("charset-lie") as stage:
         assert (await stage.get()).fields.get("content-type") == "application/rss+xml; charset=iso-8859-1"
 
@@ -229,7 +227,7 @@ async def test_a_charset_that_the_document_is_not_in() -> None:
         ("skip-days", b"<day>Sunday</day></skipDays>"),
     ],
 )
-async def test_what_is_edited_has_another_tag_and_is_seen_by_those_who_held_it(fault: str, said: bytes) -> None:
+async def test_edit_faults_change_tag_and_invalidate_copies(fault: str, said: bytes) -> None:
     async with on_stage(f"{fault}@30m..") as stage:
         before = await stage.get()
         stage.clock.advance(minutes=40)
@@ -243,7 +241,7 @@ async def test_what_is_edited_has_another_tag_and_is_seen_by_those_who_held_it(f
     assert not feedparser.parse(by_tag.body).bozo
 
 
-async def test_faults_add_up() -> None:
+async def test_faults_combine() -> None:
     async with on_stage("weak-tag", "clock-skew=60", "slow-first-byte=0.01", "429@#2") as stage:
         first, second = await stage.get(), await stage.get()
     assert first.fields.get("etag") == 'W/"0"'
@@ -294,7 +292,7 @@ QUICK = {"slow-first-byte": "slow-first-byte=0.01", "slow-body": "slow-body=0.05
 
 
 @pytest.mark.parametrize("name", list(CATALOGUE))
-async def test_readers_behind_feedproxy_see_a_whole_feed_or_what_the_publisher_meant(name: str) -> None:
+async def test_feedproxy_hides_faults_from_readers(name: str) -> None:
     fault = QUICK.get(name, name)
     seen = []
     async with on_stage(f"{fault}@30m..", plain=True) as stage, _feedproxy(stage) as service:
@@ -316,7 +314,7 @@ async def test_readers_behind_feedproxy_see_a_whole_feed_or_what_the_publisher_m
             assert read.entries[0].title.startswith(("Größe", "GrÃ¶ÃŸe"))
 
 
-async def test_a_redirect_for_the_proxy_in_front_names_plain_addresses() -> None:
+async def test_redirect_fault_for_proxy_names_plain_address() -> None:
     async with on_stage("redirect-301", plain=True) as stage:
         got = await stage.get(f"/{URL}")
     assert got.fields.get("location") == "http://example.com/moved-1/feed"

@@ -58,7 +58,7 @@ def _recordings(draw: st.DrawFn) -> Recording:
 
 
 @given(_recordings())
-def test_what_is_written_can_be_read(recording: Recording) -> None:
+def test_har_round_trip_preserves_recording(recording: Recording) -> None:
     again = har.parse(har.dump_recording(recording))
 
     assert [replace(each, at=0) for each in again.exchanges] == [replace(each, at=0) for each in recording.exchanges]
@@ -68,7 +68,7 @@ def test_what_is_written_can_be_read(recording: Recording) -> None:
     assert har.dump_recording(again) == har.dump_recording(recording)
 
 
-def test_it_is_har_1_2_in_every_entry() -> None:
+def test_har_entries_have_fields_of_version_1_2() -> None:
     document = json.loads(har.dump_recording(Recording((an_exchange(answered=[("Location", "/b")], size=3),))))
 
     log = document["log"]
@@ -85,7 +85,7 @@ def test_it_is_har_1_2_in_every_entry() -> None:
     assert set(entry["timings"]) == {"send", "wait", "receive"}
 
 
-def test_a_content_stands_in_the_file_once(tmp_path: Path) -> None:
+def test_har_writer_writes_equal_content_once(tmp_path: Path) -> None:
     content = b"<rss>once and for all</rss>"
     made = HarWriter(tmp_path / "week.har")
     for number in range(3):
@@ -97,7 +97,7 @@ def test_a_content_stands_in_the_file_once(tmp_path: Path) -> None:
     assert [found.content(each) for each in found.exchanges] == [content] * 3
 
 
-def test_mitmproxy_opens_it_and_finds_the_bytes_that_came(tmp_path: Path) -> None:
+def test_har_is_readable_by_mitmproxy(tmp_path: Path) -> None:
     contents = [b"<rss>plain</rss>", "<rss>ä</rss>".encode("iso-8859-1"), bytes(range(256))]
     exchanges = [
         an_exchange(
@@ -115,7 +115,7 @@ def test_mitmproxy_opens_it_and_finds_the_bytes_that_came(tmp_path: Path) -> Non
     assert [flow.response.raw_content for flow in flows] == contents
 
 
-def test_a_file_that_broke_off_is_read_up_to_its_last_whole_exchange(tmp_path: Path) -> None:
+def test_har_that_is_truncated_is_read_to_last_complete_exchange(tmp_path: Path) -> None:
     exchanges = tuple(an_exchange(at=AT + number) for number in range(3))
     document = har.dump_recording(Recording(exchanges))
 
@@ -124,12 +124,12 @@ def test_a_file_that_broke_off_is_read_up_to_its_last_whole_exchange(tmp_path: P
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"log": {"entries": 3}}', '{"log": {"entries": [{}]}}'])
-def test_what_is_no_har_is_told_with_the_files_name(text: str) -> None:
+def test_har_that_is_invalid_is_reported_by_file_name(text: str) -> None:
     with pytest.raises(UsageError, match=r"^week\.har: "):
         har.parse(text.encode(), "week.har")
 
 
-def test_a_browsers_har_is_what_an_origin_said() -> None:
+def test_har_of_browser_has_origin_side() -> None:
     entry = {
         "startedDateTime": "2026-11-21T13:00:00.250+01:00",
         "time": 12.5,
@@ -155,7 +155,7 @@ def test_a_browsers_har_is_what_an_origin_said() -> None:
     assert found.content(exchange) == "<a>ä</a>".encode("iso-8859-1")
 
 
-def test_a_flow_file_of_mitmproxys_is_a_recording_too(tmp_path: Path) -> None:
+def test_flow_file_is_read_as_recording(tmp_path: Path) -> None:
     flow = _a_flow()
     flow.response.headers["content-encoding"] = "gzip"
     flow.response.content = b"<rss/>"  # mitmproxy compresses it
@@ -168,7 +168,7 @@ def test_a_flow_file_of_mitmproxys_is_a_recording_too(tmp_path: Path) -> None:
         assert not exchange.raw
 
 
-def test_a_flow_has_a_reader_s_side_and_an_origin_s(tmp_path: Path) -> None:
+def test_flow_file_has_reader_and_origin_sides(tmp_path: Path) -> None:
     one, again, other, answered_by_mitmproxy = (_a_flow() for _ in range(4))
     again.client_conn, again.server_conn = one.client_conn, one.server_conn
     other.client_conn.peername = ("192.0.2.7", 5555)
@@ -185,7 +185,7 @@ def test_a_flow_has_a_reader_s_side_and_an_origin_s(tmp_path: Path) -> None:
     assert {each.reader for each in origins} == {""}
 
 
-def test_what_mitmproxy_read_out_of_a_har_file_has_no_reader_whom_it_has_made_up(tmp_path: Path) -> None:
+def test_flow_file_converted_from_har_has_no_reader(tmp_path: Path) -> None:
     file = tmp_path / "week.har"
     file.write_bytes(har.dump_recording(Recording((an_exchange("https://example.com/1"),))))
     with file.open("rb") as opened:
@@ -210,7 +210,7 @@ def _imported(folder: Path, *flows: Any) -> Recording:
     return recording.read(folder / "week.mitm")
 
 
-def test_a_full_file_is_moved_aside_and_each_has_what_it_names(tmp_path: Path) -> None:
+def test_har_writer_rotates_full_file_with_complete_contents(tmp_path: Path) -> None:
     content = b"x" * 500
     made = HarWriter(tmp_path / "week.har", limit=2000)
     for number in range(9):
@@ -224,7 +224,7 @@ def test_a_full_file_is_moved_aside_and_each_has_what_it_names(tmp_path: Path) -
     assert all(each.content(exchange) == content for each in found for exchange in each.exchanges)
 
 
-def test_a_file_that_is_there_is_kept_and_one_that_is_being_written_is_not_touched(tmp_path: Path) -> None:
+def test_har_writer_keeps_existing_and_open_files(tmp_path: Path) -> None:
     first = HarWriter(tmp_path / "week.har")
     first.append(an_exchange(), None)
     second = HarWriter(tmp_path / "week.har")
@@ -253,7 +253,7 @@ while True:
 """
 
 
-def test_a_recorder_that_is_killed_leaves_a_file_that_can_be_read(tmp_path: Path) -> None:
+def test_har_writer_that_is_killed_leaves_readable_file(tmp_path: Path) -> None:
     file = tmp_path / "week.har"
     process = subprocess.Popen(
         [sys.executable, "-c", WRITES, str(file), str(ROOT)], stdout=subprocess.PIPE, text=True, cwd=ROOT
@@ -270,9 +270,7 @@ def test_a_recorder_that_is_killed_leaves_a_file_that_can_be_read(tmp_path: Path
     assert len(har.read(file).exchanges) >= written
 
 
-def test_of_very_many_contents_those_that_were_forgotten_are_written_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_har_writer_repeats_content_beyond_digest_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(har_writer, "DIGESTS_MAX", 3)
     made = HarWriter(tmp_path / "week.har")
     contents = [b"content %d" % number for number in (0, 1, 2, 3, 0, 3)]

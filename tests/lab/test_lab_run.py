@@ -46,7 +46,7 @@ def _run(plan: Path, *words: str, options: tuple[str, ...] = ()) -> int:
     return cli.main(["lab", "run", str(plan), *options, "--", sys.executable, "-c", READER, *words])
 
 
-def test_a_good_reader_passes_and_its_recording_is_kept(
+def test_lab_run_of_correct_reader_passes_and_is_recorded(
     plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = _run(plan, "{url}", "{home}", "keeps", options=("--format", "json", "--record", str(tmp_path / "run.har")))
@@ -60,7 +60,7 @@ def test_a_good_reader_passes_and_its_recording_is_kept(
     assert "/lab-" in recording.exchanges[0].request.target
 
 
-def test_a_forgetful_reader_misses_the_plan(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lab_run_of_unconditional_reader_fails_plan(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = _run(plan, "{url}", "{home}", "forgets")
 
     said = capsys.readouterr()
@@ -69,7 +69,7 @@ def test_a_forgetful_reader_misses_the_plan(plan: Path, capsys: pytest.CaptureFi
     assert "missed: Test/1 (+https://example.com/test): unconditional-repeat" in said.err
 
 
-def test_junit_has_a_failure_for_each_rule_that_was_broken(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lab_run_junit_has_failure_per_broken_rule(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _run(plan, "{url}", "{home}", "forgets", options=("--format", "junit"))
 
     root = ElementTree.fromstring(capsys.readouterr().out.encode())
@@ -77,18 +77,18 @@ def test_junit_has_a_failure_for_each_rule_that_was_broken(plan: Path, capsys: p
     assert "ETag and Last-Modified are returned exactly as they came" in broken
 
 
-def test_a_reader_that_asks_nothing_has_missed_everything(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lab_run_of_silent_reader_fails_plan(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["lab", "run", str(plan), "--", "true"]) == 1
     assert "not once" in capsys.readouterr().err
 
 
-def test_a_command_that_is_not_there_is_told_in_one_line(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lab_run_names_missing_command_in_one_line(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["lab", "run", str(plan), "--", "no-such-reader", "{url}"]) == 2
     assert capsys.readouterr().err == "feedproxy: no-such-reader: No such file or directory\n"
 
 
 @pytest.mark.parametrize("text", ["dayz: 2", "days: soon", "every: 0", "pass: {grade: 101}", "- a", "days: -1"])
-def test_a_plan_that_makes_no_sense_is_refused_by_name(tmp_path: Path, text: str) -> None:
+def test_plan_with_invalid_value_is_rejected_with_file_name(tmp_path: Path, text: str) -> None:
     file = tmp_path / "plan.yaml"
     file.write_text(text)
 
@@ -96,13 +96,13 @@ def test_a_plan_that_makes_no_sense_is_refused_by_name(tmp_path: Path, text: str
         read_plan(file)
 
 
-def test_a_plan_that_is_not_there_is_told_by_its_name_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_that_is_missing_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["lab", "run", "/nowhere/plan.yaml", "--", "true"]) == 2
     assert capsys.readouterr().err == "feedproxy: /nowhere/plan.yaml: No such file or directory\n"
 
 
 @pytest.mark.parametrize("option", ["--record", "--output"])
-def test_what_could_not_be_written_is_told_before_anything_is_played(
+def test_lab_run_rejects_unwritable_file_before_start(
     plan: Path, tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     started, file = tmp_path / "started", "/nowhere/file"
@@ -114,16 +114,14 @@ def test_what_could_not_be_written_is_told_before_anything_is_played(
 
 
 @pytest.mark.parametrize("file", sorted(CONF.glob("plan-*.yaml")), ids=lambda file: file.stem)
-def test_the_example_plans_can_be_played(file: Path) -> None:
+def test_plan_examples_are_valid(file: Path) -> None:
     plan = read_plan(file)
 
     assert generate_feed(plan).first == plan.start(generate_feed(plan))
     assert len(sorted(CONF.glob("plan-*.yaml"))) == 3
 
 
-def test_the_score_of_a_recording_is_told_in_every_form(
-    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_score_command_writes_every_format(plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recorded = tmp_path / "run.har"
     _run(plan, "{url}", "{home}", "keeps", options=("--record", str(recorded)))
     capsys.readouterr()
@@ -158,9 +156,7 @@ def _last(file: Path, *words: str, options: tuple[str, ...] = ()) -> int:
     return cli.main(["lab", "run", str(file), *options, "--", sys.executable, "-c", LASTING, "{url}", *words])
 
 
-def test_a_reader_that_goes_on_running_is_played_a_clock_that_runs_fast(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lab_run_of_continuous_reader_speeds_up_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan, recorded = tmp_path / "plan.yaml", tmp_path / "run.har"
     # It ends by itself, so that it does not matter how busy the machine is: the plan's time would be a minute.
     plan.write_text("days: 60\nspeed: 86400\nchange: 1h\n")
@@ -176,7 +172,7 @@ def test_a_reader_that_goes_on_running_is_played_a_clock_that_runs_fast(
     assert found.until >= found.exchanges[-1].at
 
 
-def test_a_reader_that_does_not_end_is_ended_when_the_time_is_over(tmp_path: Path) -> None:
+def test_lab_run_ends_continuous_reader_at_end_of_plan(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     plan = Plan(days=1, speed=43_200)
 
@@ -189,7 +185,7 @@ def test_a_reader_that_does_not_end_is_ended_when_the_time_is_over(tmp_path: Pat
 
 
 @needs("faketime")
-def test_a_reader_s_own_clock_is_the_virtual_one_with_faketime(tmp_path: Path) -> None:
+def test_lab_run_with_faketime_sets_clock_of_reader(tmp_path: Path) -> None:
     plan, recorded = tmp_path / "plan.yaml", tmp_path / "run.har"
     plan.write_text("days: 60\nspeed: 3600\nfaketime: true\n")
 

@@ -39,7 +39,7 @@ def _recorded(folder: Path, exchange: object, body: bytes = b"", keep: tuple[str
 
 
 @pytest.mark.parametrize("field", SECRET_FIELDS, ids=[name for name, _ in SECRET_FIELDS])
-def test_no_secret_of_a_field_is_in_the_file_and_the_fields_presence_is(field: tuple[str, str], tmp_path: Path) -> None:
+def test_recording_redacts_secret_fields_and_keeps_names(field: tuple[str, str], tmp_path: Path) -> None:
     file = _recorded(tmp_path, an_exchange(asked=[field], answered=[field]))
 
     assert TOKEN.encode() not in file
@@ -47,7 +47,7 @@ def test_no_secret_of_a_field_is_in_the_file_and_the_fields_presence_is(field: t
     assert field[0].encode() in file
 
 
-def test_no_secret_of_an_address_is_in_the_file_where_it_is_said_again_neither(tmp_path: Path) -> None:
+def test_recording_redacts_repeated_secret_of_address(tmp_path: Path) -> None:
     target = f"https://example.com/feed?key={TOKEN}"
     answered = [("X-Request-Path", f"feed/{TOKEN}"), ("Content-Type", "text/xml")]
 
@@ -66,7 +66,7 @@ def test_no_secret_of_an_address_is_in_the_file_where_it_is_said_again_neither(t
         ((), ("Cache-Control", "no-store")),
     ],
 )
-def test_what_is_for_one_reader_is_recorded_without_its_content(
+def test_recording_omits_content_of_personal_response(
     asked: tuple[str, str], answered: tuple[str, str], tmp_path: Path
 ) -> None:
     exchange = an_exchange(asked=[asked] if asked else [], answered=[answered] if answered else [])
@@ -88,7 +88,7 @@ def test_what_is_for_one_reader_is_recorded_without_its_content(
         ((), ("Cache-Control", "no-store"), 502, True),
     ],
 )
-def test_what_is_for_one_reader_is_named_by_its_host_and_a_mark(
+def test_recording_redacts_address_of_personal_response(
     asked: tuple[str, str], answered: tuple[str, str], status: int, names: bool, tmp_path: Path
 ) -> None:
     again = [("Referer", "https://example.com/members/feed?page=2")]
@@ -105,7 +105,7 @@ def test_what_is_for_one_reader_is_named_by_its_host_and_a_mark(
     assert (b"https://example.com/redacted-" in file) is not names
 
 
-def test_a_reader_stays_one_reader_and_a_private_feed_one_feed_under_one_key() -> None:
+def test_redactor_pseudonyms_are_stable_per_key() -> None:
     one, other = Redactor(KEY), Redactor(b"another key" * 3)
     first = one.exchange(an_exchange(f"https://example.com/{'a1' * 16}/feed", reader="192.0.2.1"))
     again = one.exchange(an_exchange(f"https://example.com/{'a1' * 16}/feed", reader="192.0.2.1", at=AT + 9e6))
@@ -118,18 +118,18 @@ def test_a_reader_stays_one_reader_and_a_private_feed_one_feed_under_one_key() -
 
 
 @pytest.mark.parametrize("name", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "CF-Connecting-IP", "From"])
-def test_no_address_of_a_reader_is_in_the_file(name: str, tmp_path: Path) -> None:
+def test_recording_redacts_network_addresses(name: str, tmp_path: Path) -> None:
     assert b"192.0.2.7" not in _recorded(tmp_path, an_exchange(asked=[(name, "192.0.2.7")], reader="192.0.2.7"))
 
 
-def test_tags_that_look_like_tokens_stay_what_they_are() -> None:
+def test_redactor_keeps_etags_that_look_like_tokens() -> None:
     tag = '"5f2b1c0a5f2b1c0a5f2b1c0a5f2b1c0a"'
     exchange = Redactor(KEY).exchange(an_exchange(asked=[("If-None-Match", tag)], answered=[("ETag", tag)]))
 
     assert exchange.fields.get("etag") == exchange.request.fields.get("if-none-match") == tag
 
 
-def test_the_operator_can_keep_addresses_and_secrets(tmp_path: Path) -> None:
+def test_recording_keeps_what_operator_allows(tmp_path: Path) -> None:
     exchange = an_exchange(f"https://example.com/?token={TOKEN}", reader="192.0.2.7", asked=SECRET_FIELDS)
 
     file = _recorded(tmp_path, exchange, b"<rss>private</rss>", keep=(ADDRESSES, SECRETS))
@@ -148,7 +148,7 @@ def test_the_operator_can_keep_addresses_and_secrets(tmp_path: Path) -> None:
         ("https://example.com/feed", [], True),
     ],
 )
-def test_what_is_for_those_who_signed_in_is_recorded_without_its_content(
+def test_recording_omits_content_of_private_request(
     target: str, fields: list[tuple[str, str]], known: bool, tmp_path: Path
 ) -> None:
     recorder = Recorder(HarWriter(tmp_path / "week.har"), Redactor(KEY))
@@ -160,7 +160,7 @@ def test_what_is_for_those_who_signed_in_is_recorded_without_its_content(
     assert har.parse(file).exchanges[0].request.target.startswith("https://example.com/redacted-")
 
 
-def test_what_a_rule_calls_private_is_recorded_without_its_content(tmp_path: Path) -> None:
+def test_recording_omits_content_that_rule_calls_private(tmp_path: Path) -> None:
     recorder = Recorder(HarWriter(tmp_path / "week.har"), Redactor(KEY), lambda target: target.endswith("/private"))
     for name in ("private", "public"):
         recorder.note(an_exchange(f"https://example.com/{name}", at=AT), f"<rss>{name}</rss>".encode())

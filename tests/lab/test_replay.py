@@ -63,7 +63,7 @@ def ask(
     return replay.answer(replay.asked(IncomingRequest(method, target, Fields(lines)), AT + at * HOUR))
 
 
-def test_every_stored_version_of_the_corpus_is_served_byte_for_byte_at_every_instant(corpus: Path) -> None:
+def test_replay_serves_every_version_of_corpus_byte_for_byte(corpus: Path) -> None:
     histories = version_folder.read(corpus / "history")
     replay = ReplayOrigin(version_folder.world_of(histories))
     served = 0
@@ -87,7 +87,7 @@ def test_every_stored_version_of_the_corpus_is_served_byte_for_byte_at_every_ins
 
 
 @pytest.mark.parametrize(("hours", "number"), [(0, 0), (0.99, 0), (1, 1), (1.5, 1), (2, 2), (2000, 2)])
-def test_the_version_is_served_that_was_live_then(hours: float, number: int) -> None:
+def test_replay_serves_version_of_requested_instant(hours: float, number: int) -> None:
     reply = ask(ReplayOrigin(a_world()), hours)
 
     assert reply.body == a_version(number).content
@@ -106,11 +106,11 @@ def test_the_version_is_served_that_was_live_then(hours: float, number: int) -> 
         ("/https:/example.com/feed", "127.0.0.1:8080"),
     ],
 )
-def test_it_is_asked_by_host_in_absolute_form_and_in_the_gateways(target: str, host: str) -> None:
+def test_replay_accepts_host_absolute_and_gateway_form(target: str, host: str) -> None:
     assert ask(ReplayOrigin(a_world()), target=target, host=host).status == 200
 
 
-def test_what_is_not_known_is_504_and_so_is_what_is_not_known_yet() -> None:
+def test_replay_answers_504_for_unknown_and_future_targets() -> None:
     replay = ReplayOrigin(a_world())
 
     assert ask(replay, target="http://example.com/other").status == 504
@@ -137,7 +137,7 @@ def test_what_is_not_known_is_504_and_so_is_what_is_not_known_yet() -> None:
         ({"If_Match": '"0"'}, 412),
     ],
 )
-def test_conditions_are_evaluated_against_the_live_version(fields: dict[str, str], status: int) -> None:
+def test_replay_evaluates_conditions_against_current_version(fields: dict[str, str], status: int) -> None:
     reply = ask(ReplayOrigin(a_world()), 1.5, **fields)
 
     assert reply.status == status
@@ -148,17 +148,17 @@ def test_conditions_are_evaluated_against_the_live_version(fields: dict[str, str
         assert "content-type" not in reply.fields
 
 
-def test_head_is_answered_and_what_changes_things_is_not() -> None:
+def test_replay_answers_head_and_rejects_post() -> None:
     assert ask(ReplayOrigin(a_world()), method="HEAD").status == 200
     assert ask(ReplayOrigin(a_world()), method="POST").status == 405
 
 
-def test_expires_stays_as_far_ahead_as_it_was() -> None:
+def test_replay_keeps_distance_of_expires() -> None:
     reply = ask(ReplayOrigin(a_world(a_version(0, expires_in=900))), 5)
     assert reply.fields.get("expires") == format_http_date(AT + 5 * HOUR + 900)
 
 
-def test_what_came_compressed_goes_compressed_to_those_who_take_it() -> None:
+def test_replay_negotiates_recorded_coding() -> None:
     replay = ReplayOrigin(a_world(a_version(0, coded=("gzip",))))
 
     packed, plain = ask(replay, Accept_Encoding="gzip"), ask(replay)
@@ -192,7 +192,7 @@ def _recorded(*answers: tuple[float, int, bytes, dict[str, str]], side: Side = S
     return timeline.world_of(Recording(tuple(exchanges), contents))
 
 
-def test_out_of_a_recording_errors_and_redirects_are_live_until_the_feed_is_back() -> None:
+def test_recording_errors_and_redirects_last_until_next_success() -> None:
     world = _recorded(
         (0, 200, b"one", {"ETag": '"1"'}),
         (1, 304, b"", {"ETag": '"1"'}),
@@ -209,7 +209,7 @@ def test_out_of_a_recording_errors_and_redirects_are_live_until_the_feed_is_back
     assert ask(replay, 3.5, If_None_Match='"1"').status == 304
 
 
-def test_a_version_begins_with_its_last_modified_where_that_lies_between_two_looks() -> None:
+def test_recording_version_begins_at_last_modified_between_requests() -> None:
     world = _recorded(
         (0, 200, b"one", {"Last-Modified": format_http_date(AT - 9 * HOUR)}),
         (4, 200, b"two", {"Last-Modified": format_http_date(AT + HOUR)}),
@@ -218,13 +218,13 @@ def test_a_version_begins_with_its_last_modified_where_that_lies_between_two_loo
     assert ask(ReplayOrigin(world), 1.5).body == b"two"
 
 
-def test_what_was_not_kept_and_what_selects_nothing_is_no_version() -> None:
+def test_recording_without_content_yields_no_version() -> None:
     unkept = an_exchange(URL, side=Side.ORIGIN, size=3, digest="0" * 64)
     assert not timeline.world_of(Recording((unkept,)))
     assert not _recorded((0, 226, b"delta", {}), (1, 206, b"part", {}), (2, 304, b"", {}))
 
 
-def test_readers_answers_are_replayed_where_no_origin_was_asked() -> None:
+def test_recording_of_readers_is_replayed_without_proxy_fields() -> None:
     world = _recorded((0, 200, b"one", {"Via": "1.1 x", "Age": "5", "Cache-Status": "x; hit"}), side=Side.READER)
     fields = ask(ReplayOrigin(world)).fields
 
@@ -239,11 +239,11 @@ def _with(world: ReplayWorld | None = None, **wishes: list[str]) -> ReplayOrigin
 
 
 @pytest.mark.parametrize("name", ["ETag", "Last-Modified", "Cache-Control", "Content-Type"])
-def test_a_field_can_be_stripped(name: str) -> None:
+def test_hint_edit_strips_field(name: str) -> None:
     assert name.lower() not in {each.lower() for each, _ in ask(_with(strip=[name.lower()])).fields}
 
 
-def test_hints_can_be_put_in_and_taken_out() -> None:
+def test_hint_edit_adds_and_removes_feed_hints() -> None:
     body = ask(_with(add=["ttl=60", "skipHours=22,23", "skipDays=Sunday", "sy=hourly/2"])).body
 
     assert b"<ttl>60</ttl>" in body
@@ -257,7 +257,7 @@ def test_hints_can_be_put_in_and_taken_out() -> None:
     assert ask(_with(a_world(a_version(0, content=said)), add=["ttl=7"])).body.count(b"<ttl>") == 1
 
 
-def test_directives_and_fields_can_be_put_in() -> None:
+def test_hint_edit_adds_directives_and_fields() -> None:
     fields = ask(_with(add=["max-age=60", "must-revalidate", "X-A: b", 'ETag: "new"'])).fields
 
     assert fields.get("cache-control") == "max-age=60, must-revalidate"
@@ -288,7 +288,7 @@ def test_directives_and_fields_can_be_put_in() -> None:
         {"faults": ["challenge=9999"]},
     ],
 )
-def test_a_wish_that_cannot_be_understood_is_told(wishes: dict[str, list[str]]) -> None:
+def test_replay_option_that_is_invalid_is_rejected(wishes: dict[str, list[str]]) -> None:
     with pytest.raises(UsageError, match=r"^--(add|strip|fault) "):
         _with(**wishes)
 
@@ -296,7 +296,7 @@ def test_a_wish_that_cannot_be_understood_is_told(wishes: dict[str, list[str]]) 
 # -- time, and the same again
 
 
-def test_times_are_read() -> None:
+def test_instants_and_lengths_are_parsed() -> None:
     assert parse_length("1h30m") == 5400
     assert parse_length("2d") == 172_800
     assert parse_instant("2026-11-21T12:00:00Z", 0) == parse_instant("2026-11-21 12:00", 0) == AT - 0.25
@@ -307,7 +307,7 @@ def test_times_are_read() -> None:
             parse_instant(wrong, 0)
 
 
-def test_the_same_requests_get_the_same_bytes() -> None:
+def test_replay_with_same_seed_is_deterministic() -> None:
     def run(seed: str) -> list[ReplayResponse]:
         faults = ["changing-tag@50%", "429@20%", "truncated-gzip@2h..3h", "slow-body@10%"]
         replay = make_replay(a_world(), ReplayOptions(faults=faults, seed=seed), AT)
@@ -317,7 +317,7 @@ def test_the_same_requests_get_the_same_bytes() -> None:
     assert run("1") != run("2")
 
 
-def test_archives_alone_are_as_old_as_their_files(tmp_path: Path) -> None:
+def test_archive_versions_begin_at_file_times(tmp_path: Path) -> None:
     import io
 
     with tarfile.open(tmp_path / "feed.xml.tar.xz", "w:xz") as archive:
@@ -332,13 +332,13 @@ def test_archives_alone_are_as_old_as_their_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("told", ["[", '{"versions": [{"member": "a", "time": 1}]}', '{"versions": []}'])
-def test_a_folder_that_cannot_be_read_is_told_with_the_files_name(told: str, tmp_path: Path) -> None:
+def test_version_folder_with_invalid_file_is_reported_by_name(told: str, tmp_path: Path) -> None:
     (tmp_path / "feed.json").write_text(told)
     with pytest.raises(UsageError, match=r"feed\.json: "):
         open_source(tmp_path)
 
 
-def test_an_empty_folder_is_told(tmp_path: Path) -> None:
+def test_version_folder_that_is_empty_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="neither dated versions"):
         open_source(tmp_path)
 
@@ -346,7 +346,7 @@ def test_an_empty_folder_is_told(tmp_path: Path) -> None:
 # -- what it does not do
 
 
-async def test_a_tunnel_is_refused_with_the_reason() -> None:
+async def test_replay_rejects_tunnel_with_reason() -> None:
     async with on_stage() as stage:
         got = await stage.get("example.com:443", method="CONNECT")
 
@@ -364,9 +364,7 @@ async def test_a_tunnel_is_refused_with_the_reason() -> None:
         ("/lab/feed.xml", "127.0.0.1:8080", "http://127.0.0.1:8080/https://other.example/new"),
     ],
 )
-def test_a_recorded_redirect_leads_whoever_asks_the_replay_itself_to_the_replay(
-    target: str, host: str, location: str
-) -> None:
+def test_replay_redirect_leads_gateway_client_to_replay(target: str, host: str, location: str) -> None:
     moved = a_version(0, status=301, content=b"", fields=Fields([("Location", "https://other.example/new")]))
     known = ReplayWorld({URL: Timeline([moved])}, {"/lab/feed.xml": Timeline([moved])})
     replay = ReplayOrigin(known, names={"/lab/feed.xml": URL})
@@ -374,7 +372,7 @@ def test_a_recorded_redirect_leads_whoever_asks_the_replay_itself_to_the_replay(
     assert ask(replay, target=target, host=host).fields.get("location") == location
 
 
-def test_a_relative_redirect_means_what_it_meant_at_the_recorded_address() -> None:
+def test_replay_redirect_is_resolved_against_recorded_address() -> None:
     moved = a_version(0, status=302, content=b"", fields=Fields([("Location", "/new")]))
 
     reply = ask(ReplayOrigin(a_world(moved)), target="/http://example.com/feed", host="127.0.0.1:8080")
@@ -382,9 +380,7 @@ def test_a_relative_redirect_means_what_it_meant_at_the_recorded_address() -> No
     assert reply.fields.get("location") == "http://127.0.0.1:8080/http://example.com/new"
 
 
-def test_a_signal_that_follows_the_announcement_at_once_ends_a_replay_in_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_replay_ends_cleanly_on_signal_after_announcement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with tarfile.open(tmp_path / "feed.tar.gz", "w:gz") as archive:
         (tmp_path / "0000.xml").write_bytes(RSS % b"")
         archive.add(tmp_path / "0000.xml", "0000.xml")

@@ -62,7 +62,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
-def test_a_perfect_reader_gets_full_marks(name: str) -> None:
+def test_correct_reader_scores_100(name: str) -> None:
     made, wished = SITUATIONS[name]
 
     score = score_of(play(Perfect(), world(**made), wishes=ReplayOptions(**wished)))
@@ -268,7 +268,7 @@ CULPRITS: dict[type[Note], tuple[type[Perfect], dict[str, Any], dict[str, Any]]]
 
 
 @pytest.mark.parametrize("kind", CULPRITS, ids=lambda kind: kind.id())
-def test_each_thing_done_wrong_is_found_and_nothing_beside_it(kind: type[Note]) -> None:
+def test_faulty_reader_gets_its_finding_alone(kind: type[Note]) -> None:
     culprit, made, wished = CULPRITS[kind]
 
     score = score_of(play(culprit(), world(**made), wishes=ReplayOptions(**wished), days=3))
@@ -280,13 +280,13 @@ def test_each_thing_done_wrong_is_found_and_nothing_beside_it(kind: type[Note]) 
     assert all(each.reason for each in found.requests), "each request says what shows it"
 
 
-def test_a_library_s_name_is_found_out_and_costs_the_contact_too() -> None:
+def test_library_user_agent_also_lacks_contact() -> None:
     score = score_of(play(habit(agent="python-requests/2.32.0")()))
 
     assert findings(score) == {client_hygiene.LIBRARY_USER_AGENT, client_hygiene.NO_CONTACT}
 
 
-def test_an_old_tag_is_what_it_is_beside_a_date_of_today_too() -> None:
+def test_stale_tag_is_found_beside_current_date() -> None:
     score = score_of(play(habit(keep=_first_only(tag=True, modified=False))()))
 
     assert findings(score) == {conditional_requests.STALE_TAG}
@@ -311,18 +311,18 @@ def _delta_exchanges(second: str) -> Recording:
     return Recording(exchanges, {base.digest: document(3)})
 
 
-def test_whoever_asks_with_the_tag_of_the_226_is_praised() -> None:
+def test_delta_reader_with_tag_of_226_is_praised() -> None:
     score = score_of(_delta_exchanges('"1"'))
 
     assert findings(score) == set()
     assert conditional_requests.USES_DELTAS in findings(score, Level.GOOD)
 
 
-def test_whoever_forgets_the_tag_of_the_226_gets_the_same_again() -> None:
+def test_delta_reader_without_tag_of_226_gets_finding() -> None:
     assert findings(score_of(_delta_exchanges('"0"'))) == {conditional_requests.TAG_OF_226_UNUSED}
 
 
-def test_a_count_of_subscribers_is_praised_and_one_that_is_missing_behind_a_proxy_is_told() -> None:
+def test_subscriber_count_is_praised_and_its_absence_behind_proxy_noted() -> None:
     told = score_of(play(habit(agent="Perfect/1.0 (+https://example.com; 12 subscribers)")()))
     untold = score_of(play(habit(fields=_extra_line("Via", "1.1 cache"))()))
 
@@ -331,14 +331,14 @@ def test_a_count_of_subscribers_is_praised_and_one_that_is_missing_behind_a_prox
     assert told.grade == untold.grade == 100
 
 
-def test_one_poll_is_graded_and_said_to_be_little() -> None:
+def test_single_poll_is_graded_with_note_on_few_requests() -> None:
     score = score_of(play(Perfect(), days=0.01))
 
     assert client_hygiene.FEW_REQUESTS in findings(score, Level.INFO)
     assert score.grade == 100
 
 
-def test_every_finding_has_somebody_who_provokes_it() -> None:
+def test_faulty_readers_cover_every_finding() -> None:
     to_mend = {each for each in _all_notes() if each.level.is_finding}
 
     assert to_mend == {*CULPRITS, conditional_requests.TAG_OF_226_UNUSED}
@@ -352,7 +352,7 @@ def _all_notes() -> set[type[Note]]:
     }
 
 
-def test_every_praise_has_somebody_who_deserves_it() -> None:
+def test_correct_readers_cover_every_praise() -> None:
     counted = habit(agent="Perfect/1.0 (+https://example.com; 12 subscribers)", connection=lambda self, poll, hop: "1")
     plays = [play(Perfect(), world(**made), wishes=ReplayOptions(**wished)) for made, wished in SITUATIONS.values()]
     plays += [play(counted(), wishes=ReplayOptions(faults=["redirect-302"])), _delta_exchanges('"1"')]
@@ -364,7 +364,7 @@ def test_every_praise_has_somebody_who_deserves_it() -> None:
 
 @pytest.mark.parametrize("fault", CATALOGUE)
 @pytest.mark.parametrize("when", ["@1d..30h", ""])
-def test_no_fault_of_the_origin_s_is_held_against_a_perfect_reader(fault: str, when: str) -> None:
+def test_correct_reader_gets_no_finding_for_origin_faults(fault: str, when: str) -> None:
     score = score_of(play(Perfect(), wishes=ReplayOptions(faults=[fault + (when or "@#2..")]), days=4))
 
     assert findings(score) == set()
@@ -383,7 +383,7 @@ class Subscriber(Perfect):
         super().adopt(target)
 
 
-def test_the_first_request_to_a_new_address_has_nothing_to_ask_with() -> None:
+def test_first_request_to_new_address_may_be_unconditional() -> None:
     score = score_of(play(Subscriber(), wishes=ReplayOptions(faults=["xml-redirect@1d"])))
 
     assert findings(score) == set()
@@ -409,7 +409,7 @@ class Forgetful(Perfect):
         return super().conditions(now)
 
 
-def test_whoever_was_given_a_tag_by_the_new_address_can_ask_with_it_when_it_is_adopted() -> None:
+def test_adopted_address_with_issued_tag_requires_condition() -> None:
     score = score_of(play(Forgetful(), wishes=ReplayOptions(faults=["redirect-301@1d"])))
 
     assert findings(score) == {conditional_requests.UNCONDITIONAL_REPEAT}
@@ -460,7 +460,7 @@ ELSEWHERE = "https://other.example/feed"
         ("origin", ELSEWHERE, "", False),
     ],
 )
-def test_a_redirect_to_another_host_is_judged_where_it_would_be_followed_through_here(
+def test_redirect_to_other_host_counts_only_if_followed_through_proxy(
     entrance: str, location: str, public: str, judged: bool
 ) -> None:
     score = score_of(_redirected(entrance, location, "", public=public))
@@ -477,7 +477,9 @@ def test_a_redirect_to_another_host_is_judged_where_it_would_be_followed_through
         ("origin", ELSEWHERE, "", ELSEWHERE),
     ],
 )
-def test_whoever_follows_to_another_host_is_seen_to(entrance: str, location: str, public: str, target: str) -> None:
+def test_redirect_to_other_host_that_is_followed_is_praised(
+    entrance: str, location: str, public: str, target: str
+) -> None:
     score = score_of(_redirected(entrance, location, target, public=public))
 
     assert findings(score) == set()
@@ -485,7 +487,7 @@ def test_whoever_follows_to_another_host_is_seen_to(entrance: str, location: str
     assert len(score.feeds) == 1, "what a feed leads to is the same feed"
 
 
-def test_readers_are_told_apart_by_address_and_user_agent_and_by_a_key_in_the_address() -> None:
+def test_readers_are_distinguished_by_address_user_agent_and_secret() -> None:
     key = "0123456789abcdef01234567"
     one, other = play(Perfect(), days=1), play(habit(agent="Other/1 (+https://example.com)")(), days=1)
     keyed = [
@@ -507,7 +509,7 @@ def test_readers_are_told_apart_by_address_and_user_agent_and_by_a_key_in_the_ad
     assert key not in secret_marker(f"{FEED}?key={key}")
 
 
-def test_a_page_that_somebody_looks_at_is_no_poll() -> None:
+def test_request_for_page_is_not_graded() -> None:
     recording = play(Perfect(), days=1)
     page = replace(
         recording.exchanges[-1],

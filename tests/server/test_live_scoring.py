@@ -6,7 +6,7 @@ from tests.server.conftest import Opened
 
 
 @pytest.mark.parametrize("fast_path", [True, False], ids=["in front", "by mitmproxy"])
-async def test_whoever_fetches_the_whole_feed_again_is_found_out(front: Opened, fast_path: bool) -> None:
+async def test_live_score_finds_unconditional_reader(front: Opened, fast_path: bool) -> None:
     proxy = await front()
     line = await proxy.line()
     # A request whose lines are not plain is mitmproxy's to answer.
@@ -22,7 +22,7 @@ async def test_whoever_fetches_the_whole_feed_again_is_found_out(front: Opened, 
     assert {"unconditional-repeat", "polled-within-ttl", "no-contact"} <= {each.note.id() for each in score.findings}
 
 
-async def test_an_answer_by_heart_is_judged_by_the_conditions_it_was_asked_with(front: Opened) -> None:
+async def test_live_score_of_fast_path_uses_request_conditions(front: Opened) -> None:
     proxy = await front()
     line = await proxy.line()
     first = await line.ask(proxy.get())
@@ -37,7 +37,7 @@ async def test_an_answer_by_heart_is_judged_by_the_conditions_it_was_asked_with(
     assert score.cost.unchanged == 5
 
 
-async def test_nobody_is_judged_where_the_operator_wants_it_so(front: Opened) -> None:
+async def test_live_score_is_disabled_by_option(front: Opened) -> None:
     proxy = await front(score_readers=0)
     line = await proxy.line()
     await line.ask(proxy.get())
