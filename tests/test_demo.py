@@ -1,4 +1,4 @@
-"""The demo keeps its word: true figures, the same for one seed, nothing left behind, and an end."""
+"""The demo: figures that are correct and reproducible, no files left, and a clean end."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ SHORT = ("demo", "--days", "1", "--readers", "8")
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
+def finished_demo(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
     """One short demo as a user runs it, with a home and a temporary folder of its own."""
     return demo(tmp_path_factory.mktemp("demo"), "--json")
 
@@ -49,14 +49,14 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def figures(played: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(played.stdout)
+def figures(finished_demo: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(finished_demo.stdout)
     return found
 
 
-def test_demo_ends_without_errors(played: subprocess.CompletedProcess[str]) -> None:
-    assert played.returncode == 0
-    assert played.stderr == ""
+def test_demo_ends_without_errors(finished_demo: subprocess.CompletedProcess[str]) -> None:
+    assert finished_demo.returncode == 0
+    assert finished_demo.stderr == ""
 
 
 def test_demo_answers_every_poll_in_both_runs(figures: dict[str, Any]) -> None:
@@ -109,7 +109,7 @@ MEASURED = ("bytes", "usual", "slowest")
 
 
 def counted(figures: dict[str, Any]) -> list[Any]:
-    """What is counted, not measured. Which of two readers of one instant was first is in a few bytes of theirs."""
+    """Return the figures that do not depend on real time or on the order of concurrent polls."""
     return [
         [
             figures[name]["origin"],
@@ -138,16 +138,19 @@ def test_demo_option_out_of_range_is_rejected_in_one_line(
 
 
 def test_demo_shows_progress_and_ends_on_interrupt(tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
-    # Whoever starts tests in the background has them ignore it, and what they start does likewise.
+    terminal, child_terminal = pty.openpty()
+    # A shell in the background starts its children with SIGINT ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
-        command("--days", "28", "--readers", "200"), env=environment(tmp_path), stdout=subprocess.PIPE, stderr=theirs
+        command("--days", "28", "--readers", "200"),
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=child_terminal,
     )
     signal.signal(signal.SIGINT, before)
-    os.close(theirs)
+    os.close(child_terminal)
     try:
-        told = lines_of(ours)
+        told = read_terminal(terminal)
         assert next(line for line in told if "through feedproxy: 1 %" in line)
         process.send_signal(signal.SIGINT)
         rest = "".join(told)
@@ -159,20 +162,20 @@ def test_demo_shows_progress_and_ends_on_interrupt(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
-        os.close(ours)
+        os.close(terminal)
         assert process.stdout is not None
         process.stdout.close()
     assert list(tmp_path.iterdir()) == []
 
 
-def lines_of(terminal: int) -> Iterator[str]:
-    """What comes, until the other side has hung up."""
+def read_terminal(terminal: int) -> Iterator[str]:
+    """Yield output until the other end is closed."""
     with contextlib.suppress(OSError):
         while data := os.read(terminal, 4096):
             yield data.decode()
 
 
-# -- the play without the players
+# -- parts of the demo
 
 
 @pytest.mark.parametrize("feed", publishers.create_feeds(3, days=1), ids=lambda feed: feed.name)

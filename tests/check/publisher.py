@@ -1,4 +1,4 @@
-"""A publisher to be checked: does all well, until it is told what to do wrong."""
+"""A publisher without findings; a fault changes its answers."""
 
 import asyncio
 import gzip
@@ -16,14 +16,14 @@ HOUR = 3600.0
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A request, as far as a publisher looks at it."""
+class PublisherRequest:
+    """A request to the publisher."""
 
     method: str
     path: str
     fields: dict[str, str]
     count: int
-    """Of the requests for this path, this one included."""
+    """Number of requests for this path, with this one."""
 
     def takes(self, coding: str) -> bool:
         return coding in self.fields.get("accept-encoding", "")
@@ -31,7 +31,7 @@ class Asked:
 
 @dataclass
 class Answer:
-    """What is sent. Not `framed`: no length, and the connection ends behind the content."""
+    """A response. If not `framed`, it has no length and ends with the connection."""
 
     status: int = 200
     fields: dict[str, str] = field(default_factory=dict)
@@ -44,13 +44,13 @@ class Answer:
         return replace(self, fields={**self.without(*named).fields, **named})
 
     def without(self, *names: str) -> "Answer":
-        unwanted = {each.lower() for each in names}
+        unwanted = {name.lower() for name in names}
         return replace(
             self, fields={name: value for name, value in self.fields.items() if name.lower() not in unwanted}
         )
 
 
-type Wrong = Callable[[Asked, Answer], Answer]
+type Fault = Callable[[PublisherRequest, Answer], Answer]
 
 
 def items(now: float, count: int = 6) -> str:
@@ -75,21 +75,21 @@ PAGE = '<!doctype html><title>Example</title><link rel=alternate type=applicatio
 
 
 class Publisher:
-    """Serves what is in `documents`, with validators, codings and a lifetime; `wrong` may change every answer."""
+    """Serves `documents` with validators, codings and a lifetime; `fault` may change every answer."""
 
     def __init__(self) -> None:
         self.now = SystemClock().now()
         self.documents: dict[str, str | bytes] = {"/feed.xml": feed(self.now), "/": PAGE}
-        self.wrong: Wrong = lambda _, answer: answer
+        self.fault: Fault = lambda _, answer: answer
         self.base = ""
-        self.asked: list[Asked] = []
+        self.requests: list[PublisherRequest] = []
 
     @property
     def address(self) -> str:
         return f"{self.base}/feed.xml"
 
-    def answer(self, asked: Asked) -> Answer:
-        found = self.documents.get(asked.path)
+    def answer(self, request: PublisherRequest) -> Answer:
+        found = self.documents.get(request.path)
         if found is None:
             return Answer(404, {"Content-Type": "text/plain"}, b"not found")
         content = found if isinstance(found, bytes) else found.replace("BASE", self.base).encode()
@@ -97,20 +97,20 @@ class Publisher:
         modified = formatdate(self.now - 5 * HOUR, usegmt=True)
         fields = {
             "Date": formatdate(SystemClock().now(), usegmt=True),
-            "Content-Type": "application/rss+xml" if asked.path.endswith(".xml") else "text/html; charset=utf-8",
+            "Content-Type": "application/rss+xml" if request.path.endswith(".xml") else "text/html; charset=utf-8",
             "ETag": f'W/"{tag}"',
             "Last-Modified": modified,
             "Cache-Control": "max-age=1800",
             "Vary": "Accept-Encoding",
         }
-        condition = asked.fields.get("if-none-match")
+        condition = request.fields.get("if-none-match")
         if condition is not None:
             fresh = condition == fields["ETag"]
         else:
-            fresh = asked.fields.get("if-modified-since") == modified
+            fresh = request.fields.get("if-modified-since") == modified
         if fresh:
             return Answer(304, fields)
-        if asked.takes("gzip"):
+        if request.takes("gzip"):
             fields["Content-Encoding"] = "gzip"
             content = gzip.compress(content, mtime=0)
         return Answer(200, fields, content)
@@ -121,11 +121,11 @@ class Publisher:
                 first, *lines = head.split("\r\n")[:-2]
                 method, path, _ = first.split(" ")
                 fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-                count = 1 + sum(each.path == path for each in self.asked)
-                asked = Asked(method, path, fields, count)
-                self.asked.append(asked)
-                answer = self.wrong(asked, self.answer(asked))
-                writer.write(self._written(asked, answer))
+                count = 1 + sum(request.path == path for request in self.requests)
+                request = PublisherRequest(method, path, fields, count)
+                self.requests.append(request)
+                answer = self.fault(request, self.answer(request))
+                writer.write(self._serialize(request, answer))
                 await writer.drain()
                 if not answer.framed or answer.version == "HTTP/1.0":
                     return
@@ -134,14 +134,14 @@ class Publisher:
         finally:
             writer.close()
 
-    def _written(self, asked: Asked, answer: Answer) -> bytes:
+    def _serialize(self, request: PublisherRequest, answer: Answer) -> bytes:
         fields = dict(answer.fields)
         if answer.framed and answer.status != 304:
             fields.setdefault("Content-Length", str(len(answer.content)))
         head = f"{answer.version} {answer.status} X\r\n" + "".join(
             f"{name}: {value}\r\n" for name, value in fields.items()
         )
-        return f"{head}\r\n".encode("latin-1") + (b"" if asked.method == "HEAD" else answer.content)
+        return f"{head}\r\n".encode("latin-1") + (b"" if request.method == "HEAD" else answer.content)
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Each Note on a document is given by a document that has this one fault, and by nothing else in it."""
+"""Each Note on documents is given for a document with that fault, and no other Note."""
 
 import json
 from email.utils import formatdate
@@ -139,24 +139,24 @@ CASES: dict[str, bytes] = {
     "enclosures-incomplete": item(f'{NAME}{DATE}<enclosure url="https://x.example/a.mp3"/>'),
 }
 
-BESIDE = {
+SIDE_FINDINGS = {
     "encoding-lies": {"hard-to-read"},
     "no-room-for-self-link": {"format-old"},
     "hub-without-self-link": {"self-link-missing"},
     "self-link-relation-wrong": {"format-old"},
 }
-"""What cannot be had without another."""
+"""Other Notes that a fault implies."""
 
 
 def findings(notes: tuple[Note, ...]) -> set[str]:
-    return {each.id() for each in notes if each.level is not Level.GOOD}
+    return {note.id() for note in notes if note.level is not Level.GOOD}
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_document_with_fault_gets_its_note(name: str) -> None:
     found = findings(check_document(CASES[name], NOW))
     assert name in found
-    assert found - {name} <= BESIDE.get(name, set())
+    assert found - {name} <= SIDE_FINDINGS.get(name, set())
 
 
 @pytest.mark.parametrize(
@@ -174,14 +174,14 @@ def test_document_with_fault_gets_its_note(name: str) -> None:
 def test_document_without_fault_gets_praise_only(body: bytes) -> None:
     notes = check_document(body, NOW)
     assert findings(notes) == set()
-    assert "self-link-there" in {each.id() for each in notes}
+    assert "self-link-there" in {note.id() for note in notes}
 
 
 def test_document_in_atom_03_gets_note_on_age_only() -> None:
     notes = check_document((ATOM_03 % "start").encode(), NOW)
 
     assert findings(notes) == {"format-old"}
-    assert "self-link-there" in {each.id() for each in notes}
+    assert "self-link-there" in {note.id() for note in notes}
 
 
 def test_document_with_equal_self_links_gets_no_finding() -> None:
@@ -199,32 +199,32 @@ def test_document_with_equal_self_links_gets_no_finding() -> None:
     ],
 )
 def test_enclosures_incomplete_names_missing_attributes(enclosure: str, names: str | None) -> None:
-    found = [each.message for each in check_document(item(NAME + DATE + enclosure), NOW) if each.level.is_finding]
+    found = [note.message for note in check_document(item(NAME + DATE + enclosure), NOW) if note.level.is_finding]
 
     assert found == ([f"Enclosures lack attributes that RSS requires: {names} (1 such)."] if names else [])
 
 
-@pytest.mark.parametrize(("version", "wanted"), [("0.91", False), ("0.92", False), ("0.93", True), ("2.0", True)])
-def test_dates_missing_depends_on_rss_version(version: str, wanted: bool) -> None:
+@pytest.mark.parametrize(("version", "is_expected"), [("0.91", False), ("0.92", False), ("0.93", True), ("2.0", True)])
+def test_dates_missing_depends_on_rss_version(version: str, is_expected: bool) -> None:
     body = CASES["dates-missing"].replace(DATE.encode(), b"").replace(b"pubDate", b"x:date")
     body = body.replace(b"<rss", b'<rss xmlns:x="urn:x"').replace(b'version="2.0"', f'version="{version}"'.encode())
 
-    assert ("dates-missing" in findings(check_document(body, NOW))) is wanted
+    assert ("dates-missing" in findings(check_document(body, NOW))) is is_expected
 
 
-@pytest.mark.parametrize(("version", "wanted"), [("0.91", False), ("0.92", False), ("0.94", True), ("2.0", True)])
-def test_guids_missing_depends_on_rss_version(version: str, wanted: bool) -> None:
+@pytest.mark.parametrize(("version", "is_expected"), [("0.91", False), ("0.92", False), ("0.94", True), ("2.0", True)])
+def test_guids_missing_depends_on_rss_version(version: str, is_expected: bool) -> None:
     body = CASES["guids-missing"].replace(b'version="2.0"', f'version="{version}"'.encode())
     assert f'version="{version}"'.encode() in body
 
-    assert ("guids-missing" in findings(check_document(body, NOW))) is wanted
+    assert ("guids-missing" in findings(check_document(body, NOW))) is is_expected
 
 
 def test_ill_formed_note_gives_line_and_column() -> None:
     (note,) = [
-        each
-        for each in check_document(b"<rss version='2.0'>\n<channel>\n<title>a & b</title>", NOW)
-        if each.id() == "ill-formed"
+        note
+        for note in check_document(b"<rss version='2.0'>\n<channel>\n<title>a & b</title>", NOW)
+        if note.id() == "ill-formed"
     ]
     assert "line 3, column 11" in note.message
 

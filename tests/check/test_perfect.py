@@ -1,4 +1,4 @@
-"""What is done well is praised, and costs an origin a dozen requests at most."""
+"""Checks of a correct feed yield praise, with a dozen requests at most."""
 
 from pathlib import Path
 
@@ -17,37 +17,37 @@ OPEN = Settings(allow_private=True)
 
 async def test_check_of_correct_feed_yields_praise_only() -> None:
     async with publishing() as publisher:
-        seen = await probe_feed(publisher.address, OPEN, pause=0)
+        observations = await probe_feed(publisher.address, OPEN, pause=0)
 
-        notes = check_feed(seen)
+        notes = check_feed(observations)
 
-        assert [each for each in notes if each.level is not Level.GOOD] == []
-        assert {each.id() for each in notes} >= {
+        assert [note for note in notes if note.level is not Level.GOOD] == []
+        assert {note.id() for note in notes} >= {
             *("tag-works", "last-modified-works", "compressed", "media-type-right", "self-link-right"),
             *("page-names-the-feed", "well-formed", "guids-unique", "dates-there", "schedule-said", "lifetime-stated"),
         }
-        assert len(publisher.asked) == seen.requests <= REQUESTS_MAX
+        assert len(publisher.requests) == observations.requests <= REQUESTS_MAX
 
 
 async def test_check_of_https_feed_yields_praise_for_https(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     async with publishing(authority.serving("localhost"), "localhost") as publisher:
-        seen = await probe_feed(publisher.address, OPEN, pause=0, trust=authority.trusting)
+        observations = await probe_feed(publisher.address, OPEN, pause=0, trust=authority.trusting)
 
-        notes = check_feed(seen)
+        notes = check_feed(observations)
 
-        assert [each for each in notes if each.level is not Level.GOOD] == []
-        assert "by-https" in {each.id() for each in notes}
+        assert [note for note in notes if note.level is not Level.GOOD] == []
+        assert "by-https" in {note.id() for note in notes}
 
 
 async def test_probe_sends_user_agent() -> None:
     async with publishing() as publisher:
         await probe_feed(publisher.address, OPEN, pause=0)
-        assert all(each.fields["user-agent"].startswith("feedproxy/") for each in publisher.asked)
+        assert all(request.fields["user-agent"].startswith("feedproxy/") for request in publisher.requests)
 
 
 async def test_probe_rejects_private_address_by_default() -> None:
     async with publishing() as publisher:
         with pytest.raises(Forbidden):
             await probe_feed(publisher.address, Settings(), pause=0)
-        assert publisher.asked == []
+        assert publisher.requests == []

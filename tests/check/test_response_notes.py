@@ -1,4 +1,4 @@
-"""Each Note on how a feed is sent is given by an origin on loopback that does this one thing wrong."""
+"""Each Note on responses is given for a loopback origin with that fault, and no other Note."""
 
 import dataclasses
 import gzip
@@ -18,7 +18,7 @@ from feedproxy.http.message import Fields, Request
 from feedproxy.refresh.policy.bot_challenge import identify_vendor
 from feedproxy.settings import Settings
 from feedproxy.upstream.tls_probe import ProbedCertificate
-from tests.check.publisher import HOUR, Answer, Asked, Publisher, Wrong, feed, items, publishing
+from tests.check.publisher import HOUR, Answer, Fault, Publisher, PublisherRequest, feed, items, publishing
 from tests.upstream.test_tls_probe import Authority
 
 OPEN = Settings(allow_private=True)
@@ -26,24 +26,24 @@ NUMBERS = itertools.count()
 
 
 def findings(notes: Sequence[Note]) -> set[str]:
-    return {each.id() for each in notes if each.level is not Level.GOOD}
+    return {note.id() for note in notes if note.level is not Level.GOOD}
 
 
-async def looked_at(publisher: Publisher, path: str = "/feed.xml") -> FeedObservations:
+async def observe(publisher: Publisher, path: str = "/feed.xml") -> FeedObservations:
     return await probe_feed(publisher.base + path, OPEN, pause=0)
 
 
-def judged(seen: FeedObservations) -> set[str]:
-    last = seen.last
-    return findings(check_feed(seen, challenge=identify_vendor(last.fields, last.content or b"")))
+def find(observations: FeedObservations) -> set[str]:
+    last = observations.last
+    return findings(check_feed(observations, challenge=identify_vendor(last.fields, last.content or b"")))
 
 
-def at_feed(change: Callable[[Asked, Answer], Answer]) -> Wrong:
-    return lambda asked, answer: change(asked, answer) if asked.path == "/feed.xml" else answer
+def change_feed(change: Callable[[PublisherRequest, Answer], Answer]) -> Fault:
+    return lambda request, answer: change(request, answer) if request.path == "/feed.xml" else answer
 
 
-def fields(*without: str, **changed: str) -> Wrong:
-    return at_feed(lambda _, answer: answer.with_fields(**changed).without(*without))
+def fields(*without: str, **changed: str) -> Fault:
+    return change_feed(lambda _, answer: answer.with_fields(**changed).without(*without))
 
 
 def chunked_with_a_length(answer: Answer) -> Answer:
@@ -54,84 +54,86 @@ def chunked_with_a_length(answer: Answer) -> Answer:
     return dataclasses.replace(said, content=chunk)
 
 
-def status(code: int) -> Wrong:
-    return at_feed(lambda *_: Answer(code, {"Content-Type": "text/plain"}, b"no"))
+def status(code: int) -> Fault:
+    return change_feed(lambda *_: Answer(code, {"Content-Type": "text/plain"}, b"no"))
 
 
-def content(body: bytes, **changed: str) -> Wrong:
-    return at_feed(lambda *_: Answer(200, {"Content-Type": "application/rss+xml", **changed}, body))
+def content(body: bytes, **changed: str) -> Fault:
+    return change_feed(lambda *_: Answer(200, {"Content-Type": "application/rss+xml", **changed}, body))
 
 
-def unconditional(asked: Asked, answer: Answer, publisher_answer: Callable[[Asked], Answer]) -> Answer:
-    plain = {name: value for name, value in asked.fields.items() if not name.startswith("if-")}
-    return publisher_answer(dataclasses.replace(asked, fields=plain)) if answer.status == 304 else answer
+def unconditional(
+    request: PublisherRequest, answer: Answer, publisher_answer: Callable[[PublisherRequest], Answer]
+) -> Answer:
+    plain = {name: value for name, value in request.fields.items() if not name.startswith("if-")}
+    return publisher_answer(dataclasses.replace(request, fields=plain)) if answer.status == 304 else answer
 
 
-def deaf(*conditions: str, **changed: str) -> Callable[[Publisher], Wrong]:
-    """Does not listen to these conditions, and says `changed` each time."""
+def ignoring(*conditions: str, **changed: str) -> Callable[[Publisher], Fault]:
+    """Ignores these conditions, and sends the fields `changed` with every 200."""
 
-    def wrong(publisher: Publisher) -> Wrong:
-        def change(asked: Asked, answer: Answer) -> Answer:
-            if any(each in asked.fields for each in conditions):
-                answer = unconditional(asked, answer, publisher.answer)
+    def fault(publisher: Publisher) -> Fault:
+        def change(request: PublisherRequest, answer: Answer) -> Answer:
+            if any(condition in request.fields for condition in conditions):
+                answer = unconditional(request, answer, publisher.answer)
             return answer.with_fields(**changed) if answer.status == 200 else answer
 
-        return at_feed(change)
+        return change_feed(change)
 
-    return wrong
-
-
-def redirect(to: str, code: int = 301, at: str = "/old.xml") -> Wrong:
-    return lambda asked, answer: Answer(code, {"Location": to}) if asked.path == at else answer
+    return fault
 
 
-def in_turn(*texts: str, tag: str = 'W/"x"') -> Callable[[Publisher], Wrong]:
-    """Another document at each request."""
+def redirect(to: str, code: int = 301, at: str = "/old.xml") -> Fault:
+    return lambda request, answer: Answer(code, {"Location": to}) if request.path == at else answer
 
-    def wrong(publisher: Publisher) -> Wrong:
-        def change(asked: Asked, _: Answer) -> Answer:
-            text = texts[asked.count % len(texts)].replace("BASE", publisher.base)
+
+def alternating(*texts: str, tag: str = 'W/"x"') -> Callable[[Publisher], Fault]:
+    """Sends another document at each request."""
+
+    def fault(publisher: Publisher) -> Fault:
+        def change(request: PublisherRequest, _: Answer) -> Answer:
+            text = texts[request.count % len(texts)].replace("BASE", publisher.base)
             headers = {"Content-Type": "application/rss+xml", "Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
             body = text.encode()
-            if asked.takes("gzip"):
+            if request.takes("gzip"):
                 return Answer(
                     200,
-                    {**headers, "ETag": tag.replace("N", f"{asked.count}"), "Cache-Control": "max-age=60"},
+                    {**headers, "ETag": tag.replace("N", f"{request.count}"), "Cache-Control": "max-age=60"},
                     gzip.compress(body),
                 )
             headers.pop("Content-Encoding")
             return Answer(
-                200, {**headers, "ETag": tag.replace("N", f"{asked.count}"), "Cache-Control": "max-age=60"}, body
+                200, {**headers, "ETag": tag.replace("N", f"{request.count}"), "Cache-Control": "max-age=60"}, body
             )
 
-        return at_feed(change)
+        return change_feed(change)
 
-    return wrong
+    return fault
 
 
-def new_each_time(name: str, value: Callable[[], str]) -> Callable[[Publisher], Wrong]:
-    def wrong(publisher: Publisher) -> Wrong:
-        def change(asked: Asked, answer: Answer) -> Answer:
-            if {"etag": "if-none-match", "last_modified": "if-modified-since"}[name] in asked.fields:
-                answer = unconditional(asked, answer, publisher.answer)
+def new_each_time(name: str, value: Callable[[], str]) -> Callable[[Publisher], Fault]:
+    def fault(publisher: Publisher) -> Fault:
+        def change(request: PublisherRequest, answer: Answer) -> Answer:
+            if {"etag": "if-none-match", "last_modified": "if-modified-since"}[name] in request.fields:
+                answer = unconditional(request, answer, publisher.answer)
             return answer.with_fields(**{name: value()}) if answer.status == 200 else answer
 
-        return at_feed(change)
+        return change_feed(change)
 
-    return wrong
+    return fault
 
 
 FUTURE = formatdate(4_000_000_000, usegmt=True)
-CHALLENGE = at_feed(lambda *_: Answer(403, {"Cf-Mitigated": "challenge", "Content-Type": "text/html"}, b"<html>"))
+CHALLENGE = change_feed(lambda *_: Answer(403, {"Cf-Mitigated": "challenge", "Content-Type": "text/html"}, b"<html>"))
 
-# What is wrong, or what makes it of a publisher.
+# Faults, or functions that make a fault for a publisher.
 CASES: dict[str, Any] = {
     "challenge-page": CHALLENGE,
     "turned-away": status(429),
     "ended": status(410),
     "refused": status(403),
     "status-of-no-feed": status(500),
-    "answer-breaks-off": at_feed(
+    "answer-breaks-off": change_feed(
         lambda _, answer: dataclasses.replace(answer, framed=False).with_fields(content_length="99999")
     ),
     "above-the-cap": fields(content_length="99999999"),
@@ -141,54 +143,58 @@ CASES: dict[str, Any] = {
     "media-type-of-pages": fields(content_type="text/html"),
     "media-type-wrong": fields(content_type="application/atom+xml"),
     "charset-unknown": fields(content_type="application/rss+xml; charset=utf-9"),
-    "not-compressed": lambda publisher: at_feed(
-        lambda asked, _: publisher.answer(
-            dataclasses.replace(asked, fields={**asked.fields, "accept-encoding": "identity"})
+    "not-compressed": lambda publisher: change_feed(
+        lambda request, _: publisher.answer(
+            dataclasses.replace(request, fields={**request.fields, "accept-encoding": "identity"})
         )
     ),
-    "coding-unasked": lambda publisher: at_feed(
-        lambda asked, _: publisher.answer(
-            dataclasses.replace(asked, fields={**asked.fields, "accept-encoding": "gzip"})
+    "coding-unasked": lambda publisher: change_feed(
+        lambda request, _: publisher.answer(
+            dataclasses.replace(request, fields={**request.fields, "accept-encoding": "gzip"})
         )
     ),
     "no-validator": fields("Etag", "ETag", "Last-Modified"),
-    "tag-ill-formed": at_feed(
-        lambda asked, answer: (
+    "tag-ill-formed": change_feed(
+        lambda request, answer: (
             Answer(304, {**answer.fields, "ETag": "W/abc"})
-            if asked.fields.get("if-none-match") == "W/abc"
+            if request.fields.get("if-none-match") == "W/abc"
             else answer.with_fields(etag="W/abc")
         )
     ),
     "last-modified-unreadable": fields(last_modified="2026-11-20 08:00"),
-    "last-modified-in-future": lambda publisher: at_feed(
-        lambda asked, answer: (
+    "last-modified-in-future": lambda publisher: change_feed(
+        lambda request, answer: (
             Answer(304, dict(answer.fields))
-            if asked.fields.get("if-modified-since") == FUTURE
+            if request.fields.get("if-modified-since") == FUTURE
             else answer.with_fields(last_modified=FUTURE)
         )
     ),
-    "tag-ignored": deaf("if-none-match"),
-    "tag-with-coding-ignored": lambda publisher: at_feed(
-        lambda asked, answer: answer.without("ETag").with_fields(etag='W/"abc-gzip"') if asked.takes("gzip") else answer
+    "tag-ignored": ignoring("if-none-match"),
+    "tag-with-coding-ignored": lambda publisher: change_feed(
+        lambda request, answer: (
+            answer.without("ETag").with_fields(etag='W/"abc-gzip"') if request.takes("gzip") else answer
+        )
     ),
-    "condition-breaks": at_feed(lambda asked, answer: Answer(500) if "if-none-match" in asked.fields else answer),
-    "not-modified-loses-fields": at_feed(
+    "condition-breaks": change_feed(
+        lambda request, answer: Answer(500) if "if-none-match" in request.fields else answer
+    ),
+    "not-modified-loses-fields": change_feed(
         lambda _, answer: answer.without("Cache-Control") if answer.status == 304 else answer
     ),
-    "last-modified-ignored": deaf("if-modified-since"),
+    "last-modified-ignored": ignoring("if-modified-since"),
     "tag-always-new": new_each_time("etag", lambda: f'W/"{next(NUMBERS)}"'),
     "last-modified-always-new": new_each_time(
         "last_modified", lambda: formatdate(1_700_000_000 + next(NUMBERS), usegmt=True)
     ),
-    "content-stamped": in_turn(*(f"{feed(1.78e9)}<!-- {at} -->" for at in range(7))),
-    "tag-frozen": in_turn(*(feed(1.78e9 + 60 * at) for at in range(7))),
-    "guids-unstable": in_turn(
+    "content-stamped": alternating(*(f"{feed(1.78e9)}<!-- {at} -->" for at in range(7))),
+    "tag-frozen": alternating(*(feed(1.78e9 + 60 * at) for at in range(7))),
+    "guids-unstable": alternating(
         *(feed(1.78e9).replace("<guid>BASE/", f"<guid>BASE/{at}/") for at in range(7)), tag='W/"xN"'
     ),
-    "one-tag-for-all-codings": at_feed(
-        lambda asked, answer: (
+    "one-tag-for-all-codings": change_feed(
+        lambda request, answer: (
             Answer(304, {**answer.fields, "ETag": '"x"'})
-            if asked.fields.get("if-none-match") == '"x"'
+            if request.fields.get("if-none-match") == '"x"'
             else answer.without("ETag").with_fields(etag='"x"')
         )
     ),
@@ -200,35 +206,35 @@ CASES: dict[str, Any] = {
     "vary-missing": fields("Vary"),
     "sets-cookie": fields(set_cookie="visitor=1"),
     "clock-wrong": fields(date=formatdate(1_700_000_000, usegmt=True)),
-    "http-1-0": at_feed(lambda _, answer: dataclasses.replace(answer, version="HTTP/1.0")),
-    "framing-doubtful": at_feed(lambda _, answer: chunked_with_a_length(answer)),
-    "length-untold": at_feed(lambda _, answer: dataclasses.replace(answer, framed=False)),
-    "head-refused": at_feed(lambda asked, answer: Answer(405) if asked.method == "HEAD" else answer),
-    "head-differs": at_feed(
-        lambda asked, answer: answer.with_fields(content_type="text/plain") if asked.method == "HEAD" else answer
+    "http-1-0": change_feed(lambda _, answer: dataclasses.replace(answer, version="HTTP/1.0")),
+    "framing-doubtful": change_feed(lambda _, answer: chunked_with_a_length(answer)),
+    "length-untold": change_feed(lambda _, answer: dataclasses.replace(answer, framed=False)),
+    "head-refused": change_feed(lambda request, answer: Answer(405) if request.method == "HEAD" else answer),
+    "head-differs": change_feed(
+        lambda request, answer: answer.with_fields(content_type="text/plain") if request.method == "HEAD" else answer
     ),
-    "page-silent": lambda asked, answer: Answer(404) if asked.path == "/" else answer,
-    "page-names-no-feed": lambda asked, answer: (
-        Answer(200, {"Content-Type": "text/html"}, b"<!doctype html><p>Hello") if asked.path == "/" else answer
+    "page-silent": lambda request, answer: Answer(404) if request.path == "/" else answer,
+    "page-names-no-feed": lambda request, answer: (
+        Answer(200, {"Content-Type": "text/html"}, b"<!doctype html><p>Hello") if request.path == "/" else answer
     ),
-    "page-names-other-feeds": lambda asked, answer: (
+    "page-names-other-feeds": lambda request, answer: (
         Answer(
             200,
             {"Content-Type": "text/html"},
             b'<!doctype html><link rel=alternate type=application/rss+xml href="/other.xml">',
         )
-        if asked.path == "/"
+        if request.path == "/"
         else answer
     ),
 }
 
-BESIDE = {
+SIDE_FINDINGS = {
     "media-type-of-pages": {"page-names-no-feed"},
 }
-"""What cannot be had without another."""
+"""Other Notes that a fault implies."""
 
 
-def wrong_of(name: str, publisher: Publisher) -> Wrong:
+def wrong_of(name: str, publisher: Publisher) -> Fault:
     case = CASES[name]
     made = case(publisher) if case.__code__.co_argcount == 1 else case
     return made  # type: ignore[no-any-return]
@@ -237,12 +243,12 @@ def wrong_of(name: str, publisher: Publisher) -> Wrong:
 @pytest.mark.parametrize("name", CASES)
 async def test_origin_with_fault_gets_its_note(name: str) -> None:
     async with publishing() as publisher:
-        publisher.wrong = wrong_of(name, publisher)
+        publisher.fault = wrong_of(name, publisher)
 
-        found = judged(await looked_at(publisher))
+        found = find(await observe(publisher))
 
         assert name in found
-        assert found - {name} <= BESIDE.get(name, set())
+        assert found - {name} <= SIDE_FINDINGS.get(name, set())
 
 
 DOCUMENTS: dict[str, str] = {
@@ -264,18 +270,18 @@ async def test_published_feed_with_fault_gets_its_note(name: str) -> None:
         publisher.documents["/same.xml"] = DOCUMENTS[name]
         publisher.documents["/other.xml"] = feed(1.7e9).replace("<title>Example", "<title>Another")
 
-        def wrong(asked: Asked, answer: Answer) -> Answer:
-            if asked.path == "/hub":
+        def fault(request: PublisherRequest, answer: Answer) -> Answer:
+            if request.path == "/hub":
                 return Answer(503)
-            if name == "no-lifetime" and asked.path == "/feed.xml":
+            if name == "no-lifetime" and request.path == "/feed.xml":
                 return answer.without("Cache-Control")
-            if name == "charsets-disagree" and asked.path == "/feed.xml":
+            if name == "charsets-disagree" and request.path == "/feed.xml":
                 return answer.with_fields(content_type="application/rss+xml; charset=iso-8859-1")
             return answer
 
-        publisher.wrong = wrong
+        publisher.fault = fault
 
-        assert judged(await looked_at(publisher)) == {name}
+        assert find(await observe(publisher)) == {name}
 
 
 @pytest.mark.parametrize(("status", "silent"), [(404, True), (410, True), (503, True), (400, False), (405, False)])
@@ -284,36 +290,38 @@ async def test_hub_or_cloud_status_decides_silent_note(what: str, status: int, s
     async with publishing() as publisher:
         port = publisher.base.rpartition(":")[2]
         publisher.documents["/feed.xml"] = DOCUMENTS[f"{what}-silent"].replace("PORT", port)
-        publisher.wrong = lambda asked, answer: Answer(status) if asked.path == "/hub" else answer
+        publisher.fault = lambda request, answer: Answer(status) if request.path == "/hub" else answer
 
-        notes = check_feed(await looked_at(publisher), challenge=None)
+        notes = check_feed(await observe(publisher), challenge=None)
 
-        assert (f"{what}-silent" in {each.id() for each in notes}) is silent
-        assert (f"{what}-answers" in {each.id() for each in notes}) is not silent
+        assert (f"{what}-silent" in {note.id() for note in notes}) is silent
+        assert (f"{what}-answers" in {note.id() for note in notes}) is not silent
 
 
 @pytest.mark.parametrize(
-    ("name", "wrong"),
+    ("name", "fault"),
     [
         ("has-moved", redirect("/feed.xml")),
         ("leads-elsewhere", redirect("/feed.xml", 302)),
         (
             "redirects-in-a-row",
-            lambda asked, answer: redirect("/feed.xml", at="/older.xml")(asked, redirect("/older.xml")(asked, answer)),
+            lambda request, answer: redirect("/feed.xml", at="/older.xml")(
+                request, redirect("/older.xml")(request, answer)
+            ),
         ),
         ("redirect-leads-nowhere", redirect("/old.xml")),
     ],
 )
-async def test_redirect_gets_its_note(name: str, wrong: Wrong) -> None:
+async def test_redirect_gets_its_note(name: str, fault: Fault) -> None:
     async with publishing() as publisher:
-        publisher.wrong = wrong
-        assert judged(await looked_at(publisher, "/old.xml")) == {name}
+        publisher.fault = fault
+        assert find(await observe(publisher, "/old.xml")) == {name}
 
 
 async def test_closed_port_gets_note_no_answer() -> None:
     async with publishing() as publisher:
         pass
-    assert judged(await looked_at(publisher)) == {"no-answer"}
+    assert find(await observe(publisher)) == {"no-answer"}
 
 
 async def test_lifetime_of_day_for_hourly_feed_gets_note() -> None:
@@ -325,21 +333,23 @@ async def test_lifetime_of_day_for_hourly_feed_gets_note() -> None:
                 f"<pubDate>{formatdate(publisher.now - (at + 1) * HOUR, usegmt=True)}</pubDate><title>Entry {at}<",
             )
         publisher.documents["/feed.xml"] = feed(publisher.now, entries=often).replace("<ttl>60</ttl>", "")
-        publisher.wrong = fields(cache_control="max-age=86400")
-        assert judged(await looked_at(publisher)) == {"kept-longer-than-news"}
+        publisher.fault = fields(cache_control="max-age=86400")
+        assert find(await observe(publisher)) == {"kept-longer-than-news"}
 
 
 async def test_certificate_near_or_after_expiry_gets_note(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     for days, name in ((-1, "certificate-refused"), (5, "certificate-ends-soon")):
         async with publishing(authority.serving("localhost", days=days), "localhost") as publisher:
-            seen = await probe_feed(publisher.address, OPEN, pause=0, trust=authority.trusting)
-            assert judged(seen) == {name}
+            observations = await probe_feed(publisher.address, OPEN, pause=0, trust=authority.trusting)
+            assert find(observations) == {name}
 
 
-def at_a_public_address(seen: FeedObservations, scheme: str) -> FeedObservations:
-    last = dataclasses.replace(seen.last, request=Request("GET", f"{scheme}://feeds.example/feed.xml", Fields()))
-    return dataclasses.replace(seen, address=last.target, hops=(last,), page=None)
+def at_a_public_address(observations: FeedObservations, scheme: str) -> FeedObservations:
+    last = dataclasses.replace(
+        observations.last, request=Request("GET", f"{scheme}://feeds.example/feed.xml", Fields())
+    )
+    return dataclasses.replace(observations, address=last.target, hops=(last,), page=None)
 
 
 @pytest.mark.parametrize(
@@ -350,11 +360,11 @@ async def test_public_address_gets_its_note(name: str) -> None:
         self_link = '<atom:link rel="self" href="%s://feeds.example/feed.xml"/>'
         scheme = "https" if name == "tls-old" else "http"
         publisher.documents["/feed.xml"] = feed(publisher.now, self_link=self_link % scheme)
-        seen = await looked_at(publisher)
+        observations = await observe(publisher)
     if name == "self-link-names-another":
-        assert judged(dataclasses.replace(seen, self_link=None)) == {name}
+        assert find(dataclasses.replace(observations, self_link=None)) == {name}
         return
-    known = at_a_public_address(seen, scheme)
+    known = at_a_public_address(observations, scheme)
     by_https = Request("HEAD", "https://feeds.example/feed.xml", Fields())
     match name:
         case "https-unused":
@@ -362,12 +372,12 @@ async def test_public_address_gets_its_note(name: str) -> None:
         case "tls-old":
             known = dataclasses.replace(known, handshake=ProbedCertificate(9e9, "", "TLSv1.1"))
         case "slow-to-answer":
-            known = dataclasses.replace(seen, hops=(dataclasses.replace(seen.last, seconds=9.0),))
-            assert name in judged(known)
+            known = dataclasses.replace(observations, hops=(dataclasses.replace(observations.last, seconds=9.0),))
+            assert name in find(known)
             return
         case "redirect-to-http":
             first = Exchange(by_https, 301, Fields([("Location", known.target)]))
             known = dataclasses.replace(known, hops=(first, known.last))
-            assert judged(known) == {name, "has-moved", "http-only"}
+            assert find(known) == {name, "has-moved", "http-only"}
             return
-    assert judged(known) == {name}
+    assert find(known) == {name}

@@ -1,4 +1,4 @@
-"""The check as a whole: every Note has its test, no document breaks it, and it is told in three forms."""
+"""Checks as a whole: coverage of Notes, hostile documents, the three report forms, and the command."""
 
 import json
 from html.parser import HTMLParser
@@ -21,26 +21,26 @@ from tests.check.publisher import feed, publishing
 from tests.upstream.raw import origin, play
 
 LARGE = 100_000
-"""Bytes; the others take seconds each, and are read as documents above."""
+"""Bytes of an answer; larger ones take seconds and are checked as documents only."""
 NOW = 1_795_176_000.0
-ELSEWHERE = {
+TESTED_ALONE = {
     *("has-moved", "leads-elsewhere", "redirects-in-a-row", "redirect-leads-nowhere", "no-answer"),
     *("kept-longer-than-news", "certificate-refused", "certificate-ends-soon", "http-only", "https-unused", "tls-old"),
     *("slow-to-answer", "redirect-to-http", "self-link-names-another"),
 }
-"""Those with a test function of their own."""
+"""Notes with test functions of their own."""
 
 
 def test_check_cases_cover_every_finding() -> None:
     kinds = [kind for module in CHECKS for kind in notes_of(module) if kind.level is not Level.GOOD]
-    tested = {*answers.CASES, *answers.DOCUMENTS, *documents.CASES, *ELSEWHERE}
+    tested = {*answers.CASES, *answers.DOCUMENTS, *documents.CASES, *TESTED_ALONE}
     assert {kind.id() for kind in kinds} == tested
     assert len({kind.id() for kind in kinds}) == len(kinds)
 
 
 def test_check_of_corpus_finds_ill_formed_feeds(corpus: Path) -> None:
     for record in json.loads((corpus / "feeds.json").read_text()):
-        found = {each.id() for each in check_document((corpus / record["file"]).read_bytes(), NOW)}
+        found = {note.id() for note in check_document((corpus / record["file"]).read_bytes(), NOW)}
         assert found, record["file"]
         if not found & {"no-feed", "page-instead-of-feed"}:
             assert ("well-formed" in found) == record["well_formed"], record["file"]
@@ -53,9 +53,11 @@ def test_check_of_hostile_document_yields_notes(corpus: Path) -> None:
             head, _, body = raw.partition(b"\r\n\r\n")
             lines = [line.partition(":") for line in head.decode("latin-1").split("\r\n")[1:]]
             fields = Fields((key, value.strip()) for key, colon, value in lines if key and colon)
-            asked = Request("GET", "https://x.example/feed", Fields())
-            seen = FeedObservations(asked.target, (Exchange(asked, 200, fields, body=body, content=body, at=NOW),))
-            assert check_feed(seen), record["id"]
+            request = Request("GET", "https://x.example/feed", Fields())
+            observations = FeedObservations(
+                request.target, (Exchange(request, 200, fields, body=body, content=body, at=NOW),)
+            )
+            assert check_feed(observations), record["id"]
             assert check_document(body, NOW), record["id"]
 
 
@@ -71,11 +73,11 @@ async def test_check_of_hostile_origin_yields_notes(corpus: Path) -> None:
             assert done.requests <= REQUESTS_MAX, record["id"]
 
 
-# -- told
+# -- reports
 
 
 class Page(HTMLParser):
-    """What a page loads, runs, and says."""
+    """The tags, links and text of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -92,31 +94,31 @@ class Page(HTMLParser):
         self.text += data
 
 
-def a_check(**changes: str) -> report.CheckReport:
+def make_report(**changes: str) -> report.CheckReport:
     body = feed(NOW, **changes).replace("BASE", "https://x.example").encode()
     return report.CheckReport("feed.xml", NOW, check_document(body, NOW))
 
 
 def test_check_json_has_stable_keys_and_worst_note_first() -> None:
-    told = json.loads(report.as_json(a_check(self_link="", entries="")))
+    told = json.loads(report.as_json(make_report(self_link="", entries="")))
     assert list(told) == ["source", "checked_at", "requests", "verdict", "counts", "notes"]
     assert told["verdict"] == "warn"
     assert told["counts"] == {"good": 2, "info": 1, "warn": 1, "bad": 0}
-    assert [each["level"] for each in told["notes"]] == ["warn", "info", "good", "good"]
+    assert [note["level"] for note in told["notes"]] == ["warn", "info", "good", "good"]
     assert set(told["notes"][0]) == {"id", "level", "category", "subject", "summary", "advice", "reference"}
 
 
 def test_check_text_is_coloured_only_on_request() -> None:
-    plain = report.as_text(a_check(self_link=""))
+    plain = report.as_text(make_report(self_link=""))
     assert "\033" not in plain
     assert "! The feed does not say its own address." in plain
     assert "✓ Each entry has a name of its own." in plain
-    assert "\033[" in report.as_text(a_check(self_link=""), coloured=True)
+    assert "\033[" in report.as_text(make_report(self_link=""), coloured=True)
 
 
 def test_check_html_is_self_contained_without_scripts() -> None:
     entries = "<item><title>E</title><guid>&lt;script&gt;x()&lt;/script&gt;</guid></item>"
-    page = Page(report.as_html(a_check(entries=entries)))
+    page = Page(report.as_html(make_report(entries=entries)))
     assert "script" not in page.tags
     assert page.loads == []
     assert "<script>x()</script>" in page.text
@@ -124,9 +126,9 @@ def test_check_html_is_self_contained_without_scripts() -> None:
 
 def test_check_reports_redact_token_in_address() -> None:
     secret = "https://x.example/feed?token=s3cr3tw0rd"
-    asked = Request("GET", secret, Fields())
-    seen = FeedObservations(secret, (Exchange(asked, 500, at=NOW),))
-    done = report.CheckReport(secret, NOW, check_feed(seen), 1)
+    request = Request("GET", secret, Fields())
+    observations = FeedObservations(secret, (Exchange(request, 500, at=NOW),))
+    done = report.CheckReport(secret, NOW, check_feed(observations), 1)
     for told in (report.as_text(done), report.as_json(done), report.as_html(done)):
         assert "s3cr3tw0rd" not in told
         assert "x.example/feed" in told
@@ -165,4 +167,4 @@ async def test_check_command_accepts_address() -> None:
     async with publishing() as publisher:
         done = await check(publisher.address, Settings(allow_private=True), pause=0)
         assert not done.has_findings
-        assert done.requests == len(publisher.asked)
+        assert done.requests == len(publisher.requests)

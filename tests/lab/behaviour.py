@@ -1,6 +1,6 @@
-"""Readers played against a replay: one that does everything right, and what it takes to do one thing wrong.
+"""A correct reader, simulated against a replay; subclasses change one behaviour.
 
-No sockets: the replay is asked as the listener asks it, at instants that the play chooses.
+There are no sockets: the replay is called as its listener calls it, at simulated instants.
 """
 
 import gzip
@@ -30,7 +30,7 @@ FEED = "http://example.com/feed.xml"
 
 
 def document(number: int, extra: str = "") -> bytes:
-    items = "".join(f"<item><title>Entry {each}</title><guid>{each}</guid></item>" for each in range(number, -1, -1))
+    items = "".join(f"<item><title>Entry {index}</title><guid>{index}</guid></item>" for index in range(number, -1, -1))
     return (
         f'<?xml version="1.0"?><rss version="2.0"><channel><title>A feed</title>{extra}'
         f"<description>{'text ' * 60}</description>{items}</channel></rss>"
@@ -38,7 +38,7 @@ def document(number: int, extra: str = "") -> bytes:
 
 
 def world(extra: str = "", *, every: float = 6, count: int = 40, fields: Iterable[tuple[str, str]] = ()) -> ReplayWorld:
-    """A feed with a new version every so many hours."""
+    """A feed with a new version every `every` hours."""
     versions = []
     for number in range(count):
         since = MONDAY + number * every * 3600
@@ -57,8 +57,8 @@ def world(extra: str = "", *, every: float = 6, count: int = 40, fields: Iterabl
     return ReplayWorld({FEED: Timeline(versions)})
 
 
-class Perfect:
-    """Does all that is asked of a reader. Those that do one thing wrong override one method."""
+class CorrectReader:
+    """A reader without findings. Faulty readers override one method."""
 
     agent = "Perfect/1.0 (+https://example.com/perfect)"
     version = "HTTP/1.1"
@@ -80,7 +80,7 @@ class Perfect:
     def due(self, now: Instant) -> bool:
         if self.gone or now < self.not_before:
             return False
-        # Whoever comes the moment that a skipped hour is over comes with everybody else.
+        # A poll at the end of a skipped hour would be on the hour.
         skipped = is_skipped(self.schedule, now) or is_skipped(self.schedule, now - 420)
         return now >= self.base + self.wait() and not skipped
 
@@ -102,26 +102,26 @@ class Perfect:
     def address_of(self, now: Instant) -> str:
         return self.feed
 
-    # -- what is made of the answer
+    # -- processing of the answer
 
-    def take(self, told: Exchange, body: bytes, lasting: bool) -> str:
-        """Take an answer in; where it leads, if anywhere."""
-        now, fields = told.at, told.fields
-        match told.status:
+    def take(self, exchange: Exchange, body: bytes, is_permanent: bool) -> str:
+        """Process an answer and return the target of its redirect, if any."""
+        now, fields = exchange.at, exchange.fields
+        match exchange.status:
             case 301 | 308:
-                if lasting:
-                    self.adopt(urljoin(told.request.target, fields.get("location") or ""))
-                return urljoin(told.request.target, fields.get("location") or "")
+                if is_permanent:
+                    self.adopt(urljoin(exchange.request.target, fields.get("location") or ""))
+                return urljoin(exchange.request.target, fields.get("location") or "")
             case 302 | 303 | 307:
-                return urljoin(told.request.target, fields.get("location") or "")
+                return urljoin(exchange.request.target, fields.get("location") or "")
             case 200:
-                self._take_content(told, body)
+                self._take_content(exchange, body)
             case 304:
                 self.base = now
             case 410:
                 self.end()
             case 429 | 503:
-                self.refused(told)
+                self.refused(exchange)
             case _:
                 self.not_before = now + 1800
         return ""
@@ -132,32 +132,32 @@ class Perfect:
     def end(self) -> None:
         self.gone = True
 
-    def refused(self, told: Exchange) -> None:
-        said = told.fields.get("retry-after") or ""
-        until = parse_http_date(said, told.at)
-        wait = float(said) if said.isdigit() else 3600 if until is None else until - told.at
-        self.not_before = told.at + min(wait, 172_800)
+    def refused(self, exchange: Exchange) -> None:
+        value = exchange.fields.get("retry-after") or ""
+        until = parse_http_date(value, exchange.at)
+        wait = float(value) if value.isdigit() else 3600 if until is None else until - exchange.at
+        self.not_before = exchange.at + min(wait, 172_800)
 
-    def _take_content(self, told: Exchange, body: bytes) -> None:
+    def _take_content(self, exchange: Exchange, body: bytes) -> None:
         match xml_redirect.read(body):
             case xml_redirect.Moved(location):
                 self.adopt(location)
-                self.base = told.at - 90_000
+                self.base = exchange.at - 90_000
                 return
             case xml_redirect.Gone():
                 self.end()
                 return
-        channel = None if told.faults and BROKEN_FAULTS & set(told.faults) else read(body, None)
+        channel = None if exchange.faults and BROKEN_FAULTS & set(exchange.faults) else read(body, None)
         if channel is None:
-            self.broken(told)
+            self.broken(exchange)
             return
-        self.keep(told.fields.get("etag") or "", told.fields.get("last-modified") or "")
-        self.base = self.full_at = told.at
+        self.keep(exchange.fields.get("etag") or "", exchange.fields.get("last-modified") or "")
+        self.base = self.full_at = exchange.at
         self.schedule = channel.schedule
-        self.lifetime = CacheControl.from_fields(told.fields).max_age or 0.0
+        self.lifetime = CacheControl.from_fields(exchange.fields).max_age or 0.0
 
-    def broken(self, told: Exchange) -> None:
-        self.not_before = told.at + 1800
+    def broken(self, exchange: Exchange) -> None:
+        self.not_before = exchange.at + 1800
 
     def keep(self, tag: str, modified: str) -> None:
         self.tag, self.modified = tag, modified
@@ -170,16 +170,16 @@ class Perfect:
 
 
 def play(
-    reader: Perfect,
-    over: ReplayWorld | None = None,
+    reader: CorrectReader,
+    replay_world: ReplayWorld | None = None,
     *,
     days: float = 3,
-    wishes: ReplayOptions = ReplayOptions(),  # noqa: B008 -- it never changes
+    options: ReplayOptions = ReplayOptions(),  # noqa: B008 -- it never changes
     step: float = 60,
     start: Instant = START,
 ) -> Recording:
-    """What is recorded of a reader that looks every `step` seconds whether it has something to do."""
-    replay = make_replay(over or world(), wishes, start)
+    """Return the recording of a reader that checks every `step` seconds if a poll is due."""
+    replay = make_replay(replay_world or world(), options, start)
     exchanges: list[Exchange] = []
     contents: dict[str, bytes] = {}
     for tick in range(math.ceil(days * 86_400 / step)):
@@ -190,15 +190,15 @@ def play(
 
 
 def poll(
-    reader: Perfect,
+    reader: CorrectReader,
     replay: ReplayOrigin,
     now: Instant,
     tick: int,
     exchanges: list[Exchange],
     contents: dict[str, bytes],
 ) -> None:
-    """One poll, with the redirects that it goes through."""
-    target, lasting = reader.address_of(now), True
+    """Send one poll and follow its redirects."""
+    target, is_permanent = reader.address_of(now), True
     for hop in range(8):
         fields = Fields(reader.fields(now))
         bare = target.partition("?")[0]
@@ -211,7 +211,7 @@ def poll(
                 content = gzip.decompress(content)
             except EOFError:
                 raw = True
-        told = Exchange(
+        exchange = Exchange(
             side=Side.READER,
             at=now,
             request=Request("GET", target, fields),
@@ -225,15 +225,15 @@ def poll(
             raw=raw,
             faults=reply.faults,
         )
-        exchanges.append(told)
-        contents[told.digest] = content
-        leads_to = reader.take(told, content, lasting)
-        if not leads_to or not reader.follows(reply.status):
+        exchanges.append(exchange)
+        contents[exchange.digest] = content
+        location = reader.take(exchange, content, is_permanent)
+        if not location or not reader.follows(reply.status):
             return
-        lasting = lasting and reply.status in (301, 308)
-        target = leads_to
+        is_permanent = is_permanent and reply.status in (301, 308)
+        target = location
 
 
 def own_date(now: Instant) -> str:
-    """A date as a reader's own clock has it."""
+    """Return a date of the reader's own clock."""
     return formatdate(now, usegmt=True)

@@ -9,8 +9,8 @@ AT = 1_795_262_400.25
 """21 Nov 2026, noon, and a quarter of a second."""
 
 
-def an_exchange(target: str = "https://example.com/feed", **given: Any) -> Exchange:
+def an_exchange(target: str = "https://example.com/feed", **changes: Any) -> Exchange:
     """A reader's GET and its 200; field lines as pairs in `asked` and `answered`."""
-    asked, answered = given.pop("asked", ()), given.pop("answered", ())
-    values = {"side": Side.READER, "at": AT, "status": 200, "reason": "OK", **given}
+    asked, answered = changes.pop("asked", ()), changes.pop("answered", ())
+    values = {"side": Side.READER, "at": AT, "status": 200, "reason": "OK", **changes}
     return Exchange(request=Request("GET", target, Fields(asked)), fields=Fields(answered), **values)

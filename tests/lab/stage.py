@@ -1,4 +1,4 @@
-"""A replay on a real socket, and a client that hides nothing: heads, bodies and how the connection ended."""
+"""A replay on a socket, and a client that returns head, body and a reset of the connection."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,8 +23,8 @@ URL = "http://example.com/feed"
 def a_feed(number: int) -> bytes:
     """An RSS feed in UTF-8 with this item and those before it."""
     items = "".join(
-        f"<item><title>Größe {each}</title><guid isPermaLink='false'>tag:{each}</guid></item>"
-        for each in range(number, -1, -1)
+        f"<item><title>Größe {index}</title><guid isPermaLink='false'>tag:{index}</guid></item>"
+        for index in range(number, -1, -1)
     )
     return (
         "<?xml version='1.0' encoding='utf-8'?>\n<rss version='2.0'><channel><title>News</title>"
@@ -50,18 +50,18 @@ def a_world(hours: int = 48) -> ReplayWorld:
 
 @dataclass(frozen=True)
 class Got:
-    """What came on the wire."""
+    """A response as received."""
 
     status: int
     fields: Fields
     body: bytes
-    """Everything behind the head: to the announced length, or to the end of the connection."""
+    """All bytes after the head."""
     reset: bool = False
 
 
 @dataclass
 class Stage:
-    """A replay under way."""
+    """A running replay."""
 
     listener: ReplayListener
     clock: ManualClock

@@ -1,4 +1,4 @@
-"""Each fault does over a real socket what its page in the manual says, and feedproxy spares its readers what it can."""
+"""Faults over a socket behave as documented, and feedproxy hides them from readers."""
 
 import zlib
 from collections.abc import AsyncIterator
@@ -36,11 +36,11 @@ async def test_answer_without_faults_is_complete() -> None:
         got = await stage.get()
     assert (got.status, got.body, got.reset) == (200, a_feed(0), False)
     assert got.fields.get("content-length") == str(len(a_feed(0)))
-    assert [each.faults for each in stage.exchanges] == [()]
+    assert [exchange.faults for exchange in stage.exchanges] == [()]
 
 
 async def _pair(stage: Stage, **fields: str) -> tuple[Got, Got]:
-    """An answer, and the one to the same asked with its validators."""
+    """Return an answer, and that to the same request with its validators."""
     first = await stage.get(**fields)
     tag, modified = first.fields.get("etag"), first.fields.get("last-modified")
     held = {**({"If_None_Match": tag} if tag else {}), **({"If_Modified_Since": modified} if modified else {})}
@@ -255,7 +255,7 @@ async def test_faults_combine() -> None:
 
 @asynccontextmanager
 async def _feedproxy(stage: Stage) -> AsyncIterator[Service]:
-    """The service, whose origin is the replay, over real connections."""
+    """The service with the replay as origin, over real connections."""
     settings = Settings(polling="off", answer_timeout=10)
     client = ReplayClient(stage.listener.url, FetchLimits(first_byte=2, total=4), stage.clock)
     service = Service(
@@ -286,7 +286,7 @@ MEANT = {
     "redirect-308": 301,
     "redirect-chain": 301,  # it begins with permanent ones
 }
-"""What the publisher means to tell readers; everything else is a slip, and none of theirs to see."""
+"""Statuses that readers must see, because the publisher intends them; all other faults are hidden."""
 
 QUICK = {"slow-first-byte": "slow-first-byte=0.01", "slow-body": "slow-body=0.05"}
 
@@ -294,21 +294,21 @@ QUICK = {"slow-first-byte": "slow-first-byte=0.01", "slow-body": "slow-body=0.05
 @pytest.mark.parametrize("name", list(CATALOGUE))
 async def test_feedproxy_hides_faults_from_readers(name: str) -> None:
     fault = QUICK.get(name, name)
-    seen = []
+    responses = []
     async with on_stage(f"{fault}@30m..", plain=True) as stage, _feedproxy(stage) as service:
         visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", "192.0.2.1")
         for _ in range(9):
             answer = await service.answer(Request("GET", URL, Fields([("User-Agent", "reader")])), visit)
             assert isinstance(answer, ProxyResponse)
-            seen.append(answer.response)
+            responses.append(answer.response)
             stage.clock.advance(hours=1.5)
 
-    assert seen[0].status == 200
-    assert {each.status for each in seen} <= {200, MEANT.get(name, 200)}
-    assert seen[-1].status == MEANT.get(name, 200)
-    for each in seen:
-        if each.status == 200:
-            read = feedparser.parse(each.body)
+    assert responses[0].status == 200
+    assert {response.status for response in responses} <= {200, MEANT.get(name, 200)}
+    assert responses[-1].status == MEANT.get(name, 200)
+    for response in responses:
+        if response.status == 200:
+            read = feedparser.parse(response.body)
             assert not read.bozo
             assert read.entries
             assert read.entries[0].title.startswith(("Größe", "GrÃ¶ÃŸe"))

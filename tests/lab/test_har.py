@@ -1,4 +1,4 @@
-"""HAR files: what is written can be read, by us and by the tools it is made for; a file that broke off, too."""
+"""HAR files: round trips, other tools, incomplete files, rotation."""
 
 import json
 import subprocess
@@ -59,13 +59,17 @@ def _recordings(draw: st.DrawFn) -> Recording:
 
 @given(_recordings())
 def test_har_round_trip_preserves_recording(recording: Recording) -> None:
-    again = har.parse(har.dump_recording(recording))
+    parsed = har.parse(har.dump_recording(recording))
 
-    assert [replace(each, at=0) for each in again.exchanges] == [replace(each, at=0) for each in recording.exchanges]
-    assert [round(each.at, 6) for each in again.exchanges] == [round(each.at, 6) for each in recording.exchanges]
-    assert again.contents == recording.contents
-    assert again.until == recording.until
-    assert har.dump_recording(again) == har.dump_recording(recording)
+    assert [replace(exchange, at=0) for exchange in parsed.exchanges] == [
+        replace(exchange, at=0) for exchange in recording.exchanges
+    ]
+    assert [round(exchange.at, 6) for exchange in parsed.exchanges] == [
+        round(exchange.at, 6) for exchange in recording.exchanges
+    ]
+    assert parsed.contents == recording.contents
+    assert parsed.until == recording.until
+    assert har.dump_recording(parsed) == har.dump_recording(recording)
 
 
 def test_har_entries_have_fields_of_version_1_2() -> None:
@@ -94,7 +98,7 @@ def test_har_writer_writes_equal_content_once(tmp_path: Path) -> None:
 
     assert (tmp_path / "week.har").read_bytes().count(b"once and for all") == 1
     found = har.read(tmp_path / "week.har")
-    assert [found.content(each) for each in found.exchanges] == [content] * 3
+    assert [found.content(exchange) for exchange in found.exchanges] == [content] * 3
 
 
 def test_har_is_readable_by_mitmproxy(tmp_path: Path) -> None:
@@ -106,12 +110,14 @@ def test_har_is_readable_by_mitmproxy(tmp_path: Path) -> None:
         for number, content in enumerate(contents)
     ]
     file = tmp_path / "week.har"
-    file.write_bytes(har.dump_recording(Recording(tuple(exchanges), {content_digest(each): each for each in contents})))
+    file.write_bytes(
+        har.dump_recording(Recording(tuple(exchanges), {content_digest(content): content for content in contents}))
+    )
 
     with file.open("rb") as opened:
         flows: list[Any] = list(FlowReader(opened).stream())
 
-    assert [flow.request.url for flow in flows] == [each.request.target for each in exchanges]
+    assert [flow.request.url for flow in flows] == [exchange.request.target for exchange in exchanges]
     assert [flow.response.raw_content for flow in flows] == contents
 
 
@@ -169,20 +175,20 @@ def test_flow_file_is_read_as_recording(tmp_path: Path) -> None:
 
 
 def test_flow_file_has_reader_and_origin_sides(tmp_path: Path) -> None:
-    one, again, other, answered_by_mitmproxy = (_a_flow() for _ in range(4))
-    again.client_conn, again.server_conn = one.client_conn, one.server_conn
+    one, parsed, other, answered_by_mitmproxy = (_a_flow() for _ in range(4))
+    parsed.client_conn, parsed.server_conn = one.client_conn, one.server_conn
     other.client_conn.peername = ("192.0.2.7", 5555)
     answered_by_mitmproxy.client_conn.peername = ("192.0.2.7", 5556)
     answered_by_mitmproxy.server_conn.timestamp_start = None
 
-    found = _imported(tmp_path, one, again, other, answered_by_mitmproxy)
+    found = _imported(tmp_path, one, parsed, other, answered_by_mitmproxy)
 
-    asked, origins = found.side(Side.READER), found.side(Side.ORIGIN)
-    assert [each.reader for each in asked] == ["reader-1", "reader-1", "reader-2", "reader-2"]
-    assert asked[0].connection == asked[1].connection != asked[2].connection
-    assert {each.entrance for each in asked} == {"proxy"}
+    requests, origins = found.side(Side.READER), found.side(Side.ORIGIN)
+    assert [request.reader for request in requests] == ["reader-1", "reader-1", "reader-2", "reader-2"]
+    assert requests[0].connection == requests[1].connection != requests[2].connection
+    assert {request.entrance for request in requests} == {"proxy"}
     assert len(origins) == 3
-    assert {each.reader for each in origins} == {""}
+    assert {exchange.reader for exchange in origins} == {""}
 
 
 def test_flow_file_converted_from_har_has_no_reader(tmp_path: Path) -> None:
@@ -203,7 +209,7 @@ def _a_flow() -> Any:
 
 
 def _imported(folder: Path, *flows: Any) -> Recording:
-    """The recording in a flow file that holds these."""
+    """Return the recording that is read from a flow file with these flows."""
     with (folder / "week.mitm").open("wb") as file:
         for flow in flows:
             FlowWriter(file).add(flow)
@@ -219,9 +225,9 @@ def test_har_writer_rotates_full_file_with_complete_contents(tmp_path: Path) -> 
 
     files = sorted(tmp_path.iterdir())
     assert len(files) > 2
-    found = [har.read(each) for each in files]
-    assert sum(len(each.exchanges) for each in found) == 9
-    assert all(each.content(exchange) == content for each in found for exchange in each.exchanges)
+    found = [har.read(file) for file in files]
+    assert sum(len(recording.exchanges) for recording in found) == 9
+    assert all(recording.content(exchange) == content for recording in found for exchange in recording.exchanges)
 
 
 def test_har_writer_keeps_existing_and_open_files(tmp_path: Path) -> None:
@@ -235,7 +241,7 @@ def test_har_writer_keeps_existing_and_open_files(tmp_path: Path) -> None:
     third.close()
 
     assert len(list(tmp_path.glob("week-2*T*Z.har"))) == 1
-    assert sum(len(har.read(each).exchanges) for each in tmp_path.glob("week-*T*Z.har")) == 1
+    assert sum(len(har.read(file).exchanges) for file in tmp_path.glob("week-*T*Z.har")) == 1
 
 
 WRITES = """
@@ -279,6 +285,6 @@ def test_har_writer_repeats_content_beyond_digest_limit(tmp_path: Path, monkeypa
     made.close()
 
     found = har.read(tmp_path / "week.har")
-    assert [found.content(each) for each in found.exchanges] == contents
+    assert [found.content(exchange) for exchange in found.exchanges] == contents
     assert (tmp_path / "week.har").read_bytes().count(b'"text":"content 0"') == 2
     assert (tmp_path / "week.har").read_bytes().count(b'"text":"content 3"') == 1

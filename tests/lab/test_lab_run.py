@@ -1,4 +1,4 @@
-"""`feedproxy lab run`: a command is played a plan, and its score says what it did."""
+"""`feedproxy lab run`: a reader's command runs against a plan and is scored."""
 
 import asyncio
 import json
@@ -42,8 +42,8 @@ def plan(tmp_path: Path) -> Path:
     return file
 
 
-def _run(plan: Path, *words: str, options: tuple[str, ...] = ()) -> int:
-    return cli.main(["lab", "run", str(plan), *options, "--", sys.executable, "-c", READER, *words])
+def _run(plan: Path, *arguments: str, options: tuple[str, ...] = ()) -> int:
+    return cli.main(["lab", "run", str(plan), *options, "--", sys.executable, "-c", READER, *arguments])
 
 
 def test_lab_run_of_correct_reader_passes_and_is_recorded(
@@ -54,7 +54,7 @@ def test_lab_run_of_correct_reader_passes_and_is_recorded(
     (reader,) = json.loads(capsys.readouterr().out)["readers"]
     assert (code, reader["grade"]) == (0, 100)
     recording = har.read(tmp_path / "run.har")
-    assert [each.status for each in recording.exchanges] == [200, 304, 200, 304, 200, 304]
+    assert [exchange.status for exchange in recording.exchanges] == [200, 304, 200, 304, 200, 304]
     gaps = {recording.exchanges[at + 1].at - recording.exchanges[at].at for at in range(5)}
     assert all(6900 <= gap <= 7500 for gap in gaps), "an hour of the plan is an hour of the clock"
     assert "/lab-" in recording.exchanges[0].request.target
@@ -63,10 +63,10 @@ def test_lab_run_of_correct_reader_passes_and_is_recorded(
 def test_lab_run_of_unconditional_reader_fails_plan(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = _run(plan, "{url}", "{home}", "forgets")
 
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     assert code == 1
-    assert "unconditional-repeat" in said.out
-    assert "missed: Test/1 (+https://example.com/test): unconditional-repeat" in said.err
+    assert "unconditional-repeat" in output.out
+    assert "missed: Test/1 (+https://example.com/test): unconditional-repeat" in output.err
 
 
 def test_lab_run_junit_has_failure_per_broken_rule(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,7 +133,7 @@ def test_score_command_writes_every_format(plan: Path, tmp_path: Path, capsys: p
     assert "100 of 100" in (tmp_path / "out").read_text()
 
 
-# -- readers that go on running
+# -- continuous readers
 
 LASTING = """
 import http.client, sys, time, urllib.parse
@@ -152,8 +152,8 @@ for poll in range(polls):
 """
 
 
-def _last(file: Path, *words: str, options: tuple[str, ...] = ()) -> int:
-    return cli.main(["lab", "run", str(file), *options, "--", sys.executable, "-c", LASTING, "{url}", *words])
+def _last(file: Path, *arguments: str, options: tuple[str, ...] = ()) -> int:
+    return cli.main(["lab", "run", str(file), *options, "--", sys.executable, "-c", LASTING, "{url}", *arguments])
 
 
 def test_lab_run_of_continuous_reader_speeds_up_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,7 +168,7 @@ def test_lab_run_of_continuous_reader_speeds_up_time(tmp_path: Path, capsys: pyt
     assert (code, reader["cost"]["requests"]) == (0, 4)
     gaps = [after.at - before.at for before, after in zip(found.exchanges, found.exchanges[1:], strict=False)]
     assert all(gap >= 0.05 * 86_400 for gap in gaps), "a twentieth of a second is more than an hour there"
-    assert {each["id"] for each in reader["findings"] if each["level"] in ("warn", "bad")} <= {"on-the-hour"}
+    assert {finding["id"] for finding in reader["findings"] if finding["level"] in ("warn", "bad")} <= {"on-the-hour"}
     assert found.until >= found.exchanges[-1].at
 
 

@@ -1,4 +1,4 @@
-"""What must not be recorded is not in the file, whatever it is written in."""
+"""Recordings contain no secrets and no network addresses, in any field."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A replay answers as the origin did: the live version, by HTTP's rules, and always the same bytes."""
+"""Replays: the recorded version of an instant, by the rules of HTTP, deterministic."""
 
 import gzip
 import json
@@ -58,7 +58,7 @@ def ask(
     host: str = "example.com",
     **fields: str,
 ) -> ReplayResponse:
-    """Ask at so many hours after the beginning; field names with underscores for hyphens."""
+    """Send a request `at` hours after the beginning; field names have underscores for hyphens."""
     lines = [("Host", host), *((name.replace("_", "-"), value) for name, value in fields.items())]
     return replay.answer(replay.asked(IncomingRequest(method, target, Fields(lines)), AT + at * HOUR))
 
@@ -71,8 +71,8 @@ def test_replay_serves_every_version_of_corpus_byte_for_byte(corpus: Path) -> No
         name = told.name.removesuffix(".json")
         versions = json.loads(told.read_bytes())["versions"]
         with tarfile.open(told.with_name(f"{name}.tar.xz")) as opened:
-            bodies = [file.read() for each in opened if (file := opened.extractfile(each)) is not None]
-        ends = [float(each["time"]) for each in versions[1:]] + [float(versions[-1]["time"]) + 9e6]
+            bodies = [file.read() for member in opened if (file := opened.extractfile(member)) is not None]
+        ends = [float(version["time"]) for version in versions[1:]] + [float(versions[-1]["time"]) + 9e6]
         for version, body, end in zip(versions, bodies, ends, strict=True):
             since = float(version["time"])
             for at in sorted({since, (since + end) / 2, max(since, end - 1)} - {end}):
@@ -219,8 +219,8 @@ def test_recording_version_begins_at_last_modified_between_requests() -> None:
 
 
 def test_recording_without_content_yields_no_version() -> None:
-    unkept = an_exchange(URL, side=Side.ORIGIN, size=3, digest="0" * 64)
-    assert not timeline.world_of(Recording((unkept,)))
+    without_content = an_exchange(URL, side=Side.ORIGIN, size=3, digest="0" * 64)
+    assert not timeline.world_of(Recording((without_content,)))
     assert not _recorded((0, 226, b"delta", {}), (1, 206, b"part", {}), (2, 304, b"", {}))
 
 
@@ -234,13 +234,13 @@ def test_recording_of_readers_is_replayed_without_proxy_fields() -> None:
 # -- hints
 
 
-def _with(world: ReplayWorld | None = None, **wishes: list[str]) -> ReplayOrigin:
-    return make_replay(world or a_world(), ReplayOptions(**wishes), AT)  # type: ignore[arg-type]
+def _with(world: ReplayWorld | None = None, **options: list[str]) -> ReplayOrigin:
+    return make_replay(world or a_world(), ReplayOptions(**options), AT)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["ETag", "Last-Modified", "Cache-Control", "Content-Type"])
 def test_hint_edit_strips_field(name: str) -> None:
-    assert name.lower() not in {each.lower() for each, _ in ask(_with(strip=[name.lower()])).fields}
+    assert name.lower() not in {line.lower() for line, _ in ask(_with(strip=[name.lower()])).fields}
 
 
 def test_hint_edit_adds_and_removes_feed_hints() -> None:
@@ -267,7 +267,7 @@ def test_hint_edit_adds_directives_and_fields() -> None:
 
 
 @pytest.mark.parametrize(
-    "wishes",
+    "options",
     [
         {"add": ["ttl"]},
         {"add": ["ttl=x"]},
@@ -288,12 +288,12 @@ def test_hint_edit_adds_directives_and_fields() -> None:
         {"faults": ["challenge=9999"]},
     ],
 )
-def test_replay_option_that_is_invalid_is_rejected(wishes: dict[str, list[str]]) -> None:
+def test_replay_option_that_is_invalid_is_rejected(options: dict[str, list[str]]) -> None:
     with pytest.raises(UsageError, match=r"^--(add|strip|fault) "):
-        _with(**wishes)
+        _with(**options)
 
 
-# -- time, and the same again
+# -- time and determinism
 
 
 def test_instants_and_lengths_are_parsed() -> None:
@@ -343,7 +343,7 @@ def test_version_folder_that_is_empty_is_reported(tmp_path: Path) -> None:
         open_source(tmp_path)
 
 
-# -- what it does not do
+# -- limits and redirects
 
 
 async def test_replay_rejects_tunnel_with_reason() -> None:

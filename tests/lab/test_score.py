@@ -1,4 +1,4 @@
-"""What a reader does right costs it nothing, and each thing that it does wrong is found, and nothing beside it."""
+"""Scores of recordings: a correct reader gets 100, and each fault of a reader its finding alone."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +16,7 @@ from feedproxy.lab.replay.replay_source import ReplayOptions
 from feedproxy.scoring import client_hygiene, conditional_requests, polling_interval, redirects
 from feedproxy.scoring.grade import ReaderScore
 from feedproxy.scoring.reader import secret_marker
-from tests.lab.behaviour import FEED, Perfect, document, own_date, play, world
+from tests.lab.behaviour import FEED, CorrectReader, document, own_date, play, world
 
 
 def score_of(recording: Recording) -> ReaderScore:
@@ -25,7 +25,9 @@ def score_of(recording: Recording) -> ReaderScore:
 
 
 def findings(score: ReaderScore, *levels: Level) -> set[type[Note]]:
-    return {type(each.note) for each in score.findings if each.note.level in (levels or (Level.WARN, Level.BAD))}
+    return {
+        type(finding.note) for finding in score.findings if finding.note.level in (levels or (Level.WARN, Level.BAD))
+    }
 
 
 SITUATIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -63,66 +65,68 @@ SITUATIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_correct_reader_scores_100(name: str) -> None:
-    made, wished = SITUATIONS[name]
+    world_options, replay_options = SITUATIONS[name]
 
-    score = score_of(play(Perfect(), world(**made), wishes=ReplayOptions(**wished)))
+    score = score_of(play(CorrectReader(), world(**world_options), options=ReplayOptions(**replay_options)))
 
     assert findings(score) == set()
     assert score.grade == 100
     assert len(score.findings) >= 5, "praise is a level, too"
 
 
-class Variant(Perfect):
-    """A perfect reader with one habit, given as attributes or methods."""
+class Variant(CorrectReader):
+    """A correct reader with changed attributes or methods."""
 
 
-def habit(**changes: Any) -> type[Perfect]:
-    return type("Variant", (Perfect,), changes)
+def habit(**changes: Any) -> type[CorrectReader]:
+    return type("Variant", (CorrectReader,), changes)
 
 
-def _only(name: str) -> Callable[[Perfect, Instant], list[tuple[str, str]]]:
-    def asked(self: Perfect, now: Instant) -> list[tuple[str, str]]:
-        return [(key, value) for key, value in Perfect.conditions(self, now) if key == name]
+def _only(name: str) -> Callable[[CorrectReader, Instant], list[tuple[str, str]]]:
+    def conditions(self: CorrectReader, now: Instant) -> list[tuple[str, str]]:
+        return [(key, value) for key, value in CorrectReader.conditions(self, now) if key == name]
 
-    return asked
+    return conditions
 
 
-def _with(**lines: Callable[[Perfect, Instant], str]) -> Callable[[Perfect, Instant], list[tuple[str, str]]]:
-    """Conditions of which these are another's."""
+def _with(
+    **lines: Callable[[CorrectReader, Instant], str],
+) -> Callable[[CorrectReader, Instant], list[tuple[str, str]]]:
+    """Conditions with the values of `lines` in place of the correct ones."""
 
-    def asked(self: Perfect, now: Instant) -> list[tuple[str, str]]:
-        said = dict(Perfect.conditions(self, now))
-        if said or not self.tag:
+    def conditions(self: CorrectReader, now: Instant) -> list[tuple[str, str]]:
+        fields = dict(CorrectReader.conditions(self, now))
+        if fields or not self.tag:
             for name, value in lines.items():
                 if (text := value(self, now)) and self.base:
-                    said[name.replace("_", "-")] = text
-        return list(said.items())
+                    fields[name.replace("_", "-")] = text
+        return list(fields.items())
 
-    return asked
+    return conditions
 
 
-def _first_only(tag: bool, modified: bool) -> Callable[[Perfect, str, str], None]:
-    """Keeps what came first for ever."""
+def _first_only(tag: bool, modified: bool) -> Callable[[CorrectReader, str, str], None]:
+    """Keeps the first validators for ever."""
 
-    def keep(self: Perfect, new_tag: str, new_modified: str) -> None:
+    def keep(self: CorrectReader, new_tag: str, new_modified: str) -> None:
         self.tag = (self.tag or new_tag) if tag else new_tag
         self.modified = (self.modified or new_modified) if modified else new_modified
 
     return keep
 
 
-def _extra_line(name: str, value: str) -> Callable[[Perfect, Instant], list[tuple[str, str]]]:
-    return lambda self, now: [*Perfect.fields(self, now), (name, value)]
+def _extra_line(name: str, value: str) -> Callable[[CorrectReader, Instant], list[tuple[str, str]]]:
+    return lambda self, now: [*CorrectReader.fields(self, now), (name, value)]
 
 
-def _without_line(name: str) -> Callable[[Perfect, Instant], list[tuple[str, str]]]:
-    return lambda self, now: [each for each in Perfect.fields(self, now) if each[0] != name]
+def _without_line(name: str) -> Callable[[CorrectReader, Instant], list[tuple[str, str]]]:
+    return lambda self, now: [line for line in CorrectReader.fields(self, now) if line[0] != name]
 
 
-def _two_copies(self: Perfect, now: Instant) -> list[tuple[str, str]]:
-    """Every second poll asks with what stood before the last change."""
+def _two_copies(self: CorrectReader, now: Instant) -> list[tuple[str, str]]:
+    """Every second poll sends the conditions from before the last change."""
     kept = self.__dict__.setdefault("kept", [])
-    current = Perfect.conditions(self, now)
+    current = CorrectReader.conditions(self, now)
     if current and (not kept or kept[-1] != current):
         kept.append(current)
         self.__dict__["turns"] = 0
@@ -130,29 +134,29 @@ def _two_copies(self: Perfect, now: Instant) -> list[tuple[str, str]]:
     return kept[-2] if len(kept) > 1 and self.__dict__["turns"] % 2 == 0 else current
 
 
-def _keep_what_broke(self: Perfect, told: Exchange) -> None:
-    Perfect.broken(self, told)
-    self.keep(told.fields.get("etag") or "", told.fields.get("last-modified") or "")
+def _keep_what_broke(self: CorrectReader, exchange: Exchange) -> None:
+    CorrectReader.broken(self, exchange)
+    self.keep(exchange.fields.get("etag") or "", exchange.fields.get("last-modified") or "")
 
 
-def _always(seconds: float) -> Callable[[Perfect], float]:
+def _always(seconds: float) -> Callable[[CorrectReader], float]:
     return lambda self: seconds
 
 
-def _adopt_always(self: Perfect, told: Exchange, body: bytes, lasting: bool) -> str:
-    leads_to = Perfect.take(self, told, body, lasting)
-    if told.status in (302, 303, 307):
+def _adopt_always(self: CorrectReader, exchange: Exchange, body: bytes, is_permanent: bool) -> str:
+    leads_to = CorrectReader.take(self, exchange, body, is_permanent)
+    if exchange.status in (302, 303, 307):
         self.feed = leads_to
     return leads_to
 
 
 def _never(*_: Any) -> None:
-    """Not done."""
+    """Do nothing."""
 
 
 HOURLY = {"wait": _always(3600)}
 
-CULPRITS: dict[type[Note], tuple[type[Perfect], dict[str, Any], dict[str, Any]]] = {
+FAULTY_READERS: dict[type[Note], tuple[type[CorrectReader], dict[str, Any], dict[str, Any]]] = {
     conditional_requests.UNCONDITIONAL_REPEAT: (habit(conditions=lambda self, now: []), {}, {}),
     conditional_requests.TAG_NOT_RETURNED: (habit(conditions=_only("If-Modified-Since")), {}, {}),
     conditional_requests.ALTERED_TAG: (
@@ -204,18 +208,20 @@ CULPRITS: dict[type[Note], tuple[type[Perfect], dict[str, Any], dict[str, Any]]]
     ),
     polling_interval.ON_THE_HOUR: (habit(due=lambda self, now: now % 3600 == 0), {}, {}),
     polling_interval.RETRY_AFTER_IGNORED: (
-        habit(refused=lambda self, told: setattr(self, "not_before", told.at + 3600)),
+        habit(refused=lambda self, exchange: setattr(self, "not_before", exchange.at + 3600)),
         {},
         {"faults": ["retry-after-seconds=7200@1d..30h"]},
     ),
     polling_interval.HURRIED_AFTER_REFUSAL: (
-        habit(refused=lambda self, told: setattr(self, "not_before", told.at + 1200)),
+        habit(refused=lambda self, exchange: setattr(self, "not_before", exchange.at + 1200)),
         {},
         {"faults": ["429@1d..30h"]},
     ),
     polling_interval.HAMMERED: (
         habit(
-            take=lambda self, told, body, lasting: "" if told.status == 500 else Perfect.take(self, told, body, lasting)
+            take=lambda self, exchange, body, is_permanent: (
+                "" if exchange.status == 500 else CorrectReader.take(self, exchange, body, is_permanent)
+            )
         ),
         {},
         {"faults": ["500@1d..26h"]},
@@ -267,17 +273,17 @@ CULPRITS: dict[type[Note], tuple[type[Perfect], dict[str, Any], dict[str, Any]]]
 }
 
 
-@pytest.mark.parametrize("kind", CULPRITS, ids=lambda kind: kind.id())
+@pytest.mark.parametrize("kind", FAULTY_READERS, ids=lambda kind: kind.id())
 def test_faulty_reader_gets_its_finding_alone(kind: type[Note]) -> None:
-    culprit, made, wished = CULPRITS[kind]
+    reader, world_options, replay_options = FAULTY_READERS[kind]
 
-    score = score_of(play(culprit(), world(**made), wishes=ReplayOptions(**wished), days=3))
+    score = score_of(play(reader(), world(**world_options), options=ReplayOptions(**replay_options), days=3))
 
     assert findings(score) == {kind}
     assert score.grade < 100
-    (found,) = (each for each in score.findings if type(each.note) is kind)
+    (found,) = (finding for finding in score.findings if type(finding.note) is kind)
     assert found.count == len(found.requests) > 0
-    assert all(each.reason for each in found.requests), "each request says what shows it"
+    assert all(request.reason for request in found.requests), "each request has a reason"
 
 
 def test_library_user_agent_also_lacks_contact() -> None:
@@ -294,10 +300,10 @@ def test_stale_tag_is_found_beside_current_date() -> None:
 
 def _delta_exchanges(second: str) -> Recording:
     """A 200, a 226, and a third request with the tag `second`."""
-    base = play(Perfect(), days=1).exchanges[0]
-    common = [("User-Agent", Perfect.agent), ("Accept-Encoding", "gzip"), ("A-IM", "feed")]
+    base = play(CorrectReader(), days=1).exchanges[0]
+    common = [("User-Agent", CorrectReader.agent), ("Accept-Encoding", "gzip"), ("A-IM", "feed")]
 
-    def asked(number: int, tag: str) -> Exchange:
+    def make_exchange(number: int, tag: str) -> Exchange:
         fields = Fields([*common, *([("If-None-Match", tag)] if tag else [])])
         return replace(
             base,
@@ -307,7 +313,11 @@ def _delta_exchanges(second: str) -> Recording:
             connection=str(number),
         )
 
-    exchanges = (asked(0, ""), replace(asked(1, '"0"'), status=226), replace(asked(2, second), status=226))
+    exchanges = (
+        make_exchange(0, ""),
+        replace(make_exchange(1, '"0"'), status=226),
+        replace(make_exchange(2, second), status=226),
+    )
     return Recording(exchanges, {base.digest: document(3)})
 
 
@@ -323,59 +333,62 @@ def test_delta_reader_without_tag_of_226_gets_finding() -> None:
 
 
 def test_subscriber_count_is_praised_and_its_absence_behind_proxy_noted() -> None:
-    told = score_of(play(habit(agent="Perfect/1.0 (+https://example.com; 12 subscribers)")()))
-    untold = score_of(play(habit(fields=_extra_line("Via", "1.1 cache"))()))
+    counted = score_of(play(habit(agent="Perfect/1.0 (+https://example.com; 12 subscribers)")()))
+    uncounted = score_of(play(habit(fields=_extra_line("Via", "1.1 cache"))()))
 
-    assert client_hygiene.TELLS_SUBSCRIBERS in findings(told, Level.GOOD)
-    assert findings(untold, Level.INFO) == {client_hygiene.SUBSCRIBERS_UNTOLD}
-    assert told.grade == untold.grade == 100
+    assert client_hygiene.TELLS_SUBSCRIBERS in findings(counted, Level.GOOD)
+    assert findings(uncounted, Level.INFO) == {client_hygiene.SUBSCRIBERS_UNTOLD}
+    assert counted.grade == uncounted.grade == 100
 
 
 def test_single_poll_is_graded_with_note_on_few_requests() -> None:
-    score = score_of(play(Perfect(), days=0.01))
+    score = score_of(play(CorrectReader(), days=0.01))
 
     assert client_hygiene.FEW_REQUESTS in findings(score, Level.INFO)
     assert score.grade == 100
 
 
 def test_faulty_readers_cover_every_finding() -> None:
-    to_mend = {each for each in _all_notes() if each.level.is_finding}
+    kinds = {kind for kind in _all_notes() if kind.level.is_finding}
 
-    assert to_mend == {*CULPRITS, conditional_requests.TAG_OF_226_UNUSED}
+    assert kinds == {*FAULTY_READERS, conditional_requests.TAG_OF_226_UNUSED}
 
 
 def _all_notes() -> set[type[Note]]:
     return {
-        each
+        kind
         for module in (conditional_requests, polling_interval, redirects, client_hygiene)
-        for each in notes_of(module)
+        for kind in notes_of(module)
     }
 
 
 def test_correct_readers_cover_every_praise() -> None:
     counted = habit(agent="Perfect/1.0 (+https://example.com; 12 subscribers)", connection=lambda self, poll, hop: "1")
-    plays = [play(Perfect(), world(**made), wishes=ReplayOptions(**wished)) for made, wished in SITUATIONS.values()]
-    plays += [play(counted(), wishes=ReplayOptions(faults=["redirect-302"])), _delta_exchanges('"1"')]
+    plays = [
+        play(CorrectReader(), world(**world_options), options=ReplayOptions(**replay_options))
+        for world_options, replay_options in SITUATIONS.values()
+    ]
+    plays += [play(counted(), options=ReplayOptions(faults=["redirect-302"])), _delta_exchanges('"1"')]
 
-    deserved = set[type[Note]]().union(*(findings(score_of(each), Level.GOOD) for each in plays))
+    deserved = set[type[Note]]().union(*(findings(score_of(recording), Level.GOOD) for recording in plays))
 
-    assert deserved == {each for each in _all_notes() if each.level is Level.GOOD}
+    assert deserved == {kind for kind in _all_notes() if kind.level is Level.GOOD}
 
 
 @pytest.mark.parametrize("fault", CATALOGUE)
 @pytest.mark.parametrize("when", ["@1d..30h", ""])
 def test_correct_reader_gets_no_finding_for_origin_faults(fault: str, when: str) -> None:
-    score = score_of(play(Perfect(), wishes=ReplayOptions(faults=[fault + (when or "@#2..")]), days=4))
+    score = score_of(play(CorrectReader(), options=ReplayOptions(faults=[fault + (when or "@#2..")]), days=4))
 
     assert findings(score) == set()
     assert score.grade == 100
 
 
-# -- moves to where nothing was seen before
+# -- moves to new addresses
 
 
-class Subscriber(Perfect):
-    """Keeps validators with the address, as most readers do: a new address is a new subscription."""
+class Subscriber(CorrectReader):
+    """Keeps validators per address, as most readers do: a new address is a new subscription."""
 
     def adopt(self, target: str) -> None:
         if target != self.feed:
@@ -384,13 +397,13 @@ class Subscriber(Perfect):
 
 
 def test_first_request_to_new_address_may_be_unconditional() -> None:
-    score = score_of(play(Subscriber(), wishes=ReplayOptions(faults=["xml-redirect@1d"])))
+    score = score_of(play(Subscriber(), options=ReplayOptions(faults=["xml-redirect@1d"])))
 
     assert findings(score) == set()
 
 
-class Forgetful(Perfect):
-    """Forgets what it was given at the new address, when it adopts that later."""
+class ForgetfulReader(CorrectReader):
+    """Drops the validators of the new address when it adopts that address later."""
 
     seen = 0
 
@@ -410,19 +423,19 @@ class Forgetful(Perfect):
 
 
 def test_adopted_address_with_issued_tag_requires_condition() -> None:
-    score = score_of(play(Forgetful(), wishes=ReplayOptions(faults=["redirect-301@1d"])))
+    score = score_of(play(ForgetfulReader(), options=ReplayOptions(faults=["redirect-301@1d"])))
 
     assert findings(score) == {conditional_requests.UNCONDITIONAL_REPEAT}
 
 
 def _redirected(entrance: str, location: str, second: str, *, public: str = "") -> Recording:
-    """A feed that is read twice, then leads elsewhere three times, an hour apart; `second` is asked after each."""
-    base = play(Perfect(), days=1).exchanges[0]
+    """A feed that redirects three times, an hour apart; `second`, if any, is requested after each redirect."""
+    base = play(CorrectReader(), days=1).exchanges[0]
     exchanges = []
 
     def ask(hour: float, target: str, status: int, **answer: str) -> None:
         tag = [("If-None-Match", '"1"')] if hour else []
-        fields = Fields([("User-Agent", Perfect.agent), ("Accept-Encoding", "gzip"), *tag])
+        fields = Fields([("User-Agent", CorrectReader.agent), ("Accept-Encoding", "gzip"), *tag])
         exchanges.append(
             replace(
                 base,
@@ -449,7 +462,7 @@ ELSEWHERE = "https://other.example/feed"
 
 
 @pytest.mark.parametrize(
-    ("entrance", "location", "public", "judged"),
+    ("entrance", "location", "public", "is_evaluated"),
     [
         ("gateway", f"http://proxy.example:8080/{ELSEWHERE}", "", True),
         ("gateway", ELSEWHERE, "", False),
@@ -461,11 +474,11 @@ ELSEWHERE = "https://other.example/feed"
     ],
 )
 def test_redirect_to_other_host_counts_only_if_followed_through_proxy(
-    entrance: str, location: str, public: str, judged: bool
+    entrance: str, location: str, public: str, is_evaluated: bool
 ) -> None:
     score = score_of(_redirected(entrance, location, "", public=public))
 
-    assert (redirects.REDIRECT_NOT_FOLLOWED in findings(score)) == judged
+    assert (redirects.REDIRECT_NOT_FOLLOWED in findings(score)) == is_evaluated
 
 
 @pytest.mark.parametrize(
@@ -489,19 +502,19 @@ def test_redirect_to_other_host_that_is_followed_is_praised(
 
 def test_readers_are_distinguished_by_address_user_agent_and_secret() -> None:
     key = "0123456789abcdef01234567"
-    one, other = play(Perfect(), days=1), play(habit(agent="Other/1 (+https://example.com)")(), days=1)
+    one, other = play(CorrectReader(), days=1), play(habit(agent="Other/1 (+https://example.com)")(), days=1)
     keyed = [
-        replace(each, reader=f"reader-{at}", request=replace(each.request, target=f"{FEED}?key={key}"))
-        for at, each in enumerate(one.exchanges)
+        replace(exchange, reader=f"reader-{at}", request=replace(exchange.request, target=f"{FEED}?key={key}"))
+        for at, exchange in enumerate(one.exchanges)
     ]
     everything = Recording(
-        tuple(sorted([*one.exchanges, *other.exchanges, *keyed], key=lambda each: each.at)),
+        tuple(sorted([*one.exchanges, *other.exchanges, *keyed], key=lambda exchange: exchange.at)),
         {**one.contents, **other.contents},
     )
 
     graded = grade_recording(everything)
 
-    assert {(each.reader, each.user_agent.partition("/")[0]) for each in graded.scores} == {
+    assert {(score.reader, score.user_agent.partition("/")[0]) for score in graded.scores} == {
         ("reader-1", "Perfect"),
         ("reader-1", "Other"),
         (secret_marker(f"{FEED}?key={key}"), "Perfect"),
@@ -510,7 +523,7 @@ def test_readers_are_distinguished_by_address_user_agent_and_secret() -> None:
 
 
 def test_request_for_page_is_not_graded() -> None:
-    recording = play(Perfect(), days=1)
+    recording = play(CorrectReader(), days=1)
     page = replace(
         recording.exchanges[-1],
         request=replace(recording.exchanges[-1].request, target="http://example.com/", fields=Fields()),
@@ -519,4 +532,4 @@ def test_request_for_page_is_not_graded() -> None:
     )
     with_page = Recording((*recording.exchanges, page), {**recording.contents, "page": b"<html><title>Hello</title>"})
 
-    assert [each.reader for each in grade_recording(with_page).scores] == ["reader-1"]
+    assert [score.reader for score in grade_recording(with_page).scores] == ["reader-1"]

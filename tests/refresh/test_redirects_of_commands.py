@@ -6,21 +6,21 @@ from feedproxy.client import admin_client
 from feedproxy.commands.check import check
 from feedproxy.refresh.fetch_once import fetch_document
 from feedproxy.settings import Settings
-from tests.check.publisher import Answer, Asked, Publisher, Wrong, publishing
+from tests.check.publisher import Answer, Fault, Publisher, PublisherRequest, publishing
 
 PUBLIC = "https://www.feeds.example/"
 
 
-def moves_in_public(asked: Asked, answer: Answer) -> Answer:
+def moves_in_public(request: PublisherRequest, answer: Answer) -> Answer:
     """Knows itself by its public address."""
-    if asked.path != "/old.xml":
+    if request.path != "/old.xml":
         return answer
     return Answer(301, {"Location": PUBLIC + "feed.xml"})
 
 
-def is_an_xml_redirect(asked: Asked, answer: Answer) -> Answer:
+def is_an_xml_redirect(request: PublisherRequest, answer: Answer) -> Answer:
     """The same, by a document."""
-    if asked.path != "/old.xml":
+    if request.path != "/old.xml":
         return answer
     body = f"<redirect><newLocation>{PUBLIC}feed.xml</newLocation></redirect>"
     return Answer(200, {"Content-Type": "text/xml"}, body.encode())
@@ -32,7 +32,7 @@ def told_of(publisher: Publisher) -> Settings:
 
 async def test_a_check_of_the_upstream_follows_redirects_to_the_public_address_there() -> None:
     async with publishing() as publisher:
-        publisher.wrong = moves_in_public
+        publisher.fault = moves_in_public
 
         done = await check(publisher.base + "/old.xml", told_of(publisher), pause=0)
 
@@ -42,9 +42,9 @@ async def test_a_check_of_the_upstream_follows_redirects_to_the_public_address_t
 
 
 @pytest.mark.parametrize("how", [moves_in_public, is_an_xml_redirect])
-async def test_what_looks_at_the_upstream_once_follows_them_there(how: Wrong) -> None:
+async def test_what_looks_at_the_upstream_once_follows_them_there(how: Fault) -> None:
     async with publishing() as publisher:
-        publisher.wrong = how
+        publisher.fault = how
 
         got = await fetch_document(publisher.base + "/old.xml", told_of(publisher))
 

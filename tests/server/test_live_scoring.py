@@ -1,4 +1,4 @@
-"""Readers are judged while they read, by whichever way they were answered."""
+"""Live scores of answers by the fast path and by mitmproxy."""
 
 import pytest
 
@@ -19,7 +19,9 @@ async def test_live_score_finds_unconditional_reader(front: Opened, fast_path: b
 
     assert score.user_agent == "Reader/1.0"
     assert score.cost.requests == 5
-    assert {"unconditional-repeat", "polled-within-ttl", "no-contact"} <= {each.note.id() for each in score.findings}
+    assert {"unconditional-repeat", "polled-within-ttl", "no-contact"} <= {
+        finding.note.id() for finding in score.findings
+    }
 
 
 async def test_live_score_of_fast_path_uses_request_conditions(front: Opened) -> None:
@@ -33,7 +35,7 @@ async def test_live_score_of_fast_path_uses_request_conditions(front: Opened) ->
 
     (score,) = proxy.stage.runtime.live_scores.scores(proxy.clock.now())
 
-    assert "asks-well" in {each.note.id() for each in score.findings}
+    assert "asks-well" in {finding.note.id() for finding in score.findings}
     assert score.cost.unchanged == 5
 
 
