@@ -56,14 +56,8 @@ QUOTED = re.compile(r"\"[^\"]*\"|`[^`]*`|“[^”]*”")
 
 LEFT: dict[str, int] = {
     "feedproxy/access": 70,
-    "feedproxy/client": 2,
-    "feedproxy/endpoints": 2,
-    "feedproxy/feed": 102,
-    "feedproxy/http": 112,
     "feedproxy/notify": 334,
-    "feedproxy/proxy": 3,
     "feedproxy/refresh": 127,
-    "feedproxy/request": 43,
     "feedproxy/server": 115,
     "feedproxy/subscribers": 93,
     "feedproxy/upstream": 105,

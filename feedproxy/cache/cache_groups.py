@@ -1,7 +1,7 @@
 """Groups of stored responses that one response invalidates together (RFC 9875)."""
 
 from feedproxy.cache.invalidation import SAFE
-from feedproxy.http.memoize import memoised
+from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.structured_fields import Token, parse_list
 
@@ -32,7 +32,7 @@ def groups_invalidated_by(request: Request, response: Response) -> frozenset[str
     return frozenset() if value is None else parse_groups(value)
 
 
-@memoised(entries=1024)
+@memoize_short(entries=1024)
 def parse_groups(value: str) -> frozenset[str]:
     """Read a list of strings; none where it is not valid. Parameters are ignored."""
     members = parse_list(value)

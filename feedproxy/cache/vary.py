@@ -17,7 +17,7 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.field_values import parse_parameters, split_list
-from feedproxy.http.memoize import memoised
+from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields
 from feedproxy.http.negotiation import choose_coding
 
@@ -30,7 +30,7 @@ def nominated(fields: Fields) -> tuple[str, ...]:
     return () if value is None else _names(value)
 
 
-@memoised()
+@memoize_short()
 def _names(value: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.lower() for name in split_list(value)))
     return ("*",) if "*" in names else names
@@ -84,12 +84,12 @@ def _accepts_coding(stored: StoredResponse, request: Fields) -> bool:
     return choose_coding(request.combined("accept-encoding"), tuple(bodies)) in bodies
 
 
-@memoised()
+@memoize_short()
 def _normalise(value: str) -> tuple[str, ...]:
     return tuple(split_list(value))
 
 
-@memoised()
+@memoize_short()
 def _languages(value: str) -> tuple[str, ...]:
     """Return the language ranges in lower case (RFC 4647, section 2), sorted: q gives their weight."""
     return tuple(sorted("".join(member.split()).lower() for member in split_list(value)))
@@ -100,7 +100,7 @@ def _is_preferred_language(stored: StoredResponse, accept_language: str) -> bool
     return language is not None and language.strip().lower() == _preferred_language(accept_language)
 
 
-@memoised()
+@memoize_short()
 def _preferred_language(accept_language: str) -> str | None:
     """Return the range with the highest weight; None if several share it."""
     weights: dict[str, float] = {}

@@ -1,13 +1,13 @@
 """Cache-Control as a value (RFC 9111, section 5.2), and the targeted fields like it (RFC 9213).
 
-Reading is lenient in form and strict in meaning. Whatever separates directives in the wild (comma,
-semicolon, space) separates them here, so that none is overlooked. But a lifetime that cannot be read is none:
+Parsing is lenient in form and strict in meaning. Commas, semicolons and spaces separate directives, so that none is
+overlooked. An invalid lifetime counts as 0:
 
     "Caches are encouraged to consider responses that have invalid freshness information ... to be stale."
     -- RFC 9111, section 4.2.1
 
-and of one directive said twice the more restrictive counts. So a mistake costs a fetch and never shows a
-reader what it should not.
+Of a repeated directive the more restrictive value counts. A mistake can then cost a request to the origin, but cannot
+reveal a private response.
 """
 
 import math
@@ -17,13 +17,13 @@ from dataclasses import dataclass
 
 from feedproxy.clock import Seconds
 from feedproxy.http.field_values import is_token, unquote
-from feedproxy.http.memoize import lately, memoised
+from feedproxy.http.memoize import memoize_by_identity, memoize_short
 from feedproxy.http.message import Fields
 from feedproxy.http.structured_fields import Token, parse_dictionary
 
 DELTA_SECONDS_MAX = 2**31
-"""What a larger number counts as: "the cache MUST consider the value to be 2147483648 (2^31) or the greatest
-positive integer it can conveniently represent" -- RFC 9111, section 1.2.2."""
+"""The limit of a duration, in seconds; for more "the cache MUST consider the value to be 2147483648 (2^31) or the
+greatest positive integer it can conveniently represent" -- RFC 9111, section 1.2.2."""
 
 _DIRECTIVE = re.compile(r"""([^\s,;="]+)(?:=("(?:[^"\\]|\\.)*+"|[^\s,;]*+))?""", re.DOTALL)
 _DIGITS = re.compile(r"[0-9]+")
@@ -51,11 +51,10 @@ _QUALIFIED = {"no-cache": ("no_cache", "no_cache_fields"), "private": ("private"
 
 @dataclass(frozen=True, slots=True)
 class CacheControl:
-    """What a message's Cache-Control says. Durations are seconds, at most 2**31; None where unsaid.
+    """The directives of a message's Cache-Control. Durations are seconds, at most 2**31; None if absent.
 
     `no_cache` and `private` are the bare directives; their qualified forms name fields (lower case) in
-    `no_cache_fields` and `private_fields`. A bare max-stale is math.inf. `present` tells that there was
-    a field at all.
+    `no_cache_fields` and `private_fields`. A bare max-stale is math.inf. `present`: the message has the field.
     """
 
     no_store: bool = False
@@ -82,7 +81,7 @@ class CacheControl:
     def from_fields(cls, fields: Fields, name: str = "cache-control") -> "CacheControl":
         """Return the directives of all lines of a field together."""
         if name == "cache-control":
-            return _said(fields)
+            return _cache_control(fields)
         combined = fields.combined(name)
         return ABSENT if combined is None else _parse(combined)
 
@@ -97,9 +96,9 @@ class CacheControl:
 
 
 def without_directives(fields: Fields, *names: str) -> str:
-    """Return the directives of Cache-Control as they are written, but for these names (lower case); empty for none."""
+    """Return the directives of Cache-Control verbatim, without those of these names (lower case)."""
     combined = fields.combined("cache-control") or ""
-    return ", ".join(each[0] for each in _DIRECTIVE.finditer(combined) if each[1].lower() not in names)
+    return ", ".join(found[0] for found in _DIRECTIVE.finditer(combined) if found[1].lower() not in names)
 
 
 ABSENT = CacheControl()
@@ -107,27 +106,27 @@ _PRAGMA = CacheControl(no_cache=True)
 
 
 def parse_targeted(fields: Fields, name: str) -> CacheControl | None:
-    """Return a targeted field such as CDN-Cache-Control; None where it is to be passed over, and the next one asked.
+    """Return the directives of a targeted field such as CDN-Cache-Control; None if it must be ignored.
 
     "If a targeted field in a given response is empty, or a parsing error is encountered, that field MUST be
-    ignored by the cache" -- RFC 9213, section 2.1. A duration that is no integer counts as 0.
+    ignored by the cache" -- RFC 9213, section 2.1. A duration that is not an integer counts as 0.
     """
     combined = fields.combined(name)
     return None if combined is None else _parse_targeted(combined)
 
 
-@lately()
-def _said(fields: Fields) -> CacheControl:
+@memoize_by_identity()
+def _cache_control(fields: Fields) -> CacheControl:
     combined = fields.combined("cache-control")
     return ABSENT if combined is None else _parse(combined)
 
 
-@memoised()
+@memoize_short()
 def _parse(value: str) -> CacheControl:
     return _read((match[1], match[2]) for match in _DIRECTIVE.finditer(value))
 
 
-@memoised()
+@memoize_short()
 def _parse_targeted(value: str) -> CacheControl | None:
     members = parse_dictionary(value)
     if not members:
@@ -157,7 +156,7 @@ def _read(directives: Iterable[tuple[str, str | None]]) -> CacheControl:
     for name, argument in directives:
         directive = name.lower()
         if attribute := _FLAGS.get(directive):
-            flags[attribute] = True  # whatever argument it may carry
+            flags[attribute] = True  # with or without an argument
         elif attribute := _DURATIONS.get(directive):
             seconds = _seconds(argument)
             if directive == "max-stale" and argument is None:
@@ -174,7 +173,7 @@ def _read(directives: Iterable[tuple[str, str | None]]) -> CacheControl:
 
 
 def _seconds(argument: str | None) -> Seconds:
-    """delta-seconds, or 0. Quoted or not: "recipients ought to accept both forms" (section 5.2)."""
+    """Return delta-seconds, 0 if invalid. Quoted or not: "recipients ought to accept both forms" (section 5.2)."""
     digits = unquote(argument or "")
     if not _DIGITS.fullmatch(digits):
         return 0.0
@@ -184,6 +183,6 @@ def _seconds(argument: str | None) -> Seconds:
 
 
 def _field_names(argument: str | None) -> frozenset[str]:
-    """Return the fields of a qualified directive; none where a name cannot be read, so that the bare form counts."""
+    """Return the fields of a qualified directive; none if a name is invalid, so that the bare form counts."""
     names = [name.strip().lower() for name in unquote(argument or "").split(",") if name.strip()]
     return frozenset(names) if all(map(is_token, names)) else frozenset()

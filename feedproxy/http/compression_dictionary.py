@@ -4,7 +4,7 @@ A response offers itself with Use-As-Dictionary. A client that keeps it names it
 Available-Dictionary, and lists `dcz` in Accept-Encoding. The response is then a Zstandard stream that was made with
 this dictionary, behind a header of 40 bytes that names the dictionary again.
 
-Fields are parsed strictly and never raise: one that is not valid is as if it were absent.
+Fields are parsed strictly: an invalid one counts as absent.
 """
 
 import hashlib
@@ -14,14 +14,14 @@ import zstandard
 
 from feedproxy.errors import Undecodable
 from feedproxy.http import content_coding
-from feedproxy.http.memoize import memoised
+from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields
 from feedproxy.http.structured_fields import Token, decode_bytes, parse_dictionary, parse_item, string_text
 
 DCZ = "dcz"
 
 RAW = "raw"
-"""The one defined format of dictionaries: bytes (section 2.1.4)."""
+"""The only defined format of dictionaries: bytes (section 2.1.4)."""
 
 MAGIC = bytes.fromhex("5e 2a 4d 18 20 00 00 00")
 """A skippable Zstandard frame of 32 bytes, so that every Zstandard decoder passes over the header (section 5)."""
@@ -57,7 +57,7 @@ class UseAsDictionary:
 
     @property
     def is_usable(self) -> bool:
-        """Tell whether the dictionary is one that may be used.
+        """Return whether the dictionary may be used.
 
         "If a client receives a dictionary with a type that it does not understand, it MUST NOT use the dictionary." --
         section 2.1.4. "If PATTERN has regexp groups, then return FALSE." -- section 2.1.1
@@ -77,7 +77,7 @@ class UseAsDictionary:
         return ", ".join(members)
 
 
-@memoised(entries=1024)
+@memoize_short(entries=1024)
 def parse_use_as_dictionary(value: str) -> UseAsDictionary | None:
     """Read Use-As-Dictionary; None where it is not valid.
 
@@ -96,12 +96,12 @@ def parse_use_as_dictionary(value: str) -> UseAsDictionary | None:
     return UseAsDictionary(str(match), tuple(map(str, destinations)), str(identifier), str(kind))
 
 
-@memoised(entries=1024)
+@memoize_short(entries=1024)
 def parse_available_dictionary(value: str) -> bytes | None:
     """Read Available-Dictionary: the SHA-256 of the dictionary that a client has (section 2.2).
 
-    None where it is not valid: several hashes are none, since "the client MUST only send a single
-    "Available-Dictionary" request header field with a single hash value".
+    None if it is invalid, or has several hashes: "the client MUST only send a single "Available-Dictionary" request
+    header field with a single hash value".
     """
     encoded = parse_item(value)
     found = decode_bytes(encoded) if isinstance(encoded, bytes) else None
@@ -130,10 +130,10 @@ def without_dictionary(request: Fields) -> Fields:
 
 
 def exact_pattern(path: str) -> str | None:
-    """Return a URL pattern that matches this path, and its query if it has one; None where no pattern can be written.
+    """Return a URL pattern that matches this path, and its query if it has one; None if none can be written.
 
-    Without a query the pattern matches any query of this path. A colon would end a scheme or begin a name, even behind
-    a backslash, so it stands in a group of its own (URL Pattern Standard, "constructor string parser").
+    Without a query the pattern matches any query of this path. A colon, even an escaped one, would end a scheme or
+    begin a name, so it is put into a group (URL Pattern Standard, "constructor string parser").
     """
     head, mark, query = path.partition("?")
     if not path.startswith("/") or "#" in path or (mark and head.endswith(":")):
@@ -143,9 +143,9 @@ def exact_pattern(path: str) -> str | None:
 
 
 def may_encode(request: Fields, response: Fields) -> bool:
-    """Tell whether a dictionary may be used for this request (section 9.3.3, "Server Responsibility").
+    """Return whether a dictionary may be used for this request (section 9.3.3, "Server Responsibility").
 
-    A page of another web origin that cannot read a response must not learn about it by its size.
+    A page that may not read a response of another web origin must not learn about its content by its size.
     """
     if request.get("sec-fetch-site") in (None, "same-origin"):
         return True
@@ -180,12 +180,12 @@ def decode(body: bytes, dictionary: bytes, *, limit: int) -> bytes:
         raise Undecodable("not dcz: the header is missing")
     # "The dictionary hash MUST be validated before use." -- section 2.1.3
     if dictionary_of(body) != hash_of(dictionary):
-        raise Undecodable("not dcz: it was made with another dictionary")
+        raise Undecodable("dcz made with another dictionary")
     return decompress(body[HEADER_BYTES:], dictionary, limit=limit)
 
 
 def dictionary_of(body: bytes) -> bytes | None:
-    """Return the hash of the dictionary that a `dcz` stream was made with; None where it has no header."""
+    """Return the hash of the dictionary that a `dcz` stream was made with; None without a header."""
     return body[len(MAGIC) : HEADER_BYTES] if body.startswith(MAGIC) and len(body) >= HEADER_BYTES else None
 
 
@@ -198,7 +198,7 @@ def compress(content: bytes, dictionary: bytes, *, level: int) -> bytes:
         dict_size=len(dictionary),
     )
     compressor = zstandard.ZstdCompressor(dict_data=_raw(dictionary), compression_params=parameters)
-    # A copy: zstandard's own object keeps the room that the worst case would have taken, the whole content's.
+    # A copy: zstandard's own object occupies the memory of the worst case, the size of the content.
     return bytes(memoryview(compressor.compress(content)))
 
 
@@ -212,7 +212,7 @@ def decompress(stream: bytes, dictionary: bytes, *, limit: int) -> bytes:
 
 
 def _raw(dictionary: bytes) -> zstandard.ZstdCompressionDict:
-    """Bytes, even where they look like a trained dictionary: "raw" is said of all (RFC 8878, section 5)."""
+    """Return a raw dictionary, even if the bytes look like a trained one (RFC 8878, section 5)."""
     return zstandard.ZstdCompressionDict(dictionary, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
 
 
@@ -220,8 +220,8 @@ def _window_log(size: int, dictionary_size: int) -> int:
     """Return the binary logarithm of a window over all of the content, so that the dictionary is available to its end.
 
     "the full dictionary is available during compression and decompression until the size of the input exceeds the
-    compression window … it MUST be lower than this limit" -- section 5. A content within the window is written as one
-    segment, and its window is then its own size (RFC 8878, section 3.1.1.1.2).
+    compression window … it MUST be lower than this limit" -- section 5. Content within the window is written as one
+    segment, which has its own size as window (RFC 8878, section 3.1.1.1.2).
     """
     limit = window_limit(dictionary_size)
     if size < limit:
@@ -238,6 +238,6 @@ def _literal(text: str) -> str:
 
 
 def _has_regexp_groups(pattern: str) -> bool:
-    """Tell whether a URL pattern has a group in parentheses; a backslash takes a sign its meaning."""
+    """Return whether a URL pattern has a group in parentheses that is not escaped."""
     signs = iter(pattern)
     return any(sign == "(" or (sign == "\\" and next(signs, None) is None) for sign in signs)

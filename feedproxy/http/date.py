@@ -1,9 +1,8 @@
 """HTTP-date, read and written (RFC 9110, section 5.6.7).
 
-Three forms are read and one is written. Nothing else is: RFC 9111, section 4.2, wants a date in another zone
-or another form to count as invalid, and an invalid Expires is one that has passed. Names match without case
-(same section), and the day's name is not held against the date, since servers get it wrong and nothing
-depends on it.
+Three forms are read and one is written. By RFC 9111, section 4.2, a date in another zone or form is invalid, and an
+invalid Expires counts as past. Names match without case (same section). A wrong day's name is ignored: servers get it
+wrong, and nothing depends on it.
 """
 
 import math
@@ -11,7 +10,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from feedproxy.clock import Instant
-from feedproxy.http.memoize import memoised
+from feedproxy.http.memoize import memoize_short
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -31,11 +30,11 @@ _FORMS = tuple(
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ERA = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
-"""What two-digit years are measured from where the caller does not say what time it is."""
+"""The reference for two-digit years if the caller does not give the current time, in Unix seconds."""
 
 
 def parse_http_date(value: str, now: Instant | None = None) -> Instant | None:
-    """Return the instant an HTTP-date names, or None where it is none.
+    """Return the instant of an HTTP-date; None if it is invalid.
 
     `now` decides the century of an rfc850-date. A leap second (`:60`) is the first second of the next minute.
     """
@@ -53,9 +52,9 @@ def parse_http_date(value: str, now: Instant | None = None) -> Instant | None:
     return None
 
 
-@memoised()
+@memoize_short()
 def _parse(value: str) -> Instant | tuple[int, int, int, int, int, int] | None:
-    """Return the instant, or the six numbers of a date whose century is open, or None."""
+    """Return the instant, or the six numbers of a date with a two-digit year; None if it is invalid."""
     value = value.strip(" \t")
     for form in _FORMS:
         if match := form.fullmatch(value):
@@ -79,7 +78,7 @@ def _instant(year: int, month: int, day: int, *time: int) -> Instant | None:
 
 
 def _years_later(moment: datetime, years: int) -> Instant:
-    """Return the same day so many years on; 1 March where that year has no 29 February."""
+    """Return the same day `years` later; 1 March if that year has no 29 February."""
     try:
         later = moment.replace(year=moment.year + years)
     except ValueError:

@@ -1,10 +1,10 @@
-"""Entity tags: the origins', read as they come, and our own (RFC 9110, section 8.8.3).
+"""Entity tags of origins and of this proxy (RFC 9110, section 8.8.3).
 
-A tag of ours is a stem, which names what is said, and the content coding, which makes the bytes differ:
-`"stem"`, `"stem~5a3c90fe-gzip"` (between them a mark of the coded bytes, since gzip of the same content may be
-other bytes). On their way through other software such tags are decorated: Apache's mod_deflate appends `-gzip` or
-`;gzip` and does not take it off again when the reader sends it back, nginx makes strong ones weak, some readers lose
-the quotation marks. The stem is what survives all of that.
+A tag of this proxy is a base, which names the content, and the content coding: `"base"`, `"base~5a3c90fe-gzip"`. The
+mark between them is a checksum of the coded bytes, since gzip of the same content is not always the same.
+
+Other software changes tags: Apache's mod_deflate appends `-gzip` or `;gzip` and does not remove it from requests, nginx
+makes strong tags weak, some clients drop the quotation marks. The base survives these changes.
 """
 
 import re
@@ -12,7 +12,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Literal
 
-from feedproxy.http.memoize import memoised
+from feedproxy.http.memoize import memoize_short
 
 _TAG = re.compile(r"""(?P<weak>[Ww]/)?(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)')""")
 _MEMBER = re.compile(r"""[ \t]*(?:(?P<quoted>(?:[Ww]/)?"[^"]*")|(?P<other>[^,]+))""")
@@ -34,11 +34,11 @@ class EntityTag:
         return f'W/"{self.opaque}"' if self.weak else f'"{self.opaque}"'
 
 
-@memoised()
+@memoize_short()
 def parse_tag(value: str) -> EntityTag | None:
-    """Return one entity tag, in any of the forms that are met: `"x"`, `W/"x"`, `w/"x"`, `'x'`, `W/x`, `x`.
+    """Return one entity tag, in any of the forms that occur: `"x"`, `W/"x"`, `w/"x"`, `'x'`, `W/x`, `x`.
 
-    None for nothing at all, and for what is more than one tag.
+    None for an empty value, and for several tags.
     """
     value = value.strip(" \t")
     if match := _TAG.fullmatch(value):
@@ -50,7 +50,7 @@ def parse_tag(value: str) -> EntityTag | None:
     return EntityTag(opaque, weak) if opaque and '"' not in opaque else None
 
 
-@memoised()
+@memoize_short()
 def parse_tags(value: str) -> tuple[EntityTag, ...] | Literal["*"]:
     """Return the tags of an If-Match or If-None-Match, or "*" (RFC 9110, sections 13.1.1 and 13.1.2).
 
@@ -61,27 +61,27 @@ def parse_tags(value: str) -> tuple[EntityTag, ...] | Literal["*"]:
     tags = []
     for match in _MEMBER.finditer(value):
         text = match["quoted"] or match["other"]
-        # A `*` among tags is no valid list; it must not turn the list into one that matches everything.
+        # A `*` among tags is invalid, and is dropped: the list must not match everything.
         if text.strip(" \t") != "*" and (tag := parse_tag(text)):
             tags.append(tag)
     return tuple(tags)
 
 
 def strong_match(one: EntityTag, other: EntityTag) -> bool:
-    """Return whether by strong comparison: both strong, and the same (section 8.8.3.2)."""
+    """Return whether two tags match by strong comparison: both strong, and equal (section 8.8.3.2)."""
     return not one.weak and not other.weak and one.opaque == other.opaque
 
 
 def weak_match(one: EntityTag, other: EntityTag) -> bool:
-    """Weak comparison: the same, weak or not (section 8.8.3.2)."""
+    """Return whether two tags match by weak comparison: equal, weak or not (section 8.8.3.2)."""
     return one.opaque == other.opaque
 
 
 def own_tag(stem: str, coding: str, coded: bytes = b"") -> EntityTag:
-    """Our tag for the bytes in this coding; each coding needs a strong tag of its own (section 8.8.3.3).
+    """Return this proxy's tag for a coding; each coding needs a strong tag of its own (section 8.8.3.3).
 
-    `coded` are these bytes, where others in the same coding may stand for the same content: another's, or those of
-    another effort. A strong tag changes with them; the stem does not.
+    `coded` are the coded bytes. They are needed if the same content may have several forms in this coding, of other
+    encoders or levels: the tag depends on them, the base does not.
     """
     if coding == "identity":
         return EntityTag(stem)
@@ -90,7 +90,7 @@ def own_tag(stem: str, coding: str, coded: bytes = b"") -> EntityTag:
 
 
 def tag_base(tag: EntityTag) -> str:
-    """Return what remains of a tag without what tells its bytes: the codings appended, however often, and our mark."""
+    """Return a tag's base: its text without appended codings and this proxy's mark."""
     opaque, end = tag.opaque, len(tag.opaque)
     while opaque.endswith(_SUFFIXES, 0, end):
         end -= next(len(suffix) for suffix in _SUFFIXES if opaque.endswith(suffix, 0, end))

@@ -1,12 +1,11 @@
-"""Field lines in few bytes, for the hundred thousand messages that are kept.
+"""Compact storage of field lines, for a hundred thousand messages in memory.
 
-Most of what a feed takes beside its bodies are field lines, as pairs of texts: a line with a value of its own takes
-160 bytes, of which 110 are Python's. Packed, all lines of a message are one bytes object. Lines that many messages
-have in common, and names, stand in it as numbers of a table that only grows and is bounded: what came before it was
-full stays short, and what comes afterwards is written out.
+Beside the bodies, most of a feed's memory are field lines: as a pair of strings a line takes 160 bytes, of which 110
+are Python's overhead. Packed, all lines of a message are one bytes object. Frequent lines and names are stored as
+numbers of a table of limited size; once it is full, new lines are written out.
 
 Each line begins with a byte: 0 number of a line; 1 number of a name, and a value; 2 a name and a value, both written
-out. Numbers and lengths are two bytes. What does not fit (a value that is no ISO-8859-1) is not packed.
+out. Numbers and lengths are two bytes. A message that does not fit (a value outside ISO-8859-1) is not packed.
 """
 
 import struct
@@ -16,11 +15,11 @@ type Line = tuple[str, str]
 type Lines = tuple[Line, ...]
 
 TABLE_MAX = 4096
-"""Lines and names in the table, each; about a megabyte, and more than the usual kinds of server need."""
+"""Lines, and names, in the table: about a megabyte, and more than the usual servers need."""
 COMMON_MAX = 128
-"""Characters of a line in the table: longer values (policies, reports) are seldom the same twice."""
+"""Characters of a line in the table, at most: longer values (policies, reports) are rarely repeated."""
 UNPACKED = 512
-"""Messages whose lines are remembered as well: whoever looks at one looks several times."""
+"""Messages with cached lines: one is usually read several times in a row."""
 
 _NUMBER = struct.Struct("<BH")
 _VALUE = struct.Struct("<BHH")
@@ -31,11 +30,11 @@ _all_lines: list[Line] = []
 _names: dict[str, int] = {}
 _all_names: list[str] = []
 _once: set[int] = set()
-"""Hashes of lines that were seen once: only what comes again is worth a place."""
+"""Hashes of lines that occurred once: a line enters the table at its second occurrence."""
 
 
 def pack(lines: Lines) -> Lines | bytes:
-    """Return these lines in fewer bytes; as they are where that cannot be."""
+    """Return these lines in packed form; unchanged if they cannot be packed."""
     parts = []
     try:
         for line in lines:
@@ -49,8 +48,8 @@ def pack(lines: Lines) -> Lines | bytes:
             if known is not None:
                 parts += (_VALUE.pack(1, known, len(data)), data)
             else:
-                said = name.encode("latin-1")
-                parts += (_WRITTEN.pack(2, len(said), len(data)), said, data)
+                encoded = name.encode("latin-1")
+                parts += (_WRITTEN.pack(2, len(encoded), len(data)), encoded, data)
     except (UnicodeEncodeError, struct.error):
         return lines
     return b"".join(parts)
@@ -80,7 +79,7 @@ def unpack(packed: bytes) -> Lines:
 
 
 def size(held: Lines | bytes) -> int:
-    """Return the bytes that this takes, rather too many."""
+    """Return an upper estimate of the bytes that these lines occupy."""
     if isinstance(held, bytes):
         return 40 + len(held)
     return 64 + sum(170 + len(name) + len(value) for name, value in held)

@@ -5,7 +5,7 @@ Structured fields (those of targeted cache control) have a stricter grammar of t
 
 import re
 
-from feedproxy.http.memoize import memoised
+from feedproxy.http.memoize import memoize_short
 
 _QUOTED_OR_COMMA = re.compile(r'"(?:[^"\\]|\\.)*+("?)|,', re.DOTALL)
 _QUOTED_OR_SEMICOLON = re.compile(r'"(?:[^"\\]|\\.)*+("?)|;', re.DOTALL)
@@ -21,14 +21,14 @@ def is_token(value: str) -> bool:
 def split_list(value: str) -> list[str]:
     """Return the members of a list, without the white space around them; empty members are dropped (section 5.6.1).
 
-    A comma within a quoted string separates nothing. A quotation mark that is never closed is an ordinary
-    character, so that what follows it is still seen.
+    A comma within a quoted string is not a separator. A quotation mark that is never closed is an ordinary character,
+    so that the members behind it are found.
     """
     return _split(value, ",", _QUOTED_OR_COMMA)
 
 
 def split_parameters(value: str) -> list[str]:
-    """Return the same for parts that a semicolon separates."""
+    """Return the parts of a value that semicolons separate, as `split_list` does for commas."""
     return _split(value, ";", _QUOTED_OR_SEMICOLON)
 
 
@@ -49,7 +49,7 @@ def _outside_quotes(value: str, separator: str, pattern: re.Pattern[str]) -> lis
 
 
 def unquote(value: str) -> str:
-    """Return the text of a quoted string (section 5.6.4); anything else as it is."""
+    """Return the text of a quoted string (section 5.6.4); any other value unchanged."""
     if len(value) < 2 or value[0] != '"' or value[-1] != '"':
         return value
     text = value[1:-1]
@@ -57,17 +57,17 @@ def unquote(value: str) -> str:
 
 
 def quote(text: str) -> str:
-    """Return text as a quoted string (section 5.6.4). Raises ValueError for characters no field value may have."""
+    """Return text as a quoted string (section 5.6.4). Raises ValueError for NUL, CR and LF."""
     if any(character in text for character in "\0\r\n"):
-        raise ValueError("a field value cannot have line breaks")
+        raise ValueError(f"invalid field value {text!r}: expected no NUL, CR or LF")
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def parse_parameters(value: str) -> tuple[str, dict[str, str]]:
-    """Return a value with parameters, `text/html; charset="x"`: the value in lower case, and the parameters by name.
+    """Parse a value with parameters, `text/html; charset="x"`: return the value in lower case, and the parameters.
 
-    Names are in lower case, values unquoted. Of a name said twice the first counts; a parameter without `=`
-    has the value "" (section 5.6.6).
+    Names are in lower case, values unquoted. Of a repeated name the first counts; a parameter without `=` has the
+    value "" (section 5.6.6).
     """
     parts = split_parameters(value)
     if not parts or value.lstrip(" \t").startswith(";"):
@@ -84,6 +84,6 @@ def charset_of(content_type: str | None) -> str | None:
     return _charset_of(content_type) if content_type else None
 
 
-@memoised()
+@memoize_short()
 def _charset_of(content_type: str) -> str | None:
     return parse_parameters(content_type)[1].get("charset")

@@ -1,4 +1,4 @@
-"""The Link field: what a response says of its relations to others (RFC 8288, section 3)."""
+"""The Link field: relations of a response to other resources (RFC 8288, section 3)."""
 
 import re
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from feedproxy.http.field_values import parse_parameters, split_list
 from feedproxy.http.message import Fields
 
 LINKS_MAX = 100
-"""Links of one response that are looked at; those that matter here are two or three."""
+"""Links of one response that are read, at most; feeds use two or three."""
 
 _REFERENCE = re.compile(r"<([^<>]*)>[ \t]*(.*)", re.DOTALL)
 _COMMA_IN_REFERENCE = re.compile(r"<[^<>,]*,[^<>]*>")
@@ -15,9 +15,9 @@ _COMMA_IN_REFERENCE = re.compile(r"<[^<>,]*,[^<>]*>")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One link: its reference as it stands, to be resolved against the response's target, and its relations.
+    """One link: its reference, which is to be resolved against the response's target, and its relations.
 
-    `type` and `title` are what it says of what it leads to.
+    `type` and `title` describe the linked resource.
     """
 
     href: str
@@ -46,7 +46,7 @@ def parse_links(fields: Fields) -> list[Link]:
 
 
 def _members(value: str) -> list[str]:
-    """Return the members of the list; a comma within angle brackets separates nothing."""
+    """Return the members of the list; a comma within angle brackets is not a separator."""
     if not _COMMA_IN_REFERENCE.search(value):
         return split_list(value)
     hidden = _COMMA_IN_REFERENCE.sub(lambda match: match[0].replace(",", "\0"), value)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from feedproxy.http import uri
-from feedproxy.http.memoize import memoised
+from feedproxy.http.memoize import memoize_short
 
 type _Parts = tuple[str, ...]
 """Literals with a wildcard between each two."""
@@ -44,7 +44,7 @@ def covers(pattern: str, base: str, target: str) -> bool:
     return matches_glob(path, target_path) and (query is None or matches_glob(query, target_query))
 
 
-@memoised(entries=1024)
+@memoize_short(entries=1024)
 def _parse(pattern: str) -> tuple[_Parts | None, _Parts | None] | None:
     """Return the parts of path and query, each None where it is absent; None for a pattern that is not read."""
     if not pattern:

@@ -1,16 +1,15 @@
-"""Remember what was parsed, within bounds: the same few field values come with every request.
+"""Bounded memoization of parsers: most requests have the same few field values.
 
-`functools.lru_cache` bounds the number of entries, but not their size, and field values come from strangers:
-with a head of 64 KiB allowed, a few thousand hostile values would fill the memory. So a long value is parsed
-anew each time; those that readers and origins really send are short.
+`functools.lru_cache` limits the number of entries, but not their size. Clients choose field values, and a few thousand
+of 64 KiB would fill the memory. Long values are therefore not cached; real ones are short.
 """
 
 from collections.abc import Callable
 from functools import lru_cache, wraps
 
 
-def memoised[T](*, entries: int = 4096, longest: int = 512) -> Callable[[Callable[[str], T]], Callable[[str], T]]:
-    """Remember up to `entries` results of a pure function of one string, of `longest` characters at most."""
+def memoize_short[T](*, entries: int = 4096, longest: int = 512) -> Callable[[Callable[[str], T]], Callable[[str], T]]:
+    """Decorate a pure function of one string to cache `entries` results, for strings of up to `longest` characters."""
 
     def decorate(function: Callable[[str], T]) -> Callable[[str], T]:
         remembered = lru_cache(maxsize=entries)(function)
@@ -24,24 +23,26 @@ def memoised[T](*, entries: int = 4096, longest: int = 512) -> Callable[[Callabl
     return decorate
 
 
-def lately[Value, Result](*, entries: int = 64) -> Callable[[Callable[[Value], Result]], Callable[[Value], Result]]:
-    """Remember what was made of the last values: of these very objects, which must mean the same for ever.
+def memoize_by_identity[Value, Result](
+    *, entries: int = 64
+) -> Callable[[Callable[[Value], Result]], Callable[[Value], Result]]:
+    """Decorate a pure function of one immutable object to cache its last results by the object's identity.
 
-    One request asks the same of the same value many times, and never again.
+    One request needs the same result several times, later requests do not.
     """
 
     def decorate(function: Callable[[Value], Result]) -> Callable[[Value], Result]:
-        seen: dict[int, tuple[Value, Result]] = {}
+        results: dict[int, tuple[Value, Result]] = {}
 
         @wraps(function)
         def call(value: Value) -> Result:
-            found = seen.get(id(value))  # while it is held here no other has this number
+            found = results.get(id(value))  # the value is referenced in `results`, so its id is not reused
             if found is not None:
                 return found[1]
             result = function(value)
-            if len(seen) >= entries:
-                seen.clear()
-            seen[id(value)] = value, result
+            if len(results) >= entries:
+                results.clear()
+            results[id(value)] = value, result
             return result
 
         return call

@@ -10,7 +10,7 @@ from feedproxy.http import field_packing
 
 HOP_BY_HOP = frozenset(
     {
-        # RFC 9110, section 7.6.1, and the names that old software still sends.
+        # RFC 9110, section 7.6.1, and names that old software sends.
         "connection",
         "keep-alive",
         "proxy-connection",
@@ -26,9 +26,9 @@ HOP_BY_HOP = frozenset(
 )
 
 NAMES_MAX = 2048
-"""Names remembered in small letters: those in use are far fewer, and each is then one object."""
+"""Field names cached in lower case, as one object each; far fewer are in use."""
 NAME_LONGEST = 64
-"""Characters of a name that is remembered: strangers may write any."""
+"""Characters of a cached name, at most: clients may send names of any length."""
 
 _lower = lru_cache(maxsize=NAMES_MAX)(str.lower)
 
@@ -41,9 +41,9 @@ def _set_of(names: tuple[str, ...]) -> frozenset[str]:
 class Fields:
     """The field lines of a message, in order; names compare without case (RFC 9110, section 5.1).
 
-    Values are str whose characters are the bytes of the wire (ISO-8859-1), so that what is passed on is
-    what came. A Fields never changes: every method that seems to change it returns another. What is kept for long is
-    packed (field_packing.py), which nobody notices.
+    The characters of a value are the bytes of the wire (ISO-8859-1), so that fields are forwarded unchanged. Fields are
+    immutable: methods return a changed copy. Those stored for long are packed (field_packing.py), without a visible
+    difference.
     """
 
     __slots__ = ("_held", "_lowered")
@@ -52,11 +52,11 @@ class Fields:
         self._held: field_packing.Lines | bytes = tuple(lines)
         self._lowered: tuple[str, ...] | None = None
 
-    def _made(self, lines: field_packing.Lines, names: tuple[str, ...]) -> Self:
-        """Others, of which the names in small letters are known."""
-        made = object.__new__(type(self))
-        made._held, made._lowered = lines, names
-        return made
+    def _with_lines(self, lines: field_packing.Lines, names: tuple[str, ...]) -> Self:
+        """Return Fields of these lines, with their names in lower case."""
+        fields = object.__new__(type(self))
+        fields._held, fields._lowered = lines, names
+        return fields
 
     @property
     def _lines(self) -> field_packing.Lines:
@@ -65,7 +65,7 @@ class Fields:
 
     @property
     def _names(self) -> tuple[str, ...]:
-        """Return the lines' names in small letters; kept once somebody has asked, for he will again."""
+        """Return the lines' names in lower case; they are cached unless the lines are packed."""
         found = self._lowered
         if found is None:
             found = tuple([_lower(name) if len(name) <= NAME_LONGEST else name.lower() for name, _ in self._lines])
@@ -74,7 +74,7 @@ class Fields:
         return found
 
     def pack(self) -> int:
-        """Take less memory from now on, and a little longer to be looked at; the bytes taken."""
+        """Reduce the memory of the lines, at the price of slower access. Return the bytes that they occupy."""
         if isinstance(self._held, tuple):
             self._held = field_packing.pack(self._held)
             self._lowered = None
@@ -99,7 +99,7 @@ class Fields:
         return f"Fields({list(self._lines)!r})"
 
     def __reduce__(self) -> tuple[type[Self], tuple[field_packing.Lines]]:
-        # What is packed is this process's own shorthand: another one is told the lines themselves.
+        # The packed form is valid in this process only.
         return type(self), (self._lines,)
 
     def get(self, name: str) -> str | None:
@@ -115,7 +115,7 @@ class Fields:
         return [value for key, (_, value) in zip(names, self._lines, strict=True) if key == wanted]
 
     def combined(self, name: str) -> str | None:
-        """Return all lines joined by a comma, as RFC 9110, section 5.3, allows for lists; None where absent."""
+        """Return all values joined by commas, as RFC 9110, section 5.3, allows for lists; None without the field."""
         wanted, names = _lower(name), self._lowered or self._names
         if wanted not in names:
             return None
@@ -124,33 +124,33 @@ class Fields:
         return ", ".join(self.get_all(name))
 
     def with_field(self, name: str, value: str) -> Self:
-        """Return this name said once, with this value, in the place where it stood first (else at the end)."""
+        """Return the fields with a single line of this name, in the place of its first line, else at the end."""
         wanted, names = _lower(name), self._names
         if wanted not in names:
             return self.with_added(name, value)
         lines, place = self._lines, names.index(wanted)
         if names.count(wanted) == 1:
-            return self._made((*lines[:place], (name, value), *lines[place + 1 :]), names)
+            return self._with_lines((*lines[:place], (name, value), *lines[place + 1 :]), names)
         others = [line for key, line in zip(names, lines, strict=True) if key != wanted]
         others.insert(place, (name, value))
         return type(self)(others)
 
     def with_added(self, name: str, value: str) -> Self:
-        """Return one more line, at the end."""
-        return self._made((*self._lines, (name, value)), (*self._names, _lower(name)))
+        """Return the fields with one more line at the end."""
+        return self._with_lines((*self._lines, (name, value)), (*self._names, _lower(name)))
 
     def without(self, *names: str) -> Self:
-        """Return all but these names."""
+        """Return the fields without those of these names."""
         return self._without(_set_of(names))
 
     def end_to_end(self) -> Self:
-        """Without the fields of this hop: the fixed ones and those that Connection names."""
+        """Return the fields without those of this hop: the fixed ones and those that Connection names."""
         if "connection" not in (self._lowered or self._names):
             return self._without(HOP_BY_HOP)
         named = {
             token.strip().lower() for value in self.get_all("connection") for token in value.split(",") if token.strip()
         }
-        # Connection must not name what the message needs for itself: such an option is ignored.
+        # Connection must not name fields that the message needs end to end: such options are ignored.
         named -= {"cache-control", "content-length", "content-type", "host", "date", "etag", "vary"}
         return self._without(HOP_BY_HOP | named)
 
@@ -158,14 +158,14 @@ class Fields:
         names = self._names
         if unwanted.isdisjoint(names):
             return self
-        kept = [at for at, name in enumerate(names) if name not in unwanted]
+        wanted = [at for at, name in enumerate(names) if name not in unwanted]
         lines = self._lines
-        return self._made(tuple([lines[at] for at in kept]), tuple([names[at] for at in kept]))
+        return self._with_lines(tuple([lines[at] for at in wanted]), tuple([names[at] for at in wanted]))
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked. `target` is the normalised absolute target URI (http/uri.py)."""
+    """A request. `target` is the normalised absolute target URI (http/uri.py)."""
 
     method: str
     target: str
@@ -174,7 +174,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What is answered. `body` is the content as it stands on the wire, content coding included."""
+    """A response. `body` is the content as it is transferred, with its content coding."""
 
     status: int
     fields: Fields = field(default_factory=Fields)
@@ -182,5 +182,5 @@ class Response:
     reason: str = ""
 
     def with_fields(self, fields: Fields) -> "Response":
-        """Return the same response with other fields."""
+        """Return the response with other fields."""
         return Response(self.status, fields, self.body, self.reason)

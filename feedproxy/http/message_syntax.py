@@ -1,8 +1,8 @@
 """The grammar of a message's head: request line, status code, field lines, framing of a request.
 
-Every head is judged by these functions, on whichever path it came: RFC 9110, sections 5 and 9.1; RFC 9112, sections 2
-to 6; RFC 9113, sections 8.2 and 8.3. A request that breaks the grammar is refused with BadRequest. Of a response,
-`upstream/head_parser.py` and `field_lines` mend what is harmless and refuse the rest with MalformedResponse.
+These functions check the head of every message: RFC 9110, sections 5 and 9.1; RFC 9112, sections 2 to 6; RFC 9113,
+sections 8.2 and 8.3. A request that breaks the grammar is refused with BadRequest. In a response
+`upstream/head_parser.py` and `field_lines` correct harmless mistakes and refuse others with MalformedResponse.
 """
 
 import re
@@ -16,7 +16,7 @@ type Line = tuple[bytes, bytes]
 
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TARGET = re.compile(rb"[!-~\x80-\xff]+")
-"""No white space and no controls. Bytes beyond ASCII are percent-encoded later (uri.normalise)."""
+"""No white space and no control characters. Bytes beyond ASCII are percent-encoded later (uri.normalise)."""
 _ABSOLUTE = re.compile(rb"[A-Za-z][0-9A-Za-z+.-]*://")
 _VALUE = re.compile(rb"[\t -~\x80-\xff]*")
 """Visible ASCII, space, tab and obs-text (RFC 9110, section 5.5)."""
@@ -35,13 +35,13 @@ _WHOLE = re.compile(
 )
 
 _CASE_MATTERS = (b"HEAD", b"CONNECT")
-"""Methods that change the framing of the answer. In another case they are other methods (RFC 9110, section 9.1), which
-recipients are known to confuse with these."""
+"""Methods that change the framing of the response. In another case they are other methods (RFC 9110, section 9.1), but
+some recipients confuse them with these."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """A request's head, checked. Fields are in the order and case in which they came, folded lines joined."""
+    """A request's head, checked. Fields are in their original order and case, with folded lines joined."""
 
     method: bytes
     target: bytes
@@ -63,7 +63,7 @@ def read_request(lines: Sequence[bytes]) -> RequestHead:
     if not _VERSION.fullmatch(version):
         raise BadRequest("the request line does not end in an HTTP version")
     if version not in (b"HTTP/1.0", b"HTTP/1.1"):
-        raise BadRequest("this version of HTTP is not spoken here: HTTP/1.1 and HTTP/1.0 are", status=505)
+        raise BadRequest("unsupported HTTP version: expected HTTP/1.1 or HTTP/1.0", status=505)
     minor = int(version[-1:])
     fields = field_lines(lines[1:], BadRequest)
     check_request_line(method, target)
@@ -136,8 +136,7 @@ def check_framing(fields: Iterable[Line], *, minor: int) -> None:
 
 
 def field_lines(lines: Iterable[bytes], error: Callable[[str], FeedproxyError]) -> list[Line]:
-    """Read field lines. What is no field line raises `error`: BadRequest for a request, MalformedResponse for a
-    response.
+    """Read field lines. An invalid line raises `error`: BadRequest for a request, MalformedResponse for a response.
 
     In a response white space before the colon is removed and control characters become spaces, except NUL and bare CR.
     In a request both are refused.
@@ -176,7 +175,7 @@ def clean(value: bytes) -> bytes:
     Raises MalformedResponse for NUL and CR.
     """
     # "CR, LF, or NUL ... either reject the message or replace" -- RFC 9110, section 5.5. A NUL or a bare
-    # CR comes from no honest program: rejected. Other controls are replaced.
+    # CR suggests an attack, and is rejected. Other control characters are replaced.
     if b"\0" in value or b"\r" in value or b"\n" in value:
         raise MalformedResponse("NUL or bare CR in a field value")
     return value.translate(_CONTROLS).strip(b" \t")
@@ -189,7 +188,7 @@ def is_field_line(line: bytes) -> bool:
 
 
 def is_field(name: str, value: str) -> bool:
-    """Return whether these are name and value of a field, a character a byte (http/message.py)."""
+    """Return whether these are a valid name and value of a field, one character a byte (http/message.py)."""
     return _NAME_TEXT.fullmatch(name) is not None and _VALUE_TEXT.fullmatch(value) is not None
 
 
@@ -199,5 +198,5 @@ def is_status(status: int) -> bool:
 
 
 def is_well_formed(head: bytes) -> bool:
-    """Return whether these bytes are the whole head of one response of HTTP/1.1, its empty line included."""
+    """Return whether these bytes are the complete head of one HTTP/1.1 response, including its empty line."""
     return _WHOLE.fullmatch(head) is not None

@@ -1,7 +1,6 @@
-"""Which coding, and which media type, does the reader want? (RFC 9110, section 12.)
+"""Negotiation of content coding and media type (RFC 9110, section 12).
 
-Two promises hold whatever a field looks like: nothing is chosen that the reader refused (`q=0`), and a member
-that cannot be read is passed over instead of spoiling the rest.
+A coding or type with `q=0` is never chosen. Invalid members are ignored; the other members of the field still count.
 """
 
 import re
@@ -9,7 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from feedproxy.http.field_values import parse_parameters, split_list
-from feedproxy.http.memoize import memoised
+from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields
 
 _LONGEST = 512
@@ -17,16 +16,15 @@ _QVALUE = re.compile(r"(?:0?\.[0-9]+|[01](?:\.[0-9]*)?)")
 _ALIASES = {"x-gzip": "gzip", "x-compress": "compress"}
 """RFC 9110, section 8.4.1: names to be taken as equivalent."""
 _UNLISTED = 0.0001
-"""What identity weighs where it is not mentioned: acceptable, but less than anything that is asked for."""
+"""The weight of identity if it is not listed: acceptable, but less than any listed coding."""
 
 
 def choose_coding(accept_encoding: str | None, available: Sequence[str]) -> str | None:
-    """Return the coding to answer in: of those available the acceptable one of the greatest weight (section 12.5.3).
+    """Return the available coding of the greatest weight (section 12.5.3).
 
-    `available` are the codings at hand, identity named among them if it is, in our order of preference,
-    which decides among equal weights. Without the field only identity will do: a reader who does not say that
-    it decodes mostly does not. None where nothing at hand is acceptable; then "the origin server SHOULD send
-    a response without any content coding".
+    `available` are the codings, with `identity` if it is available, in this proxy's order of preference among equal
+    weights. Without the field only identity is acceptable: most such clients do not decode. None if none is
+    acceptable; then "the origin server SHOULD send a response without any content coding".
     """
     codings = tuple(available)
     if accept_encoding is None:
@@ -51,23 +49,23 @@ def _choose_coding(accept_encoding: str, available: tuple[str, ...]) -> str | No
 
 
 def weights_in(value: str) -> dict[str, float]:
-    """Return the members of a list of codings, or of other tokens, and how much each is wanted (section 12.4.2)."""
+    """Return the weights of a list of codings, or of other tokens, by name (section 12.4.2)."""
     weights: dict[str, float] = {}
     for member in split_list(value):
         name, parameters = parse_parameters(member)
         weight = _weight(parameters)
         if weight is not None:
             coding = _ALIASES.get(name, name)
-            # Said twice, the lesser weight counts: a refusal stays one.
+            # Of a repeated coding the lesser weight counts, so that q=0 prevails.
             weights[coding] = min(weight, weights.get(coding, weight))
     return weights
 
 
 def best_type(accept: str | None, offers: Sequence[str]) -> str | None:
-    """Return the offered media type that Accept weighs most, the earliest of equals (section 12.5.1).
+    """Return the offered media type of the greatest weight in Accept, the first of equals (section 12.5.1).
 
-    The most specific range that covers an offer gives its weight. The first offer where there is no Accept
-    (or one that names nothing); None where none of the offers is acceptable.
+    The most specific range that covers an offer gives its weight. Without Accept, or with an empty one, the first offer
+    is returned; None if none of the offers is acceptable.
     """
     ranges = _ranges(accept) if accept is not None else ()
     if not ranges:
@@ -75,8 +73,8 @@ def best_type(accept: str | None, offers: Sequence[str]) -> str | None:
     best, best_weight = None, 0.0
     for offer in offers:
         media_type, parameters = parse_parameters(offer)
-        covering = [each for each in ranges if each.covers(media_type, parameters)]
-        weight = max(covering, key=lambda each: each.specificity).weight if covering else 0.0
+        covering = [media_range for media_range in ranges if media_range.covers(media_type, parameters)]
+        weight = max(covering, key=lambda media_range: media_range.specificity).weight if covering else 0.0
         if weight > best_weight:
             best, best_weight = offer, weight
     return best
@@ -105,7 +103,7 @@ class _Range:
         return self.parameters.items() <= parameters.items()
 
 
-@memoised()
+@memoize_short()
 def _ranges(accept: str) -> tuple[_Range, ...]:
     ranges = []
     for member in split_list(accept):
@@ -118,7 +116,7 @@ def _ranges(accept: str) -> tuple[_Range, ...]:
 
 
 def _weight(parameters: dict[str, str]) -> float | None:
-    """Return the weight, 1 where none is given (section 12.4.2); None for one that cannot be read."""
+    """Return the weight, 1 if none is given (section 12.4.2); None if it is invalid."""
     text = parameters.get("q")
     if text is None:
         return 1.0
@@ -126,9 +124,9 @@ def _weight(parameters: dict[str, str]) -> float | None:
 
 
 def vary_on(fields: Fields, *names: str) -> Fields:
-    """Vary names these fields too: another request may get another response (section 12.5.5)."""
-    said = split_list(fields.combined("vary") or "")
-    known = {name.lower() for name in said}
+    """Return the fields with these names added to Vary (section 12.5.5)."""
+    nominated = split_list(fields.combined("vary") or "")
+    known = {name.lower() for name in nominated}
     if "*" in known:
         return fields
-    return fields.with_field("Vary", ", ".join([*said, *(name for name in names if name.lower() not in known)]))
+    return fields.with_field("Vary", ", ".join([*nominated, *(name for name in names if name.lower() not in known)]))

@@ -1,7 +1,7 @@
-"""Proxy auto-configuration: a function in JavaScript by which browsers find out what to ask the proxy for.
+"""Proxy auto-configuration: a function in JavaScript that tells browsers which requests to send to the proxy.
 
-Written for the oldest engines that browsers and systems have for it (ECMAScript 3), with nothing but what the language
-itself has. Names of hosts stand in it as strings of JSON, which are strings of JavaScript, too.
+It is written for the oldest engines in use (ECMAScript 3), with the language's own functions only. Host names are
+JSON strings, which are JavaScript strings, too.
 """
 
 import json
@@ -14,7 +14,7 @@ MEDIA_TYPE = "application/x-ns-proxy-autoconfig"
 _PLAIN = re.compile(r"[^a-z0-9_-]")
 _HOST = re.compile(r"[a-z0-9._~:\[\]-]+")
 
-_DOCUMENT = """// What is read through this proxy, and nothing else.
+_DOCUMENT = """// Hosts that are read through this proxy.
 var hosts = {hosts};
 var patterns = {patterns};
 
@@ -44,19 +44,19 @@ def document(base: str, hosts: Iterable[str], patterns: Iterable[str]) -> str:
     it is down. All others use no proxy.
     """
     split = urlsplit(base)
-    word, port = ("HTTPS", 443) if split.scheme == "https" else ("PROXY", 80)
+    keyword, port = ("HTTPS", 443) if split.scheme == "https" else ("PROXY", 80)
     host = split.hostname or ""
     own = f"[{host}]" if ":" in host else host
-    named = {f".{each}": 1 for each in sorted(set(hosts)) if _HOST.fullmatch(each) and each != host}
-    globs = sorted({_expression(each.lower()) for each in patterns})
+    named = {f".{name}": 1 for name in sorted(set(hosts)) if _HOST.fullmatch(name) and name != host}
+    globs = sorted({_expression(pattern.lower()) for pattern in patterns})
     return _DOCUMENT.format(
         hosts=json.dumps(named, indent=1),
         patterns=json.dumps(globs, indent=1),
-        proxy=json.dumps(f"{word} {own}:{split.port or port}; DIRECT"),
+        proxy=json.dumps(f"{keyword} {own}:{split.port or port}; DIRECT"),
     )
 
 
 def _expression(pattern: str) -> str:
-    """Return a glob as a regular expression of JavaScript: `*` is anything, `?` one character."""
-    known = {"*": ".*", "?": "."}
-    return "^" + "".join(known.get(each) or _PLAIN.sub(r"\\\g<0>", each) for each in pattern) + "$"
+    """Return a glob as a regular expression of JavaScript: `*` is any text, `?` one character."""
+    wildcards = {"*": ".*", "?": "."}
+    return "^" + "".join(wildcards.get(char) or _PLAIN.sub(r"\\\g<0>", char) for char in pattern) + "$"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote_plus
 
 from feedproxy.http.match_pattern import matches_glob
-from feedproxy.http.memoize import memoised
+from feedproxy.http.memoize import memoize_short
 from feedproxy.http.redaction import sounds_secret
 from feedproxy.http.structured_fields import Token, parse_dictionary, string_text
 
@@ -59,7 +59,7 @@ class QueryVariance:
 DEFAULT = QueryVariance()
 
 
-@memoised(entries=1024)
+@memoize_short(entries=1024)
 def parse_no_vary_search(value: str) -> QueryVariance:
     """Read No-Vary-Search; the default, by which all of a query matters, where it is not valid."""
     members = parse_dictionary(value)

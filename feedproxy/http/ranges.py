@@ -1,7 +1,7 @@
-"""A single range of bytes, for downloads that are taken up again (RFC 9110, section 14).
+"""A single range of bytes, for resumed downloads (RFC 9110, section 14).
 
-Whoever asks for several ranges gets the whole: "A server MAY ignore the Range header field", and in feeds
-multipart/byteranges has no use but to make a server work.
+A request for several ranges gets the whole content: "A server MAY ignore the Range header field". For feeds
+multipart/byteranges only serves to cause load.
 """
 
 import re
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 _RANGE = re.compile(r"bytes=[ \t]*([0-9]*)-([0-9]*)[ \t]*", re.IGNORECASE)
 _BEYOND = 10**18
-"""Longer than any content; Python refuses to read numbers of thousands of digits."""
+"""A position beyond any content, in bytes. It replaces longer numbers: Python refuses thousands of digits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The Range is absent or ignored: 200 and all of the content."""
+    """The Range is absent or ignored: 200 with the whole content."""
 
     reason: str
 
@@ -27,24 +27,24 @@ class Unsatisfiable:
 
     @property
     def content_range(self) -> str:
-        """Return what Content-Range says."""
+        """Return the value of Content-Range."""
         return f"bytes */{self.length}"
 
 
 def select(value: str | None, length: int) -> tuple[int, int] | Whole | Unsatisfiable:
-    """Return the first and the last byte that a Range field asks for of `length` bytes: `content[first : last + 1]`.
+    """Return the first and the last byte that a Range selects of `length` bytes: `content[first : last + 1]`.
 
-    `value` is the field of a GET whose If-Range applies (precondition.range_applies).
+    `value` is the Range field of a GET, if its If-Range lets it apply (conditional.range_applies).
     """
     if value is None:
         return Whole("no Range")
     match = _RANGE.fullmatch(value.strip(" \t").rstrip(", \t"))
     if match is None:
-        return Whole("several ranges, another unit, or no range that can be read")
+        return Whole("several ranges, another unit, or an invalid range")
     first, last = (_number(digits) for digits in match.groups())
     if first is None:
         if last is None:
-            return Whole("no range that can be read")
+            return Whole("an invalid range")
         if last == 0:
             return Unsatisfiable(length)
         # A suffix is satisfiable even of an empty content (14.1.2), which Content-Range could not express.
@@ -57,7 +57,7 @@ def select(value: str | None, length: int) -> tuple[int, int] | Whole | Unsatisf
 
 
 def content_range(first: int, last: int, length: int) -> str:
-    """Return what Content-Range says in a 206 (section 14.4)."""
+    """Return the value of Content-Range for a 206 (section 14.4)."""
     return f"bytes {first}-{last}/{length}"
 
 

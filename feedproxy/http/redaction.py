@@ -1,16 +1,16 @@
-"""What an address gives away: names and passwords in it, and what looks like a token.
+"""Redaction of secrets in addresses: names and passwords, secret parameters, and tokens.
 
-Addresses of private feeds are secrets themselves. Wherever one is shown, logged or listed, it is asked for here.
+The address of a private feed can be a secret itself. Addresses are redacted wherever they are shown, logged or listed.
 """
 
 import re
 from collections.abc import Callable
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from feedproxy.http.memoize import memoised
+from feedproxy.http.memoize import memoize_short
 
-# Addresses come from strangers, and are as long as they like: each of these goes over a text once, and never back.
-# An address within an address may be percent-encoded, several times over, and so are the signs that part it.
+# Clients send addresses of any length: each of these patterns matches in linear time, without backtracking. An address
+# within an address, with its delimiters, may be percent-encoded several times.
 _NAME = r"((?:(?!%(?:25)*(?:26|3[BDF]))[^=&;?{0}])*+)(?:=|%(?:25)*3D)"
 _VALUE = r"(?:(?!%(?:25)*(?:26|3B))[^&;{0}])*+"
 _PARAMETER = (
@@ -21,18 +21,18 @@ _PATH_PARAMETER = (
     re.compile(r"(?i)(?:[&;]|%(?:25)*(?:26|3[BF]))" + _NAME.format("/")),
     re.compile("(?i)" + _VALUE.format("/")),
 )
-_SOUNDS_SECRET = re.compile(
+_SECRET_NAME = re.compile(
     r"token|secret|pass(?!age|i|eng)|pwd|auth(?!or)|credential|signature|sig\Z|sess|jwt|key(?!word)|cookie|hmac|ticket"
     r"|private|invit|magic|nonce|csrf|xsrf|e?mail\Z"
     r"|\A(?:pw|pk|sid|code|t|k|h|hash|md5|sha1|digest|access|otp|pin|rss|guid|uuid|sso|login|member|subscriber|uid)\Z"
 )
-"""Names of parameters, in lower case and without what separates words."""
+"""Names of secret parameters, in lower case and without separators of words."""
 
-_WORDS_ARE_PUBLIC = frozenset({"rss", "guid", "uuid", "login", "member", "subscriber", "uid", "t", "h", "pin"})
-"""Of these only a value that is no number of a few digits, and no word, is a secret: forums count topics by `t`."""
+_PARTLY_SECRET = frozenset({"rss", "guid", "uuid", "login", "member", "subscriber", "uid", "t", "h", "pin"})
+"""Parameters with both public and secret values: short numbers and words are public. Forums number topics by `t`."""
 
 _PUBLIC_PARAMETERS = frozenset({"channel_id", "playlist_id", "list"})
-"""Parameters whose values are long and random, and stand on every page (YouTube)."""
+"""Parameters with long random values that are public (YouTube)."""
 
 PUBLIC_IDENTIFIERS = (
     "anchor.fm/s/",
@@ -55,11 +55,11 @@ PUBLIC_IDENTIFIERS = (
     "www.spreaker.com/show/",
     "www.youtube.com/feeds/",
 )
-"""Beginnings of addresses, after the scheme, below which feeds for everybody have random names. Private feeds of these
-hosts are at other hosts or paths.
+"""Beginnings of addresses, after the scheme, below which public feeds have random names. Private feeds of these
+services are at other hosts or paths.
 
-No rule tells such a name from a token: both are drawn by lot. The list ages on the safe side: what it lacks is masked
-and left out of public lists. An entry whose host begins to give private feeds such addresses has to go.
+Such names cannot be told from tokens. A service that is missing here is masked and left out of public lists. An entry
+must be removed if its service begins to use such addresses for private feeds.
 """
 
 _PUBLIC_IDENTIFIER = re.compile(
@@ -70,53 +70,53 @@ _SLASH = r"(?:/|%(?:25)*2f)"
 _OWN_SECRET = re.compile(
     rf"(?i)({_SLASH}(?:push{_SLASH}(?:websub|rsscloud|cnws)|-{_SLASH}with){_SLASH})((?:(?!%(?:25)*2f)[^/?#&\s])++)"
 )
-"""What comes behind the paths of our own secret addresses: callbacks for hubs and clouds, and readers' tokens. Now and
-then a token that was drawn by lot looks like words, and these are known without a look at them."""
+"""The tokens in this proxy's own secret addresses: callbacks for hubs and clouds, and tokens of users. A random token
+can look like words; these are found by their path."""
 
 _PRIVATE_PLACE = re.compile(
     r"(?i)[/.](?:private|secret|personal|members?-only|subscriber-only)(?:[/.:]|\Z)|/(?:private|secret)[-_:][^/]*\d"
 )
-"""Parts of a path that say of themselves that not everybody is meant to read there."""
+"""Parts of a path that mark private content."""
 
 _RUN = re.compile(r"[0-9A-Za-z_~-]++")
 _PIECE = re.compile(r"[0-9A-Za-z]+")
 _SWITCH = re.compile(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[0-9])(?=[A-Za-z])|(?<=[A-Z])(?=[0-9])|(?<=[A-Z]{2})(?=[a-z])")
-"""Where a run goes from one kind of sign to another; not after the capital of a word."""
+"""The places in a run between characters of different kinds, except after the capital of a word."""
 
 _DATE = re.compile(r"\d{4}-?\d\d-?\d\dT?\d{0,6}Z?")
 _UUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
 _JWT = re.compile(
-    # The three parts of a JSON Web Token (RFC 7519): each begins as base64url of `{"` does. What is joined to it
-    # before is taken with it, so that of many beginnings only the first is tried.
+    # The three parts of a JSON Web Token (RFC 7519), which begins as base64url of `{"` does. Characters joined to it in
+    # front are included, so that only one start is tried.
     r"(?<![\w-])(?>[\w-]*?\beyJ)[\w-]{4,}+\.[\w-]{4,}+\.[\w-]*+"
 )
 _NO_WORD = re.compile(r"(?i)[bcdfghjklmnpqrstvwxz]{8}|[aeiou]{6}|q(?!u)[a-z]|[jvwxz]{3}")
-"""What is in no word of a language that is written in Latin letters, or hardly any."""
+"""Letters that are rare or absent in words of languages with Latin script."""
 
 _RUN_MAX = 2048
-"""Signs of a run that are looked at; a longer one is no word, and no title."""
+"""Characters of a run, at most, that are examined; a longer one counts as random."""
 
 
 _DOUBTFUL = re.compile(r"[?@&;%\[\]]")
-"""Without one of these an address has no parameters, no user information, and no host that could be misunderstood."""
+"""Characters without which an address has no parameters, no user information, and no ambiguous host."""
 
 _PLAIN = re.compile(r"https?://[a-z0-9.:-]+/[!$&-;=A-Z_a-z~]*")
-"""An address that nothing is left out of but for a long token: without query, name, brackets and fragment."""
+"""An address without query, user information, brackets and fragment: only its tokens can be secret."""
 
 _ADDRESS = re.compile(r"https?://[^\s<>\"']++")
 """An address in a sentence."""
 
 _AUTHORITY = re.compile(r"(?i)(https?(?::|%3a)(?:/|%2f){1,2})((?:(?!https?(?::|%3a)/)[^/?#&\s])*+)")
 _USERINFO = re.compile(r"(?i)\A.*(?:@|%40)", re.DOTALL)
-"""A name and password in an address within an address: a gateway's request that is refused is logged, too."""
+"""A name and password in an address within an address, as in refused gateway requests, which are logged."""
 
 
-@memoised(entries=4096, longest=128)
+@memoize_short(entries=4096, longest=128)
 def is_random(run: str) -> bool:
     """Return whether letters and digits look random: a token, rather than a word, title, date or number.
 
-    What tells them apart is how often the kind of sign changes within them. Hyphens and underscores separate words in
-    a title, and are signs like others in base64url: changes are counted between them only.
+    The measure is how often the kind of character changes. Hyphens and underscores separate words in titles, and are
+    ordinary characters in base64url: changes are counted only between them.
     """
     if len(run) < 6:
         return False
@@ -148,9 +148,9 @@ def is_random(run: str) -> bool:
 
 
 def without_secrets(target: str, mask: Callable[[str], str] = lambda _: "…") -> str:
-    """Return a target URI that may be shown: no userinfo, no values of parameters that sound secret, no tokens.
+    """Return a target URI without user information, values of secret parameters, and tokens.
 
-    `mask` gives what stands in the place of each.
+    `mask` returns the replacement of each.
     """
     if _PLAIN.fullmatch(target) and not has_secret(target):
         return target
@@ -164,7 +164,7 @@ def without_secrets(target: str, mask: Callable[[str], str] = lambda _: "…") -
 
 
 def text_without_secrets(text: str) -> str:
-    """Return a sentence that may be shown: each address in it as `without_secrets` has it."""
+    """Return a text with `without_secrets` applied to each address in it."""
     return _ADDRESS.sub(_shown_address, text) if "://" in text else text
 
 
@@ -172,24 +172,24 @@ def _shown_address(found: re.Match[str]) -> str:
     try:
         return without_secrets(found[0])
     except ValueError:
-        return "…"  # brackets in the place of a host: what is secret in it is not known
+        return "…"  # the brackets of the host are invalid: its parts are unknown
 
 
 def _without_parameters(path: str, query: str, mask: Callable[[str], str]) -> tuple[str, str]:
-    """Return path and query without the values of parameters that sound secret."""
+    """Return path and query without the values of secret parameters."""
     return _masked(path, *_PATH_PARAMETER, mask), _masked(query, *_PARAMETER, mask)
 
 
 def _masked(text: str, parameter: re.Pattern[str], value: re.Pattern[str], mask: Callable[[str], str]) -> str:
     parts, end = list[str](), 0
     for found in parameter.finditer(text):
-        # What looks like a parameter in the value of a secret one belongs to the secret.
+        # A parameter within the value of a secret one belongs to the secret.
         if found.start() < end or not sounds_secret(found[1]):
             continue
-        said = value.match(text, found.end())
-        if said is not None and said[0] and _is_secret_value(found[1], said[0]):
-            parts += text[end : found.end()], mask(said[0])
-            end = said.end()
+        secret = value.match(text, found.end())
+        if secret is not None and secret[0] and _is_secret_value(found[1], secret[0]):
+            parts += text[end : found.end()], mask(secret[0])
+            end = secret.end()
     return "".join((*parts, text[end:]))
 
 
@@ -199,11 +199,11 @@ def _plain_name(name: str) -> str:
 
 def sounds_secret(name: str) -> bool:
     """Tell whether a parameter of this name holds a secret as a rule."""
-    return _SOUNDS_SECRET.search(_plain_name(name)) is not None
+    return _SECRET_NAME.search(_plain_name(name)) is not None
 
 
 def _is_secret_value(name: str, value: str) -> bool:
-    return _plain_name(name) not in _WORDS_ARE_PUBLIC or not re.fullmatch(r"\d{1,9}|[a-z]{1,12}\d?", value)
+    return _plain_name(name) not in _PARTLY_SECRET or not re.fullmatch(r"\d{1,9}|[a-z]{1,12}\d?", value)
 
 
 def _without_tokens(text: str, mask: Callable[[str], str]) -> str:
@@ -224,9 +224,9 @@ def _without_tokens(text: str, mask: Callable[[str], str]) -> str:
     return _RUN.sub(shown, text)
 
 
-@memoised(entries=1024)
+@memoize_short(entries=1024)
 def has_secret(target: str) -> bool:
-    """Return whether an address holds user information or something token-like: then it is nobody else's to know."""
+    """Return whether an address has user information, a secret parameter, a private path or a token."""
     bare = target.partition("#")[0]
     if "%" in bare and len(bare) <= _RUN_MAX and (decoded := unquote(bare)) != bare and "%" not in decoded:
         return _has_secret(bare) or _has_secret(decoded)
@@ -248,7 +248,7 @@ def _has_secret(bare: str) -> bool:
 
 
 def _without_name_and_tokens(bare: str) -> str:
-    """Return an address without its fragment, without user information and tokens."""
+    """Return an address without fragment, user information and tokens."""
     split = urlsplit(bare)
     host = split.netloc.rpartition("@")[2]
     shown = urlunsplit((split.scheme, host, split.path, split.query, ""))
@@ -257,7 +257,7 @@ def _without_name_and_tokens(bare: str) -> str:
 
 
 def host_alone(target: str) -> str:
-    """Return `https://HOST/…`: an address of which the rest is kept to itself. Raises ValueError for no address."""
+    """Return `https://HOST/…` in place of an address. Raises ValueError if it has no host."""
     split = urlsplit(target)
     if not split.netloc:
         raise ValueError(target)

@@ -1,7 +1,7 @@
 """Structured fields: dictionaries, lists and items (RFC 9651, once RFC 8941).
 
-They are all or nothing: a single wrong character makes the whole field as if it were not there. Parameters
-are read and dropped, since RFC 9213, section 2.1, wants them ignored.
+A single invalid character makes the whole field invalid, as if it were absent. Parameters are read and dropped: RFC
+9213, section 2.1, requires caches to ignore them.
 """
 
 import base64
@@ -11,11 +11,11 @@ type Bare = bool | int | float | str | bytes
 """A bare item; tokens are Token, strings plain str."""
 
 type Value = Bare | tuple[Bare, ...]
-"""What a dictionary's key stands for: an item, or an inner list."""
+"""The value of a dictionary's key: an item, or an inner list."""
 
 
 class Token(str):
-    """A word without quotation marks (RFC 9651, section 3.3.4)."""
+    """A token: text without quotation marks (RFC 9651, section 3.3.4)."""
 
     __slots__ = ()
 
@@ -37,13 +37,13 @@ _SPACES = re.compile(r"\ *")
 
 
 def parse_dictionary(value: str) -> dict[str, Value] | None:
-    """Return a dictionary without its parameters; of a key said twice the last counts. None where it cannot be read.
+    """Parse a dictionary without its parameters (section 4.2.2); of a repeated key the last counts.
 
-    Section 4.2.2. An empty dictionary is valid and is {}.
+    None if it is invalid; {} for an empty one.
     """
-    reader = _Reader(value.strip(" "))
+    parser = _Parser(value.strip(" "))
     try:
-        return reader.dictionary()
+        return parser.dictionary()
     except ValueError:
         return None
 
@@ -58,31 +58,31 @@ def parse_list(value: str) -> tuple[Value, ...] | None:
 
 
 def parse_item(value: str) -> Bare | None:
-    """Return an item without its parameters (section 4.2.3). None where it cannot be read."""
-    reader = _Reader(value.strip(" "))
+    """Parse an item without its parameters (section 4.2.3); None if it is invalid."""
+    parser = _Parser(value.strip(" "))
     try:
-        return reader.item()
+        return parser.item()
     except ValueError:
         return None
 
 
 def parse_parameterised(value: str) -> list[dict[str, Bare]] | None:
-    """Return the parameters of each item of a list (section 4.2.1); None where it cannot be read."""
-    reader = _Reader(value.strip(" "))
+    """Return the parameters of each item of a list (section 4.2.1); None if it is invalid."""
+    parser = _Parser(value.strip(" "))
     found: list[dict[str, Bare]] = []
     try:
-        while reader.at < len(reader.text):
+        while parser.at < len(parser.text):
             if found:
-                reader.need(_NEXT)
-            reader.bare()
-            found.append(reader.parameters())
+                parser.need(_NEXT)
+            parser.bare()
+            found.append(parser.parameters())
     except ValueError:
         return None
     return found
 
 
 def decode_bytes(encoded: bytes) -> bytes | None:
-    """Return the bytes of a byte sequence, of which `bare` gives the base64; None where it is none.
+    """Return the bytes of a byte sequence from its base64; None if it is invalid.
 
     "parsers SHOULD NOT fail when \"=\" padding is not present", nor where pad bits are not zero -- section 4.2.7
     """
@@ -99,8 +99,8 @@ def string_text(value: str) -> str:
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-class _Reader:
-    """A place in a text, moved on by what is read. Its methods raise ValueError where the grammar ends."""
+class _Parser:
+    """A recursive-descent parser. Its methods advance `at`, and raise ValueError for invalid text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -159,7 +159,7 @@ class _Reader:
             items.append(self.bare())
             self.parameters()
             if not self.need(_SPACES)[0] and not self.text.startswith(")", self.at):
-                raise ValueError("items of an inner list stand apart")
+                raise ValueError("items of an inner list must be separated by spaces")
         return tuple(items)
 
     def parameters(self) -> dict[str, Bare]:

@@ -1,9 +1,8 @@
-"""Target URIs: one spelling each, and the forms the gateway gives them (RFC 3986; DESIGN, Three entrances).
+"""Target URIs: their normal form, and their form in gateway paths (RFC 3986).
 
-The normal form is what resources are stored under and what is asked of origins, so two rules bind it: it
-must not change what the URI names, and normalising it again must change nothing (else one resource would
-have two names). Text comes either as the bytes of the wire read as ISO-8859-1 or as Unicode from a document;
-both end as percent-encoded UTF-8.
+Resources are stored, and requested from origins, under the normal form. Normalisation must not change the resource
+that a URI names, and must be idempotent. Input is either the bytes of the wire read as ISO-8859-1, or Unicode from a
+document; both become percent-encoded UTF-8.
 """
 
 import ipaddress
@@ -15,7 +14,7 @@ from urllib.parse import parse_qs
 import idna
 
 from feedproxy.errors import BadTarget, NotFound
-from feedproxy.http.memoize import memoised
+from feedproxy.http.memoize import memoize_short
 
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
@@ -26,12 +25,12 @@ _GATEWAY = re.compile(r"/(https?):(?://?(.*))?", re.IGNORECASE | re.DOTALL)
 _PORTS = {"http": 80, "https": 443}
 
 _REG_NAME = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
-"""Names that resolvers know, and the underscore that some have all the same."""
+"""Names that resolvers accept, with the underscore, which occurs although it is not allowed."""
 _IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 SUFFIX_LABELS = 8
-"""Labels of a name that are compared with the public suffixes, of which none has more than five."""
+"""Labels of a name, from the right, that are compared with the public suffixes: these have at most five."""
 PRIVATE_SUFFIXES = frozenset({"example", "internal", "local", "localhost", "test", "home", "lan", "corp", "intranet"})
-"""Kept from the public DNS (RFC 6761, RFC 6762 and its appendix G, ICANN for `internal` in 2024)."""
+"""Top-level names that the public DNS does not have (RFC 6761, RFC 6762 appendix G, ICANN for `internal` in 2024)."""
 _HOST_MAX = 253
 """RFC 1035, section 2.3.4: 255 octets on the wire."""
 
@@ -39,21 +38,21 @@ _NORMAL = re.compile(
     r"https?://[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){0,3}(?::(?!80/|443/)[1-9][0-9]{1,3})?"
     r"/[!$&'()*+,\-./0-9:;=@A-Z_a-z~\[\]]*(?:\?[!$&'()*+,\-./0-9:;=?@A-Z_a-z~\[\]]*)?"
 )
-"""Most of what is normal already: short names, ports of two to four digits, and nothing encoded."""
+"""Most URIs in normal form: short names, ports of two to four digits, and no percent-encoding."""
 
 _CONTROLS_AND_SPACE = re.compile(r"[\x00-\x20\x7f]")
 _PERCENT = re.compile(r"%(?:([0-9A-Fa-f]{2}))?")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _EXCLUDED = re.compile(r"[^!#$%&'()*+,\-./0-9:;=?@A-Z_a-z~\[\]]+")
-"""What no URI may have as it stands. Brackets are tolerated in paths and queries: many write them there."""
+"""Characters that must be percent-encoded. Brackets are tolerated in paths and queries, where they are common."""
 
 
-@memoised(longest=2048)
+@memoize_short(longest=2048)
 def normalise(uri: str) -> str:
     """Return the normal form of a target URI (RFC 3986, section 6.2.2 and 6.2.3; RFC 9110, section 4.2).
 
-    Raises BadTarget for what no origin can be asked for: other schemes than http and https, user information,
-    no host or one that cannot be, ports that are none, white space and control characters.
+    Raises BadTarget for other schemes than http and https, user information, a missing or invalid host or port, white
+    space and control characters.
     """
     if _NORMAL.fullmatch(uri) and "/." not in uri:
         return uri
@@ -70,27 +69,27 @@ def normalise(uri: str) -> str:
 
 
 def gateway_target(path: str) -> str:
-    """Return the normalised target behind the gateway's first slash, with the query; clients may have folded `//`.
+    """Return the normalised target behind the first slash of a gateway path; clients may have folded `//`.
 
-    `path` stands as in the request line. Raises NotFound where no http or https begins it, and BadTarget where
-    what follows cannot be a target.
+    `path` is that of the request line, with the query. Raises NotFound unless http or https begins the target, and
+    BadTarget if it is invalid.
     """
     match = _GATEWAY.fullmatch(path)
     if match is None:
-        raise NotFound("after the first slash comes the whole address of a feed, https:// included")
+        raise NotFound("not a gateway path: expected the whole address of a feed, with https://, after the first slash")
     return normalise(f"{match[1]}://{match[2] or ''}")
 
 
 def gateway_path(target: str) -> str:
-    """Return the path, with query, under which the gateway serves a target: the inverse of gateway_target."""
+    """Return the path, with query, of a target at the gateway: the inverse of gateway_target."""
     return "/" + target
 
 
 def resolve(base: str, reference: str) -> str:
     """Return a reference, such as Location's, resolved against a target and normalised (RFC 3986, section 5.2).
 
-    White space around it is passed over, and spaces within are encoded: both occur. Raises BadTarget where
-    what comes out cannot be a target.
+    White space around it is removed, and spaces within are encoded: both occur. Raises BadTarget if the result is
+    invalid.
     """
     text = reference.strip(" \t\r\n\f").replace(" ", "%20")
     if _CONTROLS_AND_SPACE.search(text):
@@ -112,7 +111,7 @@ def resolve(base: str, reference: str) -> str:
 
 
 def query_value(query: str, name: str) -> str:
-    """Return the first value of a parameter of a query; empty where there is none, or the query cannot be read."""
+    """Return the first value of a query's parameter; empty if it is absent or the query is invalid."""
     try:
         return parse_qs(query, keep_blank_values=True, max_num_fields=20).get(name, [""])[0]
     except ValueError:
@@ -120,12 +119,12 @@ def query_value(query: str, name: str) -> str:
 
 
 def without_fragment(uri: str) -> str:
-    """Return the target that a key means: what follows `#` tells copies of it apart (access/origin_credentials.py)."""
+    """Return the target of a storage key, in which a fragment distinguishes copies (access/origin_credentials.py)."""
     return uri.partition("#")[0]
 
 
 def origin_of(uri: str) -> str:
-    """Return scheme, host and port of a normalised target, as it writes them: `https://example.com`."""
+    """Return scheme, host and port of a normalised target: `https://example.com`."""
     scheme, authority, _, _ = _parts(uri)
     return f"{scheme}://{authority}"
 
@@ -143,7 +142,7 @@ def host_of(uri: str) -> str:
 
 
 def is_trustworthy(url: str) -> bool:
-    """Tell whether a normalised URL is of a secure context: TLS, or a host on loopback (Secure Contexts, 3.1)."""
+    """Return whether a normalised URL is of a secure context: TLS, or a host on loopback (Secure Contexts, 3.1)."""
     scheme, _, _, _ = _parts(url)
     host = host_of(url).strip("[]")
     if scheme == "https" or host == "localhost" or host.endswith(".localhost"):
@@ -155,15 +154,15 @@ def is_trustworthy(url: str) -> bool:
 
 
 def hostport(host: str, port: int) -> str:
-    """Return host and port as an address holds them."""
+    """Return host and port as in a URI, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def site_of(uri: str) -> str:
-    """Return the site whose owner answers for a normalised target: the registrable domain.
+    """Return the site of a normalised target: the registrable domain.
 
-    A name of a single label is its own site. At an address, and at localhost, each port is one: there a port
-    is all that tells one server from another.
+    A name of a single label is its own site. At an IP address, and at localhost, each port is a site: only ports
+    distinguish servers there.
     """
     host, port = host_port(uri)
     if ":" in host:
@@ -179,14 +178,14 @@ def site_of_host(host: str) -> str:
 
 
 def has_known_suffix(host: str) -> bool:
-    """Return whether a name lies below a public suffix, or one that is kept for private use."""
+    """Return whether a name is below a public suffix, or below one for private use."""
     labels = host.split(".")
     is_private = (len(labels) > 1 and labels[-1] in PRIVATE_SUFFIXES) or _is_residential(host)
     return is_private or is_below_public_suffix(host)
 
 
 def is_below_public_suffix(host: str) -> bool:
-    """Return whether a name in lower case is one of the public DNS: a registrable domain, or below one."""
+    """Return whether a name in lower case is a registrable domain of the public DNS, or below one."""
     if _is_residential(host):
         return False
     tail = ".".join(host.split(".")[-SUFFIX_LABELS:])
@@ -194,7 +193,7 @@ def is_below_public_suffix(host: str) -> bool:
 
 
 def _is_residential(host: str) -> bool:
-    """Return whether a name is "not globally unique" though the list has its suffix (RFC 8375, section 3)."""
+    """Return whether a name is "not globally unique" although its suffix is public (RFC 8375, section 3)."""
     return host.endswith(".home.arpa")
 
 
@@ -205,20 +204,20 @@ def _registrable(host: str) -> str:
 
 @cache
 def _suffixes() -> "PublicSuffixList":
-    from publicsuffixlist import PublicSuffixList  # noqa: PLC0415 -- reads a list of 300 KB: only for those who need it
+    from publicsuffixlist import PublicSuffixList  # noqa: PLC0415 -- reads a list of 300 KB: only if needed
 
     return PublicSuffixList()
 
 
 def _parts(uri: str) -> tuple[str | None, str | None, str, str | None]:
     match = _URI.fullmatch(uri)
-    if match is None:  # cannot be: the pattern matches everything
+    if match is None:  # for the type checker: the pattern matches any text
         raise BadTarget("not a URI")
     return match[1], match[2], match[3], match[4]
 
 
 def _unicode(text: str) -> str:
-    """Return the bytes of the wire that are UTF-8 as the characters they mean; other text as it is."""
+    """Return text from the wire decoded from UTF-8; unchanged if it is not UTF-8."""
     if text.isascii():
         return text
     try:
@@ -237,8 +236,8 @@ def _split_port(authority: str) -> tuple[str, str]:
 def _authority(authority: str) -> tuple[str, int | None]:
     """Return host and port, normalised."""
     if "@" in authority:
-        # Not only because it is deprecated (RFC 9110, section 4.2.4): it serves to disguise the host.
-        raise BadTarget("an address with a name or password in it is not fetched")
+        # Deprecated (RFC 9110, section 4.2.4), and used to disguise the host.
+        raise BadTarget("an address with a user name or password is not fetched")
     host, port = _split_port(authority)
     if not host:
         raise BadTarget("the host is missing")
@@ -288,7 +287,7 @@ def _percent_decoded(host: str) -> str:
 
 
 def _a_labels(name: str) -> str:
-    """Return an internationalised name as DNS has it: by IDNA 2008, else, for what is older or bolder, by 2003."""
+    """Return an internationalised name in ASCII: by IDNA 2008, or by IDNA 2003 if that fails."""
     if name.isascii():
         return name
     if len(name) > _HOST_MAX:
@@ -304,7 +303,7 @@ def _a_labels(name: str) -> str:
 
 
 def _normalise_text(text: str) -> str:
-    """Return path or query: what may stand unencoded does, the rest is encoded in capitals (6.2.2.1, 6.2.2.2)."""
+    """Return a path or query with upper-case percent-encoding of reserved characters only (6.2.2.1, 6.2.2.2)."""
     if "%" in text:
         text = _PERCENT.sub(_percent, text)
     return _EXCLUDED.sub(_encoded, text)
@@ -312,7 +311,7 @@ def _normalise_text(text: str) -> str:
 
 def _percent(match: re.Match[str]) -> str:
     if match[1] is None:
-        return "%25"  # a sign that encodes nothing: left alone, it might seem to after what follows is decoded
+        return "%25"  # a bare sign: with a decoded character behind it, it could become percent-encoding
     character = chr(int(match[1], 16))
     return character if character in _UNRESERVED else match[0].upper()
 
@@ -325,16 +324,16 @@ def _encoded(match: re.Match[str]) -> str:
 
 
 def _remove_dot_segments(path: str) -> str:
-    """RFC 3986, section 5.2.4; the path of a target is never empty."""
+    """Return the path without dot segments (RFC 3986, section 5.2.4); the path of a target is never empty."""
     if "/." not in path:
         return path or "/"
-    kept: list[str] = []
+    remaining: list[str] = []
     segments = path.split("/")[1:]
     for segment in segments:
         if segment == "..":
-            del kept[-1:]
+            del remaining[-1:]
         elif segment != ".":
-            kept.append(segment)
+            remaining.append(segment)
     if segments[-1] in (".", ".."):
-        kept.append("")
-    return "/" + "/".join(kept)
+        remaining.append("")
+    return "/" + "/".join(remaining)

@@ -1,11 +1,11 @@
-"""The addresses that an origin may read in a target URI.
+"""Interpretations of a target URI by different servers.
 
-RFC 3986 lets `/secret%2Ffeed`, `//secret/feed` and `/secret;x/feed` be three resources. Many servers read all of them
-as `/secret/feed`. Where a rule protects a feed, every reading of a target is compared with it (rules.py); each row of
-READERS is one way in which servers read, and rows apply one after the other, in any order.
+By RFC 3986 `/secret%2Ffeed`, `//secret/feed` and `/secret;x/feed` are three resources. Many servers interpret all of
+them as `/secret/feed`. A rule that protects a feed is compared with all interpretations of a target (rules.py). Each
+row of INTERPRETERS is a transformation that some servers apply; rows are combined in any order.
 
-What has no reading that can be relied on is refused: encoded control characters, which some end a path at, and UTF-8
-in more bytes than it takes, which some decode.  (docs/decisions/protected-paths.md)
+Paths with an unpredictable interpretation are refused: encoded control characters, which end a path for some servers,
+and overlong UTF-8, which some decode (docs/decisions/protected-paths.md).
 """
 
 import re
@@ -13,16 +13,16 @@ import unicodedata
 from collections.abc import Callable
 
 from feedproxy.errors import BadTarget
-from feedproxy.http.memoize import memoised
+from feedproxy.http.memoize import memoize_short
 
-READINGS_MAX = 96
-"""Readings of one target that are compared with rules. No address in use has more than a few."""
+INTERPRETATIONS_MAX = 96
+"""Interpretations of one target that are compared with rules, at most. Real addresses have only a few."""
 
 _PLAIN = re.compile(r"(?:/[A-Za-z0-9_~!&'()*,=:@-]+(?:\.[A-Za-z0-9_~!&'()*,=:@-]+)*)*/?")
-"""A path that every server reads alike."""
+"""A path that all servers interpret alike."""
 
 _PLAIN_QUERY = re.compile(r"[A-Za-z0-9_~!'()*,/:@$=&-]*")
-"""A query that every server reads alike."""
+"""A query that all servers interpret alike."""
 
 _SUBSCRIPT = re.compile(r"\[[^\]\[]*\]")
 _SPACES = re.compile(r"(?:\+|%20|%09|%0[ABCD])+", re.IGNORECASE)
@@ -35,12 +35,12 @@ _PARAMETERS = re.compile(r";[^/]*")
 _IGNORABLE = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
 _TRAILING = re.compile(r"(?<=[^/.])(?:\.|%20|\+)+(?=/|$)")
 
-# What Windows writes for these where a name has to be in a code page of 8 bits.
+# The characters that Windows substitutes for these in an 8-bit code page.
 _BEST_FIT = str.maketrans({"\u2044": "/", "\u2215": "/", "\u29f8": "/", "\u2216": "\\", "\u29f5": "\\"})
 
 
 def _decoded(path: str) -> str:
-    """Once more than it should be, `%2F` and `%25` included: behind a proxy that decodes, twice."""
+    """Decode visible ASCII once more than the RFC allows, `%2F` and `%25` included, as servers behind a proxy do."""
     return _VISIBLE.sub(lambda found: chr(int(found[1], 16)), path)
 
 
@@ -49,22 +49,22 @@ def _decoded_as_iis(path: str) -> str:
 
 
 def _compatible(path: str) -> str:
-    """Full-width and other compatible characters as those that they stand for."""
+    """Replace full-width and other compatibility characters by their equivalents."""
     text = _BYTES.sub(_text, path)
     return path if text is path else _encoded(unicodedata.normalize("NFKC", text.translate(_BEST_FIT)))
 
 
 def _without_ignorable(path: str) -> str:
-    """Zero-width characters and those that only direct how others are shown, left out."""
+    """Remove zero-width characters and direction marks."""
     text = _BYTES.sub(_text, path)
     return _encoded(_IGNORABLE.sub("", text)) if _IGNORABLE.search(text) else path
 
 
 def _without_streams(path: str) -> str:
-    """`name:stream:$TYPE` as `name`."""
+    """Replace `name:stream:$TYPE` by `name`."""
     if ":" not in path or "$" not in path:
         return path
-    return "/".join(each.partition(":")[0] if "$" in each else each for each in path.split("/"))
+    return "/".join(segment.partition(":")[0] if "$" in segment else segment for segment in path.split("/"))
 
 
 def _text(found: re.Match[str]) -> str:
@@ -76,27 +76,27 @@ def _text(found: re.Match[str]) -> str:
 
 def _encoded(text: str) -> str:
     return "".join(
-        each if "!" <= each <= "~" else "".join(f"%{byte:02X}" for byte in each.encode("utf-8", "surrogatepass"))
-        for each in text
+        char if "!" <= char <= "~" else "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
+        for char in text
     )
 
 
 def _without_dots(path: str) -> str:
-    """Dot segments removed (RFC 3986, section 5.2.4), the merged slashes of others left as they are."""
+    """Remove dot segments (RFC 3986, section 5.2.4); repeated slashes remain."""
     if "/." not in path:
         return path
-    kept: list[str] = []
+    remaining: list[str] = []
     for segment in path.split("/")[1:]:
         if segment == "..":
-            if kept:
-                kept.pop()
+            if remaining:
+                remaining.pop()
         elif segment != ".":
-            kept.append(segment)
-    ends_in_slash = path.endswith(("/.", "/..")) and kept != [] and kept[-1] != ""
-    return "/" + "/".join(kept) + ("/" if ends_in_slash else "")
+            remaining.append(segment)
+    ends_in_slash = path.endswith(("/.", "/..")) and remaining != [] and remaining[-1] != ""
+    return "/" + "/".join(remaining) + ("/" if ends_in_slash else "")
 
 
-READERS: tuple[tuple[str, Callable[[str], str]], ...] = (
+INTERPRETERS: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("Werkzeug, gunicorn, PHP; proxies that decode once more", _decoded),
     ("IIS: %u002f", _decoded_as_iis),
     ("IIS, Windows: full-width forms, best fit", _compatible),
@@ -109,28 +109,28 @@ READERS: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("NTFS: streams, of any name and type", _without_streams),
     ("HFS+: zero-width characters in names are none", _without_ignorable),
 )
-"""Who reads so, and what becomes of a path."""
+"""Servers, and their transformation of a path."""
 
 
-@memoised(longest=2048)
-def readings(target: str) -> tuple[str, ...]:
-    """Return every reading of a normalised target URI, itself first.
+@memoize_short(longest=2048)
+def interpretations(target: str) -> tuple[str, ...]:
+    """Return all interpretations of a normalised target URI, the URI itself first.
 
-    Raises BadTarget where none of them can be relied on, or where there are too many.
+    Raises BadTarget if its interpretation is unpredictable, or if there are more than INTERPRETATIONS_MAX.
     """
     start = target.index("/", target.index("://") + 3)
     origin, (path, mark, query) = target[:start], target[start:].partition("?")
     found = _paths(path)
-    queries = [mark + each for each in _queries(query)]
+    queries = [mark + variant for variant in _queries(query)]
     return tuple(
         dict.fromkeys(
-            f"{origin}{each}{rest.replace('?', '&', 1) if '?' in each else rest}" for rest in queries for each in found
+            f"{origin}{head}{rest.replace('?', '&', 1) if '?' in head else rest}" for rest in queries for head in found
         )
     )
 
 
 def _queries(query: str) -> tuple[str, ...]:
-    """Return a query as it is, decoded once, decoded more; and what PHP takes each of these for."""
+    """Return a query unchanged, decoded once and decoded repeatedly, and PHP's interpretation of these."""
     if _PLAIN_QUERY.fullmatch(query):
         return (query,)
     once = _decoded(query)
@@ -139,10 +139,10 @@ def _queries(query: str) -> tuple[str, ...]:
 
 
 def as_php(query: str) -> str:
-    """Return a query as PHP and Express read it, values trimmed: `a.b[]=+x` is `a_b=x`, and a name ends at NUL."""
+    """Return a query as PHP and Express parse it, values trimmed: `a.b[]=+x` is `a_b=x`, and a name ends at NUL."""
     read = []
-    for each in re.split("[&;]", query):
-        name, equals, value = (_SPACES.sub(" ", part.partition("%00")[0]).strip(" ") for part in each.partition("="))
+    for pair in re.split("[&;]", query):
+        name, equals, value = (_SPACES.sub(" ", part.partition("%00")[0]).strip(" ") for part in pair.partition("="))
         name = re.sub("[. ]", "_", _SUBSCRIPT.sub("", name))
         read.append(name + equals + value.replace(" ", "%20"))
     return "&".join(read)
@@ -156,19 +156,19 @@ def _paths(path: str) -> tuple[str, ...]:
     while todo:
         here = todo.pop()
         if _CONTROL.search(here) or _OVERLONG.search(here):
-            raise BadTarget("a path with encoded control characters, or with overlong UTF-8, can be read in many ways")
-        for _, read in READERS:
+            raise BadTarget("the path has encoded control characters or overlong UTF-8, which servers read differently")
+        for _, read in INTERPRETERS:
             there = read(here) or "/"
             if there not in found:
                 found[there] = None
                 todo.append(there)
-        if len(found) > READINGS_MAX:
-            raise BadTarget("a path that can be read in so many ways is not compared with rules")
+        if len(found) > INTERPRETATIONS_MAX:
+            raise BadTarget(f"servers may interpret the path in more than {INTERPRETATIONS_MAX} ways")
     return tuple(found)
 
 
 def fully_decoded(text: str) -> str:
-    """Return a path or query with all that is visible ASCII decoded, for comparison alone."""
+    """Return a path or query with all visible ASCII characters decoded, for comparisons only."""
     while (decoded := _compatible(_decoded(text))) != text:
         text = decoded
     return text

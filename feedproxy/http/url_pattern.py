@@ -1,18 +1,18 @@
-"""Patterns over target URIs, as rules write them.
+"""Patterns of target URIs, as in rules.
 
-`*` stands for any run of characters: in the host only for those of the host, behind it for all, slashes
-included. It is the only sign with a meaning: `?` begins a query, as in any URI. Three forms:
+`*` matches any characters: in the host only those of a host, in path and query all, including slashes. It is the only
+wildcard: `?` begins a query, as in any URI. There are three forms:
 
     https://example.com/blog/*   one scheme and port
     example.com/blog/*           any scheme; any port, unless one is named
-    *.example.com                without a slash: everything there, but not example.com itself
+    *.example.com                without a slash: all paths of these hosts, but not example.com itself
 
-A pattern is compared with normalised target URIs, and brought to their normal form itself (http/uri.py):
-upper case in a host, percent-encoding and international names need no thought.
+A pattern is normalised (http/uri.py), and compared with normalised target URIs: case in hosts, percent-encoding and
+international names do not matter.
 
-Where a rule protects, a pattern means more (`protects`): what lax servers answer with the same feed.
+In rules that protect feeds a pattern matches more (`protects`): URIs that lax servers answer with the same feed.
 
-Purges and refreshes compare whole addresses, as they are written (`anywhere`).
+Purges and refreshes compare whole addresses as they are written (`compile_glob`).
 """
 
 import re
@@ -29,7 +29,7 @@ _ANYWHERE = "http://host.invalid"
 
 @dataclass(frozen=True, slots=True)
 class TargetPattern:
-    """A pattern, ready to be compared. Raises BadTarget for one that no target URI can ever match."""
+    """A compiled pattern. Raises BadTarget for one that no target URI can match."""
 
     text: str
     _regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
@@ -44,20 +44,19 @@ class TargetPattern:
         object.__setattr__(self, "_host", re.compile(host, re.IGNORECASE))
 
     def matches(self, target: str) -> bool:
-        """Does it match this normalised target URI?"""
+        """Return whether the pattern matches this normalised target URI."""
         return self._regex.fullmatch(target) is not None
 
-    def protects(self, reading: str) -> bool:
-        """Does it match this reading of a target (uri_interpretations.py), as a server may that is lax?
+    def protects(self, interpretation: str) -> bool:
+        """Return whether the pattern, as a lax server matches paths, matches this interpretation of a target.
 
-        The scheme does not count, nor whether the port is 80 or 443; nor the case of the path, a slash at its end, a
-        query where the pattern has none, or the order of its parameters. The names and addresses of loopback are one
-        host.
+        These do not count: the scheme, port 80 or 443, the case of the path, a trailing slash, a query if the pattern
+        has none, and the order of parameters. The names and addresses of loopback are one host.
         """
-        return self._wide.fullmatch(reading) is not None
+        return self._wide.fullmatch(interpretation) is not None
 
     def is_of_host(self, host: str) -> bool:
-        """May it match something at this host, as a normalised target writes it, at whatever port?"""
+        """Return whether the pattern can match a target at this host, at any port."""
         return self._host.fullmatch(host) is not None
 
 
@@ -105,12 +104,12 @@ def _wide_path(path: str | None) -> str:
     forms = []
     decoded = fully_decoded(normal)
     path_alone, mark, query = decoded.partition("?")
-    for each in dict.fromkeys((normal, decoded, path_alone + mark + as_php(query))):
-        before, mark, query = each.partition("?")
+    for form in dict.fromkeys((normal, decoded, path_alone + mark + as_php(query))):
+        before, mark, query = form.partition("?")
         if mark:
             forms.append(_globbed(before.rstrip("/"), ".*") + r"/*\?" + _wide_query(query) + ".*")
         elif before.endswith("/*"):
-            # What is below a folder, and the folder.
+            # The folder, and all paths below it.
             forms.append(_globbed(before.rstrip("*").rstrip("/"), ".*") + r"(?:/.*|\?.*)?")
         else:
             forms.append(_globbed(before.rstrip("/"), ".*") + r"/*(?:\?.*)?")
@@ -118,7 +117,7 @@ def _wide_path(path: str | None) -> str:
 
 
 def _wide_query(query: str) -> str:
-    """Return each parameter of the pattern, in any order and among others. An asterisk at its end stays within it."""
+    """Return an expression of the parameters in any order. A trailing asterisk matches within its parameter."""
     return "".join(map(_parameter, filter(None, re.split("[&;]", query))))
 
 
@@ -136,7 +135,7 @@ def _expression(text: str) -> str:
         raise BadTarget(f"only http and https targets can match, not {scheme}")
     authority, slash, path = rest.partition("/")
     if not authority or "@" in authority or "?" in authority:
-        raise BadTarget("a pattern names a host, no user, and a slash before its query")
+        raise BadTarget("invalid pattern: expected a host without a user name, and a slash before a query")
     if scheme in _ANY_SCHEME:
         where = "https?://" + _host("http", authority) + r"(?::\d+)?"
     else:
@@ -148,13 +147,13 @@ def _expression(text: str) -> str:
 def _host(scheme: str, authority: str) -> str:
     if "*" in authority:
         if re.search(r"[\s#\\]", authority):
-            raise BadTarget("a host holds no such characters")
+            raise BadTarget(f"invalid host {authority!r} in a pattern")
         return _globbed(authority.lower(), "[^/]*")
     return re.escape(uri.normalise(f"{scheme}://{authority}/").split("/")[2])
 
 
-def anywhere(glob: str) -> re.Pattern[str]:
-    """Return what an operator's glob over whole addresses matches: `*` stands for anything, nothing else is special."""
+def compile_glob(glob: str) -> re.Pattern[str]:
+    """Return the expression of an operator's glob of whole addresses: `*` matches any text."""
     return re.compile(_globbed(glob, ".*"), re.DOTALL)
 
 

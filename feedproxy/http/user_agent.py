@@ -1,14 +1,13 @@
-"""User-Agent: who asks, for how many, and what feedproxy says of itself (RFC 9110, section 10.1.5).
+"""User-Agent: product names, claims of subscribers, and feedproxy's own value (RFC 9110, section 10.1.5).
 
-There is no standard for a subscriber count. A service that fetches a feed once for many people puts a number
-and a word somewhere into its product comment or behind dashes: `457 subscribers`, `2 readers`, `users 2`, `15
-subscriber(s)`, `subscribers 1`; some name the feed by an id of theirs. Every such number is a claim, and
-whoever sends the field can make one: what is believed is decided in subscribers/claims.py.
+There is no standard for a subscriber count. A service that fetches a feed once for many people writes a number and a
+word into its product comment or behind dashes: `457 subscribers`, `2 readers`, `users 2`, `15 subscriber(s)`,
+`subscribers 1`; some add their own id of the feed. Every client can claim any number: subscribers/claims.py decides
+which claims are believed.
 
-One service may use several strings for one audience (a feed fetcher and a page fetcher, an old string and a
-new one), so a claim is filed under the service's name, reduced until its strings fall together. A number that
-merely stands in an address, such as a site's, is not taken for a feed's id: to count too few is the safer
-error.
+One service may use several strings (a feed fetcher and a page fetcher, an old string and a new one). Claims are
+therefore counted under the service's name, reduced to what its strings have in common. A number within an address is
+not taken for a feed's id: counting too few is the safer error.
 """
 
 import re
@@ -17,27 +16,27 @@ from functools import lru_cache
 from urllib.parse import quote
 
 LENGTH_MAX = 512
-"""Characters of a User-Agent that are read: real ones keep below 400, and the memo below is to stay small."""
+"""Characters of a User-Agent that are read: real ones are below 400, and the caches below have to be small."""
 
 COUNT_MAX = 10**12
-"""Where a claim stops being a number worth telling from a larger one."""
+"""The largest number of a claim; larger ones are reduced to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """So many subscribers, says this fetcher, has the feed it calls `feed_id` (empty: it does not say)."""
+    """A fetcher's claim of `count` subscribers, for the feed with its own id `feed_id` (empty if not given)."""
 
     fetcher: str
     count: int
     feed_id: str
 
 
-# The look-behind keeps a number whole, and the search linear: no match begins inside a run of digits.
+# The look-behind prevents matches inside a run of digits, and keeps the search linear.
 _NUMBER = r"(?<![\w.])(?<!\d,)(\d[\d,]*)"
 _COUNTS = tuple(
     re.compile(pattern, re.ASCII | re.IGNORECASE)
     for pattern in (
-        # A lone "reader" is a claim for one only: "Example 2 Reader" is a name.
+        # The singular "reader" counts only after 1: "Example 2 Reader" is a name.
         rf"{_NUMBER}\s+(?:subscribers?(?:\(s\))?|readers|(?<=\b1\s)reader)(?![\w/])",
         r"\busers\s+(\d[\d,]*)",
         r"(?:\b|_)subscribers[ _](\d[\d,]*)",  # logs print a space as an underscore
@@ -66,25 +65,23 @@ _NAMES = {
     "opr": "Opera",
     "theoldreader": "The Old Reader",
 }
-"""Names for people, where what a service calls itself in the field is another."""
+"""Displayed names of services that use another name in the field."""
 
 
 def parse_claim(user_agent: str) -> Claim | None:
-    """Return the claim that a User-Agent carries, or None. Numbers above COUNT_MAX are read as COUNT_MAX."""
+    """Return the claim in a User-Agent, or None. Numbers above COUNT_MAX are read as COUNT_MAX."""
     return _parse_claim(user_agent[:LENGTH_MAX])
 
 
 def product(user_agent: str) -> str:
-    """Return the reader's name for people to read, such as `Feedly`, `NetNewsWire`, `curl`; `unknown` where it has
-    none."""
+    """Return the displayed name of a feed reader, such as `Feedly` or `curl`; `unknown` without a name."""
     return _product(user_agent[:LENGTH_MAX])
 
 
 def compose(version: str, contact: str, subscribers: int, feed_id: str) -> str:
-    """Return what feedproxy calls itself upstream: `feedproxy/VERSION (+CONTACT; N subscribers; feed-id=HEX)`.
+    """Return feedproxy's own User-Agent: `feedproxy/VERSION (+CONTACT; N subscribers; feed-id=HEX)`.
 
-    A part that is empty is left out, and so is the count at zero, since nobody is what most fetchers claim by
-    silence.
+    Empty parts and a count of zero are left out.
     """
     parts = []
     if contact:
@@ -119,16 +116,16 @@ def _count(user_agent: str) -> re.Match[str] | None:
 
 
 def _fetcher(name: str) -> str:
-    """Return a name reduced until one service's strings fall together; `unknown` where nothing is left."""
-    words = name.lower().split()
-    telling = [word for word in words if word not in _COMMON_WORDS] or words
-    return re.sub(r"\.(com|net|org)$", "", "".join(telling)) or "unknown"
+    """Return the part of a name that all strings of a service have in common; `unknown` if it is empty."""
+    parts = name.lower().split()
+    distinctive = [part for part in parts if part not in _COMMON_WORDS] or parts
+    return re.sub(r"\.(com|net|org)$", "", "".join(distinctive)) or "unknown"
 
 
 def _name(user_agent: str) -> str:
-    """Return the product's name as it stands, at most 40 printable ASCII characters."""
+    """Return the product's name verbatim, at most 40 printable ASCII characters."""
     if claim := _count(user_agent):
-        # The claim is cut out, since a name may stand right before it: `Example 12 readers`.
+        # The claim is removed, since a name may precede it directly: `Example 12 readers`.
         user_agent = f"{user_agent[: claim.start()]};{user_agent[claim.end() :]}"
     text = re.sub(r"[^\x20-\x7e]", "", user_agent).strip(" ;,-")
     if text.lower().startswith("mozilla/"):
@@ -139,14 +136,14 @@ def _name(user_agent: str) -> str:
 
 
 def _behind_mozilla(text: str) -> str:
-    """Who calls itself Mozilla: whoever is `compatible`, else a product of its own, else a browser."""
+    """Return the product of a Mozilla string: the `compatible` one, else its own product, else the browser."""
     comment = _COMMENT.search(text)
     members = [member.strip() for member in comment[1].split(";")] if comment else []
-    telling = [member for member in members if member and not _PLATFORM.match(member)]
-    if telling and members[0].lower() == "compatible":
-        return str(_NAME_END.split(telling[0], maxsplit=1)[0])
+    distinctive = [member for member in members if member and not _PLATFORM.match(member)]
+    if distinctive and members[0].lower() == "compatible":
+        return str(_NAME_END.split(distinctive[0], maxsplit=1)[0])
     products = _PRODUCT.findall(re.sub(r"\([^()]*\)?", "", text))
-    own = [each for each in products if each.lower() not in _ENGINES]
-    versioned = [match[1] for member in telling if (match := re.fullmatch(r"(\D+)\s[\d]+\.[\d.]+", member))]
-    browsers = [each for each in ("Chrome", "Safari") if each in products]
+    own = [product for product in products if product.lower() not in _ENGINES]
+    versioned = [match[1] for member in distinctive if (match := re.fullmatch(r"(\D+)\s[\d]+\.[\d.]+", member))]
+    browsers = [browser for browser in ("Chrome", "Safari") if browser in products]
     return str(next(iter((*own, *versioned, *browsers, "Mozilla"))))

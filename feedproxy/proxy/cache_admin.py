@@ -16,7 +16,7 @@ from feedproxy.errors import FeedproxyError
 from feedproxy.http import uri
 from feedproxy.http.message import Request, Response
 from feedproxy.http.uri import site_of
-from feedproxy.http.url_pattern import anywhere
+from feedproxy.http.url_pattern import compile_glob
 from feedproxy.proxy.autodiscovery import Autodiscovery
 from feedproxy.proxy.interfaces import Demand, FeedOwnership, PeerCopies
 from feedproxy.proxy.resource_lookup import ResourceLookup
@@ -127,7 +127,7 @@ class CacheAdmin:
 
     def target_matcher(self, pattern: str) -> Callable[[str], bool]:
         """Return a test whether a target matches a glob, in its public or its upstream form."""
-        glob = anywhere(pattern)
+        glob = compile_glob(pattern)
         # No rule changes the options that map URLs.
         settings = self._settings_for("")
         return lambda target: any(glob.fullmatch(form) is not None for form in equivalent_urls(target, settings))

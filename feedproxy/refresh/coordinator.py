@@ -16,7 +16,7 @@ from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.http import negotiation, uri
-from feedproxy.http.memoize import memoised
+from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields, Request
 from feedproxy.refresh import peer_result, personal_responses, range_requests
 from feedproxy.refresh.events import CopiesInvalidated, Events, FeedChanged, RefreshEnded
@@ -436,7 +436,7 @@ class RefreshCoordinator:
         return not browsing and not in_vain and "range" not in context.upstream_request.fields
 
 
-@memoised()
+@memoize_short()
 def _prefers_html(accept: str) -> bool:
     """Return whether this Accept prefers a page to a feed."""
     return bool(accept) and negotiation.best_type(accept, (*FEED_TYPES, "text/html")) == "text/html"

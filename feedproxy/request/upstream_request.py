@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from feedproxy.cache.vary import nominated
 from feedproxy.http import negotiation
 from feedproxy.http.cache_control import CacheControl
-from feedproxy.http.memoize import memoised
+from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields, Request
 from feedproxy.request.entrance import ClientContext, Entrance
 from feedproxy.store.resource import Resource
@@ -100,7 +100,7 @@ class UpstreamRequest:
     has_credentials: bool
 
 
-@memoised()
+@memoize_short()
 def is_forwarded(name: str) -> bool:
     """Return whether a field of a client may go upstream with a request whose answer may be kept."""
     plain = name.lower().replace("_", "-")
@@ -112,7 +112,7 @@ def shared_names(shared_fields: tuple[str, ...]) -> frozenset[str]:
     return frozenset(name.lower() for name in shared_fields)
 
 
-@memoised()
+@memoize_short()
 def is_credential(name: str) -> bool:
     """Return whether a field of this name tells who asks."""
     return _CREDENTIAL.fullmatch(name.lower().replace("_", "-")) is not None
@@ -214,7 +214,7 @@ def _is_anything(value: str | None) -> bool:
     return value is None or value.strip() in ("*", "*/*", ACCEPT)
 
 
-@memoised()
+@memoize_short()
 def _is_for_feeds(accept: str) -> bool:
     """Return whether this Accept is that of a program that reads feeds."""
     if not any(each in accept.lower() for each in _FEED_TYPES):

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from feedproxy.clock import Instant
 from feedproxy.findings import Category, Level, Note
-from feedproxy.http.memoize import memoised
+from feedproxy.http.memoize import memoize_short
 from feedproxy.http.negotiation import weights_in
 from feedproxy.http.user_agent import parse_claim, product
 from feedproxy.scoring.reader_state import ReaderState
@@ -43,7 +43,7 @@ def evaluate_coding(poll: Poll, _: ReaderState) -> Verdict:
     return _evaluate_accept_encoding(poll.fields.combined("accept-encoding") or "")
 
 
-@memoised(entries=256)
+@memoize_short(entries=256)
 def _evaluate_accept_encoding(accepted: str) -> Verdict:
     weights = weights_in(accepted)
     if any(weights.get(name, 0) > 0 for name in ("gzip", "x-gzip", "br", "zstd", "deflate", "*")):
@@ -61,7 +61,7 @@ def evaluate_identity(poll: Poll, _: ReaderState) -> Verdict:
     return _evaluate_agent((poll.fields.get("user-agent") or "").strip())
 
 
-@memoised(entries=AGENTS_MAX)
+@memoize_short(entries=AGENTS_MAX)
 def _evaluate_agent(agent: str) -> Verdict:
     if not agent:
         return (Observation(NO_USER_AGENT, "no User-Agent"),)
@@ -84,7 +84,7 @@ def evaluate_contact(poll: Poll, _: ReaderState) -> Verdict | None:
     )
 
 
-@memoised(entries=AGENTS_MAX)
+@memoize_short(entries=AGENTS_MAX)
 def _has_contact(agent: str) -> bool:
     return bool(_CONTACT.search(agent)) and not _LIBRARY_PAGE.search(agent)
 
@@ -97,7 +97,7 @@ def observe_subscribers(poll: Poll, _: ReaderState) -> Observation | None:
     return Observation(SUBSCRIBERS_UNTOLD, f"{forwarding} was sent, and no count") if forwarding else None
 
 
-@memoised(entries=AGENTS_MAX)
+@memoize_short(entries=AGENTS_MAX)
 def _observe_claim(agent: str) -> Observation | None:
     claim = parse_claim(agent)
     return Observation(TELLS_SUBSCRIBERS, f"User-Agent: {agent}", {"subscribers": claim.count}) if claim else None

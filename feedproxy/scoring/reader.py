@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.xml_redirect import Moved
-from feedproxy.http.memoize import memoised
+from feedproxy.http.memoize import memoize_short
 from feedproxy.http.redaction import without_secrets
 from feedproxy.http.user_agent import parse_claim
 from feedproxy.scoring import client_hygiene
@@ -48,14 +48,14 @@ def reader_name(address: str, user_agent: str, target: str) -> ReaderName:
     return ReaderName(secret_marker(target) or address, _distinguishing_part(user_agent))
 
 
-@memoised()
+@memoize_short()
 def _distinguishing_part(user_agent: str) -> str:
     """Return a User-Agent without its number of subscribers."""
     claim = parse_claim(user_agent)
     return f"{claim.fetcher}\0claim" if claim is not None else user_agent
 
 
-@memoised(entries=TARGETS_MAX, longest=2048)
+@memoize_short(entries=TARGETS_MAX, longest=2048)
 def secret_marker(target: str) -> str:
     """Return a hash of the secrets in a target; empty if it has none."""
     secrets: list[str] = []

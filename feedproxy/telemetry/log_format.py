@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.http.memoize import memoised
+from feedproxy.http.memoize import memoize_short
 from feedproxy.http.redaction import text_without_secrets, without_secrets
 
 REQUESTS = "feedproxy.access"
@@ -83,7 +83,7 @@ def _indent(text: str) -> str:
     return "\n".join("  " + printable(line) for line in text_without_secrets(text).split("\n"))
 
 
-@memoised(entries=1024)
+@memoize_short(entries=1024)
 def quoted(agent: str) -> str:
     """Return a User-Agent in quotation marks, for the text form."""
     return json.dumps(text_without_secrets(agent))

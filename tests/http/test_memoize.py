@@ -1,12 +1,12 @@
 """What was parsed is remembered within bounds."""
 
-from feedproxy.http.memoize import memoised
+from feedproxy.http.memoize import memoize_short
 
 
 def test_a_short_value_is_parsed_once_and_a_long_one_each_time() -> None:
     parsed: list[str] = []
 
-    @memoised(entries=2, longest=3)
+    @memoize_short(entries=2, longest=3)
     def parse(value: str) -> int:
         parsed.append(value)
         return len(value)
@@ -18,7 +18,7 @@ def test_a_short_value_is_parsed_once_and_a_long_one_each_time() -> None:
 def test_the_value_not_seen_for_longest_is_forgotten_first() -> None:
     parsed: list[str] = []
 
-    @memoised(entries=2)
+    @memoize_short(entries=2)
     def parse(value: str) -> None:
         parsed.append(value)
 

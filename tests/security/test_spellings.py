@@ -15,7 +15,7 @@ import pytest
 
 from feedproxy.errors import BadTarget
 from feedproxy.http import uri
-from feedproxy.http.uri_interpretations import READINGS_MAX, readings
+from feedproxy.http.uri_interpretations import INTERPRETATIONS_MAX, interpretations
 from feedproxy.http.url_pattern import TargetPattern
 from feedproxy.rules import AMBIGUOUS, Rule, Rules, may_serve_under
 from feedproxy.settings import Settings
@@ -220,7 +220,7 @@ def test_what_has_too_many_readings_is_refused_and_finding_out_is_cheap() -> Non
     began = time.perf_counter()
     for path in ("/" + "%25252f..;a\\" * 100, "/a;b" * 1000, "/" + "%25" * 2000, "/.%2f" * 500):
         try:
-            assert len(readings(uri.normalise(BASE + path))) <= READINGS_MAX
+            assert len(interpretations(uri.normalise(BASE + path))) <= INTERPRETATIONS_MAX
         except BadTarget:
             continue
     assert time.perf_counter() - began < 2

@@ -8,7 +8,7 @@ from feedproxy.feed.delta.entries import find_entries
 from feedproxy.feed.parse.parser import read
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import format_http_date
-from feedproxy.http.delta_encoding import IM_USED, Bases, accepts_feed, im_used, wanted_since
+from feedproxy.http.delta_encoding import IM_USED, Bases, accepts_feed, im_used, requested_bases
 from feedproxy.http.etag import EntityTag
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.request.entrance import ClientContext, Entrance
@@ -61,7 +61,7 @@ def test_the_manipulation_of_greater_weight_is_preferred_and_none_is_one_of_them
 
 
 def test_several_lines_are_one_list() -> None:
-    assert wanted_since(request(("A-IM", "vcdiff"), A_IM, TAG))
+    assert requested_bases(request(("A-IM", "vcdiff"), A_IM, TAG))
 
 
 @pytest.mark.parametrize("value", ["feed;" * 10_000, "," * 100_000, 'feed;x="' * 1_000])
@@ -73,53 +73,53 @@ def test_no_value_whatsoever_raises(value: str) -> None:
 
 
 def test_without_a_im_the_whole_is_sent() -> None:
-    assert wanted_since(request(TAG)) is None
+    assert requested_bases(request(TAG)) is None
 
 
 def test_without_a_validator_the_whole_is_sent() -> None:
-    assert wanted_since(request(A_IM)) is None
+    assert requested_bases(request(A_IM)) is None
 
 
 def test_the_base_is_named_by_an_entity_tag() -> None:
-    assert wanted_since(request(A_IM, TAG)) == Bases(tags=(EntityTag("v1"),))
+    assert requested_bases(request(A_IM, TAG)) == Bases(tags=(EntityTag("v1"),))
 
 
 def test_several_tags_may_be_offered() -> None:
-    bases = wanted_since(request(A_IM, ("If-None-Match", '"v1", W/"v0"')))
+    bases = requested_bases(request(A_IM, ("If-None-Match", '"v1", W/"v0"')))
 
     assert bases == Bases(tags=(EntityTag("v1"), EntityTag("v0", weak=True)))
 
 
 def test_any_tag_at_all_names_no_base() -> None:
-    assert wanted_since(request(A_IM, ("If-None-Match", "*"))) is None
+    assert requested_bases(request(A_IM, ("If-None-Match", "*"))) is None
 
 
 def test_the_base_may_be_named_by_a_date_as_readers_do() -> None:
-    assert wanted_since(request(A_IM, ("If-Modified-Since", format_http_date(NOON)))) == Bases(date=NOON)
+    assert requested_bases(request(A_IM, ("If-Modified-Since", format_http_date(NOON)))) == Bases(date=NOON)
 
 
 def test_a_date_does_not_count_beside_a_tag() -> None:
     date = ("If-Modified-Since", format_http_date(NOON))
 
-    assert wanted_since(request(A_IM, date, TAG)) == Bases(tags=(EntityTag("v1"),))
-    assert wanted_since(request(A_IM, date, ("If-None-Match", "*"))) is None
+    assert requested_bases(request(A_IM, date, TAG)) == Bases(tags=(EntityTag("v1"),))
+    assert requested_bases(request(A_IM, date, ("If-None-Match", "*"))) is None
 
 
 def test_a_date_that_is_none_names_no_base() -> None:
-    assert wanted_since(request(A_IM, ("If-Modified-Since", "yesterday"))) is None
+    assert requested_bases(request(A_IM, ("If-Modified-Since", "yesterday"))) is None
 
 
 def test_head_is_answered_as_get_is() -> None:
-    assert wanted_since(request(A_IM, TAG, method="HEAD")) == wanted_since(request(A_IM, TAG))
+    assert requested_bases(request(A_IM, TAG, method="HEAD")) == requested_bases(request(A_IM, TAG))
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
 def test_no_other_method_is_answered_with_226(method: str) -> None:
-    assert wanted_since(request(A_IM, TAG, method=method)) is None
+    assert requested_bases(request(A_IM, TAG, method=method)) is None
 
 
 def test_a_range_is_one_of_the_whole() -> None:
-    assert wanted_since(request(A_IM, TAG, ("Range", "bytes=0-9"))) is None
+    assert requested_bases(request(A_IM, TAG, ("Range", "bytes=0-9"))) is None
 
 
 # -- 10.4.1, 10.5.1, 10.5.2: what a 226 says

@@ -22,7 +22,7 @@ from feedproxy.feed.delta.entries import unpack
 from feedproxy.feed.parse.parser import read
 from feedproxy.http import content_coding
 from feedproxy.http.cache_control import CacheControl
-from feedproxy.http.delta_encoding import IM_USED, Bases, im_used, wanted_since
+from feedproxy.http.delta_encoding import IM_USED, Bases, im_used, requested_bases
 from feedproxy.http.etag import EntityTag, tag_base
 from feedproxy.http.field_values import parse_parameters
 from feedproxy.http.message import Request, Response
@@ -60,7 +60,7 @@ class Deltas:
     ) -> Response:
         """Return the delta that the request asks for; `whole` where there is none."""
         wants = whole.status == 200 and settings.deltas and not _is_excluded(request, settings)
-        bases = wanted_since(request) if wants else None
+        bases = requested_bases(request) if wants else None
         if bases is None or resource is None or not _allows_deltas(stored, resource):
             return whole
         base = _find_base(bases, resource.delta_bases)

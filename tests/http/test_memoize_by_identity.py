@@ -1,14 +1,14 @@
 """What is asked of the same value many times in a row is reckoned once."""
 
 from feedproxy.http.cache_control import CacheControl
-from feedproxy.http.memoize import lately
+from feedproxy.http.memoize import memoize_by_identity
 from feedproxy.http.message import Fields
 
 
 def test_the_same_value_is_reckoned_once_and_an_equal_one_anew() -> None:
     asked: list[Fields] = []
 
-    @lately()
+    @memoize_by_identity()
     def length(fields: Fields) -> int:
         asked.append(fields)
         return len(fields)
@@ -20,7 +20,7 @@ def test_the_same_value_is_reckoned_once_and_an_equal_one_anew() -> None:
 
 
 def test_only_so_many_are_remembered_and_none_is_taken_for_another() -> None:
-    @lately(entries=2)
+    @memoize_by_identity(entries=2)
     def first(fields: Fields) -> str | None:
         return fields.get("x")
 
