@@ -69,7 +69,7 @@ def discover_feeds(
 ) -> tuple[DiscoveredFeed, ...]:
     """Return the feeds that a page names, in its own order; `links` are those of its response, and come first.
 
-    `address` is the page's normalised address; empty for a saved page, whose relative links are ignored.
+    `address` is the page's normalised address; empty for a saved page: its relative links are ignored.
     """
     page = _parse_page(body, content_type)
     from_header = [_LinkElement(link.href, link.rels, link.type, link.title) for link in links]

@@ -49,7 +49,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionList:
-    """A subscription list. `skipped_count` counts duplicates, and feeds whose address cannot be fetched."""
+    """A subscription list. `skipped_count` counts duplicates, and feeds with an address that cannot be fetched."""
 
     title: str = ""
     feeds: tuple[Subscription, ...] = ()

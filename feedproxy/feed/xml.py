@@ -30,7 +30,7 @@ SY = "http://purl.org/rss/1.0/modules/syndication/"
 type Element = etree._Element
 
 _CUSTOMARY_PREFIXES = {"atom": ATOM, "atom10": ATOM, "a10": ATOM, "rdf": RDF, "sy": SY}
-"""Namespaces of prefixes whose declaration is missing."""
+"""Namespaces of prefixes without a declaration."""
 
 _SMALL_DOCUMENT_MAX = 256 * 1024
 """Bytes of a document that is parsed into one tree: most feeds, in a third of the time."""

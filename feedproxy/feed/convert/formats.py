@@ -1,4 +1,4 @@
-"""The formats that a feed can be had in: name, media type, and who writes it."""
+"""The formats that a feed can be converted to: name, media type and renderer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from feedproxy.feed.convert.write import to_atom, to_html, to_json, to_opml, to_
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format; `name` is what it is called on the command line and in addresses."""
+    """A format; `name` is its name on the command line and in addresses."""
 
     name: str
     media_type: str
     title: str
     render: Callable[[Feed], bytes]
     policy: str = ""
-    """The Content-Security-Policy of what browsers show as a page."""
+    """The Content-Security-Policy of a format that browsers show as a page."""
 
 
 FORMATS: dict[str, Format] = {
-    each.name: each
-    for each in (
+    entry.name: entry
+    for entry in (
         Format("rss", "application/rss+xml; charset=utf-8", "RSS 2.0", to_rss.render),
         Format("rdf", "application/rdf+xml; charset=utf-8", "RSS 1.0", to_rdf.render),
         Format("atom", "application/atom+xml; charset=utf-8", "Atom 1.0", to_atom.render),
@@ -37,4 +37,4 @@ FORMATS: dict[str, Format] = {
         Format("perl", "text/x-perl; charset=us-ascii", "a Perl literal", to_script.perl),
     )
 }
-"""All of them, in the order of the documentation."""
+"""All formats by name, in the order of the documentation."""

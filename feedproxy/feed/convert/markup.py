@@ -21,7 +21,7 @@ _ELEMENTS = (
     "thead time title tr track tt u ul var video wbr"
 )
 _TAG = re.compile(rf"</?(?:{_ELEMENTS.replace(' ', '|')})(?:[\s/][^<>]*)?>|<(?:a|img|iframe)\s|<!--", re.IGNORECASE)
-"""A tag of HTML. `List<String>` is none, and stands in many a title."""
+"""A tag of HTML; not `List<String>`, which occurs in titles."""
 
 _ANY_TAG = re.compile(r"<(?:!--.*?(?:-->|\Z)|/?[a-zA-Z][^<>]*>)", re.DOTALL)
 _SILENT = re.compile(r"<(script|style|template|noscript)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
@@ -35,11 +35,12 @@ _ADDRESS = re.compile(
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.\-]*:")
 
 _PLAIN_MAX = 2 * 1024 * 1024
-"""Characters of HTML that are searched by pattern; the largest item of the corpus has a tenth."""
+"""Characters of HTML that are searched by pattern, at most; the largest item of the corpus has a tenth."""
 
 
 _NAMESPACES_TIMES_ELEMENTS = 100_000
-"""Every element that is written by itself repeats the namespaces around it."""
+"""The product of namespaces and elements of a markup, at most: each child that is serialized alone repeats all
+namespaces."""
 
 
 def make_text(value: str, *, is_html: bool) -> Text | None:
@@ -58,7 +59,7 @@ def as_html(text: Text) -> str:
 
 
 def escape_ambiguous(text: Text) -> str:
-    """Return the text for an element that may have either, as those of RSS: what might be taken for HTML is escaped."""
+    """Return the text for an element that may hold text or HTML, as in RSS: ambiguous text is escaped."""
     if text.type == "html" or (not _TAG.search(text.value) and unescape(text.value) == text.value):
         return text.value
     return escape(text.value, quote=False)
@@ -118,17 +119,17 @@ def is_web(address: str) -> bool:
 
 
 def is_iri(address: str) -> bool:
-    """Return whether this may stand where Atom wants an IRI: a scheme, and no space or sign that none has."""
+    """Return whether this is an IRI as Atom requires: with a scheme, and without spaces and forbidden characters."""
     return bool(_SCHEME.match(address)) and not re.search(r'[\s<>"{}|\\^`]', address)
 
 
 def inner_html(element: Element) -> str:
-    """Return what is in an element as HTML: its own text where that is all, else its markup."""
+    """Return the content of an element as HTML: its text if it has no child elements, else its markup."""
     if not any(isinstance(child.tag, str) for child in element):
         return text_of(element)
     copy = deepcopy(element)
     copy.tail = None
-    # HTML in the format's own namespace was not meant to be in any: the publisher forgot xmlns.
+    # HTML elements in the format's own namespace lack a declaration that the publisher forgot.
     # A recovered document may have tags with an undeclared prefix, which etree.QName refuses.
     html = {f"{{{XHTML}", element.tag.rpartition("}")[0] or f"{{{XHTML}"}
     for child in copy.iter("*"):

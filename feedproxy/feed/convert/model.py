@@ -1,9 +1,9 @@
-"""What a feed of any format says, in one shape: the model that every rendering is made from.
+"""The model of a feed, independent of its format: every rendering is made from it.
 
-The words are those of RSS (channel, item, ttl, cloud) where it has them, and Atom's where only Atom has (rights,
-contributors, the rel of a link). Everything is said once and in one way, whatever the format it came in: links are
-absolute, dates are instants, HTML without a tag in it is text. That is what makes two documents comparable, and what a
-reader of any rendering gets back (tests/feed/convert).
+Terms are those of RSS (channel, item, ttl, cloud), and Atom's for what only Atom has (rights, contributors, the rel of
+a link). The model is canonical: links are absolute, dates are instants, HTML without a tag is text, and nothing is
+stated twice. Two documents can therefore be compared, and parsing a rendering gives the model again
+(tests/feed/convert).
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from feedproxy.feed.channel import Cloud, Kind, Schedule
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An element of a vocabulary that the model has no word for, as it came.
+    """An element of a vocabulary that the model does not know, unchanged.
 
     `attributes` are sorted, with names in Clark's notation ({namespace}local); `content` is text and elements in order.
     """
@@ -24,23 +24,23 @@ class Node:
     content: "tuple[str | Node, ...]" = ()
 
     def attribute(self, name: str) -> str:
-        """Return the value of an attribute, trimmed; empty where there is none."""
+        """Return the value of an attribute, trimmed; empty if it is absent."""
         return next((value.strip() for key, value in self.attributes if key == name), "")
 
     @property
     def text(self) -> str:
         """Return the text within, trimmed, that of elements included."""
-        return "".join(each if isinstance(each, str) else each.text for each in self.content).strip()
+        return "".join(part if isinstance(part, str) else part.text for part in self.content).strip()
 
     @property
     def children(self) -> "tuple[Node, ...]":
         """Return the elements within."""
-        return tuple(each for each in self.content if isinstance(each, Node))
+        return tuple(part for part in self.content if isinstance(part, Node))
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Something to be read. `type` is `text`, `html`, or the media type of what is neither; `src` is its address."""
+    """A text. `type` is `text`, `html`, or another media type; `src` is the address of external content."""
 
     value: str
     type: str = "text"
@@ -60,7 +60,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link (RFC 4287, 4.2.7). The type text/html of a page is not said, since pages are in HTML."""
+    """A link (RFC 4287, 4.2.7). `type` is empty for a page in HTML."""
 
     href: str
     rel: str = "alternate"
@@ -84,7 +84,7 @@ class Enclosure:
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """A category; `scheme` is RSS's domain, `label` what people see of it where that is not the term."""
+    """A category; `scheme` is RSS's domain, `label` its displayed name if that is not the term."""
 
     term: str
     scheme: str = ""
@@ -93,7 +93,7 @@ class Category:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The channel's picture. Title and link that are the channel's own are not said again."""
+    """The channel's picture. `title` and `link` are empty if they equal the channel's."""
 
     url: str
     title: str = ""
@@ -105,7 +105,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class TextInput:
-    """RSS's field to type something into."""
+    """RSS's text input field."""
 
     title: str
     description: str
@@ -124,11 +124,11 @@ class Generator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Statements:
-    """What channels and items have in common.
+    """The fields that channels and items have in common.
 
-    `summary` is the channel's description, and an item's synopsis where it has a content besides. Instants are whole
-    seconds. `language` is a tag of BCP 47, `direction` `ltr` or `rtl`; both are empty where they are not said.
-    `members` are JSON Feed's custom objects: name, and value as JSON.
+    `summary` is the channel's description, or the synopsis of an item with content. Instants are whole seconds.
+    `language` is a tag of BCP 47, `direction` is `ltr` or `rtl`; empty if not given. `members` are JSON Feed's custom
+    objects: name, and value as JSON.
     """
 
     id: str = ""
@@ -168,7 +168,7 @@ class Item(_Statements):
     image: str = ""
     banner: str = ""
     source: "Feed | None" = None
-    """The channel, without items, that it was taken from."""
+    """The channel that the item was taken from, without its items."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

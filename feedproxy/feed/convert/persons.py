@@ -13,11 +13,11 @@ _ALONE = re.compile(rf"(?:mailto:)?({_EMAIL})")
 
 
 _NAMESAKES_MAX = 8
-"""Persons of one name, or of one address, that another may be the same as."""
+"""Persons with the same name or address that a further person is compared with, at most."""
 
 
 def parse(text: str) -> Person | None:
-    """`email (name)`, as RSS 2.0 wants it; `name <email>`, `email` and `name`, as it is written."""
+    """Parse `email (name)`, the form of RSS 2.0, or `name <email>`, `email` or `name`; None for an empty text."""
     text = " ".join(text.split())
     if found := _WITH_NAME.fullmatch(text):
         return Person(found[2].strip(), found[1])
@@ -29,7 +29,7 @@ def parse(text: str) -> Person | None:
 
 
 def to_rss_text(person: Person) -> str:
-    """Return the form of RSS 2.0: `email (name)`; else the one that is known."""
+    """Return the form of RSS 2.0: `email (name)`; else the part that is known."""
     if person.email and person.name:
         return f"{person.email} ({person.name})"
     return person.email or person.name or person.uri
@@ -41,7 +41,7 @@ def is_email(text: str) -> bool:
 
 
 def without_false_names(person: Person) -> Person:
-    """Return the person without names that are none: an address stands in the place of many a name."""
+    """Return the person without an address in the place of its name."""
     if person.name and person.name in (person.email, person.uri, person.avatar):
         return replace(person, name="")
     if is_email(person.name) and not person.email:
@@ -59,8 +59,8 @@ def merge(persons: Iterable[Person | None]) -> tuple[Person, ...]:
         person = without_false_names(person)  # noqa: PLW2901
         if person == Person():
             continue
-        names = [(field, said) for field in ("name", "email") if (said := getattr(person, field))]
-        for at in sorted({at for each in names for at in places.get(each, ())[:_NAMESAKES_MAX]}):
+        keys = [(field, value) for field in ("name", "email") if (value := getattr(person, field))]
+        for at in sorted({at for key in keys for at in places.get(key, ())[:_NAMESAKES_MAX]}):
             if (one := _merge_pair(known[at], person)) is not None:
                 known[at] = person = one  # noqa: PLW2901
                 break
@@ -68,7 +68,7 @@ def merge(persons: Iterable[Person | None]) -> tuple[Person, ...]:
             at = len(known)
             known.append(person)
         for field in ("name", "email"):
-            if (said := getattr(person, field)) and at not in (same := places.setdefault((field, said), []))[-1:]:
+            if (value := getattr(person, field)) and at not in (same := places.setdefault((field, value), []))[-1:]:
                 same.append(at)
     return tuple(known)
 

@@ -1,6 +1,6 @@
-"""The model as plain data, and back: dictionaries, lists, texts and whole numbers, which every language has.
+"""Conversion of the model to plain data and back: dictionaries, lists, texts and whole numbers.
 
-Names are those of the model's fields. What is empty is left out; instants stay seconds since 1970.
+Names are those of the model's fields. Empty fields are left out; instants are seconds since 1970.
 """
 
 import dataclasses
@@ -27,30 +27,30 @@ def to_data(value: Any) -> Data:
         case frozenset():
             return sorted(value)
         case tuple() | list():
-            return [to_data(each) for each in value]
-    return nonempty_fields(value, [each.name for each in dataclasses.fields(value)])
+            return [to_data(element) for element in value]
+    return nonempty_fields(value, [field.name for field in dataclasses.fields(value)])
 
 
 def nonempty_fields(value: Any, names: Iterable[str]) -> dict[str, Data]:
-    """Return these fields of a value as plain data, as far as they say something."""
-    fields = {each.name: each for each in dataclasses.fields(value)}
+    """Return these fields of a value as plain data, without those that have their default value."""
+    fields = {field.name: field for field in dataclasses.fields(value)}
     wanted = (name for name in names if getattr(value, name) != _default(fields[name]))
     return {name: to_data(getattr(value, name)) for name in wanted}
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
-    """Return what the field says where nothing is said; for a field that must be said, what no value is."""
+    """Return the field's default value; `MISSING`, which equals no value, for a required field."""
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return field.default
 
 
 def from_data[T](kind: type[T], data: Any) -> T:
-    """Return the value that this data was made of. Raises ValueError where it was made of something else."""
+    """Return the value of type `kind` from its plain data. Raises ValueError for other data."""
     try:
-        return _build(kind, data)  # type: ignore[no-any-return] # `_made` makes what it is asked for
+        return _build(kind, data)  # type: ignore[no-any-return] # `_build` returns a `kind`
     except (TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ValueError(f"no {kind.__name__}") from error
+        raise ValueError(f"data is not of type {kind.__name__}") from error
 
 
 def _build(kind: Any, data: Any) -> Any:
@@ -61,24 +61,24 @@ def _build(kind: Any, data: Any) -> Any:
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is tuple:
         if arguments[-1] is Ellipsis:
-            return tuple(_build(arguments[0], each) for each in data)
-        return tuple(_build(each, value) for each, value in zip(arguments, data, strict=True))
+            return tuple(_build(arguments[0], element) for element in data)
+        return tuple(_build(hint, value) for hint, value in zip(arguments, data, strict=True))
     if origin is frozenset:
-        return frozenset(_build(arguments[0], each) for each in data)
+        return frozenset(_build(arguments[0], element) for element in data)
     if origin in (Union, types.UnionType):
         if data is None and type(None) in arguments:
             return None
-        for each in arguments:
-            fits = isinstance(data, dict) == dataclasses.is_dataclass(each)
-            if each is not type(None) and fits:
-                return _build(each, data)
-        raise TypeError("none of what it may be")
+        for option in arguments:
+            fits = isinstance(data, dict) == dataclasses.is_dataclass(option)
+            if option is not type(None) and fits:
+                return _build(option, data)
+        raise TypeError("the data fits no type of the union")
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind(data)
     if kind is float and isinstance(data, int):
         return data
     if not isinstance(data, kind) or isinstance(data, bool) is not (kind is bool):
-        raise TypeError("something else")
+        raise TypeError(f"expected {kind}, not {type(data)}")
     return data
 
 

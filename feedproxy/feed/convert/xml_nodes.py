@@ -1,4 +1,4 @@
-"""From elements of a parsed document to the model's nodes, and back into a document that is written."""
+"""Conversion of XML elements to the model's nodes and back."""
 
 import re
 from collections.abc import Iterable
@@ -13,31 +13,31 @@ from feedproxy.feed.convert.namespaces import ALIASES, PREFIXES, RSS1, RSS2, XML
 from feedproxy.feed.xml import Element, attributes, qualified_name
 
 _ILLEGAL = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What no XML 1.0 has (section 2.2), and half a surrogate pair."""
+"""Characters that XML 1.0 does not allow (section 2.2), and lone surrogates."""
 
 _NAME = re.compile(r"[^\W\d][\w.\-]*")
 _SILENT = (etree._Comment, etree._ProcessingInstruction)
 _DEPTH_MAX = 64
-"""Elements one in another that are kept: known modules have five."""
+"""Levels of nested elements, at most: known modules have five."""
 
 
 def clean(text: str) -> str:
-    """Return text that every format can carry."""
+    """Return the text without characters that XML does not allow."""
     return _ILLEGAL.sub("", text)
 
 
 def canonical_namespace(namespace: str) -> str:
-    """Return the namespace that is meant."""
+    """Return the canonical name of a namespace."""
     return ALIASES.get(namespace, namespace)
 
 
 def without_rss_namespace(namespace: str) -> str:
-    """RSS has no namespace; in documents of other formats it stands in one."""
+    """Return the namespace; empty for those that RSS's elements have in documents of other formats."""
     return "" if namespace in (RSS1, RSS2) else namespace
 
 
 def make_node(element: Element, depth: int = 0) -> Node | None:
-    """Return the element as a value; None where its prefix says nothing, or it goes too deep."""
+    """Return the element as a value; None if its prefix is unknown, or if it is nested too deep."""
     namespace, local = qualified_name(element)
     namespace = without_rss_namespace(canonical_namespace(namespace))
     if depth > _DEPTH_MAX or not is_writable_name(namespace, local):
@@ -59,7 +59,7 @@ def make_node(element: Element, depth: int = 0) -> Node | None:
 
 
 def normalise_content(content: Iterable[str | Node]) -> tuple[str | Node, ...]:
-    """Texts joined; white space that only sets elements apart is left out, and so is that around a text."""
+    """Join adjacent texts, and remove white space between elements and around a lone text."""
     joined: list[str | Node] = []
     for is_text, run in groupby(content, key=_is_text):
         pieces = list(run)
@@ -91,13 +91,13 @@ def _is_text(part: "str | Node") -> bool:
 def is_writable_name(namespace: str, local: str) -> bool:
     """Return whether an element of this name can be written."""
     if namespace.endswith(":") and namespace[:-1].isidentifier():
-        return False  # a prefix that was never declared, and that custom gives no meaning
+        return False  # an undeclared prefix without a customary meaning
     return bool(_NAME.fullmatch(local)) and (not namespace or _is_namespace(namespace))
 
 
 @lru_cache(maxsize=1024)
 def _is_namespace(name: str) -> bool:
-    """Return whether a document can be written with this namespace."""
+    """Return whether this is a valid namespace for a written document."""
     try:
         etree.Element("x", nsmap={"n": name})
     except ValueError:

@@ -145,7 +145,7 @@ class _Finder:
         return start + len(tag_at(self.utf8, start))
 
     def end_of(self, start: int, behind_tag: int) -> int:
-        """Behind the element whose end was just met: its tags are known to be where they are."""
+        """Return the offset behind the element that just ended; `behind_tag` is the offset behind its start tag."""
         if self.utf8.endswith(b"/>", start, behind_tag):
             return behind_tag
         return self.utf8.index(b">", self.parser.CurrentByteIndex) + 1

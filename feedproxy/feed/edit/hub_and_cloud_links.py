@@ -152,7 +152,7 @@ def _edit_json(document: Document, hub: str) -> list[Edit]:
 
 
 def _find_hubs(text: str, at: int) -> int | None:
-    """Return where the list of hubs begins, in an object whose members begin at `at`; None if there is none.
+    """Return where the list of hubs begins, in an object with members from `at` on; None if there is none.
 
     Raises ValueError if `hubs` is not a list, or the text is not JSON.
     """

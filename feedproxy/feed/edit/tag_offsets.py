@@ -153,8 +153,8 @@ class _Finder:
         rel = _relation(attributes.get("rel", ""))
         if rel and namespace in (ATOM_10, ATOM_03):
             start, tag = self.parser.CurrentByteIndex, self._current_tag()
-            said = (attributes.get("href"), attributes.get("type"), attributes.get("title"))
-            self._links.append(LinkTag(start, start + len(tag), name, prefix, namespace, rel, *said))
+            values = (attributes.get("href"), attributes.get("type"), attributes.get("title"))
+            self._links.append(LinkTag(start, start + len(tag), name, prefix, namespace, rel, *values))
             if rel == ("start" if self._namespace == ATOM_03 else "self") and not self._reads_every_link:
                 raise _StopParsing
         if namespace == self._namespace and self._own_link is None:
@@ -184,8 +184,8 @@ class _Finder:
 
 def _relation(rel: str) -> str:
     """Return `self` or `start` if the attribute contains it, also among others as in HTML; else an empty string."""
-    said = [relation.removeprefix(_RELATION_REGISTRY).lower() for relation in rel.split()]
-    return next((relation for relation in ("self", "start") if relation in said), "")
+    relations = [relation.removeprefix(_RELATION_REGISTRY).lower() for relation in rel.split()]
+    return next((relation for relation in ("self", "start") if relation in relations), "")
 
 
 def _declarations(attributes: Mapping[str, str]) -> dict[str, str]:

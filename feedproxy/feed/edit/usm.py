@@ -1,4 +1,4 @@
-"""Universal Subscription Mechanism (USM): one click subscribes, also to feeds whose publishers did not set it up.
+"""Universal Subscription Mechanism (USM): one click subscribes, also to feeds without support by their publishers.
 
 USM requires a media type for which feed readers are registered, and a link in the channel with the feed's address,
 because a browser passes a temporary file to the feed reader. self_link.py adds the link.

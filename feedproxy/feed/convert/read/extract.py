@@ -1,7 +1,7 @@
-"""What an element of RSS or Atom says of a channel or an item, whatever the format of the document around it.
+"""Extraction of the statements about a channel or an item from elements of RSS, Atom and modules.
 
-Atom's elements are found in RSS, RSS's in Atom, and Dublin Core's in both; so there is one vocabulary for all three
-families. Which statement counts where several are made is decided in merge.py.
+Documents mix vocabularies: Atom's elements occur in RSS, RSS's in Atom, and Dublin Core's in both. All are therefore
+read in documents of every format. merge.py decides between several statements.
 """
 
 from base64 import b64decode
@@ -42,15 +42,15 @@ from feedproxy.feed.convert.xml_nodes import canonical_namespace, clean, make_no
 from feedproxy.feed.xml import Element, qualified_name, text_of
 
 UNKNOWN_TYPE = "application/octet-stream"
-"""The media type of what nobody knows anything of; RSS demands one."""
+"""The media type of an enclosure of unknown type; RSS requires one."""
 
 STATEMENTS_MAX = 1_000
-"""Statements of one sort about one channel or item."""
+"""Statements of one kind about one channel or item, at most."""
 
 
 @dataclass(slots=True)
 class Extract:
-    """All that was said of one channel or item, in the order in which it was said."""
+    """The statements about one channel or item, in document order."""
 
     base: str
     is_item: bool
@@ -58,7 +58,7 @@ class Extract:
     direction: str = ""
     about: str = ""
     texts: dict[str, Text] = field(default_factory=dict)
-    words: dict[str, str] = field(default_factory=dict)
+    strings: dict[str, str] = field(default_factory=dict)
     dates: dict[str, int] = field(default_factory=dict)
     links: list[Link] = field(default_factory=list)
     persons: dict[str, list[Person | None]] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Extract:
     rss_source: tuple[str, str] = ("", "")
     extensions: list[Node] = field(default_factory=list)
     fallbacks: list[tuple[str, Node]] = field(default_factory=list)
-    """What Dublin Core says where the format's own elements might say it: counts where they do not."""
+    """Elements of Dublin Core that count if the format's own elements are missing."""
 
 
 def extract(container: Element, *, core: str, is_atom: bool, base: str, is_item: bool) -> Extract:
@@ -101,13 +101,13 @@ def extract(container: Element, *, core: str, is_atom: bool, base: str, is_item:
 
 
 def element_base(element: Element, base: str) -> str:
-    """Return the base of an element: its own xml:base, itself relative to what is around it (XML Base, section 4)."""
+    """Return the base URI of an element: its xml:base, resolved against its parent's (XML Base, section 4)."""
     own = element.get(f"{{{XML}}}base") or element.get("xml:base")
     return markup.resolve(base, own) if own else base
 
 
 def _rss(found: Extract, local: str, element: Element) -> bool:
-    """Return an element of RSS 0.90 to 2.0. False for one that it does not have."""
+    """Extract an element of RSS 0.90 to 2.0. Return False if it is unknown."""
     key = local.lower()
     match key:
         case "title" | "description" | "copyright":
@@ -119,9 +119,9 @@ def _rss(found: Extract, local: str, element: Element) -> bool:
                 Link(markup.resolve(element_base(element, found.base), _value(element) or element.get("href", ""))),
             )
         case "language" | "rating" if not found.is_item:
-            found.words.setdefault(key, _value(element))
+            found.strings.setdefault(key, _value(element))
         case "comments" if found.is_item:
-            found.words.setdefault(key, markup.resolve(found.base, _value(element)))
+            found.strings.setdefault(key, markup.resolve(found.base, _value(element)))
         case "author" | "managingeditor":
             _person(found, "author", people.parse(_value(element)))
         case "webmaster" if not found.is_item:
@@ -134,16 +134,16 @@ def _rss(found: Extract, local: str, element: Element) -> bool:
             found.generator = found.generator or Generator(_value(element))
         case "cloud" if not found.is_item:
             names = ("domain", "port", "path", "registerProcedure", "protocol")
-            found.cloud = found.cloud or Cloud(*(clean(element.get(each) or "") for each in names))
+            found.cloud = found.cloud or Cloud(*(clean(element.get(name) or "") for name in names))
         case "image" if not found.is_item:
             found.image = _image(found, element) or found.image
         case "textinput" if not found.is_item:
             found.text_input = found.text_input or _text_input(found, element)
         case "guid" if found.is_item:
-            if "id" not in found.words and _value(element):
-                found.words["id"] = _value(element)
-                said = (element.get("isPermaLink") or "true").strip().lower() != "false"
-                found.is_permalink = said and markup.is_web(found.words["id"])
+            if "id" not in found.strings and _value(element):
+                found.strings["id"] = _value(element)
+                is_permalink = (element.get("isPermaLink") or "true").strip().lower() != "false"
+                found.is_permalink = is_permalink and markup.is_web(found.strings["id"])
         case "enclosure" if found.is_item:
             # Some publishers call it `size`.
             length = element.get("length") or element.get("size")
@@ -151,14 +151,14 @@ def _rss(found: Extract, local: str, element: Element) -> bool:
         case "source" if found.is_item:
             found.rss_source = (markup.resolve(found.base, element.get("url") or ""), _value(element))
         case "docs" | "ttl" | "skiphours" | "skipdays" | "items" | "item":
-            pass  # what the format is, the schedule (feed/parse/xml_elements.py), and what is read by itself
+            pass  # the format's documentation, the schedule (feed/parse/xml_elements.py), and items: not read here
         case _:
             return False
     return True
 
 
 def _atom(found: Extract, local: str, element: Element) -> bool:
-    """Return an element of Atom 0.3 or 1.0. False for one that it does not have."""
+    """Extract an element of Atom 0.3 or 1.0. Return False if it is unknown."""
     base = element_base(element, found.base)
     match local:
         case "title" | "rights" | "copyright" | "subtitle" | "tagline" | "summary":
@@ -167,7 +167,7 @@ def _atom(found: Extract, local: str, element: Element) -> bool:
         case "content" if found.is_item:
             _text(found, "atom:content", _construct(element, base))
         case "id":
-            found.words.setdefault("atom:id", _value(element))
+            found.strings.setdefault("atom:id", _value(element))
         case "updated" | "published" | "modified" | "issued" | "created":
             place = {"modified": "updated", "issued": "published"}.get(local, local)
             _date(found, f"atom:{place}", _value(element))
@@ -185,7 +185,7 @@ def _atom(found: Extract, local: str, element: Element) -> bool:
         case "logo":
             found.image = found.image or _picture(markup.resolve(base, _value(element)))
         case "icon":
-            found.words.setdefault("icon", markup.resolve(base, _value(element)))
+            found.strings.setdefault("icon", markup.resolve(base, _value(element)))
         case "link":
             _atom_link(found, element, base)
         case "source" if found.is_item:
@@ -198,7 +198,7 @@ def _atom(found: Extract, local: str, element: Element) -> bool:
 
 
 def _module(found: Extract, namespace: str, local: str, element: Element) -> bool:
-    """Return an element of a module that the model has words for. False for all others."""
+    """Extract an element of a module that the model supports. Return False for others."""
     match namespace, local:
         case (d, "creator") if d == DC:
             _person(found, "author", people.parse(_value(element)))
@@ -244,7 +244,7 @@ def _text(found: Extract, place: str, text: Text | None) -> None:
 
 
 def _ambiguous(found: Extract, element: Element) -> Text | None:
-    """Return the text of RSS, which may be HTML and does not say so."""
+    """Return a text of RSS, which may be HTML without being marked as such."""
     html = markup.inner_html(element)
     return markup.make_text(markup.resolve_html(element_base(element, found.base), html), is_html=True)
 
@@ -309,9 +309,9 @@ def _atom_link(found: Extract, element: Element, base: str) -> None:
             rel == "replies"
             and found.is_item
             and given("type").lower() == "text/html"
-            and "comments" not in found.words
+            and "comments" not in found.strings
         ):
-            found.words["comments"] = href
+            found.strings["comments"] = href
             continue
         if rel == "enclosure" and found.is_item:
             _enclosure(found, href, given("type"), given("length"), given("title"), given("hreflang"))
@@ -397,7 +397,7 @@ def _number(text: str) -> int | None:
 
 
 def _seconds(text: str) -> int | None:
-    """itunes:duration: seconds, or hours, minutes and seconds with colons."""
+    """Parse itunes:duration: seconds, or hours, minutes and seconds with colons; None if it is invalid."""
     total = 0
     for part in text.split(":"):
         number = _number(part)

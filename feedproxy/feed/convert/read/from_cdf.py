@@ -14,7 +14,7 @@ _MINUTE = 60
 
 
 def channel(root: Element, known: Channel, base: str) -> Feed:
-    """Return the channel, without its items. Its interval is said as a ttl, which other formats have."""
+    """Return the channel, without its items. Its interval becomes a ttl, as other formats have."""
     base = markup.resolve(base, _attribute(root, "base"))
     interval = known.schedule.interval
     logo = next((child for child in _named(root, "logo")), None)
@@ -36,9 +36,9 @@ def channel(root: Element, known: Channel, base: str) -> Feed:
 
 
 def item(element: Element, base: str) -> Item:
-    """Return an item, of this channel or of one within it."""
-    for each in [*reversed(list(element.iterancestors())), element]:
-        base = markup.resolve(base, _attribute(each, "base")) if _attribute(each, "base") else base
+    """Return an item of the channel or of a nested one."""
+    for parent in [*reversed(list(element.iterancestors())), element]:
+        base = markup.resolve(base, _attribute(parent, "base")) if _attribute(parent, "base") else base
     href = _attribute(element, "href") or next((_attribute(child, "href") for child in _named(element, "a")), "")
     address = markup.resolve(base, href)
     return Item(

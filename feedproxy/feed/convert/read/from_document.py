@@ -1,7 +1,7 @@
-"""The entrance to the model: bytes in, a Feed out, or None where they are no feed.
+"""Parsing of a feed's document into the model.
 
-What is a feed is decided as everywhere (feed/parse/parser.py), and hostile documents are kept harmless by the same
-means (feed/xml.py): one pass, bounded, with items let go of as they are read.
+feed/parse/parser.py decides whether a document is a feed. The limits for hostile documents are those of feed/xml.py:
+one bounded pass, in which items are released after reading.
 """
 
 import dataclasses
@@ -22,20 +22,20 @@ from feedproxy.feed.parse.parser import read as read_channel
 from feedproxy.http.field_values import parse_parameters
 
 ITEMS_MAX = 10_000
-"""Known feeds have a few hundred; the rest of a longer one is left out."""
+"""Items of one feed, at most; the rest is left out. Known feeds have a few hundred."""
 
 
 def read(body: bytes, content_type: str | None = None, *, address: str = "") -> Feed | None:
-    """Return the model of the feed in `body` (content codings removed); None where `body` is no feed.
+    """Return the model of the feed in `body` (content codings removed); None if it is not a feed.
 
-    `address` is where it was found: what its relative links are relative to, where it says nothing else.
+    `address` is the feed's address: the base of relative links if the document does not give another.
     """
     known = read_channel(body, content_type)
     return read_parsed(known, body, content_type, address=address) if known is not None else None
 
 
 def _limit_feed(feed: Feed) -> Feed:
-    """Return the feed with as many namespaces as may be."""
+    """Return the feed without elements beyond the limit of namespaces."""
     met: set[str] = set()
     items = tuple(_with_namespaces(item, met) for item in feed.items)
     return dataclasses.replace(_within_bounds(feed, met), items=items)
@@ -61,7 +61,7 @@ def _within_bounds[T: (Feed, Item)](model: T, met: set[str]) -> T:
 
 
 def read_parsed(known: Channel, body: bytes, content_type: str | None = None, *, address: str = "") -> Feed | None:
-    """Return the same, where the channel (feed/parse/parser.py) is known already."""
+    """Return the model of a document with a known channel (feed/parse/parser.py); None if it cannot be parsed."""
     charset = parse_parameters(content_type)[1].get("charset") if content_type else None
     text = to_utf8(body, charset)
     if known.kind is Kind.JSON:
@@ -70,12 +70,12 @@ def read_parsed(known: Channel, body: bytes, content_type: str | None = None, *,
     if detect_utf8_kind(text.data) is not DocumentKind.XML:
         return None
     reading = _ModelReader(known, address)
-    document = xml.parse_streaming(text, reading.seen)
+    document = xml.parse_streaming(text, reading.on_element)
     return _limit_feed(reading.feed(document.root)) if document is not None else None
 
 
 class _ModelReader:
-    """One document of XML on its way into the model."""
+    """A streaming reader of one XML document."""
 
     def __init__(self, known: Channel, address: str) -> None:
         self._known = known
@@ -84,8 +84,8 @@ class _ModelReader:
         self._base: str | None = None
         self._items: list[Item] = []
 
-    def seen(self, element: xml.Element) -> None:
-        """An item is complete."""
+    def on_element(self, element: xml.Element) -> None:
+        """Read an element if it is an item, once it is complete."""
         if len(self._items) >= ITEMS_MAX or xml.qualified_name(element)[1].lower() != self._local:
             return
         around = element.getparent()
@@ -98,7 +98,7 @@ class _ModelReader:
         self._items.append(merge.item(found))
 
     def feed(self, root: xml.Element) -> Feed:
-        """Return the feed, once all items were seen."""
+        """Return the feed, after all elements were read."""
         kind = self._known.kind
         if kind is Kind.CDF:
             channel = from_cdf.channel(root, self._known, self._base_of(root))
@@ -124,14 +124,14 @@ class _ModelReader:
 
     def _base_of(self, element: xml.Element) -> str:
         base = self._fallback(element)
-        for each in [*reversed(list(element.iterancestors())), element]:
-            base = element_base(each, base)
+        for parent in [*reversed(list(element.iterancestors())), element]:
+            base = element_base(parent, base)
         return base
 
     def _fallback(self, element: xml.Element) -> str:
-        """Return the address of the document; where nobody knows it, what it says of it, or the page it belongs to.
+        """Return the document's address; if it is unknown, its self link or its page.
 
-        Settled at the first look: a streamed document may say more later, and two items must not differ.
+        The result is fixed at the first call: all items must get the same base, even if later elements name another.
         """
         if self._base is None:
             root = next(reversed(list(element.iterancestors())), element)
@@ -139,7 +139,7 @@ class _ModelReader:
             if not own and self._known.kind is not Kind.CDF:
                 links = xml_elements.atom_links(root, (xml.qualified_name(root)[0], xml.ATOM, xml.ATOM03))
                 links += xml_elements.atom_links(_channel_in(root))
-                own = next((each.href for each in xml_elements.self_links(links) if markup.is_web(each.href)), "")
+                own = next((link.href for link in xml_elements.self_links(links) if markup.is_web(link.href)), "")
             if not own and markup.is_web(self._known.link):
                 own = self._known.link
             self._base = own
@@ -152,7 +152,7 @@ def _channel_in(root: xml.Element) -> xml.Element:
 
 def _inherited(element: xml.Element, local: str) -> str:
     key = "{http://www.w3.org/XML/1998/namespace}" + local
-    return next((each.get(key) or "" for each in element.iterancestors() if each.get(key)), "").strip()
+    return next((ancestor.get(key) or "" for ancestor in element.iterancestors() if ancestor.get(key)), "").strip()
 
 
 def with_rendering_address(feed: Feed, address: str) -> Feed:

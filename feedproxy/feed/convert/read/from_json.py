@@ -1,4 +1,4 @@
-"""JSON Feed 1 and 1.1 into the model, and with it what our own documents say beyond them."""
+"""Parsing of JSON Feed 1 and 1.1 into the model, with the custom object of feedproxy's own documents."""
 
 import dataclasses
 import json
@@ -55,22 +55,25 @@ _ITEM = frozenset(
 )
 
 
-def read(data: bytes, *, address: str = "", ours: bool = True, most: int = 10_000) -> Feed | None:
-    """Return the model of a document in UTF-8; None where it is no feed. `ours` counts our own custom objects in."""
+def read(data: bytes, *, address: str = "", with_custom: bool = True, most: int = 10_000) -> Feed | None:
+    """Return the model of a document in UTF-8; None if it is not a feed.
+
+    `with_custom`: feedproxy's own custom objects are read, too. `most` limits the number of items.
+    """
     known = read_channel(data, sound=True)
     if known is None:
         return None
     written = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
     document = json.JSONDecoder().raw_decode(written)[0]
-    feed = channel(document, known.version, address, ours=ours)
+    feed = channel(document, known.version, address, with_custom=with_custom)
     items = document.get("items")
     base = address or feed.address or feed.link
-    listed = [each for each in items if isinstance(each, dict)] if isinstance(items, list) else []
-    read_items = (item(each, base, ours=ours) for each in listed[:most])
-    return dataclasses.replace(feed, items=tuple(drop_inherited(each, feed) for each in read_items))
+    listed = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    read_items = (item(entry, base, with_custom=with_custom) for entry in listed[:most])
+    return dataclasses.replace(feed, items=tuple(drop_inherited(item, feed) for item in read_items))
 
 
-def channel(document: dict[str, Any], version: str, address: str, *, ours: bool) -> Feed:
+def channel(document: dict[str, Any], version: str, address: str, *, with_custom: bool) -> Feed:
     """Return the channel, without items."""
     base = address or _text(document, "feed_url") or _text(document, "home_page_url")
     links = [
@@ -96,10 +99,10 @@ def channel(document: dict[str, Any], version: str, address: str, *, ours: bool)
         icon=markup.resolve(base, _text(document, "favicon")),
         members=_members(document, _FEED),
     )
-    return _merge_custom(feed, document) if ours else feed
+    return _merge_custom(feed, document) if with_custom else feed
 
 
-def item(document: dict[str, Any], base: str, *, ours: bool) -> Item:
+def item(document: dict[str, Any], base: str, *, with_custom: bool) -> Item:
     """Return an item. A number for an id counts as the same text (JSON Feed 1.1, items)."""
     html = _text(document, "content_html")
     content = markup.make_text(markup.resolve_html(base, html), is_html=True) if html else None
@@ -126,7 +129,7 @@ def item(document: dict[str, Any], base: str, *, ours: bool) -> Item:
         banner=markup.resolve(base, _text(document, "banner_image")),
         members=_members(document, _ITEM),
     )
-    return _merge_custom(read_item, document) if ours else read_item
+    return _merge_custom(read_item, document) if with_custom else read_item
 
 
 def _merge_custom[T: (Feed, Item)](model: T, document: dict[str, Any]) -> T:
@@ -134,9 +137,9 @@ def _merge_custom[T: (Feed, Item)](model: T, document: dict[str, Any]) -> T:
     if not isinstance(beyond, dict):
         return model
     empty = [name for name in beyond.get("none", ()) if isinstance(name, str)]
-    names = {each.name for each in dataclasses.fields(model)} - {"items", "kind"}
+    names = {field.name for field in dataclasses.fields(model)} - {"items", "kind"}
     try:
-        values = from_data(type(model), {key: each for key, each in beyond.items() if key in names})
+        values = from_data(type(model), {key: item for key, item in beyond.items() if key in names})
     except ValueError:
         return model
     blank = type(model)()
@@ -146,12 +149,12 @@ def _merge_custom[T: (Feed, Item)](model: T, document: dict[str, Any]) -> T:
 
 
 def _authors(document: dict[str, Any], base: str) -> tuple[Person, ...]:
-    """`authors` of 1.1, `author` of 1."""
+    """Return `authors` (1.1), or `author` (1)."""
     given = _objects(document, "authors")
     single = document.get("author")
     if not given and isinstance(single, dict):
         given = [single]
-    return persons.merge(_person(each, base) for each in given)
+    return persons.merge(_person(person, base) for person in given)
 
 
 def _person(given: dict[str, Any], base: str) -> Person:
@@ -163,16 +166,16 @@ def _person(given: dict[str, Any], base: str) -> Person:
 
 def _attachments(document: dict[str, Any], base: str) -> tuple[Enclosure, ...]:
     found: dict[str, Enclosure] = {}
-    for each in _objects(document, "attachments"):
-        url = markup.resolve(base, _text(each, "url"))
+    for attachment in _objects(document, "attachments"):
+        url = markup.resolve(base, _text(attachment, "url"))
         if url and url not in found:
-            size, seconds = _number(each.get("size_in_bytes")), _number(each.get("duration_in_seconds"))
-            found[url] = Enclosure(url, _text(each, "mime_type"), size, _text(each, "title"), "", seconds)
+            size, seconds = _number(attachment.get("size_in_bytes")), _number(attachment.get("duration_in_seconds"))
+            found[url] = Enclosure(url, _text(attachment, "mime_type"), size, _text(attachment, "title"), "", seconds)
     return tuple(found.values())
 
 
 def _members(document: dict[str, Any], known: frozenset[str]) -> tuple[tuple[str, str], ...]:
-    """Whatever the format does not know: custom objects, and what publishers made up."""
+    """Return the members that the format does not define: custom objects and others."""
     return tuple(
         (clean(key), clean(json.dumps(value, ensure_ascii=True, sort_keys=True)))
         for key, value in document.items()
@@ -182,13 +185,13 @@ def _members(document: dict[str, Any], known: frozenset[str]) -> tuple[tuple[str
 
 def _objects(document: dict[str, Any], key: str) -> list[dict[str, Any]]:
     values = document.get(key)
-    return [each for each in values if isinstance(each, dict)] if isinstance(values, list) else []
+    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
 
 
 def _strings(document: dict[str, Any], key: str) -> list[str]:
     values = document.get(key)
     listed = values if isinstance(values, list) else []
-    return [text for each in listed if isinstance(each, str) and (text := clean(each).strip())]
+    return [text for value in listed if isinstance(value, str) and (text := clean(value).strip())]
 
 
 def _text(document: dict[str, Any], key: str) -> str:

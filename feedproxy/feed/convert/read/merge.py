@@ -1,4 +1,4 @@
-"""From all that was said to what counts: a channel or an item of the model."""
+"""Reduction of extracted statements to a channel or an item of the model."""
 
 import re
 from collections.abc import Iterable
@@ -11,29 +11,29 @@ from feedproxy.feed.convert.namespaces import ATOM, DC, ITUNES, MEDIA
 from feedproxy.feed.convert.read.extract import Extract, extract
 
 _NAME_BASED_UUID = re.compile(r"urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-"""A UUID that was made of a name."""
+"""A name-based UUID (RFC 9562, 5.5)."""
 
 _DISTINGUISHING_SUFFIX = re.compile(r"(?<!#)#+[0-9]{0,5}\Z")
-"""What makes the name of an item of RSS 1.0 unlike that of another (to_rdf.py)."""
+"""The suffix that distinguishes equal names of items in RSS 1.0 (to_rdf.py)."""
 
-_DIGITS = 9
-"""Of the width or height of a picture in pixels."""
+_DIGITS_MAX = 9
+"""Digits of the width or height of a picture in pixels, at most."""
 
 
 def item(found: Extract) -> Item:
-    """Return the item that this makes."""
+    """Return the item of these statements."""
     extensions = apply_identifier(found, _with_fallbacks(found))
     if found.duration is not None and not found.enclosures:
         extensions = (Node(ITUNES, "duration", (), (str(found.duration),)), *extensions)
     content, summary = _bodies(found)
-    identity = found.words.get("id") or found.words.get("atom:id") or found.about
+    identity = found.strings.get("id") or found.strings.get("atom:id") or found.about
     links = list(found.links)
-    is_permalink = found.is_permalink and identity == found.words.get("id")
+    is_permalink = found.is_permalink and identity == found.strings.get("id")
     if is_permalink and not any(link.rel == "alternate" for link in links):
         links.insert(0, Link(identity))
-    settled = merge_links(links)
-    if "id" not in found.words:
-        is_permalink = bool(settled) and settled[0] == Link(identity)
+    merged_links = merge_links(links)
+    if "id" not in found.strings:
+        is_permalink = bool(merged_links) and merged_links[0] == Link(identity)
     published, updated = _item_dates(found)
     return Item(
         id=identity,
@@ -41,7 +41,7 @@ def item(found: Extract) -> Item:
         title=found.texts.get("title") or found.texts.get("atom:title"),
         summary=summary,
         content=content,
-        links=settled,
+        links=merged_links,
         authors=persons.merge(found.persons.get("author", ())),
         contributors=persons.merge(found.persons.get("contributor", ())),
         categories=merge_categories(found.categories),
@@ -52,25 +52,25 @@ def item(found: Extract) -> Item:
         direction=found.direction,
         extensions=extensions,
         enclosures=_enclosures(found),
-        comments=found.words.get("comments", ""),
+        comments=found.strings.get("comments", ""),
         image=found.thumbnail,
         source=_source(found),
     )
 
 
 def channel(found: Extract, kind: Kind, version: str, schedule: Schedule) -> Feed:
-    """Return the channel that this makes, without items."""
+    """Return the channel of these statements, without items."""
     image, extensions = apply_image_size(found.image, _with_fallbacks(found))
     links = merge_links(found.links)
     title = found.texts.get("title") or found.texts.get("atom:title")
-    link = next((each.href for each in links if each.rel == "alternate"), "")
+    link = next((link.href for link in links if link.rel == "alternate"), "")
     webmasters = persons.merge(found.persons.get("webmaster", ()))
     stated = found.dates
     generator = found.generator
     return Feed(
         kind=kind,
         version=version,
-        id=found.words.get("atom:id", ""),
+        id=found.strings.get("atom:id", ""),
         title=title,
         summary=found.texts.get("summary") or found.texts.get("atom:summary"),
         links=links,
@@ -80,29 +80,29 @@ def channel(found: Extract, kind: Kind, version: str, schedule: Schedule) -> Fee
         rights=found.texts.get("rights") or found.texts.get("atom:rights"),
         published=_first(stated, "atom:published", "dcterms:issued", "pubdate", "dcterms:created"),
         updated=_first(stated, "atom:updated", "dcterms:modified", "lastbuilddate", "dc"),
-        language=found.words.get("language") or found.language,
+        language=found.strings.get("language") or found.language,
         direction=found.direction,
         extensions=extensions,
         webmaster=webmasters[0] if webmasters else None,
         generator=generator if generator and (generator.name or generator.uri) else None,
         image=reduce_image(image, title, link),
-        icon=found.words.get("icon", ""),
+        icon=found.strings.get("icon", ""),
         schedule=replace(schedule, notes=()),
         cloud=found.cloud,
-        rating=found.words.get("rating", ""),
+        rating=found.strings.get("rating", ""),
         text_input=found.text_input,
     )
 
 
 def merge_links(links: Iterable[Link]) -> tuple[Link, ...]:
-    """Return each link once, the page that is meant first: one in HTML, where there are several."""
+    """Return each link once, the page first: of several pages one in HTML."""
     by_meaning: dict[tuple[str, str], Link] = {}
     for link in links:
         if by_meaning.get((link.href, link.rel), Link(link.href, link.rel)) == Link(link.href, link.rel):
             by_meaning[link.href, link.rel] = link
     known = list(by_meaning.values())
     own = {link.href for link in known if link.rel == "self"}
-    known = [link for link in known if link.rel != "alternate" or link.href not in own]  # a feed is no page of its own
+    known = [link for link in known if link.rel != "alternate" or link.href not in own]  # a feed is not its own page
     alternates = [link for link in known if link.rel == "alternate"]
     if alternates:
         page = next((link for link in alternates if not link.type), alternates[0])
@@ -122,7 +122,7 @@ def merge_categories(categories: Iterable[Category]) -> tuple[Category, ...]:
 
 
 def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | None:
-    """Return the picture, without what the channel says anyway."""
+    """Return the picture, without a title and link that equal the channel's."""
     if image is None:
         return None
     return replace(
@@ -133,56 +133,56 @@ def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | 
 
 
 def apply_image_size(image: Image | None, extensions: tuple[Node, ...]) -> tuple[Image | None, tuple[Node, ...]]:
-    """Return the channel's picture with the size that Media RSS tells of the same one, and the rest."""
+    """Return the channel's picture with its size from a thumbnail of Media RSS, and the other extensions."""
     if image is None or image.width or image.height:
         return image, extensions
     for at, node in enumerate(extensions):
         given = dict(node.attributes)
         if (node.namespace, node.name, node.content) != (MEDIA, "thumbnail", ()) or given.pop("url", "") != image.url:
             continue
-        if given and given.keys() <= {"width", "height"} and all(_is_size(each) for each in given.values()):
+        if given and given.keys() <= {"width", "height"} and all(_is_size(side) for side in given.values()):
             width, height = (int(given[side]) if side in given else None for side in ("width", "height"))
             return replace(image, width=width, height=height), extensions[:at] + extensions[at + 1 :]
     return image, extensions
 
 
 def _is_size(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text) > 0
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX and int(text) > 0
 
 
 def apply_identifier(found: Extract, extensions: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Take Dublin Core's identifier for the id where the IRI of the item is that, or was made of a name; the rest.
+    """Use Dublin Core's identifier as the item's id if its IRI is equal or was generated. Return the other extensions.
 
-    A made one is known by its version (RFC 9562, 5.5). Any other may be of something else: a book, an article.
+    A generated IRI is a name-based UUID (RFC 9562, 5.5). Other identifiers may be those of a book or an article.
     """
-    iri = _DISTINGUISHING_SUFFIX.sub("", found.words.get("atom:id") or found.about)
-    if "id" in found.words or not iri:
+    iri = _DISTINGUISHING_SUFFIX.sub("", found.strings.get("atom:id") or found.about)
+    if "id" in found.strings or not iri:
         return extensions
     for at, node in enumerate(extensions):
         if (node.namespace, node.name) != (DC, "identifier"):
             continue
         if node.text and (_DISTINGUISHING_SUFFIX.sub("", node.text) == iri or _NAME_BASED_UUID.fullmatch(iri)):
-            found.words["id"] = node.text
+            found.strings["id"] = node.text
             return extensions[:at] + extensions[at + 1 :]
         break
     return extensions
 
 
-def drop_inherited(said: Item, channel: Feed) -> Item:
-    """Return what the channel says for all its items is not said again by each."""
-    same_language = said.language and said.language.lower() == channel.language.lower()
-    same_direction = said.direction and said.direction == channel.direction
+def drop_inherited(item: Item, channel: Feed) -> Item:
+    """Return the item without a language and direction that equal the channel's."""
+    same_language = item.language and item.language.lower() == channel.language.lower()
+    same_direction = item.direction and item.direction == channel.direction
     if not same_language and not same_direction:
-        return said
+        return item
     return replace(
-        said,
-        language="" if same_language else said.language,
-        direction="" if same_direction else said.direction,
+        item,
+        language="" if same_language else item.language,
+        direction="" if same_direction else item.direction,
     )
 
 
 def _bodies(found: Extract) -> tuple[Text | None, Text | None]:
-    """Content and summary. Where RSS says one thing of an item only, that is its content, whatever it is called."""
+    """Return content and summary. RSS's description is the content of an item without other texts."""
     content = found.texts.get("content") or found.texts.get("atom:content")
     summary = found.texts.get("atom:summary")
     description = found.texts.get("summary")
@@ -192,7 +192,7 @@ def _bodies(found: Extract) -> tuple[Text | None, Text | None]:
 
 
 def _item_dates(found: Extract) -> tuple[int | None, int | None]:
-    """When it was published and updated. RSS has one date: where it is that of the update, it is no other."""
+    """Return when the item was published and updated. RSS's one date counts as published, unless it is the update's."""
     stated = found.dates
     updated = _first(stated, "atom:updated", "dcterms:modified", "lastbuilddate")
     explicit = _first(stated, "atom:published", "dcterms:issued", "atom:created", "dcterms:created")
@@ -207,8 +207,8 @@ def _first(stated: dict[str, int], *places: str) -> int | None:
 
 
 def _with_fallbacks(found: Extract) -> tuple[Node, ...]:
-    """Take what Dublin Core says where nothing else says it; the rest is kept as it came."""
-    kept = list(found.extensions)
+    """Apply Dublin Core's elements where others are missing. Return all other extensions unchanged."""
+    extensions = list(found.extensions)
     own = {
         "title": {"title", "atom:title"},
         "description": {"summary", "atom:summary", "content", "atom:content"},
@@ -216,18 +216,18 @@ def _with_fallbacks(found: Extract) -> tuple[Node, ...]:
     }
     for local, node in found.fallbacks:
         value = node.text
-        language = found.words.get("language") or found.language
+        language = found.strings.get("language") or found.language
         if local == "language" and not language:
             found.language = value
         elif local == "language" and value.lower() == language.lower():
             continue
         elif local == "date" and "dc" not in found.dates and (instant := dates.parse(value)) is not None:
             found.dates["dc"] = instant
-        elif local in own and not own[local] & found.texts.keys() and (said := markup.make_text(value, is_html=True)):
-            found.texts[{"description": "summary"}.get(local, local)] = said
+        elif local in own and not own[local] & found.texts.keys() and (text := markup.make_text(value, is_html=True)):
+            found.texts[{"description": "summary"}.get(local, local)] = text
         elif value:
-            kept.append(node)
-    return tuple(kept)
+            extensions.append(node)
+    return tuple(extensions)
 
 
 def _enclosures(found: Extract) -> tuple[Enclosure, ...]:

@@ -1,4 +1,4 @@
-"""What RSS, of either branch, says in the words of Atom."""
+"""Elements of Atom in documents of RSS 2.0 and RSS 1.0."""
 
 from feedproxy.feed.convert import dates
 from feedproxy.feed.convert.model import Feed
@@ -10,7 +10,7 @@ from feedproxy.feed.xml import Element
 
 
 def channel_beyond_rss(channel: Element, feed: Feed) -> None:
-    """What a channel of RSS has no element of its own for."""
+    """Write the elements that RSS does not have for a channel."""
     put_nonempty(channel, ATOM, "id", feed.id)
     put_nonempty(channel, ATOM, "icon", feed.icon)
     for person in feed.contributors:
@@ -18,13 +18,13 @@ def channel_beyond_rss(channel: Element, feed: Feed) -> None:
 
 
 def source(element: Element, feed: Feed, bare: str = "") -> None:
-    """The channel that an item was taken from, with all that is known of it (RFC 4287, 4.2.11)."""
+    """Write the channel that an item was taken from (RFC 4287, 4.2.11)."""
     inner = put(element, ATOM, "source")
     atom_channel(inner, feed, bare)
 
 
 def atom_channel(element: Element, feed: Feed, bare: str) -> None:
-    """The elements that a feed of Atom and a source of it have in common."""
+    """Write the elements that atom:feed and atom:source have in common."""
     put_nonempty(element, ATOM, "id", feed.id)
     out.atom_text(element, "title", feed.title)
     out.atom_text(element, "subtitle", feed.summary)

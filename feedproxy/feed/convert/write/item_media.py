@@ -1,4 +1,4 @@
-"""What formats with fewer words want to know of an item: its picture and its files, wherever they are named."""
+"""An item's picture and files, for formats with a single element for them: from all vocabularies of the feed."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from feedproxy.feed.convert.namespaces import ITUNES, MEDIA
 
 
 def picture(item: Item) -> str:
-    """Return the item's picture: its own, or that which Media RSS or iTunes names."""
+    """Return the item's picture: its own, or that of Media RSS or iTunes."""
     if item.image:
         return item.image
     for node in _media(item):
@@ -24,7 +24,7 @@ def picture(item: Item) -> str:
 
 
 def cover(feed: Feed) -> str:
-    """Return the channel's picture: RSS's, Atom's logo, or that which iTunes names."""
+    """Return the channel's picture: RSS's image, Atom's logo, or that of iTunes."""
     if feed.image is not None:
         return feed.image.url
     own = (node for node in feed.extensions if node.namespace == ITUNES and node.name == "image")
@@ -32,26 +32,26 @@ def cover(feed: Feed) -> str:
 
 
 def files(item: Item) -> tuple[Enclosure, ...]:
-    """Return the item's files: its enclosures, and what Media RSS names besides pictures."""
-    found = {each.url: each for each in item.enclosures}
+    """Return the item's files: its enclosures, and those of Media RSS that are not pictures."""
+    found = {enclosure.url: enclosure for enclosure in item.enclosures}
     for node in _media(item):
         url, kind = node.attribute("url"), node.attribute("type")
         medium = node.attribute("medium") or kind.partition("/")[0]
         if node.name != "content" or not url or url in found or medium == "image" or not (medium or kind):
             continue
-        title = next((each.text for each in node.children if each.name == "title"), "")
+        title = next((child.text for child in node.children if child.name == "title"), "")
         length, seconds = node.attribute("fileSize"), node.attribute("duration")
         found[url] = Enclosure(url, kind, _whole(length), title, "", _whole(seconds))
     return tuple(found.values())
 
 
 def _media(item: Item) -> Iterator[Node]:
-    """Return the elements of Media RSS, groups opened."""
+    """Yield the elements of Media RSS, including those within groups."""
     for node in item.extensions:
         if node.namespace == MEDIA:
             yield node
             if node.name in ("group", "content"):
-                yield from (each for each in node.children if each.namespace == MEDIA)
+                yield from (child for child in node.children if child.namespace == MEDIA)
 
 
 def _whole(text: str) -> int | None:

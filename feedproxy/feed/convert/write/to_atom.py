@@ -1,7 +1,7 @@
-"""The model as Atom 1.0 (RFC 4287), and what it has no element for in the words of RSS.
+"""Rendering of the model as Atom 1.0 (RFC 4287), with elements of RSS for what Atom lacks.
 
-Atom demands an id and a date of every entry, and an author of each or of the feed. Where nothing is known, an id is
-made of the address or of what is said, always the same one, and the date is the feed's, or that of 1970.
+Atom requires an id and a date for every entry, and an author for each or for the feed. A missing id is generated from
+the address or the content, always the same one; a missing date is the feed's, or that of 1970.
 """
 
 import uuid
@@ -21,7 +21,7 @@ def render(feed: Feed) -> bytes:
     root = out.document(ATOM, "feed", feed, default=ATOM)
     feed = _with_required_elements(feed)
     atom_channel(root, feed, RSS2)
-    _in_words_of_rss(root, feed)
+    _write_rss_elements(root, feed)
     taken: set[str] = set()
     for place, item in enumerate(feed.items):
         _entry(root, item, feed, taken, place)
@@ -29,12 +29,12 @@ def render(feed: Feed) -> bytes:
 
 
 def _with_required_elements(feed: Feed) -> Feed:
-    """ "atom:feed elements MUST contain exactly one" id, title and updated -- RFC 4287, 4.1.1; and a responsible."""
-    latest = max((each for item in feed.items if (each := _date(item)) is not None), default=None)
-    changed = next((each for each in (feed.updated, feed.published, latest) if each is not None), 0)
+    """Return the feed with an author, and with the id, title and updated that RFC 4287, 4.1.1, requires."""
+    latest = max((instant for item in feed.items if (instant := _date(item)) is not None), default=None)
+    changed = next((instant for instant in (feed.updated, feed.published, latest) if instant is not None), 0)
     authors = feed.authors
     if not authors and not (feed.items and all(item.authors for item in feed.items)):
-        authors = (Person(_responsible(feed)),)
+        authors = (Person(_default_author(feed)),)
     return replace(
         feed,
         id=feed.id or feed_id(feed),
@@ -45,15 +45,15 @@ def _with_required_elements(feed: Feed) -> Feed:
 
 
 def feed_id(feed: Feed) -> str:
-    """Return the feed's id; where it has none, its address, its page's, or one made of its title."""
-    for each in (feed.id, feed.address, feed.link):
-        if each and markup.is_iri(each):
-            return each
+    """Return the feed's id as an IRI: its own, its address, its page, or one generated from its title."""
+    for candidate in (feed.id, feed.address, feed.link):
+        if candidate and markup.is_iri(candidate):
+            return candidate
     return _name_based_uuid(markup.to_line(feed.title) or out.heading(feed))
 
 
 def item_id(item: Item, feed: Feed) -> str:
-    """Return the item's id as an IRI: its own where it is one, else one made of it, of its link, or of what it says."""
+    """Return the item's id as an IRI: its own, its link, or one generated from its id or content."""
     if markup.is_iri(item.id):
         return item.id
     if item.id:
@@ -66,7 +66,7 @@ def item_id(item: Item, feed: Feed) -> str:
 
 
 def own_id(item: Item, feed: Feed, taken: set[str]) -> str:
-    """Return the same, and no other item's where it was put in; `taken` are those before it, and it then."""
+    """Return a unique `item_id`, and add it to `taken`, the ids of the items before it."""
     identity = item_id(item, feed)
     if identity in taken and not item.id:
         identity = _name_based_uuid(f"{identity} {len(taken)}")
@@ -75,18 +75,18 @@ def own_id(item: Item, feed: Feed, taken: set[str]) -> str:
 
 
 def _name_based_uuid(name: str) -> str:
-    """RFC 9562, 5.5: the same name gives the same UUID."""
+    """Return a name-based UUID (RFC 9562, 5.5): the same name gives the same UUID."""
     return uuid.uuid5(uuid.NAMESPACE_URL, name).urn
 
 
-def _responsible(feed: Feed) -> str:
-    """Who stands for a feed that names nobody: its webmaster, or the feed itself."""
+def _default_author(feed: Feed) -> str:
+    """Return the author's name of a feed without authors: its webmaster, or the feed's title."""
     if feed.webmaster is not None and feed.webmaster.name:
         return feed.webmaster.name
     return markup.to_line(feed.title) or out.heading(feed)
 
 
-def _in_words_of_rss(root: Element, feed: Feed) -> None:
+def _write_rss_elements(root: Element, feed: Feed) -> None:
     if feed.published is not None:
         put(root, DCTERMS, "issued", dates.rfc3339(feed.published))
     if feed.webmaster is not None:
@@ -119,9 +119,9 @@ def _entry(root: Element, item: Item, feed: Feed, taken: set[str], place: int) -
         out.atom_enclosure(element, enclosure)
     if item.published is not None:
         put(element, ATOM, "published", dates.rfc3339(item.published))
-    # "two entries [with] the same 'atom:updated'" would stand in no order: the feed's own order is told by seconds.
-    put_in = max(0, (feed.updated or 0) - place)
-    changed = next((each for each in (item.updated, item.published) if each is not None), put_in)
+    # Entries with the same atom:updated would have no order: dates a second apart keep the order of the feed.
+    default_date = max(0, (feed.updated or 0) - place)
+    changed = next((instant for instant in (item.updated, item.published) if instant is not None), default_date)
     put(element, ATOM, "updated", dates.rfc3339(changed))
     for person in item.authors:
         out.atom_person(element, "author", person)

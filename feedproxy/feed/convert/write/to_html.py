@@ -1,4 +1,4 @@
-"""The model as a page for people: plain, safe, readable on a phone and in the dark.
+"""Rendering of the model as an HTML page: safe, readable on a phone and in the dark.
 
 What feeds bring along as HTML is a stranger's. It goes through ammonia (the nh3 package), which parses it as a browser
 does and writes anew what is on a list of what is known to do no harm: no script, style, frame or form survives, nor an
@@ -21,7 +21,7 @@ POLICY = (
     "default-src 'none'; img-src http: https:; media-src http: https:; style-src 'unsafe-inline'; base-uri 'none'; "
     "form-action 'none'"
 )
-"""What the page may load: pictures, sound and film. Nothing else, whatever is in it."""
+"""The Content-Security-Policy of the page: it may load pictures, audio and video only."""
 
 _SCHEMES = {"http", "https", "mailto"}
 _RIGHT_TO_LEFT = frozenset(("ar", "arc", "ckb", "dv", "fa", "he", "iw", "ks", "ps", "sd", "syr", "ug", "ur", "yi"))
@@ -44,7 +44,7 @@ _CLEANER = nh3.Cleaner(
         "*": {"lang", "dir", "title"},
     },
     url_schemes=_SCHEMES,
-    url_relative="deny",  # what is still relative here leads back into the proxy
+    url_relative="deny",  # a relative link would lead to the proxy
     link_rel="noopener noreferrer nofollow",
     set_tag_attribute_values={
         "img": {"loading": "lazy", "referrerpolicy": "no-referrer"},
@@ -60,12 +60,12 @@ def render(feed: Feed) -> bytes:
 
 
 def safe(text: Text | None) -> Markup:
-    """Return a text as HTML that can do nothing."""
+    """Return a text as HTML without scripts, styles and forms."""
     if text is None or text.type not in ("text", "html"):
         return Markup()
     if text.type == "text":
         return Markup('<p class="plain">{}</p>').format(text.value)
-    return Markup(_CLEANER.clean(text.value))  # noqa: S704 -- this is what it was cleaned for
+    return Markup(_CLEANER.clean(text.value))  # noqa: S704 -- it has been cleaned
 
 
 def body(item: Item) -> Text | None:
@@ -74,13 +74,13 @@ def body(item: Item) -> Text | None:
 
 
 def address(url: str) -> str:
-    """Return the address, where following it does no harm; else nothing."""
+    """Return the address if its scheme is harmless; else an empty string."""
     scheme, colon, _ = url.strip().partition(":")
     return url if colon and scheme.lower() in _SCHEMES else ""
 
 
 def direction(model: Feed | Item, around: str = "") -> str:
-    """Return the direction of a text: as it is said, or as its language is written."""
+    """Return the direction of a text: as given, or that of its language."""
     if model.direction:
         return model.direction
     tag = model.language.lower().replace("_", "-")

@@ -1,7 +1,6 @@
-"""The model as JSON Feed 1.1, and what that has no word for in a custom object of our own.
+"""Rendering of the model as JSON Feed 1.1, with a custom object for what the format lacks.
 
-What that is need not be listed: what was written is read again, and whatever differs from the model is said in the
-model's words besides. So nothing can be forgotten.
+The written document is parsed again, and every field that then differs from the model goes into the custom object.
 """
 
 import dataclasses
@@ -39,7 +38,7 @@ def document(feed: Feed) -> dict[str, Any]:
         **_members(feed),
     )
     written.setdefault("title", "")  # required
-    reread = from_json.channel(written, "1.1", "", ours=True)
+    reread = from_json.channel(written, "1.1", "", with_custom=True)
     _add_beyond(written, feed, reread)
     return {**written, "items": [_item(item, feed) for item in feed.items]}
 
@@ -61,23 +60,23 @@ def _item(item: Item, feed: Feed) -> dict[str, Any]:
         language=item.language,
         attachments=[
             _nonempty(
-                url=each.url,
-                mime_type=each.type or "application/octet-stream",
-                title=each.title,
-                size_in_bytes=each.length,
-                duration_in_seconds=each.duration,
+                url=file.url,
+                mime_type=file.type or "application/octet-stream",
+                title=file.title,
+                size_in_bytes=file.length,
+                duration_in_seconds=file.duration,
             )
-            for each in item_media.files(item)
+            for file in item_media.files(item)
         ],
         **_members(item),
     )
-    _add_beyond(written, item, from_json.item(written, "", ours=True))
+    _add_beyond(written, item, from_json.item(written, "", with_custom=True))
     return written
 
 
 def _add_beyond(written: dict[str, Any], meant: Feed | Item, reread: Feed | Item) -> None:
-    """Say in the model's words whatever was read otherwise than it was meant."""
-    names = [each.name for each in dataclasses.fields(meant) if each.compare and each.name != "items"]
+    """Add a custom object with the fields of `meant` that differ in `reread`."""
+    names = [field.name for field in dataclasses.fields(meant) if field.compare and field.name != "items"]
     differing = [name for name in names if getattr(meant, name) != getattr(reread, name)]
     beyond: dict[str, Any] = dict(plain_data.nonempty_fields(meant, differing))
     if empty := [name for name in differing if name not in beyond]:
@@ -87,7 +86,7 @@ def _add_beyond(written: dict[str, Any], meant: Feed | Item, reread: Feed | Item
 
 
 def _content(item: Item) -> dict[str, str]:
-    """ "content_html and content_text are each optional strings -- but one or both must be present"."""
+    """Return the content, in one form: "one or both must be present" (JSON Feed 1.1, content_html and content_text)."""
     body = item.content or item.summary or Text("")
     if body.type == "html":
         return {"content_html": body.value}
@@ -97,10 +96,12 @@ def _content(item: Item) -> dict[str, str]:
 
 
 def _authors(persons: tuple[Person, ...]) -> list[dict[str, Any]]:
-    """Persons; an address of mail is an address, too ("It could be … a mailto: link" -- JSON Feed 1.1)."""
+    """Return the authors; a mail address becomes a URL ("It could be … a mailto: link" -- JSON Feed 1.1)."""
     return [
-        _nonempty(name=each.name, url=each.uri or (f"mailto:{each.email}" if each.email else ""), avatar=each.avatar)
-        for each in persons
+        _nonempty(
+            name=person.name, url=person.uri or (f"mailto:{person.email}" if person.email else ""), avatar=person.avatar
+        )
+        for person in persons
     ]
 
 
@@ -118,5 +119,5 @@ def _members(written: Feed | Item) -> dict[str, Any]:
 
 
 def _nonempty(**values: Any) -> dict[str, Any]:
-    """Return what is not empty."""
+    """Return the members that are not empty."""
     return {key: value for key, value in values.items() if value not in (None, "", [], ())}

@@ -48,7 +48,7 @@ def render(feed: Feed) -> bytes:
 
 
 def _names(feed: Feed) -> list[str]:
-    """Return what items are about: their ids, which are their links where they have none ("must be unique")."""
+    """Return the unique rdf:about of each item: its id, or its link ("must be unique")."""
     names: list[str] = []
     taken: set[str] = set()
     copies: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""The model as RSS 2.0, and what it has no element for in the words of Atom and Dublin Core.
+"""Rendering of the model as RSS 2.0, with elements of Atom and Dublin Core for what RSS lacks.
 
 RSS 2.0 Specification; RSS Best Practices Profile.
 """
@@ -94,7 +94,7 @@ def _item(channel: Element, item: Item, feed: Feed, taken: set[str]) -> None:
 
 
 def _dates(element: Element, item: Item) -> None:
-    """RSS has one date for an item. Where there was no other than that of the update, it is that."""
+    """Write the item's dates. RSS's one date is that of publication, or of the update if there is no other."""
     if (date := item.published if item.published is not None else item.updated) is not None:
         put(element, "", "pubDate", dates.rfc822(date))
     if item.updated is not None:
@@ -104,7 +104,7 @@ def _dates(element: Element, item: Item) -> None:
 
 
 def _people(element: Element, persons: tuple[Person, ...], local: str) -> None:
-    """ "It's the email address of the author of the item" -- RSS 2.0; who has none is Dublin Core's creator."""
+    """Write the authors: "It's the email address of the author of the item" -- RSS 2.0; without one as dc:creator."""
     for at, person in enumerate(persons):
         if at == 0 and people.is_email(person.email) and (local == "author" or person.name) and not person.uri:
             put(element, "", local, people.to_rss_text(person))

@@ -16,13 +16,13 @@ _LONGEST = 2**63
 
 
 def javascript(feed: Feed) -> bytes:
-    """JSON (RFC 8259) that is an expression of JavaScript, too, and may stand in a page's script element."""
+    """Return JSON (RFC 8259) that is also an expression of JavaScript, and safe within a script element."""
     text = json.dumps(_data(feed), ensure_ascii=False, indent=1)
     return re.sub(r"[<>&\u2028\u2029]", lambda found: _IN_SCRIPT[found[0]], text).encode() + b"\n"
 
 
 def php(feed: Feed) -> bytes:
-    """Return what PHP's serialize() writes of arrays, strings, integers and booleans; lengths are in bytes of UTF-8."""
+    """Return the form of PHP's serialize(): arrays, strings, integers and booleans; lengths are in bytes of UTF-8."""
     pieces: list[bytes] = []
     _serialize(_data(feed), pieces)
     return b"".join(pieces)
@@ -78,24 +78,24 @@ def _serialize(value: Data, pieces: list[bytes]) -> None:
 
 
 class _Language:
-    """How a language writes its literals."""
+    """The syntax of a language's literals."""
 
     def __init__(
         self,
         *,
         quote: Callable[[str], str],
-        words: tuple[str, str, str],
+        constants: tuple[str, str, str],
         arrow: str,
         after: str = "",
     ) -> None:
         self.quote = quote
-        self.none, self.true, self.false = words
+        self.none, self.true, self.false = constants
         self.arrow = arrow
         self.after = after
 
 
 class _Table(dict[int, str]):
-    """What stands for each sign, found at its first use; those beyond the BMP are not remembered."""
+    """A translation table of characters, filled on demand; characters beyond the BMP are not cached."""
 
     def __init__(self, special: str, beyond: Callable[[int], str]) -> None:
         super().__init__({ord(sign): f"\\{sign}" for sign in f'\\"{special}'})
@@ -109,7 +109,7 @@ class _Table(dict[int, str]):
 
 
 def _escaping(special: str, beyond: Callable[[int], str]) -> Callable[[str], str]:
-    """Return text between double quotation marks: these signs with a backslash, all others beyond ASCII by number."""
+    """Return a quoting function: it escapes `special` characters with a backslash, others beyond ASCII by `beyond`."""
     table = _Table(special, beyond)
     return lambda text: f'"{text.translate(table)}"'
 
@@ -118,16 +118,16 @@ def _python_escape(number: int) -> str:
     return {10: "\\n", 9: "\\t"}.get(number) or (f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}")
 
 
-_PYTHON = _Language(quote=_escaping("", _python_escape), words=("None", "True", "False"), arrow=": ")
+_PYTHON = _Language(quote=_escaping("", _python_escape), constants=("None", "True", "False"), arrow=": ")
 _RUBY = _Language(
     # "#" begins an interpolation.
     quote=_escaping("#", lambda number: {10: "\\n", 9: "\\t"}.get(number) or f"\\u{{{number:x}}}"),
-    words=("nil", "true", "false"),
+    constants=("nil", "true", "false"),
     arrow=" => ",
 )
 _PERL = _Language(
     quote=_escaping("$@", lambda number: {10: "\\n", 9: "\\t"}.get(number) or f"\\x{{{number:x}}}"),
-    words=("undef", "1", "0"),
+    constants=("undef", "1", "0"),
     arrow=" => ",
     after=";",
 )

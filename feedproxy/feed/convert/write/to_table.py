@@ -1,4 +1,4 @@
-"""The model as a table of items: CSV (RFC 4180) and TSV (text/tab-separated-values).
+"""Rendering of the model as a table of items: CSV (RFC 4180) and TSV (text/tab-separated-values).
 
 Spreadsheets take a cell for a formula that begins with `=`, `+`, `-` or `@`, and a stranger's formula can send the
 sheet's other cells away. Where the system's list separator is a semicolon, they split a comma-separated file at the
@@ -41,16 +41,16 @@ COLUMNS = (
 FORMULA_SIGNS = (
     "=+-@\u2212\u207a\u207b\u207c\u208a\u208b\u208c\u2a75\u2a76\ufb29\ufe62\ufe63\ufe66\ufe6b\uff0b\uff0d\uff1d\uff20"
 )
-"""What begins a formula; also the minus sign and the full-width, small and raised forms, which spreadsheets fold."""
+"""Characters that begin a formula, with the minus sign and the full-width, small and raised forms."""
 
 _UNSEEN = r"\s\x00-\x20\x7f-\xa0\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb"
-"""Signs before which a formula is one all the same, where the spreadsheet drops them: blanks, controls, joiners."""
+"""Characters that spreadsheets drop before a formula: blanks, control characters, joiners."""
 
 
 def _beginnings(separators: str) -> re.Pattern[str]:
     """Return a pattern for every place where a cell may begin: dropped characters, and the sign of a formula, if any.
 
-    The sign is optional, so a run of separators and blanks is read once and not from each of its signs on.
+    The sign of a formula is optional in the pattern, so that a run of separators and blanks is matched only once.
     """
     return re.compile(rf"((?:\A|[{separators}])[{separators}{_UNSEEN}\"]*+)('*+[{re.escape(FORMULA_SIGNS)}])?")
 
@@ -58,7 +58,7 @@ def _beginnings(separators: str) -> re.Pattern[str]:
 _LINE_ENDS = r"\r\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
 _CSV_BEGINNINGS = _beginnings(rf";\t{_LINE_ENDS}")
 _TSV_BEGINNINGS = _beginnings(rf";,\t{_LINE_ENDS}")
-"""Cells of TSV have no quotation marks, so a spreadsheet that is told to split at commas does so."""
+"""Separators in TSV. Its cells have no quotation marks, so a spreadsheet may also split them at commas."""
 
 
 def csv_of(feed: Feed) -> bytes:
@@ -90,12 +90,12 @@ def _cells(item: Item) -> list[str]:
         markup.to_line(item.title),
         "" if item.published is None else dates.rfc3339(item.published),
         "" if item.updated is None else dates.rfc3339(item.updated),
-        "\n".join(_person(each) for each in item.authors),
-        "\n".join(each.label or each.term for each in item.categories),
+        "\n".join(_person(person) for person in item.authors),
+        "\n".join(category.label or category.term for category in item.categories),
         item.summary.value if item.summary else "",
         item.content.value or item.content.src if item.content else "",
         item_media.picture(item),
-        "\n".join(each.url for each in item_media.files(item)),
+        "\n".join(file.url for file in item_media.files(item)),
         item.comments,
         item.language,
         markup.to_plain(item.rights),

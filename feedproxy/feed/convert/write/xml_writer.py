@@ -1,4 +1,4 @@
-"""What renderings in XML have in common: a document that grows, and what the model says in other formats' words.
+"""Functions common to renderings in XML: creation of a document, and elements of other vocabularies.
 
 A format of XML can carry every vocabulary. So what RSS has no element for is said in Atom's, and what Atom has none for
 in RSS's (in the namespace `RSS2`); readers know both, and nothing gets lost.
@@ -29,15 +29,15 @@ from feedproxy.feed.convert.xml_nodes import add, assign_prefixes, clark_name
 from feedproxy.feed.xml import Element
 
 _HEADLINE = 80
-"""Characters."""
+"""Characters of a generated title, at most."""
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 def document(namespace: str, local: str, feed: Feed, default: str | None = None) -> Element:
-    """Return the root of a document that `feed` is written into; `default` is the namespace without a prefix."""
-    known = {prefix: each for each, prefix in PREFIXES.items() if each != default}
-    spare = {prefix: each for prefix, each in assign_prefixes(_all(feed)).items() if prefix not in known}
+    """Return the root element of a document for `feed`; `default` is the namespace without a prefix."""
+    known = {prefix: uri for uri, prefix in PREFIXES.items() if uri != default}
+    spare = {prefix: uri for prefix, uri in assign_prefixes(_all(feed)).items() if prefix not in known}
     names: dict[Any, str] = {**known, **spare}
     if default is not None:
         names[None] = default
@@ -45,9 +45,9 @@ def document(namespace: str, local: str, feed: Feed, default: str | None = None)
 
 
 def _all(feed: Feed) -> Iterable[Node]:
-    for each in (feed, *feed.items, *(item.source for item in feed.items if item.source is not None)):
-        yield from each.extensions
-        for person in (*each.authors, *each.contributors):
+    for channel in (feed, *feed.items, *(item.source for item in feed.items if item.source is not None)):
+        yield from channel.extensions
+        for person in (*channel.authors, *channel.contributors):
             yield from person.extensions
 
 
@@ -58,7 +58,7 @@ def finish(root: Element) -> bytes:
 
 
 def put(parent: Element, namespace: str, local: str, text: str = "", **attributes: str | int | None) -> Element:
-    """Write an element; attributes that are empty are left out."""
+    """Write an element, without empty attributes."""
     element = etree.SubElement(parent, clark_name(namespace, local))
     if text:
         element.text = text
@@ -71,18 +71,18 @@ def put(parent: Element, namespace: str, local: str, text: str = "", **attribute
 def put_nonempty(
     parent: Element, namespace: str, local: str, text: str | int | None, **attributes: str | int | None
 ) -> None:
-    """Write an element that has a text; none where it has not."""
+    """Write an element unless its text is empty."""
     if text not in (None, ""):
         put(parent, namespace, local, str(text), **attributes)
 
 
 def heading(feed: Feed) -> str:
-    """Return what stands for the title of a channel that has none, where a format demands one."""
+    """Return a title for a channel without one, for formats that require it."""
     return feed.link or feed.address or "Untitled"
 
 
 def headline(item: Item) -> str:
-    """Return the same for an item: how it begins."""
+    """Return a title for an item without one: the beginning of its text."""
     body = item.content or item.summary
     first = " ".join(markup.to_plain(body).partition("\n")[0].split())
     if len(first) > _HEADLINE:
@@ -91,19 +91,19 @@ def headline(item: Item) -> str:
 
 
 def comments(element: Element, item: Item) -> None:
-    """The page of an item's comments, as a link (RFC 4685, section 4)."""
+    """Write the page of an item's comments as a link (RFC 4685, section 4)."""
     if item.comments:
         atom_link(element, Link(item.comments, "replies", "text/html"))
 
 
 def atom_text(parent: Element, local: str, text: Text | None) -> None:
-    """A text of Atom."""
+    """Write a text construct of Atom."""
     if text is not None:
         put(parent, ATOM, local, text.value, type="" if text.type == "text" else text.type, src=text.src)
 
 
 def atom_person(parent: Element, local: str, person: Person) -> None:
-    """A person of Atom, who needs a name. The picture is a thumbnail of Media RSS, as in entries."""
+    """Write a person construct of Atom, which requires a name. The picture becomes a thumbnail of Media RSS."""
     element = put(parent, ATOM, local)
     put(element, ATOM, "name", person.name or person.email or person.uri or person.avatar)
     put_nonempty(element, ATOM, "email", person.email)
@@ -114,7 +114,7 @@ def atom_person(parent: Element, local: str, person: Person) -> None:
 
 
 def atom_link(parent: Element, link: Link) -> None:
-    """A link of Atom."""
+    """Write a link of Atom."""
     put(
         parent,
         ATOM,
@@ -129,18 +129,18 @@ def atom_link(parent: Element, link: Link) -> None:
 
 
 def atom_category(parent: Element, category: Category) -> None:
-    """A category of Atom."""
+    """Write a category of Atom."""
     put(parent, ATOM, "category", term=category.term, scheme=category.scheme, label=category.label)
 
 
 def atom_generator(parent: Element, generator: Generator) -> None:
-    """The generator of Atom."""
+    """Write the generator of Atom."""
     name = generator.name or generator.uri
     put(parent, ATOM, "generator", name, uri=generator.uri, version=generator.version)
 
 
 def language_attributes(element: Element, language: str, direction: str, *, atom: bool = False) -> None:
-    """Language and direction of an element, by attributes that every vocabulary may have."""
+    """Set language and direction of an element, by attributes of any vocabulary."""
     if language:
         element.set(f"{{{XML}}}lang", language)
     if direction:
@@ -148,7 +148,7 @@ def language_attributes(element: Element, language: str, direction: str, *, atom
 
 
 def schedule(parent: Element, hints: Schedule, core: str) -> None:
-    """When the publisher wants to be asked: RSS's words and the syndication module's."""
+    """Write the schedule with elements of RSS and the syndication module."""
     put_nonempty(parent, core, "ttl", hints.ttl)
     if hints.skip_hours:
         hours = put(parent, core, "skipHours")
@@ -166,7 +166,7 @@ def schedule(parent: Element, hints: Schedule, core: str) -> None:
 
 
 def cloud(parent: Element, given: Cloud | None, core: str) -> None:
-    """rssCloud's five attributes."""
+    """Write rssCloud's element with its five attributes."""
     if given is not None:
         element = put(parent, core, "cloud")
         element.set("domain", given.domain)
@@ -177,7 +177,7 @@ def cloud(parent: Element, given: Cloud | None, core: str) -> None:
 
 
 def text_input(parent: Element, given: TextInput | None, core: str) -> None:
-    """RSS's field."""
+    """Write RSS's text input field."""
     if given is not None:
         element = put(parent, core, "textInput")
         for local in ("title", "description", "name", "link"):
@@ -185,7 +185,7 @@ def text_input(parent: Element, given: TextInput | None, core: str) -> None:
 
 
 def image(parent: Element, given: Image, feed: Feed, core: str, about: str = "") -> None:
-    """RSS's picture: title and link it must have, and they are the channel's where it says no others."""
+    """Write RSS's picture. It requires a title and a link, by default the channel's."""
     element = put(parent, core, "image")
     if about:
         element.set(about, given.url)
@@ -200,7 +200,7 @@ def image(parent: Element, given: Image, feed: Feed, core: str, about: str = "")
 
 
 def image_size(channel: Element, given: Image | None) -> None:
-    """How large the channel's picture is, where RSS 2.0's own words for that are not at hand."""
+    """Write the size of the channel's picture as a thumbnail of Media RSS, for formats without such elements."""
     if given is not None and (given.width or given.height):
         put(channel, MEDIA, "thumbnail", url=given.url, width=given.width, height=given.height)
 
@@ -220,7 +220,7 @@ def identifier(element: Element, item: Item, name: str) -> None:
 
 
 def people(parent: Element, persons: Iterable[Person]) -> None:
-    """Authors as Dublin Core names them, and as Atom does where it knows more."""
+    """Write authors as dc:creator, and as elements of Atom if they have more than a name."""
     for person in persons:
         put_nonempty(parent, DC, "creator", person.name)
         if person != Person(person.name) or not person.name:
@@ -228,7 +228,7 @@ def people(parent: Element, persons: Iterable[Person]) -> None:
 
 
 def item_body(element: Element, item: Item, core: str) -> None:
-    """Description and content. What RSS has one element for is in that; a second one is the module's."""
+    """Write description and content. A single text goes into RSS's description, a second one into content:encoded."""
     content, summary = item.content, item.summary
     if content is not None and content.type not in ("text", "html"):
         put_nonempty(element, core, "description", markup.escape_ambiguous(summary) if summary is not None else "")
@@ -245,7 +245,7 @@ def item_body(element: Element, item: Item, core: str) -> None:
 
 
 def item_modules(element: Element, item: Item, bare: str = "") -> None:
-    """What every format of XML says of an item in the words of modules."""
+    """Write the elements of modules that all XML formats have for an item."""
     if item.enclosures and item.enclosures[0].duration is not None:
         put(element, ITUNES, "duration", str(item.enclosures[0].duration))
     put_image(element, item.image)
@@ -254,26 +254,26 @@ def item_modules(element: Element, item: Item, bare: str = "") -> None:
 
 
 def put_image(element: Element, url: str) -> None:
-    """The picture of an item, as Media RSS has it."""
+    """Write the picture of an item as Media RSS."""
     if url:
         put(element, MEDIA, "thumbnail", url=url)
 
 
-def extra_links(element: Element, links: Iterable[Link], link: str) -> None:
-    """All links that RSS's own element does not say."""
-    for each in links:
-        if each != Link(link):
-            atom_link(element, each)
+def extra_links(element: Element, links: Iterable[Link], page: str) -> None:
+    """Write all links but the one to `page`, which RSS's own element has."""
+    for link in links:
+        if link != Link(page):
+            atom_link(element, link)
 
 
 def enclosure_beyond_rss(element: Element, enclosure: Enclosure) -> None:
-    """What RSS's enclosure cannot say, as a link of Atom."""
+    """Write an enclosure as a link of Atom if it has properties that RSS's element lacks."""
     if enclosure.title or enclosure.language or not enclosure.type:
         atom_enclosure(element, enclosure)
 
 
 def atom_enclosure(element: Element, enclosure: Enclosure) -> None:
-    """An enclosure as Atom has it."""
+    """Write an enclosure as a link of Atom."""
     put(
         element,
         ATOM,
