@@ -138,7 +138,7 @@ class AdminActions:
         if service.store.get(target) is None:
             report = await service.admin.refresh(target)
             text += f" {SENTENCES.get(report.outcome, '')}"
-            text += f" ({redact_text(report.words)})" if report.words else ""
+            text += f" ({redact_text(report.reason)})" if report.reason else ""
             ok = service.admin.is_feed(target)
             text += "" if ok or report.outcome == "failed" else " It is no feed."
         else:
@@ -220,7 +220,7 @@ class AdminActions:
             **self._public_name(report.target),
             "outcome": report.outcome,
             "sentence": SENTENCES.get(report.outcome, ""),
-            "words": redact_text(report.words),
+            "words": redact_text(report.reason),
             "status": report.status,
             "at": iso(report.at) if report.at is not None else None,
         }

@@ -106,7 +106,7 @@ def install(folders: Folders, environment: Mapping[str, str], *, reader: str = "
 
 
 def uninstall(folders: Folders) -> bool:
-    """Undo the installation. Return False if there is none. Raises FeedproxyError if a file cannot be written."""
+    """Remove the installation. Return False if there is none. Raises FeedproxyError if a file cannot be written."""
     record = read_record(folders)
     if record is None:
         return False

@@ -33,7 +33,7 @@ _SCHEMELESS = re.compile(rf"(?!\.)(?:[A-Za-z0-9-]+\.)+(?!(?:{_FILES})$)[A-Za-z][
 
 
 class NothingFound(FeedproxyError):
-    """There is no feed to subscribe to, in one sentence."""
+    """The error that no feed was found, with a sentence for the user."""
 
     status_hint = 404
     detail = "not-found"
@@ -41,10 +41,10 @@ class NothingFound(FeedproxyError):
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """The feeds, the one to take first, and in words how they were found."""
+    """The feeds, the preferred one first, and a description of how they were found."""
 
     feeds: tuple[DiscoveredFeed, ...]
-    words: str
+    description: str
 
 
 async def discover(source: str, settings: Settings) -> Discovery:

@@ -62,7 +62,7 @@ IMPORTED, RECENTLY_REQUESTED = "office-list", "office-asked"
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The stored form of all imports: a title, the feeds, when feed was imported, and hosts whose TLS is decrypted."""
+    """The stored form of all imports: a title, the feeds, when each was imported, and hosts with decrypted TLS."""
 
     title: str = ""
     feeds: tuple[Subscription, ...] = ()
@@ -160,7 +160,7 @@ class FeedList:
     ) -> ImportOutcome:
         """Import a list: add it to the present one or replace that, and fetch the feeds that are not stored.
 
-        `intercept` adds the hosts of its https feeds to those whose TLS is decrypted. Raises StoreError.
+        `intercept`: TLS to the hosts of its https feeds is decrypted from now on. Raises StoreError.
         """
         before, now = self.imports.reload(), self._clock.now()
         present = () if replace else before.feeds

@@ -60,7 +60,7 @@ def pasted_target(path: str, base: str) -> str:
 
 
 def preview_page(preview: Preview, base: str, prefix: str = "/-/") -> Response:
-    """Return the page for a pasted address: the gateway's form of it, a link to subscribe, and what the feed says."""
+    """Return the page for a pasted address: its gateway form, a link to subscribe, and a preview of the feed."""
     return _page(200, base, base + prefix, preview=preview, value=preview.target)
 
 

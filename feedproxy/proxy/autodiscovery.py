@@ -1,8 +1,8 @@
 """Redirects from a page to its feed, for gateway clients that prefer feeds (feed/discovery.py).
 
-The page is fetched and stored as any other. A client whose Accept gives types of feeds a higher weight is redirected to
+The page is fetched and stored as any other. If a client's Accept gives feed types a higher weight, it is redirected to
 the first feed that the page links; all of them are in its Link fields. Pages are parsed in a worker process, once for
-feed version.
+each version.
 """
 
 import asyncio

@@ -48,7 +48,7 @@ class RefreshReport:
 
     target: str
     outcome: str
-    words: str = ""
+    reason: str = ""
     status: int | None = None
     at: Instant | None = None
 
@@ -165,11 +165,11 @@ class CacheAdmin:
         await self._peers.sync(target)
         resource = self._lookup.get(target)
         match self._dispatch.check_fetch_allowed(resource, target, self._settings_for(target)):
-            case throttle.Deferred(_, Detail.PAUSED, words):
-                return RefreshReport(target, "paused", words)
-            case throttle.Deferred(until, _, words):
+            case throttle.Deferred(_, Detail.PAUSED, reason):
+                return RefreshReport(target, "paused", reason)
+            case throttle.Deferred(until, _, reason):
                 self._dispatch.schedule_refresh(target, until - self._clock.now())
-                return RefreshReport(target, "later", words, at=until)
+                return RefreshReport(target, "later", reason, at=until)
         landed = await self._dispatch.refresh_in_background(target)
         return RefreshReport(target, landed.outcome, landed.reason or str(landed.detail or ""), landed.fwd_status)
 

@@ -22,7 +22,7 @@ class ProxyResponse:
     stored: StoredResponse | None = None
     """The stored response that it was made from; None for a local response."""
     interim: tuple[Response, ...] = ()
-    """1xx responses that preceded it, for the client whose request went upstream (RFC 9110, 15.2)."""
+    """Preceding 1xx responses, for the client of the forwarded request (RFC 9110, section 15.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,4 +53,4 @@ class RequestContext:
     has_credentials: bool
     sends_range: bool
     resource: Resource | None = None
-    """What is stored of the target."""
+    """The stored resource of the target; None if nothing is stored."""

@@ -1,4 +1,4 @@
-"""The three entrances, and the response fields that each requires (DESIGN, section 2)."""
+"""The three entrances, and their rules for response fields."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +11,7 @@ from feedproxy.request.url_mapping import rebase
 
 
 class Entrance(StrEnum):
-    """How a request reaches the proxy."""
+    """The way by which a request reaches the proxy."""
 
     GATEWAY = "gateway"
     PROXY = "proxy"
@@ -20,11 +20,11 @@ class Entrance(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClientContext:
-    """A reader's way in: entrance, our own address as the reader wrote it, and who the reader is.
+    """The origin of a request: its entrance, the proxy's address as the client wrote it, and the client's identity.
 
-    `base` has no trailing slash, such as `http://proxy.example:8080`; `address` is the reader's own, believed
-    from a trusted proxy in front; `user` is a name that was proved, or empty. `counted` is False for a look at a feed
-    that makes no subscriber.
+    `base` is the proxy's address without a trailing slash, such as `http://proxy.example:8080`. `address` is the
+    client's IP address, which trusted proxies may state. `user` is an authenticated name, or empty. `is_counted` is
+    False for requests that do not count as those of a subscriber.
     """
 
     entrance: Entrance
@@ -36,7 +36,7 @@ class ClientContext:
 
 GATEWAY_FIELDS = frozenset(
     {
-        # The message, and how long it is good.
+        # The message and its freshness.
         "age",
         "cache-control",
         "cache-status",
@@ -52,7 +52,7 @@ GATEWAY_FIELDS = frozenset(
         "vary",
         "via",
         "warning",
-        # Its content. Content-Security-Policy is ours.
+        # Its content. Content-Security-Policy is set by feedproxy.
         "accept-ranges",
         "content-digest",
         "content-disposition",
@@ -69,7 +69,7 @@ GATEWAY_FIELDS = frozenset(
         "link",
         "mime-version",
         "repr-digest",
-        # What to do next.
+        # Further requests.
         "allow",
         "accept-patch",
         "accept-post",
@@ -85,7 +85,7 @@ GATEWAY_FIELDS = frozenset(
         "ratelimit-remaining",
         "ratelimit-reset",
         "www-authenticate",
-        # What scripts of other web origins may read of it, without credentials.
+        # Access by scripts of other web origins, without credentials.
         "access-control-allow-headers",
         "access-control-allow-methods",
         "access-control-allow-origin",
@@ -97,17 +97,17 @@ GATEWAY_FIELDS = frozenset(
         "server",
     }
 )
-"""Fields of an origin's answer that pass the gateway. Those whose names begin with `X-` pass as well: no browser gives
-new ones a meaning (RFC 6648). Not so web servers: see FOR_SERVERS_IN_FRONT.
+"""Fields of an origin's response that pass the gateway. Names that begin with `X-` pass as well, since browsers do not
+give new ones a meaning (RFC 6648), except SERVER_COMMAND_PREFIXES.
 
-A field may have a meaning for all that a web origin answers, which is every site here: cookies, workers, reports, HSTS,
-log-in states, sessions bound to a device, trials. Browsers get new ones each year, which a list would lack.
+Some fields affect a whole web origin, which at the gateway is every site: cookies, workers, reports, HSTS, log-in
+states, device-bound sessions, trials. This is a list of permitted fields because browsers get new ones each year.
 """
 
 
 SERVER_COMMAND_PREFIXES = ("x-accel-", "x-envoy-", "x-lighttpd-", "x-litespeed-", "x-reproxy-", "x-sendfile")
-"""Beginnings of names by which a web server or load balancer in front takes orders from what it stands before: nginx
-and others send a file of their own, or a page of another location, in the place of the answer."""
+"""Beginnings of names by which a server commands the web server or load balancer in front of it: nginx and others then
+send a local file, or a page of another location, instead of the response."""
 
 
 def passes_gateway(name: str) -> bool:
@@ -123,9 +123,9 @@ def apply_entrance_rules(fields: Fields, client: ClientContext, *, target: str, 
     another, and cookies of one site would be sent to all.
     """
     fields = _rewrite_location(fields, client, target=target, upstream=upstream)
-    fields = fields.without("alt-svc")  # another way to the origin is none to us (RFC 7838)
+    fields = fields.without("alt-svc")  # an alternative for the origin is not one for the proxy (RFC 7838)
     if client.entrance is Entrance.GATEWAY:
-        if target:  # else it is an answer of our own
+        if target:  # else it is a local response
             fields = Fields(line for line in fields if passes_gateway(line[0]))
             fields = _with_own_realms(fields, uri.origin_of(target))
         fields = fields.with_field("Content-Security-Policy", "sandbox")
@@ -144,10 +144,10 @@ def make_private(fields: Fields) -> Fields:
 
 
 def _with_own_realms(fields: Fields, origin: str) -> Fields:
-    """Return challenges whose realms begin with the target's origin.
+    """Return the fields with the target's origin in front of each realm.
 
-    To a browser a realm belongs to the web origin that names it (RFC 9110, 11.5), which is ours: without this, one site
-    would be sent what a reader told another, by naming its realm.
+    For a browser a realm belongs to a web origin (RFC 9110, 11.5), here the gateway's. Otherwise a site could get the
+    password for another site by naming the same realm.
     """
     if "www-authenticate" not in fields:
         return fields
@@ -170,8 +170,8 @@ def _rewrite_location(fields: Fields, client: ClientContext, *, target: str, ups
 def rewrite_location(location: str, client: ClientContext, *, target: str, upstream: str) -> str:
     """Return a Location that keeps the client inside its entrance.
 
-    An address that no reader could fetch through us (another scheme) is left as it stands. So is a relative one that
-    means the same from where the reader stands, fragment and all (RFC 9110, 10.2.2).
+    An address that the proxy cannot fetch (another scheme) is unchanged. So is a relative one with the same meaning at
+    the client's address, including the fragment (RFC 9110, 10.2.2).
     """
     try:
         absolute = uri.resolve(target, location)

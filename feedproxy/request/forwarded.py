@@ -1,12 +1,11 @@
-"""Where a request comes from, by the word of the trusted proxies that it passed: Forwarded or X-Forwarded-For.
+"""The client's address as stated by trusted proxies: Forwarded or X-Forwarded-For.
 
-Each proxy adds its entry at the right end, so the last entry is by the proxy that is connected to us. The entry before
-it counts only if the last one names another trusted proxy: that one has written it. Everything further to the left may
-come from the client.
+Each proxy adds its entry at the right end, so the last entry is that of the connected peer. The entry before it counts
+only if the last one names another trusted proxy, which has written it. Entries further to the left may come from the
+client.
 
-X-Forwarded-Proto, X-Forwarded-Host and X-Forwarded-Port have no entries: what a proxy leaves alone there looks like
-what it wrote. Of these, only the scheme is read (with X-Forwarded-For), since a wrong one changes nothing but the
-scheme of the addresses in this client's own answer.
+X-Forwarded-Proto, X-Forwarded-Host and X-Forwarded-Port do not have entries: a value of the client looks like one of a
+proxy. Only the scheme is read (with X-Forwarded-For): a wrong one merely affects addresses in this client's response.
 """
 
 import ipaddress
@@ -20,13 +19,13 @@ X_FORWARDED_FOR = "x-forwarded-for"
 FORWARDED = "forwarded"
 
 HOPS_MAX = 16
-"""Entries read, from the right; more trusted proxies in a row than any installation has."""
+"""Entries that are read, from the right: more than any installation has trusted proxies in a row."""
 
 ENTRY_MAX = 1024
-"""Bytes of one entry. Four parameters, with a host name of 255 bytes each at most."""
+"""Bytes of one entry, at most: four parameters with a host name of up to 255 bytes each."""
 
-# RFC 7239, section 4; in tokens also the signs of an address with a port, which senders do not always quote.
-# Nothing is given back: white space between semicolons could be shared out in ever more ways.
+# RFC 7239, section 4; tokens may have the characters of an address with a port, which some senders do not quote.
+# Possessive quantifiers: white space between semicolons could otherwise cause exponential backtracking.
 _PAIR = r"""[!#$%&'*+.^_`|~0-9A-Za-z-]++=(?:"(?:[^"\\]|\\.)*+"|[!#$%&'*+.^_`|~0-9A-Za-z:\[\]-]*+)"""
 _ENTRY = re.compile(rf"[ \t]*+{_PAIR}(?:[ \t]*+;[ \t]*+(?:{_PAIR})?+)*+[ \t]*+")
 _PAIRS = re.compile(r"""(?<![^=;\s])([^=;\s]++)=("(?:[^"\\]|\\.)*+"|[^";\s]*+)""")
@@ -36,7 +35,7 @@ _SCHEMES = ("http", "https")
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One entry: the address that a proxy was connected by ("" where it is hidden or unknown), scheme and host."""
+    """One entry: the address of a proxy's peer ("" if it is hidden or unknown), scheme and host."""
 
     address: str
     scheme: str = ""
@@ -44,7 +43,7 @@ class Hop:
 
 
 def client_hop(fields: Fields, field_name: str, peer: str, is_trusted: Callable[[str], bool]) -> Hop:
-    """Who asks, as the trusted `peer` and the trusted proxies before it say in the field `named`.
+    """Return the client, as the trusted `peer` and the trusted proxies before it state in the field `field_name`.
 
     Scheme and host are those of the peer's own entry. Without a usable entry the address is the peer's.
     """
@@ -56,7 +55,7 @@ def client_hop(fields: Fields, field_name: str, peer: str, is_trusted: Callable[
         if not hop.address:
             break
         address = hop.address
-        # A proxy stands in a chain once. A client on the machine of a trusted proxy is no further proxy.
+        # A proxy occurs once in a chain: a client on the machine of a trusted proxy is not a further proxy.
         if _host_key(address) in passed or not is_trusted(address):
             break
         passed.add(_host_key(address))
@@ -64,7 +63,7 @@ def client_hop(fields: Fields, field_name: str, peer: str, is_trusted: Callable[
 
 
 def canonical(address: str) -> str:
-    """Return an IP address in its one spelling, without zone; an IPv4-mapped one as IPv4. "" for what is none."""
+    """Return an IP address in canonical form, without zone, an IPv4-mapped one as IPv4; "" if it is invalid."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -75,12 +74,12 @@ def canonical(address: str) -> str:
 
 
 def _host_key(address: str) -> str:
-    """Return all loopback addresses are one machine's."""
+    """Return the key of a machine: its address, or the same key for all loopback addresses."""
     return "loopback" if address and ipaddress.ip_address(address).is_loopback else address
 
 
 def _iter_hops(fields: Fields, field_name: str) -> Iterator[Hop]:
-    """Return the entries of the field, from the right."""
+    """Yield the entries of the field, from the right."""
     if field_name == FORWARDED:
         for entry in _iter_entries(fields.combined(FORWARDED) or ""):
             parameters = {name.lower(): _unquote(value) for name, value in reversed(_PAIRS.findall(entry))}
@@ -99,10 +98,10 @@ def _iter_hops(fields: Fields, field_name: str) -> Iterator[Hop]:
 
 
 def _iter_entries(value: str) -> Iterator[str]:
-    """Return the entries of Forwarded from the right, as far as they are well formed.
+    """Yield the entries of Forwarded from the right, up to the first malformed one.
 
-    Read from the right, an entry is the shortest end of the value that is well formed: a quote which a client has left
-    open takes no entry with it. Quoted strings that hold a comma are whole, since no part of one is an entry.
+    An entry is the shortest well-formed end of the value. An unclosed quote of the client therefore cannot include
+    entries of proxies. A quoted string with a comma is complete, since a part of it is not an entry.
     """
     end = len(value)
     for _ in range(HOPS_MAX):

@@ -1,4 +1,4 @@
-"""An error of ours, as a program or a person can read it: problem+json (RFC 9457) or a short page."""
+"""Error responses of the proxy: problem+json (RFC 9457), or a short page for browsers."""
 
 import html
 import json
@@ -24,10 +24,10 @@ TITLES = {
 }
 
 UNREADABLE_TITLE = "This request cannot be read"
-"""Of what is no HTTP message."""
+"""The title for an invalid HTTP message."""
 
 NO_COPY_TITLE = "There is no copy"
-"""Of a 504 that no origin is to blame for."""
+"""The title for a 504 by only-if-cached: the origin was not asked."""
 
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -35,7 +35,7 @@ PAGE = """<!DOCTYPE html>
 body{{font:1rem/1.5 system-ui,sans-serif;background:light-dark(#fbfaf8,#15171a);color:light-dark(#1f2328,#e6e7e9);\
 max-width:42rem;margin:4rem auto;padding:0 1rem}}h1{{font-size:1.6rem;line-height:1.25}}\
 p,code{{overflow-wrap:anywhere}}small{{color:light-dark(#5c6570,#9aa3ad)}}</style></head>
-<body><h1>{title}</h1><p>{words}</p>{target}<p><small>feedproxy: {status} {detail}</small></p></body></html>
+<body><h1>{title}</h1><p>{sentence}</p>{target}<p><small>feedproxy: {status} {detail}</small></p></body></html>
 """
 
 
@@ -47,9 +47,9 @@ def problem_response(
     request: Request | None = None,
     extra: tuple[tuple[str, str], ...] = (),
 ) -> Response:
-    """Return the answer that says what went wrong: status, a `detail` token of the closed list, and one sentence.
+    """Return an error response: status, a `detail` token of the closed list, and the reason in one sentence.
 
-    It is never stored by others: what failed once may work the next time.
+    It has no-store, since the next request may succeed.
     """
     titles: dict[str, str] = {Detail.ONLY_IF_CACHED: NO_COPY_TITLE, Detail.BAD_REQUEST: UNREADABLE_TITLE}
     title = titles.get(detail) or TITLES.get(status, "Something went wrong")
@@ -61,7 +61,7 @@ def problem_response(
         shown = f"<p><code>{html.escape(target)}</code></p>" if target else ""
         body = PAGE.format(
             title=html.escape(title),
-            words=html.escape(_as_sentence(reason)),
+            sentence=html.escape(_as_sentence(reason)),
             target=shown,
             status=status,
             detail=html.escape(detail),
@@ -83,7 +83,7 @@ def problem_response(
     return Response(status, Fields(lines), body)
 
 
-def _as_sentence(words: str) -> str:
-    """Return the words as a page has them; what begins with a host's name stays as it is."""
-    first = words.partition(" ")[0]
-    return (words[:1].upper() + words[1:] if first.isalpha() else words).rstrip(".") + "."
+def _as_sentence(reason: str) -> str:
+    """Return the reason as a sentence, with a capital unless it begins with a host name."""
+    first = reason.partition(" ")[0]
+    return (reason[:1].upper() + reason[1:] if first.isalpha() else reason).rstrip(".") + "."

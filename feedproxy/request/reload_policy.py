@@ -1,9 +1,8 @@
-"""Which requests for a fresh copy of a feed are kept to (RFC 9111, sections 5.2.1.1 and 5.2.1.4).
+"""Policy for no-cache and max-age=0 in requests for feeds (RFC 9111, sections 5.2.1.1 and 5.2.1.4).
 
-Some feed readers say no-cache or max-age=0 with every poll. They get the copy that is there, by the rules for every
-other request, for `reload_interval` after the last fetch and in hours that the feed skips. A person who reloads in a
-browser is told from them by what only browsers send; what is no feed, and an origin's no-cache, are left to HTTP
-(docs/decisions/no-cache-from-feed-readers.md).
+Some feed readers send these directives with every poll. For `reload_interval` after the last fetch, and in hours that
+the feed skips, they are ignored. A reload in a browser is recognized by fields that only browsers send. Other content
+than feeds, and an origin's no-cache, follow HTTP (docs/decisions/no-cache-from-feed-readers.md).
 """
 
 from dataclasses import replace
@@ -19,7 +18,7 @@ from feedproxy.store.resource import Resource
 def apply_reload_policy(
     directives: CacheControl, request: Fields, resource: Resource | None, settings: Settings, now: Instant
 ) -> CacheControl:
-    """Return the request's directives, without those by which a program asks for a fresh copy sooner than it may."""
+    """Return the request's directives, without no-cache and max-age=0 if the policy ignores them."""
     if not directives.no_cache and directives.max_age != 0:
         return directives
     if resource is None or resource.channel is None or settings.reload_interval <= 0 or is_browser_navigation(request):
@@ -33,7 +32,7 @@ def apply_reload_policy(
 
 
 def is_browser_navigation(request: Fields) -> bool:
-    """Return whether a person has a browser load the page: it says so, or asks for a page in HTML."""
+    """Return whether a browser navigates to the page: Sec-Fetch-Mode says so, or Accept lists HTML."""
     mode = request.get("sec-fetch-mode")
     if mode is not None:
         return mode.strip().lower() == "navigate"

@@ -1,4 +1,4 @@
-"""The request as it goes upstream: what of the reader's request the origin gets to see."""
+"""The upstream request: the fields of a client's request that are forwarded to the origin."""
 
 import hashlib
 import re
@@ -14,39 +14,39 @@ from feedproxy.request.entrance import ClientContext, Entrance
 from feedproxy.store.resource import Resource
 
 ACCEPT_ENCODING = "gzip, br, zstd"
-"""Asked of every origin, whoever reads: the copy is decoded and coded anew for each reader."""
+"""Accept-Encoding of all upstream requests: the copy is decoded, and then coded as each client accepts."""
 
 ACCEPT = (
     "application/rss+xml, application/atom+xml, application/feed+json, application/rdf+xml, "
     "application/xml;q=0.9, text/xml;q=0.9, application/json;q=0.8, */*;q=0.5"
 )
-"""What a feed is asked for as, when it is asked for everybody."""
+"""Accept of requests for a shared copy of a feed."""
 
 NOT_FORWARDED = frozenset(
-    # Conditions and ranges are the cache's own business; forwarded they would shape the stored copy.
+    # Conditions and ranges are evaluated by the cache; if forwarded, they would affect the stored copy.
     {"if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "range"}
     # Deltas are made here, from stored versions (RFC 3229).
     | {"a-im"}
-    # So is what is compressed with a client's dictionary (RFC 9842).
+    # So is compression with a client's dictionary (RFC 9842).
     | {"available-dictionary", "dictionary-id"}
-    # What names the client, or what a client claims to be its address: the answer is for all.
+    # The client's identity or claimed address: the answer is for all clients.
     | {"forwarded", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-remote-ip", "x-remote-addr", "client-ip"}
     | {"true-client-ip", "x-true-client-ip", "x-originating-ip", "x-proxyuser-ip", "wl-proxy-client-ip"}
-    # Frameworks answer for another address, host, scheme or method than was asked for.
+    # Fields by which frameworks answer for another address, host, scheme or method.
     | {"x-original-url", "x-original-uri", "x-original-path", "x-original-host", "x-rewrite-url", "x-rewrite-uri"}
     | {"x-host", "x-http-host-override", "x-host-override", "x-http-host", "x-server-name", "x-base-url", "base-url"}
     | {"x-url-scheme", "x-scheme", "x-proto", "x-protocol", "x-https", "x-ssl", "front-end-https", "x-request-uri"}
     | {"x-http-method-override", "x-http-method", "x-method-override", "x-http-path-override", "x-path", "x-uri"}
     | {"x-proxy-host", "x-proxy-url", "max-forwards", "x-accel-redirect", "x-sendfile", "x-middleware-subrequest"}
-    # The number of one request, added by what stands in front.
+    # Identifiers of a single request, which intermediaries add.
     | {"traceparent", "tracestate", "baggage", "b3", "x-request-id", "x-correlation-id", "x-amzn-trace-id"}
     | {"x-cloud-trace-context", "x-trace-id", "x-request-start", "x-queue-start", "x-varnish", "cdn-loop"}
     | {"x-azure-ref", "x-unique-id", "x-arr-log-id", "fly-request-id", "x-vercel-id", "akamai-origin-hop"}
-    # How a browser came to ask.
+    # The circumstances of a browser's request.
     | {"dnt", "sec-gpc", "upgrade-insecure-requests", "priority", "x-moz", "purpose", "x-purpose", "early-data"}
     | {"accept-encoding", "host", "content-length", "content-type", "expect"}
 )
-"""In lower case, with hyphens: origins that read fields as variables take an underscore for a hyphen."""
+"""Names of fields that are not forwarded, in lower case and with hyphens: some origins take an underscore for one."""
 
 _NOT_FORWARDED_PREFIXES = (
     "x-forwarded",
@@ -58,10 +58,10 @@ _NOT_FORWARDED_PREFIXES = (
     "fastly-",
     "x-amz-cf-",
 )
-"""How the names of further such fields begin."""
+"""Beginnings of names of further fields that are not forwarded."""
 
 _PROXY_FIELDS = frozenset({"accept-encoding", "cache-control", "pragma", "via"})
-"""Fields that make no request one client's own: what is sent of them is written here."""
+"""Fields that do not make a request client-specific: this module writes them."""
 
 _FEED_TYPES = ("application/rss+xml", "application/atom+xml", "application/feed+json", "application/rdf+xml")
 
@@ -70,7 +70,7 @@ _CREDENTIAL = re.compile(
     r"|.*(?:token|secret|passw|api-?key|access-?key|session|signature|credential|csrf|xsrf|-auth(?:\Z|-)).*"
 )
 _ORDINARY = re.compile(r"[\w*;=.,+/ -]{0,256}", re.ASCII)
-"""Values of a field that Vary nominates with which a request may go upstream for others, too."""
+"""Values of a field nominated by Vary that may be forwarded in a request for a shared copy."""
 
 _DIRECTIVES = re.compile(
     r"(?:(?:no-cache|no-store|no-transform|only-if-cached|max-stale|(?:max-age|max-stale|min-fresh|stale-if-error)"
@@ -78,7 +78,7 @@ _DIRECTIVES = re.compile(
 )
 _VIA_MEMBER = re.compile(r"(?:HTTP/)?\d(?:\.\d)? feedproxy-[0-9a-f]{8}", re.IGNORECASE)
 VIA_MEMBERS_MAX = 16
-"""Proxies of this kind that a request may have passed."""
+"""Members of Via of other feedproxies that are forwarded, at most."""
 
 _SIMPLE_RANGE = re.compile(r"bytes=(?:\d{1,18}-\d{0,18}|-\d{1,18})")
 _CODINGS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "identity", "*"})
@@ -86,11 +86,11 @@ _CODINGS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "identity", "*"
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRequest:
-    """A request as it goes upstream.
+    """An upstream request.
 
-    `key`: the fields in it that are one client's own; its answer is kept for requests with the same fields only.
-    `apart`: fields in it that the origin tells apart (Vary). `withheld`: names of the client's fields that it lacks.
-    `credentials`: there is something in it that tells who asks.
+    `key`: its client-specific fields; the response is stored for requests with the same fields only.
+    `varying_fields`: its fields that Vary nominates. `withheld_names`: names of the client's fields that it lacks.
+    `has_credentials`: it has fields that identify a user.
     """
 
     request: Request
@@ -102,7 +102,7 @@ class UpstreamRequest:
 
 @memoize_short()
 def is_forwarded(name: str) -> bool:
-    """Return whether a field of a client may go upstream with a request whose answer may be kept."""
+    """Return whether a client's field may be forwarded in a request for a response that may be stored."""
     plain = name.lower().replace("_", "-")
     return plain not in NOT_FORWARDED and not plain.startswith(_NOT_FORWARDED_PREFIXES)
 
@@ -114,7 +114,7 @@ def shared_names(shared_fields: tuple[str, ...]) -> frozenset[str]:
 
 @memoize_short()
 def is_credential(name: str) -> bool:
-    """Return whether a field of this name tells who asks."""
+    """Return whether a field of this name identifies a user."""
     return _CREDENTIAL.fullmatch(name.lower().replace("_", "-")) is not None
 
 
@@ -128,15 +128,15 @@ def build_upstream_request(
     keep_range: bool = False,
     shared_fields: frozenset[str] = frozenset(),
 ) -> UpstreamRequest:
-    """Return the request to send for a client's GET or HEAD.
+    """Return the upstream request for a client's GET or HEAD.
 
-    What is fetched for all is asked for with fields that every client could have sent: a field that the origin does not
-    tell apart (Vary) cannot matter to the copy, but could spoil it. A request that needs more goes as it came, and its
-    answer is kept under what it had more (`key`). A known feed is asked for with nothing more but credentials.
+    A shared copy is requested with standard fields only: other fields could affect it although Vary does not nominate
+    them. A request that needs client-specific fields is forwarded with them, and they become the `key` of the response.
+    For a known feed only credentials are forwarded in addition.
 
-    `via` is our own Via member. `own_agent` gives our User-Agent where it is to replace the client's. With `keep_range`
-    the range and the coding go with it: the answer is then no whole. `shared` are further fields that make no request
-    one client's own (option shared_fields), in lower case; credentials among them do all the same.
+    `via` is this proxy's Via member. `own_agent` returns feedproxy's User-Agent if it replaces the client's. With
+    `keep_range` Range and Accept-Encoding are forwarded: the response may be partial. `shared_fields` are further
+    fields, in lower case, that do not make a request client-specific (option shared_fields), except credentials.
     """
     client_fields = request.fields.end_to_end()
     forwarded = client_fields.without("user-agent", *[name for name, _ in client_fields if not is_forwarded(name)])
@@ -147,7 +147,7 @@ def build_upstream_request(
     stored = resource.variants if resource is not None else ()
     if resource is not None and len(secrets):
         stored = (*stored, *resource.keyed)
-    varying_names = {name for each in stored for name in nominated(each.fields)}
+    varying_names = {name for variant in stored for name in nominated(variant.fields)}
     varying = Fields(
         line
         for line in forwarded
@@ -168,7 +168,7 @@ def build_upstream_request(
         elif "accept" not in varying and accept is not None:
             lines.append(("Accept", "*/*"))
         lines += [line for line in forwarded if line[0].lower() in shared_fields and line[0] not in varying]
-        # Some feeds are written in several languages, and say so (Vary): the answer tells whether it was one of these.
+        # Some feeds are available in several languages, which only Vary in the response shows.
         language = [] if known else [line for line in client_specific if _is_language(*line)]
         fields, key = Fields((*lines, *language, *_cache_control_lines(client_fields))), Fields((*secrets, *language))
         withheld = {name.lower() for name, _ in client_specific if name not in key}
@@ -199,7 +199,7 @@ def build_upstream_request(
 
 
 def _is_client_specific(name: str, value: str) -> bool:
-    """Return whether a field makes a request one client's own."""
+    """Return whether a field makes a request client-specific."""
     name = name.lower()
     if name in ("accept", "accept-language"):
         return not _is_anything(value)
@@ -216,14 +216,14 @@ def _is_anything(value: str | None) -> bool:
 
 @memoize_short()
 def _is_for_feeds(accept: str) -> bool:
-    """Return whether this Accept is that of a program that reads feeds."""
-    if not any(each in accept.lower() for each in _FEED_TYPES):
+    """Return whether this Accept is that of a feed reader."""
+    if not any(media_type in accept.lower() for media_type in _FEED_TYPES):
         return False
     return negotiation.best_type(accept, (*_FEED_TYPES, "text/html")) != "text/html"
 
 
 def _cache_control_lines(client_fields: Fields) -> list[tuple[str, str]]:
-    """Return Cache-Control and Pragma of a request, as far as their directives are known."""
+    """Return Cache-Control and Pragma of a request, with known directives only."""
     lines = []
     value = client_fields.combined("cache-control")
     if value is not None and not _DIRECTIVES.fullmatch(value):
@@ -250,7 +250,7 @@ def _is_unusual_control(name: str, value: str) -> bool:
 
 
 def _via_members(client_fields: Fields) -> str:
-    """Return the members of Via by which loops among proxies of this kind are found."""
+    """Return the members of Via of feedproxies, by which loops are detected."""
     members = (member.strip() for member in (client_fields.combined("via") or "").split(","))
     return ", ".join([member for member in members if _VIA_MEMBER.fullmatch(member)][-VIA_MEMBERS_MAX:])
 
@@ -267,22 +267,22 @@ def _is_ordinary_range(name: str, value: str) -> bool:
 
 
 def background_request(target: str, *, via: str, agent: str) -> Request:
-    """Return the request for a feed that no reader is waiting for: ping, schedule, refresh."""
+    """Return the request for a background refresh of a feed."""
     lines = [("User-Agent", agent), ("Accept", ACCEPT), ("Accept-Encoding", ACCEPT_ENCODING)]
     return Request("GET", target, with_via(Fields(lines), via))
 
 
 def with_via(fields: Fields, via: str) -> Fields:
-    """Our own member at the end of Via (RFC 9110, section 7.6.3)."""
+    """Return the fields with this proxy's member at the end of Via (RFC 9110, section 7.6.3)."""
     before = fields.combined("via")
     return fields.with_field("Via", f"{before}, {via}" if before else via)
 
 
 def is_loop(fields: Fields, pseudonym: str) -> bool:
-    """Return whether this very installation stands in Via already: a loop."""
+    """Return whether Via already has this installation's pseudonym: a loop."""
     via = fields.combined("via")
     return via is not None and any(
-        len(words := member.split()) >= 2 and words[1] == pseudonym for member in via.split(",")
+        len(parts := member.split()) >= 2 and parts[1] == pseudonym for member in via.split(",")
     )
 
 
@@ -292,9 +292,9 @@ def surrogate_key(target: str) -> str:
 
 
 def feed_id(target: str, installation: str = "") -> str:
-    """Return a hexadecimal name for a target: in the operator's addresses, and as feed-id in our User-Agent.
+    """Return a hexadecimal name for a target: in the operator's addresses, and as feed-id in User-Agent.
 
-    There the `installation` is mixed in: two feedproxies in front of one origin each claim subscribers of their
-    own, and one who counts by feed-id must not take them for the same.
+    For User-Agent it depends on the `installation`: two feedproxies claim different subscribers of a feed, and must
+    not have the same feed-id at its origin.
     """
     return hashlib.blake2b(target.encode(), digest_size=8, key=installation.encode()).hexdigest()

@@ -1,8 +1,8 @@
-"""Reverse mode's two addresses of one feed: the upstream's, and the public one.
+"""Mapping between a feed's two addresses in reverse mode: the upstream's and the public one.
 
-The upstream's is what is fetched, and the name under which everything is stored. The public one is all that readers
-know, and what an operator has in mind. They differ by their beginning alone: `upstream` in the one, `public_url` in
-the other. What is not below `upstream` cannot be asked for through us, and has no public form.
+Feeds are fetched and stored under the upstream's address. Clients and operators know the public one. They differ only
+in their beginning: `upstream` or `public_url`. An address that is not below `upstream` has no public form, and cannot
+be requested through the proxy.
 """
 
 from feedproxy.errors import BadTarget
@@ -11,21 +11,21 @@ from feedproxy.settings import Settings
 
 
 def is_upstream_target(target: str, settings: Settings) -> bool:
-    """Return whether a normalised target is at the configured upstream's origin: the operator's own word."""
+    """Return whether a normalised target is at the origin of the option `upstream`."""
     return bool(settings.upstream) and uri.origin_of(target) == uri.origin_of(uri.normalise(settings.upstream))
 
 
 def rebase(target: str, old: str, new: str) -> str | None:
-    """Return a normalised target below `old`, at the same place below `new`; None for what is not below it.
+    """Return a normalised target with `new` in place of its beginning `old`; None if it is not below `old`.
 
-    Raises BadTarget where `old` is no address.
+    Raises BadTarget if `old` is invalid.
     """
     behind = uri.normalise(old).rstrip("/")
     return new.rstrip("/") + target.removeprefix(behind) if target.startswith(behind + "/") else None
 
 
 def to_public(target: str, settings: Settings) -> str:
-    """Return the normalised address under which readers know this target: itself, unless `public_url` says another."""
+    """Return the normalised public address of this target: below `public_url` if it is set, else the target itself."""
     target = uri.without_fragment(target)
     if settings.upstream and settings.public_url and (found := rebase(target, settings.upstream, settings.public_url)):
         return uri.normalise(found)
@@ -33,9 +33,9 @@ def to_public(target: str, settings: Settings) -> str:
 
 
 def to_upstream(address: str, settings: Settings) -> str:
-    """Return the target that a normalised address means: the upstream's for a public one, else itself.
+    """Return the target of a normalised address: the upstream's for a public one, else the address itself.
 
-    What is below both, as it happens where the one is a folder of the other, is taken for the upstream's.
+    An address below both, if one is a folder of the other, is taken for the upstream's.
     """
     if not settings.upstream or not settings.public_url or rebase(address, settings.upstream, "") is not None:
         return address
@@ -44,18 +44,19 @@ def to_upstream(address: str, settings: Settings) -> str:
 
 
 def redirect_target(address: str, start: str, settings: Settings) -> str:
-    """Return the target that a redirect to `address` means, where the request for `start` came upon it.
+    """Return the target of a redirect from `start` to `address`.
 
-    The upstream knows itself by its public address. From the public side that address is what it says.
+    The upstream redirects to its public address, which means the upstream's target; from other origins the address is
+    taken literally.
     """
     return to_upstream(address, settings) if is_upstream_target(start, settings) else address
 
 
 def displayed_url(address: str, settings: Settings, base: str = "") -> str:
-    """Return an address as others are told it: nothing of the upstream's origin is named.
+    """Return an address for publication, without the upstream's origin.
 
-    Its beginning is `public_url`, or without one `base`, our own address as it was asked for. What is at the
-    upstream's origin, and not below `upstream`, has no public form: then it is that beginning alone.
+    It begins with `public_url`, or with `base`, the proxy's address in the request. An address at the upstream's origin
+    that is not below `upstream` has no public form, and is replaced by that beginning.
     """
     public = settings.public_url or base
     if not settings.upstream or not public:
@@ -69,6 +70,6 @@ def displayed_url(address: str, settings: Settings, base: str = "") -> str:
 
 
 def equivalent_urls(target: str, settings: Settings) -> tuple[str, ...]:
-    """Return all addresses that mean this target: its own, and the public one where that is another."""
+    """Return all addresses of this target: its own, and the public one if it differs."""
     public = to_public(target, settings)
     return (target,) if public == target else (target, public)

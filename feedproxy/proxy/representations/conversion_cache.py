@@ -94,7 +94,7 @@ class _Document:
     modified: int | None
     limit: int
     models_max: int
-    """Bytes of documents whose models are kept (memory_limits.py)."""
+    """Bytes of documents with a cached model, at most (memory_limits.py)."""
 
 
 class ConversionCache:
