@@ -98,7 +98,7 @@ class ImportedFeeds:
 
     @property
     def version(self) -> bytes | None:
-        """Return the stored form of the imports, which differs after feed change."""
+        """Return the stored form of the imports, which differs after each change."""
         return self._raw
 
     def count_since(self, target: str, since: Instant) -> int:

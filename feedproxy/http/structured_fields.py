@@ -49,10 +49,10 @@ def parse_dictionary(value: str) -> dict[str, Value] | None:
 
 
 def parse_list(value: str) -> tuple[Value, ...] | None:
-    """A list without its members' parameters (section 4.2.1). None where it cannot be read."""
-    reader = _Reader(value.strip(" "))
+    """Parse a list without its members' parameters (section 4.2.1); None if it is invalid."""
+    parser = _Parser(value.strip(" "))
     try:
-        return reader.list_members()
+        return parser.list_members()
     except ValueError:
         return None
 

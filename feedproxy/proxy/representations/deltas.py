@@ -47,18 +47,18 @@ class _Base:
 
 
 class Deltas:
-    """Makes deltas and keeps them within bounds."""
+    """A bounded cache of deltas, which are made on demand."""
 
     def __init__(self, workshop: WorkerPool, limits: MemoryLimits) -> None:
         self._workshop = workshop
         self._made: LRU[_Key, bytes | None] = LRU(limits.deltas)
-        """None where there is no delta. Most have one entry, some kilobytes."""
+        """Deltas by versions and coding; None if there is none. Most have one entry, some kilobytes."""
         self._under_way: SingleFlight[_Key, bytes | None] = SingleFlight()
 
     async def apply(
         self, whole: Response, stored: StoredResponse, request: Request, resource: Resource | None, settings: Settings
     ) -> Response:
-        """Return the delta that the request asks for; `whole` where there is none."""
+        """Return the delta that the request asks for; `whole` if there is none."""
         wants = whole.status == 200 and settings.deltas and not _is_excluded(request, settings)
         bases = requested_bases(request) if wants else None
         if bases is None or resource is None or not _allows_deltas(stored, resource):
@@ -101,7 +101,7 @@ class Deltas:
 
 
 def _is_excluded(request: Request, settings: Settings) -> bool:
-    """feedparser asks for deltas in the name of programs that were never told: rss2email takes a 226 for an error."""
+    """Return whether the client is excluded: programs on feedparser send A-IM unknowingly, and some fail with 226."""
     return (request.fields.get("user-agent") or "").startswith(settings.deltas_not_for)
 
 
@@ -115,7 +115,7 @@ def _allows_deltas(stored: StoredResponse, resource: Resource) -> bool:
 
 
 def _find_base(bases: Bases, versions: Sequence[DeltaBase]) -> _Base | None:
-    """Return the version that the client has, the newest of several; None where none is known."""
+    """Return the version that the client has, the newest of several; None if none is known."""
     if bases.date is not None:
         dated = [version for version in versions if _whole_second(version) == bases.date]
         return _Base(tuple(dated)) if dated else None
