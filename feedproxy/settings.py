@@ -408,6 +408,13 @@ class Settings:
     )
 
     # -- subscribers
+    subscriber_window: int = option(
+        86_400,
+        "Time for which a reader counts as a subscriber.",
+        "Publishers get the count in the User-Agent.",
+        unit="s",
+        restart=True,
+    )
     list_readers_min: int = option(
         3,
         "Readers that have to ask for a feed within 30 days before feeds.opml and changes.xml name it (1 to 16).",
@@ -443,12 +450,6 @@ class Settings:
     )
 
     # -- notifications
-    push_interval: int = option(
-        21_600,
-        "Time for which a copy is used while its changes are pushed to this proxy, where HTTP allows; 0 = as polled.",
-        per_feed=True,
-        unit="s",
-    )
     push_subscribe: bool = option(
         True, "Subscribe to the hubs and clouds of feeds that are read here; needs public_url.", per_feed=True
     )
@@ -596,12 +597,11 @@ class Settings:
         deprecated=True,
     )
     drain_timeout: int = option(20, "Time that open requests have after SIGTERM.", unit="s", deprecated=True)
-    subscriber_window: int = option(
-        86_400,
-        "Time for which a reader counts as a subscriber.",
-        "Publishers get the count in the User-Agent.",
+    push_interval: int = option(
+        21_600,
+        "Time for which a copy is used while its changes are pushed to this proxy, where HTTP allows; 0 = as polled.",
+        per_feed=True,
         unit="s",
-        restart=True,
         deprecated=True,
     )
     answer_timeout: int = option(

@@ -379,7 +379,7 @@ def test_size_in_a_file_may_have_a_unit(tmp_path: Path, text: str) -> None:
         ("changes_when: seconds\n", {"changes_when": "seconds"}),
         ("rdf_media_type: application/rdf+xml\n", {"rdf_media_type": "application/rdf+xml"}),
         ("self_link_text: true\n", {"self_link_text": True}),
-        ("subscriber_window: 2d\n", {"subscriber_window": 172_800}),
+        ("push_interval: 3h\n", {"push_interval": 10_800}),
         ("drain_timeout: 1m\n", {"drain_timeout": 60}),
     ],
 )

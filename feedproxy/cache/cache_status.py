@@ -42,7 +42,7 @@ class Detail(StrEnum):
     CDF_HINT = "cdf-hint", "The channel's SCHEDULE (CDF) names a later time."
     SKIP_HOURS = "skip-hours", "The feed's skipHours ask to be left alone at this hour."
     SKIP_DAYS = "skip-days", "The feed's skipDays ask to be left alone on this day."
-    PUSH = "push", "Changes of the feed are pushed here, and none was (push_interval)."
+    PUSH = "push", "Changes of the feed are pushed here, and none was."
 
     # -- a stale copy that HTTP allows
     STALE_IF_ERROR = (

@@ -163,7 +163,7 @@ class Metrics:
             "feedproxy_subscribers", "Subscribers of all feeds, claims included.", registry=self.registry
         )
         self.feeds_read = Gauge(
-            "feedproxy_feeds_read", "Feeds that were requested within the last day.", registry=self.registry
+            "feedproxy_feeds_read", "Feeds that were requested within subscriber_window.", registry=self.registry
         )
         self._fleet_up = Gauge(
             "feedproxy_fleet_up", "1 while the fleet's Redis answers, else 0.", registry=self.registry
