@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 _OF_CODED_CONTENT = ("content-encoding", "content-digest", "repr-digest", "digest", "content-md5")
 """Fields that describe the content as it was coded."""
 
+CONTENT_BYTES_MAX = 8 * 1024 * 1024
+"""Bytes of a content, in all its codings, that is named as a dictionary: its hash is computed in the event loop."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredDictionary:
@@ -57,6 +60,8 @@ def find_dictionary(job: RefreshJob, resource: Resource | None, now: Instant) ->
         return None
     if request.method != "GET" or "range" in request.fields or len(job.key):
         return None
+    if stored.content.size() > CONTENT_BYTES_MAX:
+        return None
     if stored.final_target != "" or any(is_credential(name) for name, _ in request.fields):
         return None
     if not (settings.compression_dictionaries == "always" or uri.is_trustworthy(stored.target)):
@@ -68,7 +73,10 @@ def find_dictionary(job: RefreshJob, resource: Resource | None, now: Instant) ->
     freshness = assess(resource, stored, settings, now)
     if stored.invalid or not (freshness.fresh(now) or not serving_stale.prohibited(freshness.control)):
         return None
-    return StoredDictionary(stored.content.bodies["identity"], offer.id)
+    try:
+        return StoredDictionary(stored.content.bodies["identity"], offer.id)
+    except FeedproxyError:
+        return None  # the stored body is damaged: the fetch replaces it
 
 
 def with_dictionary(

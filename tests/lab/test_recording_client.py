@@ -35,7 +35,8 @@ class Recorder:
 
 
 async def test_recording_client_asks_for_whole_contents_only_while_it_records() -> None:
-    client, recorder = Client(), Recorder()
+    client = Client()
+    recorder: Any = Recorder()
     request = Request("GET", "https://example.com/feed", Fields(LINES))
 
     await RecordingClient(client, lambda: None, ManualClock(0.0)).fetch(request)

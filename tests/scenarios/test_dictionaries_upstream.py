@@ -287,3 +287,12 @@ async def test_stored_form_of_a_feed_that_is_not_offered_is_as_before(stage):
     await proxy.get(PATH)
 
     assert b"is_dictionary" not in dump(proxy.stage.service.store.get(origin.url(PATH)))
+
+
+async def test_content_above_the_limit_is_not_named(stage, monkeypatch):
+    monkeypatch.setattr("feedproxy.refresh.dictionary_client.CONTENT_BYTES_MAX", 100)
+    proxy, publisher, _ = await a_publisher(stage)
+
+    assert is_current(await proxy.get(PATH), publisher)
+
+    assert named(publisher) == [None, None]
