@@ -41,7 +41,8 @@ from feedproxy.refresh.resource_update import (
     without_variant,
 )
 from feedproxy.refresh.result import RefreshFinished, RefreshObserver, RefreshResult
-from feedproxy.request.url_mapping import to_upstream
+from feedproxy.request.upstream_request import ACCEPT
+from feedproxy.request.url_mapping import is_upstream_target, to_upstream
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, RelocationKind, Resource, correct_future_instants
 from feedproxy.upstream import local_failure
@@ -59,13 +60,18 @@ class _Received:
 
 
 def _is_missing_feed(job: RefreshJob, result: RefreshResult) -> bool:
-    """Return whether the job was for a feed, brought an error or a page, and no feed is stored."""
+    """Return whether the job was for a feed, brought an error or a page, and no feed is stored.
+
+    The pages of the operator's own site (`upstream`) are as they should be, unless the client asked for a feed.
+    """
     if result.resource.channel is not None or not job.own_agent or result.oversized:
         return False
     if (response := result.response) is None or response.status >= 400:
         return True
     label = (response.fields.get("content-type") or "").partition(";")[0].strip().lower()
-    return response.status == 200 and label in ("text/html", "application/xhtml+xml")
+    if response.status != 200 or label not in ("text/html", "application/xhtml+xml"):
+        return False
+    return job.request.fields.combined("accept") == ACCEPT or not is_upstream_target(job.request.target, job.settings)
 
 
 def _is_conditional(job: RefreshJob) -> bool:

@@ -5,6 +5,7 @@ import pytest
 from feedproxy.admin import activity_views
 from feedproxy.telemetry import recent_activity
 from tests.stages.origin import a_feed
+from tests.stages.play import UPSTREAM
 
 SECRET = "/feed.rss?token=hunter2hunter2"
 
@@ -80,3 +81,13 @@ async def test_feed_that_worked_once_and_a_page_of_a_browser_are_no_failed_addre
     await proxy.get("/feed.rss")
 
     assert journal_of(proxy).failed() == []
+
+
+@pytest.mark.parametrize(("accept", "count"), [("*/*", 0), ("text/html", 0), ("application/rss+xml", 1)])
+async def test_pages_of_the_own_site_are_failed_addresses_only_where_a_feed_is_asked_for(stage, accept, count):
+    proxy, origin, _ = await stage(upstream=UPSTREAM, public_url="https://feeds.example/")
+    origin.publish("/", b"<html></html>", content_type="text/html")
+
+    await proxy.get("/", accept=accept)
+
+    assert len(journal_of(proxy).failed()) == count
