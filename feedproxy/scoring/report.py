@@ -120,9 +120,10 @@ def cost_view(cost: TrafficCost) -> dict[str, int]:
 
 def _reader_text(score: ReaderScore) -> str:
     cost = score.cost
+    noun = "request" if cost.requests == 1 else "requests"
     head = [
         f"{score.grade:>3} of 100  {display_name(score)}",
-        f"            {score.reader or 'one address'}: {cost.requests:,} requests, {size(cost.size)}, "
+        f"            {score.reader or 'one address'}: {cost.requests:,} {noun}, {size(cost.size)}, "
         f"{cost.unchanged:,} answered with 304"
         + (f"; {size(cost.redundant)} came although nothing had changed" if cost.redundant else ""),
     ]

@@ -16,6 +16,7 @@ from feedproxy.lab.replay.replay_source import ReplayOptions
 from feedproxy.scoring import client_hygiene, conditional_requests, polling_interval, redirects
 from feedproxy.scoring.grade import ReaderScore
 from feedproxy.scoring.reader import secret_marker
+from feedproxy.scoring.report import as_text
 from tests.lab.behaviour import FEED, CorrectReader, document, own_date, play, world
 
 
@@ -72,6 +73,13 @@ def test_correct_reader_scores_100(name: str) -> None:
     assert findings(score) == set()
     assert score.grade == 100
     assert len(score.findings) >= 5, "praise is a level, too"
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, ": 1 request, "), (2, ": 2 requests, ")])
+def test_report_counts_requests_in_the_right_number(count: int, words: str) -> None:
+    score = score_of(play(CorrectReader(), world()))
+
+    assert words in as_text([replace(score, cost=replace(score.cost, requests=count))])
 
 
 class Variant(CorrectReader):
