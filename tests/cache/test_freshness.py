@@ -1,4 +1,4 @@
-"""What a feed asks for, what is learned and what is guessed, beside HTTP's own word."""
+"""Freshness: the feed's hint, the learned and the default lifetime, beside HTTP's explicit one."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def guess(stored: StoredResponse, *, learned: float | None = None) -> Freshness:
     return assess(stored, NOW, learned=learned, default=1800, minimum=300, maximum=86_400)
 
 
-def test_where_http_is_silent_the_hint_is_the_lifetime() -> None:
+def test_hint_is_the_lifetime_without_an_explicit_one() -> None:
     freshness = state(a_feed(), 25)
 
     assert (freshness.source, freshness.lifetime, freshness.ttl) == (Source.HINT, 3600, 2100)
@@ -45,7 +45,7 @@ def test_where_http_is_silent_the_hint_is_the_lifetime() -> None:
     assert freshness.description == "fresh for another 35 min: ttl of 60 minutes, fetched 25 min ago"
 
 
-def test_where_https_lifetime_has_ended_the_hint_holds_the_copy() -> None:
+def test_hint_holds_the_copy_after_the_explicit_lifetime() -> None:
     stored = a_feed(("Cache-Control", "max-age=300"))
     freshness = state(stored, 25)
 
@@ -59,11 +59,11 @@ def test_where_https_lifetime_has_ended_the_hint_holds_the_copy() -> None:
     assert decision.detail == "ttl-hint"
 
 
-def test_a_hint_that_ends_before_https_lifetime_changes_nothing() -> None:
+def test_hint_before_the_explicit_lifetime_has_no_effect() -> None:
     assert state(a_feed(("Cache-Control", "max-age=7200")), 25).held is None
 
 
-def test_a_held_copy_is_let_go_when_the_hint_ends() -> None:
+def test_held_copy_is_not_reused_after_the_hint() -> None:
     stored = a_feed(("Cache-Control", "max-age=300"))
 
     decision = decide(stored, CacheControl(), state(stored, 60), NOW + 3600)
@@ -76,7 +76,7 @@ def test_a_held_copy_is_let_go_when_the_hint_ends() -> None:
     "control",
     ["no-cache", "must-revalidate", "proxy-revalidate", "s-maxage=300", "private", "no-store"],
 )
-def test_nothing_is_held_that_http_forbids_to_use_stale(control: str) -> None:
+def test_hint_does_not_hold_a_copy_that_http_forbids_to_use_stale(control: str) -> None:
     stored = a_feed(("Cache-Control", f"max-age=300, {control}"))
 
     assert state(stored, 25).held is None

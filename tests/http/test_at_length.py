@@ -29,7 +29,7 @@ def _shown(address: str) -> str:
     ids=["a name", "parameters", "a value", "addresses within", "schemes"],
 )
 @pytest.mark.parametrize("end", ["", "/@"])
-def test_an_address_is_shown_without_its_secrets_however_long_it_is(piece: str, end: str) -> None:
+def test_redaction_removes_secrets_from_addresses_of_any_length(piece: str, end: str) -> None:
     assert "xxx" not in _shown(piece + end)
 
 
@@ -42,7 +42,7 @@ def test_an_address_is_shown_without_its_secrets_however_long_it_is(piece: str, 
         ("?u=http%3A%2F%2Fhttp%3A%2F%2Fme@other.example", "?u=http%3A%2F%2Fother.example"),
     ],
 )
-def test_what_is_hidden_is_the_value_alone(address: str, shown: str) -> None:
+def test_redaction_masks_only_values_of_parameters(address: str, shown: str) -> None:
     assert _shown(address) == f"https://example.com/{shown}"
 
 
@@ -50,13 +50,15 @@ def test_what_is_hidden_is_the_value_alone(address: str, shown: str) -> None:
 @pytest.mark.parametrize(
     "rule", [client_hygiene.evaluate_identity, client_hygiene.evaluate_contact, client_hygiene.observe_subscribers]
 )
-def test_a_reader_may_introduce_itself_at_any_length(agent: str, rule: Callable[[Poll, ReaderState], object]) -> None:
+def test_user_agent_of_any_length_is_parsed_in_linear_time(
+    agent: str, rule: Callable[[Poll, ReaderState], object]
+) -> None:
     poll = Poll(1, NOW, "https://example.com/feed", Fields([("User-Agent", agent)]), 200, Fields())
 
     rule(poll, ReaderState())
 
 
-def test_an_address_to_write_to_is_found_behind_a_long_word() -> None:
+def test_contact_address_is_found_behind_a_long_word() -> None:
     poll = Poll(
         1, NOW, "https://example.com/feed", Fields([("User-Agent", "x." * 400 + "me@example.com")]), 200, Fields()
     )

@@ -26,7 +26,7 @@ OWNER = "https://a.example"
         ('realm="victim"', ""),
     ],
 )
-def test_the_realms_of_passwords_begin_with_their_owners_name(said: str, written: str) -> None:
+def test_realms_of_basic_and_digest_begin_with_the_owner(said: str, written: str) -> None:
     assert with_realms_of(said, OWNER) == written
 
 

@@ -53,13 +53,13 @@ def test_a_request_without_preconditions_proceeds() -> None:
         "*",
     ],
 )
-def test_a_reader_who_has_it_in_any_coding_and_decoration_gets_304(value: str) -> None:
+def test_if_none_match_with_a_tag_of_any_coding_or_decoration_gets_304(value: str) -> None:
     assert ask(("If-None-Match", value)) == NotModified("if-none-match")
     assert ask(("if-none-match", value), method="HEAD") == NotModified("if-none-match")
 
 
 @pytest.mark.parametrize("value", ['"t"', '"s2"', '"S"', "", '"', ",", '"-gzip"', '*, "t"'])
-def test_a_reader_who_has_another_gets_the_current_one(value: str) -> None:
+def test_if_none_match_with_another_tag_gets_the_current_version(value: str) -> None:
     assert ask(("If-None-Match", value)) == Proceed("if-none-match")
 
 
@@ -80,16 +80,16 @@ def test_if_none_match_fails_a_method_that_would_change_something() -> None:
 
 
 @pytest.mark.parametrize("since", [MODIFIED, MODIFIED + 1, NOW])
-def test_what_was_not_modified_since_is_not_sent_again(since: float) -> None:
+def test_if_modified_since_without_a_change_gets_304(since: float) -> None:
     assert ask(("If-Modified-Since", format_http_date(since))) == NotModified("if-modified-since")
 
 
 @pytest.mark.parametrize("value", [format_http_date(MODIFIED - 1), "0", "-1", "", "yesterday", "Thu, 19 Nov 2026"])
-def test_what_was_modified_or_cannot_be_told_is_sent(value: str) -> None:
+def test_if_modified_since_with_a_change_or_without_a_date_gets_200(value: str) -> None:
     assert ask(("If-Modified-Since", value)) == Proceed("if-modified-since")
 
 
-def test_two_dates_are_no_date() -> None:
+def test_if_modified_since_with_two_dates_is_ignored() -> None:
     since = ("If-Modified-Since", format_http_date(NOW))
 
     assert ask(since, since) == Proceed("if-modified-since")
@@ -105,7 +105,7 @@ def test_a_date_from_the_future_is_ignored_unless_it_is_the_resource_s_own() -> 
 OTHERS = (MODIFIED, MODIFIED + 3600)
 
 
-def test_a_reader_s_own_clock_says_when_he_asked_and_not_what_he_has() -> None:
+def test_if_modified_since_within_earlier_versions_gets_200() -> None:
     before, after = (("If-Modified-Since", format_http_date(MODIFIED + seconds)) for seconds in (10, 7200))
 
     assert ask(before, others=OTHERS) == Proceed("if-modified-since")
@@ -113,19 +113,19 @@ def test_a_reader_s_own_clock_says_when_he_asked_and_not_what_he_has() -> None:
     assert ask(before, others=None) == NotModified("if-modified-since")
 
 
-def test_of_who_asked_before_anything_was_here_nobody_knows_what_he_has() -> None:
+def test_if_modified_since_before_all_versions_gets_304() -> None:
     since = ("If-Modified-Since", format_http_date(MODIFIED + 10))
 
     assert ask(since, others=(MODIFIED + 20, MODIFIED + 3600)) == NotModified("if-modified-since")
 
 
-def test_the_date_of_the_version_itself_is_nobodys_clock() -> None:
+def test_if_modified_since_equal_to_last_modified_is_not_taken_for_a_clock() -> None:
     since = ("If-Modified-Since", format_http_date(MODIFIED))
 
     assert ask(since, others=OTHERS) == NotModified("if-modified-since")
 
 
-def test_a_clock_that_is_a_little_behind_is_believed() -> None:
+def test_if_modified_since_of_a_slightly_slow_clock_gets_304() -> None:
     since = ("If-Modified-Since", format_http_date(MODIFIED + 3600 - SKEW))
 
     assert ask(since, others=OTHERS) == NotModified("if-modified-since")
@@ -159,7 +159,7 @@ def test_if_match_wants_a_strong_tag_of_the_current_representation(value: str, *
     assert ask(("If-Match", value)) == (Proceed("if-match") if holds else PreconditionFailed("if-match"))
 
 
-def test_nothing_matches_what_does_not_exist() -> None:
+def test_if_match_fails_for_a_missing_representation() -> None:
     assert ask(("If-Match", "*"), exists=False) == PreconditionFailed("if-match")
     assert ask(("If-Match", '"s"'), exists=False) == PreconditionFailed("if-match")
 

@@ -145,7 +145,7 @@ def test_nothing_is_written_in_an_unknown_coding() -> None:
         encode(FEED, "compress", 1)
 
 
-def test_a_tower_of_codings_is_refused() -> None:
+def test_codings_above_the_maximum_are_refused() -> None:
     body = FEED
     for _ in range(5):
         body = gzip.compress(body)
@@ -172,7 +172,7 @@ def test_once_compressed_but_twice_labelled_is_once_compressed() -> None:
 
 
 @pytest.mark.parametrize("label", ["gzip", "br", "zstd", "deflate"])
-def test_neither_text_nor_what_the_label_says_is_undecodable(label: str) -> None:
+def test_mislabelled_content_that_is_not_text_is_undecodable(label: str) -> None:
     with pytest.raises(Undecodable):
         decode(b"\x89PNG\r\n\x1a\n" + bytes(200), label, limit=LIMIT)
 
@@ -216,7 +216,7 @@ def test_a_bomb_is_refused_before_it_fills_the_memory(label: str) -> None:
 
 
 @pytest.mark.parametrize("label", BOMBS)
-def test_who_keeps_the_error_keeps_nothing_of_the_bomb(label: str) -> None:
+def test_decoding_error_does_not_reference_decoded_content(label: str) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(TooLarge) as kept:
@@ -229,7 +229,7 @@ def test_who_keeps_the_error_keeps_nothing_of_the_bomb(label: str) -> None:
     assert held < LIMIT / 2
 
 
-def test_what_unpacks_to_a_hundred_times_its_size_is_a_bomb_from_16_mib_on() -> None:
+def test_expansion_above_a_hundred_is_refused_from_16_mib_on() -> None:
     plenty = 16 * 1024 * 1024
 
     assert reasonable(100, 50_000_000) == plenty

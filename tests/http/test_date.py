@@ -53,7 +53,7 @@ def test_the_three_forms_name_the_same_instant_in_any_case(value: str) -> None:
         "1994-11-06T08:49:37Z",
     ],
 )
-def test_anything_else_is_no_date(value: str) -> None:
+def test_http_date_in_another_form_is_invalid(value: str) -> None:
     assert parse_http_date(value) is None
 
 

@@ -50,7 +50,7 @@ def test_a_list_of_tags_is_read_whole(value: str, tags: tuple[EntityTag, ...]) -
     assert parse_tags(value) == tags
 
 
-def test_a_star_stands_for_any_tag_only_when_it_stands_alone() -> None:
+def test_star_matches_any_tag_only_if_it_is_the_whole_value() -> None:
     assert parse_tags(" * ") == "*"
     assert parse_tags('*, "a"') == (EntityTag("a"),)
 
@@ -85,10 +85,10 @@ def test_other_bytes_of_the_same_content_have_a_tag_of_their_own_and_the_same_st
 
 @pytest.mark.parametrize("coding", ["identity", "gzip", "br", "zstd"])
 @pytest.mark.parametrize("decoration", ["", "-gzip", ";gzip", "--gzip", "-br", ";br", "-gzip-gzip", "-gzip;br--gzip"])
-def test_the_stem_survives_whatever_is_appended_on_the_way(coding: str, decoration: str) -> None:
+def test_tag_base_survives_appended_codings(coding: str, decoration: str) -> None:
     assert tag_base(EntityTag(own_tag("5f-3a", coding).opaque + decoration, weak=True)) == "5f-3a"
 
 
-def test_a_tag_that_is_nothing_but_a_suffix_is_its_own_stem() -> None:
+def test_tag_base_of_a_lone_suffix_is_the_suffix() -> None:
     assert tag_base(EntityTag("-gzip")) == "-gzip"
     assert tag_base(EntityTag("")) == ""

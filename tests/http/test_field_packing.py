@@ -26,7 +26,7 @@ def test_what_was_packed_is_unpacked(lines: field_packing.Lines) -> None:
     assert field_packing.unpack(packed) == lines
 
 
-def test_nobody_notices_that_fields_are_packed() -> None:
+def test_packed_fields_equal_unpacked_ones() -> None:
     fields = Fields([("Server", "nginx"), ("ETag", '"1"'), ("Vary", "a"), ("vary", "b")])
     same = Fields(list(fields))
 
@@ -51,7 +51,7 @@ def test_lines_that_come_again_take_three_bytes() -> None:
 
 
 @pytest.mark.parametrize("line", [("X-Word", "☃"), ("X-Long", "x" * 70_000)])
-def test_what_does_not_fit_stays_as_it_is(line: field_packing.Line) -> None:
+def test_lines_that_cannot_be_packed_are_unchanged(line: field_packing.Line) -> None:
     assert field_packing.pack((line,)) == (line,)
     fields = Fields([line])
     fields.pack()
@@ -67,7 +67,7 @@ def test_the_table_is_bounded_and_what_comes_later_is_written_out(monkeypatch: p
     assert field_packing.unpack(packed) == many
 
 
-def test_what_goes_to_another_process_is_the_lines_themselves() -> None:
+def test_packed_fields_are_pickled_as_lines() -> None:
     fields = Fields([("X-Of-This-Process", "alone")])
     fields.pack()
     sent = pickle.dumps(fields)

@@ -1,9 +1,9 @@
-"""What was parsed is remembered within bounds."""
+"""memoize_short: results for short strings are cached, within bounds."""
 
 from feedproxy.http.memoize import memoize_short
 
 
-def test_a_short_value_is_parsed_once_and_a_long_one_each_time() -> None:
+def test_memoize_short_caches_short_values_only() -> None:
     parsed: list[str] = []
 
     @memoize_short(entries=2, longest=3)
@@ -15,7 +15,7 @@ def test_a_short_value_is_parsed_once_and_a_long_one_each_time() -> None:
     assert parsed == ["abc", "abcd", "abcd"]
 
 
-def test_the_value_not_seen_for_longest_is_forgotten_first() -> None:
+def test_memoize_short_drops_the_least_recently_used_value() -> None:
     parsed: list[str] = []
 
     @memoize_short(entries=2)

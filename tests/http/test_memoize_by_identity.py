@@ -1,11 +1,11 @@
-"""What is asked of the same value many times in a row is reckoned once."""
+"""memoize_by_identity: results of the last objects are cached."""
 
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.memoize import memoize_by_identity
 from feedproxy.http.message import Fields
 
 
-def test_the_same_value_is_reckoned_once_and_an_equal_one_anew() -> None:
+def test_memoize_by_identity_computes_once_for_each_object() -> None:
     asked: list[Fields] = []
 
     @memoize_by_identity()
@@ -19,7 +19,7 @@ def test_the_same_value_is_reckoned_once_and_an_equal_one_anew() -> None:
     assert asked[1:] == [other]
 
 
-def test_only_so_many_are_remembered_and_none_is_taken_for_another() -> None:
+def test_memoize_by_identity_is_bounded_and_never_confuses_objects() -> None:
     @memoize_by_identity(entries=2)
     def first(fields: Fields) -> str | None:
         return fields.get("x")

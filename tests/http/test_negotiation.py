@@ -50,7 +50,7 @@ def test_identity_stands_where_the_caller_puts_it() -> None:
 
 
 @pytest.mark.parametrize("accept_encoding", [None, "", "br", "identity", "gzip;q=0, *"])
-def test_what_is_not_at_hand_is_not_chosen(accept_encoding: str | None) -> None:
+def test_unavailable_coding_is_not_chosen(accept_encoding: str | None) -> None:
     assert choose_coding(accept_encoding, ["gzip"]) is None
     assert choose_coding(accept_encoding, []) is None
 
@@ -89,6 +89,6 @@ def test_the_most_specific_range_gives_an_offer_its_weight() -> None:
     assert best_type(accept, ["text/html;level=1", "text/plain"]) == "text/plain"
 
 
-def test_nothing_is_chosen_from_nothing() -> None:
+def test_empty_offers_give_no_media_type() -> None:
     assert best_type("*/*", []) is None
     assert best_type(None, []) is None

@@ -35,11 +35,11 @@ def test_a_range_beyond_the_end_is_unsatisfiable(value: str) -> None:
     [None, "", "bytes", "bytes=", "bytes=-", "bytes=5-4", "bytes=a-b", "bytes=0-1, 5-6", "items=0-1", "0-1",
      "bytes=--1", "bytes=0x1-2", "bytes=٠-٩", "bytes 0-1"],
 )  # fmt: skip
-def test_whatever_else_is_said_gets_the_whole(value: str | None) -> None:
+def test_other_range_values_select_the_whole(value: str | None) -> None:
     assert isinstance(select(value, 1000), Whole)
 
 
-def test_of_empty_content_no_part_can_be_told() -> None:
+def test_suffix_range_of_empty_content_selects_the_whole() -> None:
     assert isinstance(select("bytes=-5", 0), Whole)
     assert select("bytes=0-", 0) == Unsatisfiable(0)
 

@@ -17,7 +17,7 @@ from feedproxy.http.redaction import has_secret, without_secrets
         "https://[2001:db8::1]/feed",
     ],
 )
-def test_an_address_that_anybody_could_guess_is_no_secret(target: str) -> None:
+def test_address_without_tokens_is_not_secret(target: str) -> None:
     assert not has_secret(target)
 
 
@@ -33,7 +33,7 @@ def test_an_address_that_anybody_could_guess_is_no_secret(target: str) -> None:
         "https://[2001:db8::1/feed",
     ],
 )
-def test_an_address_with_a_name_or_something_like_a_token_is_one(target: str) -> None:
+def test_address_with_user_information_or_token_is_secret(target: str) -> None:
     assert has_secret(target)
 
 
@@ -41,7 +41,7 @@ def test_an_address_with_a_name_or_something_like_a_token_is_one(target: str) ->
 @pytest.mark.parametrize(
     "token", ["dcl-U3RNUx68-EsPvpdaotSWNIK_rb_n", "Gp-Buzw_bFAB0KY-AU0Lwx_E-Brnfl-L", "words-alone"]
 )
-def test_token_of_our_own_secret_address_is_never_shown(path: str, token: str) -> None:
+def test_tokens_in_own_secret_addresses_are_masked(path: str, token: str) -> None:
     own = f"/-/{path % token}"
 
     for address in (f"https://feeds.example{own}?hub.mode=subscribe", f"https://x.example/?to={quote(own, safe='')}"):

@@ -21,7 +21,7 @@ def test_a_dictionary_of_every_type_is_read_without_its_parameters() -> None:
     }
 
 
-def test_of_a_key_said_twice_the_last_counts() -> None:
+def test_dictionary_with_a_repeated_key_keeps_the_last() -> None:
     assert parse_dictionary("a=1, a=2") == {"a": 2}
 
 
@@ -30,5 +30,5 @@ def test_of_a_key_said_twice_the_last_counts() -> None:
     ["A=1", "a=", "a=1,", ",a=1", "a=1 b=2", "a==1", 'a="x', "a=1.", "a=1.2345", "a=1234567890123456", "a=(1",
      "a=(1,2)", 'a=("1""2")', "a=é", "a;B=1", "a=?2", "a=:x", "\ta=1", "a=1\t", "a=--1", 'a="\\x"'],
 )  # fmt: skip
-def test_one_wrong_character_spoils_the_whole(value: str) -> None:
+def test_dictionary_with_an_invalid_character_is_none(value: str) -> None:
     assert parse_dictionary(value) is None

@@ -105,7 +105,7 @@ def test_a_target_has_one_normal_form(uri: str, normal: str) -> None:
         "http://example.com/\ud800",
     ],
 )
-def test_what_no_origin_can_be_asked_for_is_refused(uri: str) -> None:
+def test_normalise_refuses_invalid_targets(uri: str) -> None:
     with pytest.raises(BadTarget):
         normalise(uri)
 
