@@ -34,7 +34,7 @@ class AdminRefused(FeedproxyError):
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the options that say where the proxy is and how to be let in."""
+    """Declare the options for the address and the credentials of the admin listener."""
     parser.add_argument(
         "--admin", metavar="HOST:PORT", help=f"the admin listener (FEEDPROXY_ADMIN, else --config's, else {DEFAULT})"
     )

@@ -61,7 +61,7 @@ class TargetPattern:
 
 
 def _split(text: str) -> tuple[str, str, str | None]:
-    """Scheme (`*` for any), authority, and what follows the slash; None where there is none."""
+    """Return the scheme (`*` for any), the authority, and the part behind the slash; None without a slash."""
     match = _SCHEME.fullmatch(text)
     scheme, rest = (match[1].lower(), match[2]) if match else ("*", text)
     authority, slash, path = rest.partition("/")

@@ -184,7 +184,7 @@ class CacheAdmin:
             self.agenda.note(target)
 
     async def extend_push_lease(self, target: str, promised: Instant) -> None:
-        """Extend a push lease that has not ended; an ended lease stays ended."""
+        """Extend a push lease, unless it has ended."""
         resource = self._store.get_latest(target)
         if resource is not None and resource.push_lease_expires > self._clock.now():
             await self._store.put(replace(resource, push_lease_expires=promised))

@@ -71,7 +71,7 @@ class RelocationResponses:
         return relocation.is_in_doubt(sighting, destination, context.settings)
 
     def record_result(self, result: RefreshResult) -> None:
-        """Remember a target without a stored feed that leads nowhere: a relocation to it is in doubt."""
+        """Record a target without a feed: a relocation to it is in doubt."""
         resource, response = result.resource, result.response
         if resource.channel is None and response is not None and response.status in relocation.DOUBTFUL_STATUSES:
             self._dead_targets[resource.target] = Resource(resource.target, failures=Failures(1, detail=Detail.REFUSED))

@@ -65,7 +65,7 @@ def _iso(text: str) -> datetime | None:
 
 
 def _usual(text: str) -> datetime | None:
-    """RFC 822's date as nearly all feeds write it, in a fifth of the time that the lenient reading takes."""
+    """Parse RFC 822's date in its usual form, in a fifth of the time of the lenient parser; None for other forms."""
     found = _USUAL.fullmatch(text)
     if found is None or found[2] not in _MONTHS:
         return None

@@ -157,7 +157,7 @@ def clark_name(namespace: str, local: str) -> str:
 
 
 def assign_prefixes(nodes: Iterable[Node]) -> dict[str, str]:
-    """Prefix and namespace of all that is in these nodes, the customary prefixes where there are such."""
+    """Return prefixes and namespaces of all elements in these nodes, with customary prefixes if there are any."""
     found: dict[str, str] = {}
     _collect(nodes, found)
     return {prefix: namespace for namespace, prefix in found.items()}

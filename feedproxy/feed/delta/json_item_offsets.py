@@ -26,7 +26,7 @@ def find(utf8: bytes) -> Outline | None:
 
 
 def _find(text: str) -> Outline:
-    """Raises ValueError, RecursionError."""
+    """Find the items. Raises ValueError and RecursionError."""
     spans = _item_spans(text)
     places = iter(_to_utf8_offsets(text, [place for start, end, _ in spans for place in (start, end)]))
     items = []

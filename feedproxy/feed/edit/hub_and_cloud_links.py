@@ -133,7 +133,7 @@ def _insert_position(document: Document, places: ChannelOffsets) -> int | None:
 
 
 def _edit_json(document: Document, hub: str) -> list[Edit]:
-    """`"hubs": [{"type": "WebSub", "url": …}]` (JSON Feed 1.1, Subscribing to Real-time Notifications)."""
+    """Add `"hubs": [{"type": "WebSub", "url": …}]` (JSON Feed 1.1, Subscribing to Real-time Notifications)."""
     try:
         text = document.utf8.decode()
         start = _skip_expected(text, 0, "{")

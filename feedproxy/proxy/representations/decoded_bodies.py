@@ -22,7 +22,7 @@ class DecodedBodies:
         return self._decoded.size
 
     def resize(self, bytes_max: int) -> None:
-        """Hold at most so many bytes from now on."""
+        """Set the limit of the cache in bytes."""
         self._decoded.resize(bytes_max)
 
     def get(self, body: bytes, label: str, *, limit: int) -> bytes | None:
