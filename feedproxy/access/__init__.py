@@ -1,1 +1,1 @@
-"""Who may read what through us, and with what credentials we read for whom (seed 003, Feed Authentication)."""
+"""Access control for clients, and credentials for origins (seed 003, Feed Authentication)."""

@@ -1,8 +1,8 @@
-"""May this reader have this feed?
+"""The decision whether a client may read a feed.
 
-A rule's `readers` says who may: user names, or `*` for whoever has signed in; where it is empty, everybody. Who he is
-a reader proves by Basic (RFC 7617), by WSSE (seed 003), or by a secret address. Credentials that are for us never go
-upstream (DESIGN, section 2).
+A rule's `readers` lists the permitted users: names, or `*` for every authenticated user; empty permits all clients. A
+client proves its user name by Basic (RFC 7617), by WSSE (seed 003), or by a secret address. Credentials for this proxy
+never go upstream (DESIGN, section 2).
 """
 
 from collections.abc import Mapping
@@ -22,19 +22,19 @@ _TOO_MANY_GUESSES = "Too many wrong passwords came from that address."
 
 
 CREDENTIAL_FIELDS = ("authorization", "proxy-authorization", "x-wsse")
-"""The fields that hold what a reader proves himself with."""
+"""Request fields with credentials for this proxy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Authorized:
-    """He may; `user` is who he proved to be, empty where nobody was asked."""
+    """Access is granted to `user`; empty where the feed needs no credentials."""
 
     user: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """He has to say who he is: 401, in the explicit proxy 407 (RFC 9110, 15.5.2 and 15.5.8)."""
+    """The client must authenticate: 401, in the explicit proxy 407 (RFC 9110, 15.5.2 and 15.5.8)."""
 
     reason: str
     challenges: tuple[tuple[str, str], ...]
@@ -43,7 +43,7 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """He said who he is, and it is not for him; or he has tried too often."""
+    """The authenticated user may not read the feed, or the client's network has guessed too often."""
 
     reason: str
     status: int = 403
@@ -54,7 +54,7 @@ type AuthorizationDecision = Authorized | Challenge | Denied
 
 
 class Authorizer:
-    """Decides, with a password file and a file of WSSE secrets, each of which may be missing."""
+    """Decides with a password file and a file of WSSE secrets; each may be missing."""
 
     def __init__(
         self,
@@ -75,9 +75,9 @@ class Authorizer:
     async def decide(
         self, readers: tuple[str, ...], fields: Fields, address: str, *, proxy: bool = False, user: str = ""
     ) -> AuthorizationDecision:
-        """May he? `user` is who is known already to ask: by a secret address, or by the tunnel he came through.
+        """Decide whether the client may read; `user` was authenticated before, by a secret address or its tunnel.
 
-        `proxy` asks by the explicit proxy's fields, where only Basic is known to clients.
+        `proxy` selects the explicit proxy's fields, for which clients support Basic only.
         """
         if not readers:
             return Authorized(user)
@@ -91,7 +91,7 @@ class Authorizer:
                 if self._has_credentials(fields, proxy=proxy):
                     self._guess_limit.record_wrong(address)
                 return self._challenge(proxy=proxy)
-            # Guesses that were checked side by side: those above the limit learn nothing, the right one included.
+            # Concurrent guesses above the limit are all refused, so that a client cannot tell the right one.
             if (wait := self._guess_limit.retry_after(address)) > 0:
                 return Denied(_TOO_MANY_GUESSES, 429, wait)
             user = proved
@@ -100,7 +100,7 @@ class Authorizer:
         return Denied("This feed is for others.")
 
     async def _authenticate(self, fields: Fields, *, proxy: bool) -> str | None:
-        """Who he proved to be; empty for nobody, None where too many ask at once."""
+        """Return the authenticated user; empty without valid credentials, None while too many checks wait."""
         if not proxy and self._secrets is not None and (token := wsse.parse(fields.get("x-wsse") or "")):
             verdict = self._wsse_verifier.verify(token, self._secrets.value, self._clock.now())
             return token.user if verdict is wsse.TokenVerdict.PROVED else ""
@@ -114,16 +114,14 @@ class Authorizer:
 
     def _challenge(self, *, proxy: bool) -> Challenge:
         if proxy:
-            words = "Authentication required."
-            return Challenge(words, (("Proxy-Authenticate", basic.challenge(self._realm)),), 407)
+            reason = "Authentication required."
+            return Challenge(reason, (("Proxy-Authenticate", basic.challenge(self._realm)),), 407)
         challenges = []
         if self._users is not None:
             challenges.append(("WWW-Authenticate", basic.challenge(self._realm)))
         if self._secrets is not None:
             challenges.append(("WWW-Authenticate", wsse.challenge(self._realm)))
         return Challenge("Authentication required.", tuple(challenges))
-
-    # -- guessing
 
     def _has_credentials(self, fields: Fields, *, proxy: bool) -> bool:
         return any(name in fields for name in (("proxy-authorization",) if proxy else ("authorization", "x-wsse")))

@@ -1,4 +1,4 @@
-"""Basic credentials (RFC 7617), as readers send them and as origins want them."""
+"""Basic credentials (RFC 7617), from clients and for origins."""
 
 import base64
 import binascii
@@ -7,22 +7,22 @@ from dataclasses import dataclass, field
 from feedproxy.http.field_values import quote
 
 CREDENTIALS_MAX = 4_096
-"""Characters of a field that is read as credentials; a longer one is none."""
+"""Characters of a field that is parsed as credentials."""
 
 
 @dataclass(frozen=True, slots=True)
 class BasicCredentials:
-    """A user name, and the password that is to prove it."""
+    """A user name and its password."""
 
     user: str
     password: str = field(repr=False)
 
 
 def parse(value: str) -> BasicCredentials | None:
-    """What `Authorization: Basic …` holds; None for other schemes and for what is no Basic.
+    """Return the credentials of `Authorization: Basic …`; None for other schemes and malformed values.
 
-    "The user-id and password MUST NOT contain any control characters" (RFC 7617, section 2). UTF-8 where it is one,
-    else ISO-8859-1, as old readers send it.
+    "The user-id and password MUST NOT contain any control characters" (RFC 7617, section 2). Bytes that are not UTF-8
+    are decoded as ISO-8859-1, which old feed readers send.
     """
     scheme, _, token = value.strip().partition(" ")
     if scheme.lower() != "basic" or len(token) > CREDENTIALS_MAX:
@@ -42,10 +42,10 @@ def parse(value: str) -> BasicCredentials | None:
 
 
 def compose(password: BasicCredentials) -> str:
-    """The value of Authorization."""
+    """Return the value of Authorization."""
     return "Basic " + base64.b64encode(f"{password.user}:{password.password}".encode()).decode("ascii")
 
 
 def challenge(realm: str) -> str:
-    """The value of WWW-Authenticate, or Proxy-Authenticate; it asks for UTF-8 (RFC 7617, section 2.1)."""
+    """Return the value of WWW-Authenticate or Proxy-Authenticate, with UTF-8 (RFC 7617, section 2.1)."""
     return f'Basic realm={quote(realm)}, charset="UTF-8"'

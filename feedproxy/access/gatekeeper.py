@@ -1,4 +1,4 @@
-"""Everything about access in one object: the operator's files, what they say of a reader, and of an origin."""
+"""Authorization of clients and credentials for origins, from the operator's files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ from feedproxy.settings import Settings
 
 @contextmanager
 def _prefix_errors(option: str) -> Iterator[None]:
-    """Put the option's name before what is wrong with its file."""
+    """Prefix UsageError with the option that names the file."""
     try:
         yield
     except UsageError as error:
@@ -27,9 +27,10 @@ def _prefix_errors(option: str) -> Iterator[None]:
 
 
 class Gatekeeper:
-    """Made once, from the settings. Raises UsageError where a file cannot be used.
+    """Authorizes requests and selects credentials for origins.
 
-    `nonces` is a folder for what several processes have to know of one another.
+    The constructor raises UsageError for a file that cannot be used. `nonces` is the folder of used WSSE proofs, which
+    all processes share.
     """
 
     def __init__(self, settings: Settings, clock: Clock, seed: bytes, nonces: Path | None = None) -> None:
@@ -53,9 +54,9 @@ class Gatekeeper:
     async def authorize(
         self, readers: tuple[str, ...], fields: Fields, address: str, *, proxy: bool, user: str = ""
     ) -> tuple[str, Fields]:
-        """Who reads, and what of his fields may go on: where a rule of ours asks for credentials, they are for us.
+        """Return the user, and the fields that may go upstream: without credentials where a rule asks for them.
 
-        Raises AccessDenied, and BadTarget where no reader can be told from the way the address is written.
+        Raises AccessDenied, and BadTarget for an ambiguous address to which different rules apply.
         """
         if not readers:
             return user, fields
@@ -66,21 +67,21 @@ class Gatekeeper:
         match await self.authorizer.decide(readers, fields, address, proxy=proxy, user=user):
             case Authorized(proved):
                 return proved, fields.without(*CREDENTIAL_FIELDS)
-            case Challenge(words, challenges, status):
-                raise AccessDenied(words, status, challenges)
-            case Denied(words, status, retry_after):
+            case Challenge(reason, challenges, status):
+                raise AccessDenied(reason, status, challenges)
+            case Denied(reason, status, retry_after):
                 later = (("Retry-After", str(int(retry_after) + 1)),) if retry_after else ()
-                raise AccessDenied(words, status, later)
+                raise AccessDenied(reason, status, later)
 
     def key_for(self, target: str, user: str) -> str:
-        """Under which key this reader's copy of the target is kept: the target, or one with a credential's name."""
+        """Return the key of the stored resource for this user: the target, or one with a credential's name."""
         if self._origin_credentials is None:
             return target
         credential = self._origin_credentials.credential_for(target, user)
         return cache_key(target, credential) if credential is not None else target
 
     def with_credentials(self, request: Request) -> Request:
-        """The request as its origin is to see it. Raises FetchError where the credential is there no more."""
+        """Return the request with its origin's credentials. Raises FetchError if the credential was removed."""
         target, name = split_key(request.target)
         if not name:
             return request

@@ -1,4 +1,4 @@
-"""A bound on guessing: who was wrong too often waits, and what it says meanwhile is not looked at."""
+"""Rate limit for wrong passwords and tokens: above it, credentials from that network are not checked."""
 
 from collections import OrderedDict
 
@@ -6,10 +6,10 @@ from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.upstream.special_networks import client_network
 
 GUESSES_MAX = 20
-"""Wrong passwords or tokens from one network within TRIES_WITHIN, before it waits."""
+"""Wrong passwords or tokens from one network within GUESS_WINDOW; further ones are not checked."""
 GUESS_WINDOW: Seconds = 300
 NETWORKS_MAX = 10_000
-"""Networks remembered, those that were wrong last: some 500 bytes each."""
+"""Networks that are remembered, the latest ones; some 500 bytes each."""
 
 
 class GuessLimit:
@@ -20,7 +20,7 @@ class GuessLimit:
         self._wrong: OrderedDict[str, list[Instant]] = OrderedDict()
 
     def record_wrong(self, address: str) -> None:
-        """A wrong one came from this address."""
+        """Count a wrong password or token from this address."""
         network = client_network(address)
         instants = self._wrong.setdefault(network, [])
         instants.append(self._clock.now())
@@ -30,9 +30,9 @@ class GuessLimit:
             self._wrong.popitem(last=False)
 
     def retry_after(self, address: str) -> Seconds:
-        """Seconds until what comes from this address is looked at again; 0 where it is at once."""
+        """Return the seconds until credentials from this address are checked again; 0 if they are checked now."""
         now = self._clock.now()
-        # After a clock that ran ahead is set back, what was counted in the future counts no more.
+        # Instants in the future are ignored: the clock was set back.
         counted = self._wrong.get(client_network(address), [])
         instants = [at for at in counted if now - GUESS_WINDOW < at <= now]
         return instants[0] + GUESS_WINDOW - now if len(instants) >= GUESSES_MAX else 0

@@ -1,7 +1,7 @@
-"""WSSE proofs that were used, in a folder: all workers see them, and so does the next process after a restart.
+"""Used WSSE proofs in a folder, shared by all workers and kept over a restart.
 
-"We need to make sure that the nonce being passed has not recently been used" (seed 003, 11.1.8): recently is as long as
-its digest would be good, and a proxy is more than one process.
+"We need to make sure that the nonce being passed has not recently been used" (seed 003, 11.1.8). "Recently" is as long
+as the digest is accepted.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ CLEANUP_INTERVAL: Seconds = 60
 
 
 class NonceFolder:
-    """One file for a proof, named by the hash of its sum; its time is when it may be forgotten."""
+    """A folder with a file for each proof, named by the hash of its digest; the file's time is its expiry."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -28,7 +28,7 @@ class NonceFolder:
         self._failed = False
 
     def claim(self, proof: bytes, until: Instant, now: Instant) -> bool:
-        """Take this proof until then; False where it was taken before. A folder that fails takes every proof."""
+        """Record a proof as used and return True; False if it was used before. A folder that fails accepts all."""
         name = hashlib.sha256(proof).hexdigest()
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ class NonceFolder:
         except OSError as error:
             if not self._failed:
                 self._failed = True
-                logger.warning("%s: %s; WSSE proofs are remembered by each worker alone", self._folder, error)
+                logger.warning("%s: %s; used WSSE proofs are not shared between workers", self._folder, error)
         return True
 
     @contextlib.contextmanager
@@ -59,6 +59,6 @@ class NonceFolder:
     def _remove_expired(self, now: Instant) -> None:
         self._last_cleanup = now
         with os.scandir(self._folder) as entries:
-            for each in entries:
-                if each.name != "lock" and each.stat().st_mtime < now:
-                    os.unlink(each.path)
+            for entry in entries:
+                if entry.name != "lock" and entry.stat().st_mtime < now:
+                    os.unlink(entry.path)

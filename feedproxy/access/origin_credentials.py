@@ -1,11 +1,10 @@
-"""Credentials for origins, so that readers without a way to sign in can read private feeds all the same.
+"""Credentials for origins: feed readers that cannot authenticate get private feeds through the proxy.
 
-The operator writes them into one file, each for the feeds that its pattern matches, and says whose they are: one
-user's, every signed-in user's (`user: "*"`), or anybody's who reaches the proxy (`anybody: true`). What is fetched
-with a credential is a resource of its own: its key is the target with the credential's name as fragment, which no
-target of a reader's can have (http/uri.py drops fragments). So no private copy is ever found by somebody who asks
-without, or with another credential, and a changed password is a new name: the copies made with the old one are
-never found again.
+The operator writes them into one file, each for the feeds that its pattern matches and for its users: one user, every
+authenticated user (`user: "*"`), or every client (`anybody: true`). Content that is fetched with a credential is a
+resource of its own. Its key is the target with the credential's name as fragment, which no client's target can have
+(http/uri.py drops fragments). So requests without the credential, or with another, never select a private copy. A
+changed password gives a new name, and copies made with the old one are never selected again.
 
     - match: https://intranet.example/*
       user: "*"
@@ -40,14 +39,14 @@ KINDS = ("basic", "wsse", "bearer", "query")
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What proves to an origin that it may answer. `name` says nothing of the secret, and changes with it."""
+    """A credential for an origin. `name` changes with the secret but does not reveal it."""
 
     name: str
     kind: str
     secret: Mapping[str, str] = field(repr=False)
 
     def apply_to(self, request: Request, now: Instant) -> Request:
-        """The request as the origin is to see it."""
+        """Return the request with this credential."""
         fields = request.fields.without("authorization", "x-wsse", "cookie")
         match self.kind:
             case "basic":
@@ -67,7 +66,7 @@ class Credential:
 
 @dataclass(frozen=True, slots=True)
 class CredentialEntry:
-    """One entry of the wallet: which feeds, whose, and what proves it."""
+    """An entry of the wallet file: target pattern, user, and credential."""
 
     match: TargetPattern
     user: str
@@ -75,25 +74,25 @@ class CredentialEntry:
 
 
 class CacheKeyParts(NamedTuple):
-    """A resource's key, taken apart: the target, and the name of the credential it is fetched with (or nothing)."""
+    """The parts of a resource's key: the target, and the name of its credential, which may be empty."""
 
     target: str
     credential: str
 
 
 def cache_key(target: str, credential: Credential) -> str:
-    """The key of what is fetched from the target with this credential."""
+    """Return the key of the target's resource for this credential."""
     return f"{target}{CREDENTIAL_MARK}{credential.name}"
 
 
 def split_key(resource_key: str) -> CacheKeyParts:
-    """The reverse of `key`; a plain target has no credential."""
+    """Return target and credential name of a key; the name is empty for a plain target."""
     target, _, name = resource_key.partition(CREDENTIAL_MARK)
     return CacheKeyParts(target, name)
 
 
 class OriginCredentials:
-    """The entries of a wallet file that is edited while we run. Raises UsageError where it cannot be read."""
+    """The entries of a wallet file, reloaded when it changes. The constructor raises UsageError."""
 
     def __init__(self, path: str, clock: Clock, seed: bytes) -> None:
         self._file: ReloadingFile[tuple[CredentialEntry, ...]] = ReloadingFile(
@@ -101,7 +100,7 @@ class OriginCredentials:
         )
 
     def credential_for(self, target: str, user: str) -> Credential | None:
-        """The credential this reader's requests for the target go with; of several that match the user's own wins."""
+        """Return the credential for this user's requests for the target; the user's own entry takes precedence."""
         found: Credential | None = None
         for entry in self._file.value:
             if not entry.match.matches(target):
@@ -113,9 +112,9 @@ class OriginCredentials:
         return found
 
     def find_by_name(self, name: str, target: str) -> Credential | None:
-        """The credential of that name; None where it is not meant for the target, to which a redirect led.
+        """Return the credential of that name; None if its pattern excludes the target, to which a redirect led.
 
-        Raises FetchError where it is there no more.
+        Raises FetchError if it was removed.
         """
         named = [entry for entry in self._file.value if entry.credential.name == name]
         if not named:
@@ -124,14 +123,14 @@ class OriginCredentials:
 
 
 def request_with(request: Request, fields: Fields) -> Request:
-    """The same request with other fields."""
+    """Return the request with other fields."""
     return Request(request.method, request.target, fields)
 
 
 def parse_wallet(text: str, name: str, *, seed: bytes) -> tuple[CredentialEntry, ...]:
-    """The entries of a wallet. Raises UsageError, which says where and never repeats a secret.
+    """Return the entries of a wallet. Raises UsageError, which names the place and never repeats a secret.
 
-    `seed` is this installation's: without it nobody can try which password a name was made of.
+    `seed` is this installation's secret: it prevents guessing a password from a credential's name.
     """
     try:
         read: Any = YAML(typ="safe", pure=True).load(io.StringIO(text))
@@ -144,7 +143,7 @@ def parse_wallet(text: str, name: str, *, seed: bytes) -> tuple[CredentialEntry,
         return ()
     if not isinstance(read, list):
         raise UsageError(f"{name}: expected a list of entries")
-    return tuple(_entry(each, f"{name}: entry {number}", seed) for number, each in enumerate(read, start=1))
+    return tuple(_entry(entry, f"{name}: entry {number}", seed) for number, entry in enumerate(read, start=1))
 
 
 def _entry(read: Any, place: str, seed: bytes) -> CredentialEntry:

@@ -1,7 +1,7 @@
 """Users and their passwords, in the form that `htpasswd -B` writes: `name:hash`, with bcrypt or Argon2.
 
-To check a password is slow on purpose. A poll every ten minutes from each reader would keep a processor busy, so a
-password that was right is remembered for a while, as a keyed hash that dies with the process.
+Checking a password is slow by design. Polls of many feed readers would keep a processor busy, so a verified password is
+remembered for VERIFIED_FOR, as a keyed hash in memory only.
 """
 
 import asyncio
@@ -22,17 +22,17 @@ from feedproxy.errors import UsageError
 VERIFIED_FOR: Seconds = 900
 VERIFIED_MAX = 10_000
 BCRYPT_BYTES = 72
-"""bcrypt knows no more of a password; what is longer is refused rather than cut."""
+"""Bytes of a password that bcrypt considers; a longer password is refused."""
 
 CHECKS_WAITING_MAX = 32
-"""Passwords that wait to be checked at once; who comes when there are more is sent away."""
+"""Passwords that wait to be checked; further requests are refused."""
 
 _DUMMY_HASH = bcrypt.hashpw(secrets.token_bytes(16), bcrypt.gensalt(5)).decode("ascii")
-"""Checked against where the file has no users; cost 5 is what `htpasswd -B` writes."""
+"""The hash to check against if the file has no users; `htpasswd -B` writes cost 5."""
 
 
 def parse_users(text: str, name: str) -> dict[str, str]:
-    """Names and hashes of a password file. Raises UsageError, which says the line."""
+    """Return the hashes of a password file, by user. Raises UsageError, which names the line."""
     users: dict[str, str] = {}
     for number, line in significant_lines(text):
         user, colon, hashed = line.partition(":")
@@ -47,7 +47,7 @@ def parse_users(text: str, name: str) -> dict[str, str]:
 
 
 def parse_secrets(text: str, name: str) -> dict[str, str]:
-    """Names and plain passwords, for WSSE. Raises UsageError, which says the line and never the password."""
+    """Return plain passwords for WSSE, by user. Raises UsageError, which names the line, not the password."""
     found: dict[str, str] = {}
     for number, line in significant_lines(text):
         user, colon, secret = line.partition(":")
@@ -58,7 +58,7 @@ def parse_secrets(text: str, name: str) -> dict[str, str]:
 
 
 class PasswordFile:
-    """The users of a password file. Raises UsageError at once where that cannot be read."""
+    """The users of a password file. The constructor raises UsageError if it cannot be read."""
 
     def __init__(self, path: str, clock: Clock, workers: Executor | None = None) -> None:
         self._file: ReloadingFile[Mapping[str, str]] = ReloadingFile(path, parse_users, clock)
@@ -70,7 +70,7 @@ class PasswordFile:
         self._waiting = 0
 
     async def verify(self, given: BasicCredentials) -> bool | None:
-        """Whether the password is this user's; None where too many wait to be told."""
+        """Return whether the password is the user's; None while too many checks wait."""
         hashed = self._file.value.get(given.user)
         if self._version != self._file.version:
             self._version = self._file.version
@@ -96,9 +96,9 @@ class PasswordFile:
         return True
 
     def _hash_for_unknown(self, user: str) -> str:
-        """The hash that a name is checked against which the file does not have: another user's, always the same.
+        """Return the hash to check an unknown user against: another user's, always the same for a name.
 
-        The file's hashes may have several kinds and costs; a dummy of one cost would tell unknown names apart.
+        The file's hashes may have several kinds and costs; a dummy of one cost would reveal unknown names.
         """
         hashes = list(self._file.value.values()) or [_DUMMY_HASH]
         chosen = hashlib.blake2b(user.encode(), key=self._key, digest_size=8).digest()
@@ -106,7 +106,7 @@ class PasswordFile:
 
 
 def verify_hash(hashed: str, password: str) -> bool:
-    """Whether this is the hash of that password, in constant time. Slow."""
+    """Return whether this is the hash of the password, in constant time. Slow."""
     raw = password.encode()
     if hashed.startswith("$argon2"):
         try:

@@ -1,4 +1,4 @@
-"""A file the operator edits while we run: read anew when it has changed, kept as it was where it is broken."""
+"""A file that is parsed again when it has changed; errors keep its previous contents."""
 
 import logging
 import os
@@ -11,11 +11,11 @@ from feedproxy.errors import UsageError
 logger = logging.getLogger(__name__)
 
 CHECK_INTERVAL: Seconds = 1
-"""A file is looked at this often at most: a change counts after a second, and a request costs no system call."""
+"""Shortest time in seconds between two checks of a file, so that most requests cost no system call."""
 
 
 class ReloadingFile[T]:
-    """What a file says, parsed. Raises UsageError at the first look where it cannot be read; later it only warns."""
+    """The parsed contents of a file. The constructor raises UsageError; a reload that fails is logged."""
 
     def __init__(self, path: str, parse: Callable[[str, str], T], clock: Clock) -> None:
         self._path = Path(path).expanduser()
@@ -25,11 +25,11 @@ class ReloadingFile[T]:
         self._seen = self._state()
         self._value = self._read()
         self.version = 0
-        """How often it was read anew."""
+        """The number of reloads."""
 
     @property
     def value(self) -> T:
-        """What the file says now, or said when it could last be read."""
+        """The contents as last parsed without error."""
         now = self._clock.now()
         if not 0 <= now - self._last_check < CHECK_INTERVAL:
             self._last_check = now
@@ -40,7 +40,7 @@ class ReloadingFile[T]:
                     self._value = self._read()
                     self.version += 1
                 except UsageError as error:
-                    logger.warning("%s; what it said before holds on", error)
+                    logger.warning("%s: reload failed, keeping previous contents", error)
         return self._value
 
     def _state(self) -> tuple[int, int, int]:
@@ -61,6 +61,6 @@ class ReloadingFile[T]:
 
 
 def significant_lines(text: str) -> list[tuple[int, str]]:
-    """The lines that say something, with their numbers: no empty ones, no comments."""
+    """Return the lines with their numbers, without empty lines and comments."""
     numbered = enumerate(text.splitlines(), start=1)
     return [(number, line.strip()) for number, line in numbered if line.strip() and not line.lstrip().startswith("#")]

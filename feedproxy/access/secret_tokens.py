@@ -1,8 +1,8 @@
-"""Secret addresses: who has one reads as its user what its pattern allows, until it is revoked (seed 003, 11.1.8).
+"""Secret addresses: each authenticates its user for the feeds of a pattern, until it is revoked (seed 003, 11.1.8).
 
-"The simplest way … is to store some kind of secret in the feed URL." It suits readers that know no passwords; whoever
-is given the address by them reads as well. So each reader gets one of his own, for certain feeds, and it can be
-taken back. The file keeps only hashes: who reads it has no addresses. 144 random bits need no slow hash.
+"The simplest way … is to store some kind of secret in the feed URL." It suits feed readers without support for
+passwords. A leaked address works for every client, so each reader gets its own address that can be revoked. The file
+stores hashes only and reveals no address. 144 random bits need no slow hash.
 """
 
 import hashlib
@@ -21,14 +21,14 @@ from feedproxy.http.url_pattern import TargetPattern
 TOKEN_BYTES = 18
 
 PREFIX = "fp1"
-"""Makes a token a long run of letters and digits, both of which it has: what no log shows (http/redaction.py)."""
+"""First characters of a token: it mixes letters and digits, so that logs redact it (http/redaction.py)."""
 
 HEADER = "# Secret addresses: id, user, pattern, hash. `feedproxy token` edits this file; a line less revokes one.\n"
 
 
 @dataclass(frozen=True, slots=True)
 class SecretToken:
-    """One secret address, without its secret: `id` names it to the operator."""
+    """A secret address without its secret; the operator knows it by `id`."""
 
     id: str
     user: str
@@ -37,50 +37,50 @@ class SecretToken:
 
 
 def hash_of(token: str) -> str:
-    """What the file keeps of a token."""
+    """Return the hash of a token, as the file stores it."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def parse_tokens(text: str, name: str) -> dict[str, SecretToken]:
-    """The tokens of a file, by hash. Raises UsageError, which says the line."""
+    """Return the tokens of a file, by hash. Raises UsageError, which names the line."""
     found: dict[str, SecretToken] = {}
     for number, line in significant_lines(text):
-        words = line.split()
-        if len(words) != 4 or len(words[3]) != 64:
+        parts = line.split()
+        if len(parts) != 4 or len(parts[3]) != 64:
             raise UsageError(f"{name}:{number}: expected ID USER PATTERN HASH, as `feedproxy token add` writes it")
         try:
-            pattern = TargetPattern(words[2])
+            pattern = TargetPattern(parts[2])
         except BadTarget as error:
             raise UsageError(f"{name}:{number}: {error}") from error
-        found[words[3]] = SecretToken(words[0], words[1], pattern, words[3])
+        found[parts[3]] = SecretToken(parts[0], parts[1], pattern, parts[3])
     return found
 
 
 class TokenFile:
-    """The tokens of a file that is edited while we run."""
+    """The tokens of a file, reloaded when it changes."""
 
     def __init__(self, path: str, clock: Clock) -> None:
         self._file: ReloadingFile[dict[str, SecretToken]] = ReloadingFile(path, parse_tokens, clock)
 
     def user_of(self, token: str, target: str) -> str | None:
-        """Whose token this is, where it holds for the target; else None.
+        """Return the user of a token that is valid for the target; else None.
 
-        Found by its hash: what a comparison's duration tells of a hash helps nobody to find the token.
+        The lookup is by hash: the duration of a comparison reveals nothing of the token.
         """
         found = self._file.value.get(hash_of(token))
         return found.user if found is not None and found.pattern.matches(target) else None
 
 
 def issue(path: Path, user: str, pattern: str) -> tuple[SecretToken, str]:
-    """Make a token and write it to the file; the token's value is known here and never again. Raises UsageError."""
+    """Write a new token to the file, and return it with its value, which is not stored. Raises UsageError."""
     if not user or any(sign.isspace() for sign in user):
-        raise UsageError(f"{user!r} is no user's name: it must have no spaces")
+        raise UsageError(f"invalid user name {user!r}: expected a name without spaces")
     try:
         parsed = TargetPattern(pattern)
     except BadTarget as error:
         raise UsageError(str(error)) from error
     if any(sign.isspace() for sign in pattern):
-        raise UsageError(f"{pattern!r} has spaces")
+        raise UsageError(f"invalid pattern {pattern!r}: it has spaces")
     secret = PREFIX + secrets.token_hex(TOKEN_BYTES)
     token = SecretToken(secrets.token_hex(4), user, parsed, hash_of(secret))
     _write(path, [*list_tokens(path), token])
@@ -88,17 +88,17 @@ def issue(path: Path, user: str, pattern: str) -> tuple[SecretToken, str]:
 
 
 def revoke(path: Path, names: Iterable[str]) -> list[SecretToken]:
-    """Take back the tokens with these ids, or of these users; those that were taken back. Raises UsageError."""
+    """Revoke the tokens with these ids or of these users, and return them. Raises UsageError."""
     wanted = set(names)
     present = list_tokens(path)
-    gone = [each for each in present if each.id in wanted or each.user in wanted]
+    gone = [token for token in present if token.id in wanted or token.user in wanted]
     if gone:
-        _write(path, [each for each in present if each not in gone])
+        _write(path, [token for token in present if token not in gone])
     return gone
 
 
 def list_tokens(path: Path) -> list[SecretToken]:
-    """The tokens of a file; none where there is no file. Raises UsageError."""
+    """Return the tokens of a file; none if it does not exist. Raises UsageError."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -109,8 +109,8 @@ def list_tokens(path: Path) -> list[SecretToken]:
 
 
 def _write(path: Path, tokens: Iterable[SecretToken]) -> None:
-    """Exchange the file as a whole: a proxy that looks at this moment sees the old one or the new one."""
-    written = "".join(f"{each.id} {each.user} {each.pattern.text} {each.hashed}\n" for each in tokens)
+    """Replace the file atomically: a running proxy reads either the old or the new one."""
+    written = "".join(f"{token.id} {token.user} {token.pattern.text} {token.hashed}\n" for token in tokens)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)

@@ -1,12 +1,13 @@
-"""WSSE UsernameToken, early Atom's way to prove a password without sending it (seed 003, 11.1.8).
+"""WSSE UsernameToken: early Atom's proof of a password that is not sent (seed 003, 11.1.8).
 
 `digest = base64(sha1(nonce + created + password))`. "The specification was cloudy as to whether a binary or ASCII
-hexadecimal representation of the SHA1 sum was to be used", and readers differ as well in whether the nonce goes into
-the sum as it was sent or decoded. All four are taken. A proof is good once, and only near the moment it was made. It is
-remembered by its sum: one sum can be sent in many spellings (raw or hexadecimal, the nonce encoded once more or in
-non-canonical base64, characters moved between nonce and Created, the name of another user with the same password), and
-only the holder of the password can make another sum. The server must know the plain password; it is a password for
-WSSE alone, never the one that Basic asks for.
+hexadecimal representation of the SHA1 sum was to be used". Clients also differ in whether the nonce is hashed as sent
+or decoded. All four forms are accepted.
+
+A proof is valid once, and only near the time it was made. It is remembered by its SHA-1 sum, because one sum can be
+sent in many spellings: raw or hexadecimal, the nonce encoded once more or in non-canonical base64, characters moved
+between nonce and Created, another user with the same password. A new sum needs the password. The server must know the
+plain password, so it is for WSSE alone and differs from that for Basic.
 """
 
 import base64
@@ -27,10 +28,10 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.http.field_values import quote
 
 TOKEN_LIFETIME: Seconds = 300
-"""How far a digest's moment may lie from now, both ways: "the server must check that the date is recent"."""
+"""Seconds that Created may differ from now, both ways: "the server must check that the date is recent"."""
 
 PROOFS_MAX = 100_000
-"""Proofs remembered at once. Where more are in use, new ones are refused until old ones have run out."""
+"""Unexpired proofs that are remembered; with more, new ones are refused."""
 
 FIELD_MAX = 2_048
 
@@ -38,7 +39,7 @@ _PARAMETER = re.compile(r'(?<![A-Za-z])([A-Za-z]++)\s*+=\s*+"((?:[^"\\]|\\.)*+)"
 
 
 class TokenVerdict(StrEnum):
-    """What became of a token: proved, or why not."""
+    """The result of verifying a token."""
 
     PROVED = "proved"
     UNKNOWN = "unknown user or wrong digest"
@@ -49,7 +50,7 @@ class TokenVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UsernameToken:
-    """What X-WSSE holds. `digest` and `nonce` are as they were sent."""
+    """The value of X-WSSE; `digest` and `nonce` are as sent."""
 
     user: str
     digest: str = field(repr=False)
@@ -58,7 +59,7 @@ class UsernameToken:
 
 
 def parse(value: str) -> UsernameToken | None:
-    """The token in a field X-WSSE; None for what is none."""
+    """Return the token of a field X-WSSE; None for other and malformed values."""
     kind, _, rest = value.strip().partition(" ")
     if kind.lower() != "usernametoken" or len(value) > FIELD_MAX:
         return None
@@ -70,7 +71,7 @@ def parse(value: str) -> UsernameToken | None:
 
 
 def created_at(token: UsernameToken) -> Instant | None:
-    """The moment a token says it was made at; a time without zone is UTC."""
+    """Return the token's time of creation; a time without zone is UTC."""
     try:
         moment = datetime.fromisoformat(token.created.strip())
     except ValueError:
@@ -79,40 +80,40 @@ def created_at(token: UsernameToken) -> Instant | None:
 
 
 def digests(nonce: str, created: str, password: str) -> list[str]:
-    """Every digest that readers in the wild make of this: raw or hexadecimal, nonce as sent or decoded."""
+    """Return the accepted digests: raw or hexadecimal, nonce as sent or decoded."""
     return [text for _, text in _sums(nonce, created, password)]
 
 
 def _sums(nonce: str, created: str, password: str) -> list[tuple[bytes, str]]:
-    """Every digest, each with the sum it spells."""
+    """Return the accepted digests, each with its SHA-1 sum."""
     nonces = [nonce.encode()]
     with contextlib.suppress(binascii.Error, ValueError):
         decoded = base64.b64decode(nonce, validate=True)
-        # RFC 4648, section 3.5: of several spellings that decode to the same bytes only the canonical one is taken.
+        # RFC 4648, section 3.5: of spellings that decode to the same bytes only the canonical one is accepted.
         if base64.b64encode(decoded).decode("ascii") == nonce:
             nonces.append(decoded)
     made = []
-    for each in nonces:
-        summed = hashlib.sha1(each + created.encode() + password.encode(), usedforsecurity=False)
+    for nonce_bytes in nonces:
+        summed = hashlib.sha1(nonce_bytes + created.encode() + password.encode(), usedforsecurity=False)
         made.append((summed.digest(), base64.b64encode(summed.digest()).decode("ascii")))
         made.append((summed.digest(), base64.b64encode(summed.hexdigest().encode("ascii")).decode("ascii")))
     return made
 
 
 class WsseVerifier:
-    """Proves tokens, each of them once."""
+    """Verifies tokens, each of them once."""
 
     def __init__(
         self, *, window: Seconds = TOKEN_LIFETIME, proofs_max: int = PROOFS_MAX, shared: NonceFolder | None = None
     ) -> None:
-        """`shared` is where other processes look, too."""
+        """`shared` holds the proofs that other processes have accepted."""
         self._window = window
         self._shared = shared
         self._proofs_max = proofs_max
         self._seen: OrderedDict[bytes, Instant] = OrderedDict()
 
     def verify(self, token: UsernameToken, passwords: Mapping[str, str], now: Instant) -> TokenVerdict:
-        """Whether this token proves its user; if so, it will not do so again."""
+        """Verify a token and record its proof, so that it is not accepted again."""
         password = passwords.get(token.user)
         # A user that does not exist takes as long as one that does.
         made = _sums(token.nonce, token.created, password if password is not None else secrets.token_hex(8))
@@ -125,12 +126,12 @@ class WsseVerifier:
         summed = matches[0]
         if summed in self._seen:
             return TokenVerdict.REPLAYED
-        # Only for want of room: after a clock that ran ahead is set back, old proofs are near again.
+        # Only when full: after a clock is set back, expired proofs would be accepted again.
         if len(self._seen) >= self._proofs_max:
             self._forget_expired(now)
         if len(self._seen) >= self._proofs_max:
             return TokenVerdict.BUSY
-        # Its moment may lie ahead by as much as the window: it is good until the window has passed after that.
+        # Created may be ahead of now by the window; the proof is valid for the window after that.
         self._seen[summed] = until = now + 2 * self._window
         if self._shared is not None and not self._shared.claim(summed, until, now):
             return TokenVerdict.REPLAYED
@@ -145,12 +146,12 @@ class WsseVerifier:
 
 
 def challenge(realm: str) -> str:
-    """The value of WWW-Authenticate."""
+    """Return the value of WWW-Authenticate."""
     return f'WSSE realm={quote(realm)}, profile="UsernameToken"'
 
 
 def compose(user: str, password: str, now: Instant, nonce: str = "") -> tuple[tuple[str, str], ...]:
-    """The two fields that prove this password to an origin, now: raw digest, nonce as sent."""
+    """Return the two fields that prove this password to an origin: raw digest, nonce as sent."""
     nonce = nonce or secrets.token_hex(16)
     created = datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     digest = digests(nonce, created, password)[0]
