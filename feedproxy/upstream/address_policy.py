@@ -1,9 +1,8 @@
-"""What may be reached through this proxy: ports, addresses, and the names that lead to them.
+"""Policy for targets: permitted ports, addresses and names.
 
-Whatever a stranger can name (targets, redirects, callbacks, discovered pages) is fetched from where this
-machine stands, perhaps behind a firewall. So a name is resolved once, every address of it is checked, and
-the connection goes to one that was checked: a name that answers otherwise the second time (rebinding) gains
-nothing.
+Clients and origins choose targets, redirects, callbacks and discovered pages, and this machine may be behind a
+firewall. So a name is resolved once, each of its addresses is checked, and the connection goes to a checked address,
+which defeats DNS rebinding.
 """
 
 import asyncio
@@ -28,12 +27,11 @@ _NUMERIC_END = re.compile(r"(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)$")
 
 
 class AddressPolicy:
-    """Which ports and addresses a target may have.
+    """The ports and addresses that a target may have.
 
-    `allow_private` lifts private, shared, loopback and link-local networks; never multicast, reserved or a
-    cloud's metadata service. `networks` are reachable all the same, whatever they are: the operator's word.
-    `ports` are numbers or ranges (`1025-65535`). Raises UsageError for what is neither. `listeners` are this proxy's
-    own, which nothing lifts.
+    `allow_private` permits private, shared, loopback and link-local networks, but not multicast, reserved networks and
+    cloud metadata services. `networks` are permitted whatever they are. `ports` are numbers or ranges (`1025-65535`);
+    other values raise UsageError. `listeners` are this proxy's own and always forbidden.
     """
 
     def __init__(
@@ -46,20 +44,20 @@ class AddressPolicy:
         listeners: OwnListeners | None = None,
     ) -> None:
         self._allow_private = allow_private
-        self._networks = tuple(_network(each) for each in networks)
-        self._ports = tuple(_port_range(each) for each in ports)
+        self._networks = tuple(_network(network) for network in networks)
+        self._ports = tuple(_port_range(port) for port in ports)
         self._lookup = lookup
         self._listeners = listeners or OwnListeners()
 
     def check_port(self, port: int) -> None:
-        """Raises Forbidden for a port that no target may have."""
+        """Raise Forbidden for a port that is not permitted."""
         if not any(first <= port <= last for first, last in self._ports):
             raise Forbidden(f"port {port} is not in allow_ports")
 
     def check_address(self, ip: str) -> None:
-        """Raises Forbidden for an address that may not be reached, with the reason in words."""
+        """Raise Forbidden, with the reason, for an address that is not permitted."""
         if "%" in ip:
-            # A zone id chooses an interface of this machine: nobody else knows them (RFC 4007, section 11).
+            # A zone id is valid on this machine only (RFC 4007, section 11).
             raise Forbidden(f"{ip} has a zone id")
         try:
             address = ipaddress.ip_address(ip)
@@ -68,24 +66,24 @@ class AddressPolicy:
         self._check(address, str(address))
 
     def _check(self, address: Address, subject: str) -> None:
-        listed = any(address.version == each.version and address in each for each in self._networks)
+        listed = any(address.version == network.version and address in network for network in self._networks)
         if (inner := embedded_ipv4(address)) is not None:
-            words, target = inner
+            kind, target = inner
             if not (listed or self._allow_private):
-                raise Forbidden(f"{subject} is an {words} form of {target}")
+                raise Forbidden(f"{subject} is an {kind} form of {target}")
             self._check(target, f"{subject} ({target})")
         elif (
             not listed
             and (row := special_network_of(address)) is not None
             and not (row.private and self._allow_private)
         ):
-            raise Forbidden(f"{subject} is not a public address: {row.words}")
+            raise Forbidden(f"{subject} is not a public address: {row.description}")
 
     def literal(self, host: str, port: int) -> str | None:
-        """The address a host spells out, checked together with the port; None for a name.
+        """Return the address that a host spells out, checked with the port; None for a name.
 
-        Raises Forbidden for addresses that may not be reached, for listeners of our own, and for odd spellings of IPv4
-        (0x7f.1, 2130706433, 127.1, 010.0.0.1), which resolvers read in different ways; BadTarget for what is no host.
+        Raises Forbidden for addresses that are not permitted, for this proxy's listeners, and for unusual spellings of
+        IPv4 (0x7f.1, 2130706433, 127.1, 010.0.0.1), which resolvers parse differently; BadTarget for an invalid host.
         """
         host = _normalise_host(host)
         if host.startswith("[") or ":" in host:
@@ -101,7 +99,7 @@ class AddressPolicy:
         return str(ipaddress.ip_address(ip))
 
     def check_localhost(self, host: str) -> None:
-        """Raises Forbidden for a name that means this machine, where loopback addresses may not be reached."""
+        """Raise Forbidden for a name of this machine if loopback addresses are not permitted."""
         if _is_localhost(_normalise_host(host)):
             self.check_address("127.0.0.1")
 
@@ -110,11 +108,10 @@ class AddressPolicy:
             raise Forbidden(f"{host}:{port} is a listener of this proxy")
 
     async def resolve(self, host: str, port: int) -> list[str]:
-        """The addresses that may be connected to for this host, at least one.
+        """Return the permitted addresses of this host, at least one.
 
-        Of a name's addresses those that may not be reached are left out. Raises Forbidden for an address that may not
-        be reached and for a listener of our own, Unreachable for a name that has no address, or none that may be
-        reached, BadTarget for what is no host.
+        Raises Forbidden for a literal address that is not permitted and for this proxy's listeners, Unreachable for a
+        name without a permitted address, BadTarget for an invalid host.
         """
         self.check_port(port)
         if (ip := self.literal(host, port)) is not None:
@@ -122,14 +119,14 @@ class AddressPolicy:
         return await self._resolve_permitted(host, port)
 
     async def resolve_configured(self, host: str, port: int) -> list[str]:
-        """The addresses of a name that the operator configured, whatever the port.
+        """Return the permitted addresses of a host that the operator configured, for any port.
 
-        `localhost` says where it leads, as an address that is written out does: that is the operator's word. Any other
-        name is somebody else's to answer for, and leads where a target's may. Raises as `resolve` does.
+        `localhost` may resolve to loopback addresses, because the operator wrote it. The addresses of other names are
+        chosen by their name servers, so they are checked as for a target. Raises as `resolve` does.
         """
         if _is_localhost(_normalise_host(host)):
             found = await self.addresses(host, port)
-            if not (here := [each for each in found if ipaddress.ip_address(each).is_loopback]):
+            if not (here := [address for address in found if ipaddress.ip_address(address).is_loopback]):
                 raise Forbidden(f"{host} does not lead to this machine")
             return here
         return await self._resolve_permitted(host, port)
@@ -138,7 +135,7 @@ class AddressPolicy:
         permitted, refusal = [], None
         for found in await self.addresses(host, port):
             try:
-                # The zone of a resolved link-local address is this machine's own word, unlike one in a URL.
+                # The zone of a resolved link-local address was set by this machine, unlike one in a URL.
                 self.check_address(found.partition("%")[0])
             except Forbidden as reason:
                 refusal = reason
@@ -156,11 +153,11 @@ class AddressPolicy:
     async def resolve_for_parent(
         self, host: str, port: int, *, may_be_unknown: bool, configured: bool = False
     ) -> list[str]:
-        """The addresses of a host that a parent proxy is to be asked for; empty where only the parent may know it.
+        """Return the addresses of a host for a request through a parent proxy; empty if only the parent knows it.
 
-        The parent may choose any address of a name, so all of them have to be permitted. With `may_be_unknown`, a name
-        below a public suffix that cannot be resolved here is left to the parent. Of what is `configured` the port and
-        a written address are the operator's word, as in `resolve_configured`. Raises as `resolve` does.
+        The parent may choose any address of a name, so all of them must be permitted. With `may_be_unknown`, a name
+        below a public suffix that cannot be resolved here is left to the parent. For a `configured` host, port and
+        literal address are not checked, as in `resolve_configured`. Raises as `resolve` does.
         """
         if not configured:
             self.check_port(port)
@@ -174,35 +171,35 @@ class AddressPolicy:
             if may_be_unknown and uri.is_below_public_suffix(_normalise_host(host)):
                 return []
             raise unknown.error from unknown.__cause__
-        for each in found:
+        for address in found:
             try:
-                self.check_address(each.partition("%")[0])
+                self.check_address(address.partition("%")[0])
             except Forbidden as reason:
                 logger.info("%s: %s", host, reason)
                 raise _unresolved(host) from None
-            self._check_listeners(host, each, port)
+            self._check_listeners(host, address, port)
         return found
 
     async def unresolved(self, host: str, port: int) -> list[str]:
-        """No addresses: for what the operator named and the parent proxy is to resolve."""
+        """Return no addresses: the parent proxy resolves the operator's host."""
         return []
 
     async def resolve_parent(self, host: str, port: int) -> list[str]:
-        """The addresses of the parent proxy itself: the operator's word, unless it is this proxy. Raises Loop, too."""
+        """Return the unchecked addresses of the parent proxy. Raises LoopDetected if it is this proxy."""
         found = await self.addresses(host, port)
-        if any(self._listeners.include(each, port) for each in found):
+        if any(self._listeners.include(address, port) for address in found):
             raise LoopDetected(f"upstream_proxy: {host}:{port} is a listener of this proxy")
         return found
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """All addresses of a host, unchecked: for what the operator named. Raises Unreachable, BadTarget, Overload."""
+        """Return all addresses of an operator's host, unchecked. Raises Unreachable, BadTarget, Overload."""
         try:
             return await self._resolve_name(host, port)
         except _UnknownSite as unknown:
             raise unknown.error from unknown.__cause__
 
     async def _resolve_name(self, host: str, port: int) -> list[str]:
-        """All addresses of a host. Raises _Unknown where none is found, BadTarget, and Overload for want of means."""
+        """Return all addresses of a host. Raises _UnknownSite if none is found, BadTarget, and Overload."""
         name = _normalise_host(host)
         try:
             async with asyncio.timeout(LOOKUP_TIMEOUT):
@@ -224,7 +221,7 @@ class AddressPolicy:
 
 
 class _UnknownSite(Exception):
-    """No address of a name is known here; `error` is what that means for a direct connection."""
+    """No address of a name is known here; `error` is the error of a direct connection."""
 
     def __init__(self, error: FeedproxyError) -> None:
         super().__init__(str(error))
@@ -232,20 +229,20 @@ class _UnknownSite(Exception):
 
 
 def _unresolved(host: str) -> Unreachable:
-    """A name without an address, and one whose addresses may not be reached, in the same words.
+    """Return the same error for a name without an address and for one without a permitted address.
 
-    Told apart, they would let a stranger find out which names this machine's network has.
+    Different errors would reveal the names in this machine's network.
     """
     return Unreachable(f"{host} cannot be resolved")
 
 
 def _is_localhost(name: str) -> bool:
-    """Whether this name leads to the machine that asks, wherever that is (RFC 6761, section 6.3)."""
+    """Return whether this name is a loopback name (RFC 6761, section 6.3)."""
     return name == "localhost" or name.endswith(".localhost")
 
 
 def _normalise_host(host: str) -> str:
-    """A host in lower case, in A-labels, without the root's dot. Raises BadTarget."""
+    """Return a host in lower case, in A-labels, without the root's dot. Raises BadTarget."""
     if not host.isascii():
         try:
             host = host.encode("idna").decode("ascii")  # also folds full-width digits and dots, which then count

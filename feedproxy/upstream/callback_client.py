@@ -1,7 +1,7 @@
-"""Calling others: pings, notifications, verifications. One request with content, one short answer.
+"""HTTP client for callbacks and hubs: pings, notifications, verifications.
 
-Apart from client.py, whose answers are stored and whose connections never carry content: here nobody cares for the
-answer's details, so aiohttp reads it. What both have in common is the policy: every address is checked and pinned.
+It sends requests with content and reads short responses, which are not stored, so aiohttp parses them. As in client.py,
+every address is checked and pinned.
 """
 
 import asyncio
@@ -26,30 +26,30 @@ from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import Resolve, unauthorized
 
 RESPONSE_MAX = 65_536
-"""Bytes of an answer that are read: an XML-RPC struct, a challenge. The rest is cut off."""
+"""Bytes of a response that are read: an XML-RPC struct, a challenge. The rest is cut off."""
 
 
 CALLS = Requester("calls", is_known=False)
-"""Names of callbacks are looked up as for one client: anybody may have named them."""
+"""The requester of all calls: look-ups of callbacks count as those of one client."""
 
 
 class AddressTrust(Enum):
-    """Who named an address, and what is checked of it for that."""
+    """The source of an address, which decides what is checked."""
 
     UNTRUSTED = "anybody"
-    """Port and address: a callback."""
+    """A callback from a client: port and address are checked."""
     CONFIGURED_NAME = "configuration"
-    """Where a name leads, for who answers for it may be somebody else: a service that the operator uses. Any port will
-    do, and an address that he wrote out."""
+    """A service that the operator configured: the addresses of its name are checked, its port and a literal address are
+    not."""
     OPERATOR_HOST = "own"
-    """Nothing, as for the upstream: a machine of the operator's own, by whatever name."""
+    """A machine of the operator's own: nothing is checked, as for the upstream."""
 
 
 class CallbackClient:
-    """A client that follows no redirect, keeps no cookie, and reads little.
+    """A client without redirects and cookies that reads RESPONSE_MAX bytes at most.
 
-    How many calls there are at once is for its users to bound (notify/delivery_worker.py has places for 64): a call
-    that waits for a connection could not be told from one that hangs.
+    Its callers limit concurrent calls (notify/delivery_worker.py: 64), because a call that waits for a connection
+    looks like one that hangs.
     """
 
     def __init__(
@@ -80,26 +80,26 @@ class CallbackClient:
         *,
         trust: AddressTrust = AddressTrust.UNTRUSTED,
     ) -> Response:
-        """Send this; the answer, its body cut off at ANSWER_MAX.
+        """Send a request and return the response, its content cut off at RESPONSE_MAX.
 
         Raises Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, MalformedResponse, ParentFailed.
         """
         where = _url(url)
         parent = self._parent_of(_normalise(str(where)))
         for name, value in fields or ():
-            if not is_field(name, value):  # aiohttp looks for ends of lines only
+            if not is_field(name, value):  # aiohttp checks for line ends only
                 raise BadTarget(f"the field {name!r} cannot be sent")
         if trust is AddressTrust.UNTRUSTED:
             self.check(url)
         lines, proxy = list(fields or ()), None
         try:
             with requesting(CALLS):
-                # What is begun here goes on inside it: aiohttp looks names up in the same task.
+                # aiohttp looks names up in the same task.
                 if parent is not None and parent.is_http and where.scheme == "http":
                     async with asyncio.timeout(self._timeout.connect):
                         await self._check(trust, parent)(where.raw_host or "", where.port or 0)
                     proxy = URL(str(parent))  # it makes aiohttp write the target in absolute-form
-                    lines += [("Proxy-Authorization", each) for each in (parent.authorization,) if each]
+                    lines += [("Proxy-Authorization", value) for value in (parent.authorization,) if value]
                 answer = await self._session(trust, parent).request(
                     method, where, headers=lines, data=body or None, allow_redirects=False, proxy=proxy
                 )
@@ -122,7 +122,7 @@ class CallbackClient:
             raise MalformedResponse(f"{where.authority}: {error or type(error).__name__}") from error
 
     def check(self, url: str) -> None:
-        """Raises Forbidden and BadTarget for a callback that can never be called, wherever its name leads."""
+        """Raise Forbidden or BadTarget for a callback that is not permitted, whatever its name resolves to."""
         where = _url(url)
         host, port = where.raw_host or "", where.port or 0
         self._policy.check_port(port)
@@ -130,20 +130,20 @@ class CallbackClient:
             self._policy.check_localhost(host)
 
     async def resolve(self, url: str) -> list[str]:
-        """The addresses that a call to this URL could go to. Raises Forbidden, BadTarget, Unreachable."""
+        """Return the permitted addresses of this URL's host. Raises Forbidden, BadTarget, Unreachable."""
         where = _url(url)
         with requesting(CALLS):
             return await self._policy.resolve(where.raw_host or "", where.port or 0)
 
     async def close(self) -> None:
-        """Close every connection; calls under way fail."""
+        """Close all connections; current calls fail."""
         self._closed = True
         sessions, self._sessions = self._sessions, {}
         for session in sessions.values():
             await session.close()
 
     def _session(self, named: AddressTrust, parent: Parent | None) -> aiohttp.ClientSession:
-        """A pool for what each has named, and for each parent: a connection never changes sides."""
+        """Return the pool for this trust and parent: a connection is never shared between them."""
         if self._closed:
             raise Unreachable("the client is closed")
         if (named, parent) not in self._sessions:
@@ -151,7 +151,7 @@ class CallbackClient:
                 connector=self._connector(named, parent),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=self._timeout,
-                # A compressed answer of a few bytes could be a large one.
+                # A compressed response of a few bytes could be large when decoded.
                 auto_decompress=False,
                 skip_auto_headers=("Accept-Encoding", "User-Agent", "Content-Type"),
             )
@@ -175,7 +175,7 @@ class CallbackClient:
         )
 
     def _check(self, named: AddressTrust, parent: Parent | None) -> Resolve:
-        """What is checked of a host and port, for who has named it."""
+        """Return the function that resolves and checks a host and port for this trust."""
         policy = self._policy
         if named is AddressTrust.OPERATOR_HOST:
             return policy.addresses if parent is None or not parent.resolves else policy.unresolved
@@ -196,7 +196,7 @@ async def _read_limited(content: aiohttp.StreamReader) -> bytes:
 
 
 def _normalise(url: str) -> str:
-    """The address as rules compare it."""
+    """Return the URL in the form that rules compare."""
     try:
         return uri.normalise(url)
     except BadTarget:
@@ -210,5 +210,5 @@ def _url(text: str) -> URL:
     except ValueError:
         usable = False
     if not usable or url.raw_user is not None:
-        raise BadTarget("that is no address that can be called")
+        raise BadTarget(f"invalid callback URL {text!r}: expected an absolute http or https URL")
     return url

@@ -1,4 +1,4 @@
-"""The chunked transfer coding, read strictly (RFC 9112, section 7.1). Extensions and trailers are passed over."""
+"""The chunked transfer coding, read strictly (RFC 9112, section 7.1). Extensions and trailers are skipped."""
 
 import re
 
@@ -9,14 +9,14 @@ _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t -~\x80-\xff]*)?\r?\n")
 """A chunk's first line. An origin may end it by a bare line feed, as the lines of the head (section 2.2)."""
 
 _LINE_MAX = 8192
-"""Bytes of a chunk's first line: its size and extensions that nobody uses."""
+"""Bytes of a chunk's first line: its size, and extensions, which are rare."""
 
 
 class ChunkedParser:
-    """Takes what comes on the connection, piece by piece. Raises MalformedResponse for what is no chunk."""
+    """An incremental parser. Raises MalformedResponse for invalid chunks."""
 
     def __init__(self, trailers_max: int, *, of_request: bool = False) -> None:
-        """`of_request`: no line may end in a bare line feed, and trailers have to be field lines."""
+        """`of_request` forbids bare line feeds, and trailers that are not field lines."""
         self._held = b""
         self._strict = of_request
         self._left = 0
@@ -24,10 +24,10 @@ class ChunkedParser:
         self._trailers_left = trailers_max
         self.done = False
         self.rest = b""
-        """What came behind the last chunk."""
+        """The bytes after the last chunk."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The content in these bytes."""
+        """Return the content in these bytes."""
         data, self._held = (self._held + data if self._held else data), b""
         found: list[bytes] = []
         at = 0
@@ -47,7 +47,7 @@ class ChunkedParser:
         return found
 
     def _line(self, data: bytes, at: int) -> int:
-        """The bytes of the line with the next chunk's size, and of the line end before it; 0 where they are to come."""
+        """Return the length of the next size line with the line end before it; 0 if it is incomplete."""
         start = at
         if self._begun:
             if data.startswith(b"\r", at):
@@ -70,7 +70,7 @@ class ChunkedParser:
         return end - start
 
     def _trailer(self, data: bytes, at: int) -> int:
-        """The bytes of the next trailer's line, or of the empty line behind the last; 0 where it is to come."""
+        """Return the length of the next trailer line or of the final empty line; 0 if it is incomplete."""
         end = data.find(b"\n", at) + 1
         length = (end or len(data)) - at
         if length > self._trailers_left:

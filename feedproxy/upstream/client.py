@@ -1,6 +1,6 @@
-"""Asking an origin: one request, one answer that is complete, or an error that says what was wrong.
+"""HTTP client for origins: one request gives one complete response, or an error with the reason.
 
-Redirects, cookies, content codings and caching are somebody else's. The only field added is Host.
+It does not handle redirects, cookies, content codings or caching, and adds the field Host only.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ _TARGET = re.compile(r"(https?://[!\"$-.0->@-~]+)([!\"$-~]*)(?:#.*)?")
 """Scheme and authority, path and query."""
 
 CACHED_HOSTS_MAX = 1024
-"""Hosts and ports remembered with the form in which the pool wants to be asked for them."""
+"""Hosts in the cache of connection parameters."""
 
 CONNECTIONS = Limit(200, reserve=40)
 PER_SITE = Limit(16, reserve=4)
@@ -52,25 +52,25 @@ OWN_HOST = Limit(64)
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """What one exchange may cost: seconds and bytes."""
+    """The limits of one exchange, in seconds and bytes."""
 
     connect: Seconds = 10
-    """Name, address, TLS, and waiting for a free connection."""
+    """For name resolution, connection, TLS handshake, and the wait for a free connection."""
     first_byte: Seconds = 30
-    """From the request to the answer's first byte; then the longest pause within the answer."""
+    """From the request to the first byte of the response; then the longest pause within the response."""
     total: Seconds = 60
     header_max: int = 65_536
     """Bytes of the head, 1xx responses included."""
     buffer_max: int = 10_000_000
-    """Bytes of the body on the wire."""
+    """Bytes of the content, as transferred."""
     connections: Limit = CONNECTIONS
     """Exchanges with origins at once, and how many of these only known feeds may have."""
     per_site: Limit = PER_SITE
     """Exchanges with one site at once, and how many of these only known feeds may have."""
     per_host: Limit = PER_HOST
-    """Exchanges with one host and port at once: what browsers allow themselves, and two more for known feeds."""
+    """Exchanges with one host and port at once: six, as in browsers, and two more for known feeds."""
     per_client: int = 80
-    """Exchanges for one client at once: half of what all unknown targets together may have."""
+    """Exchanges for one client at once: half of those for unknown targets."""
     own_host: Limit = OWN_HOST
     """Exchanges with the operator's own upstream at once."""
     own_client: int = 16
@@ -78,7 +78,7 @@ class FetchLimits:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
-        """The operator's limits."""
+        """Return the operator's limits."""
         return cls(
             connect=settings.connect_timeout,
             first_byte=settings.first_byte_timeout,
@@ -90,26 +90,26 @@ class FetchLimits:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A complete answer: end-to-end fields, without Content-Length but where a HEAD tells it."""
+    """A complete response with end-to-end fields; Content-Length only for HEAD."""
 
     response: Response
     request_time: Instant
     response_time: Instant
     interim: tuple[Response, ...] = ()
-    """The 1xx responses that came before it, except 100, which is between the two ends of a connection."""
+    """The 1xx responses before it, except 100, which is hop-by-hop."""
     minor: int = 1
-    """Of the origin's HTTP/1.x."""
+    """The minor version of the origin's HTTP/1.x."""
     lines: tuple[tuple[bytes, bytes], ...] = ()
-    """The head's fields, those of one connection included."""
+    """All field lines of the head, hop-by-hop fields included."""
     doubt: str = ""
-    """What its framing left doubtful, in words."""
+    """The framing error that was tolerated; empty for none."""
     received_size: int | None = None
-    """Bytes of content that the origin sent, where they differ from the body's: for one that has been decoded."""
+    """Bytes of content as transferred, if the content was decoded since."""
 
 
 @dataclass(frozen=True, slots=True)
 class Oversized:
-    """An answer whose body is above the cap; the connection was dropped."""
+    """A response with more content than `buffer_max`; the connection was closed."""
 
     status: int
     fields: Fields
@@ -118,7 +118,7 @@ class Oversized:
 
 @dataclass(frozen=True, slots=True)
 class FetchStats:
-    """For the metrics: connections to origins now open, idle ones included, and exchanges under way."""
+    """Open connections to origins, idle ones included, and current exchanges, for metrics."""
 
     connections: int
     exchanges: int
@@ -126,28 +126,28 @@ class FetchStats:
 
 @dataclass(frozen=True, slots=True)
 class _Host:
-    """Scheme, host and port of targets, in the forms in which they are wanted."""
+    """Scheme, host and port of targets, in the forms that requests need."""
 
     name: str
     port: int
     authority: str
     line: bytes
-    """The field Host."""
+    """The field line of Host."""
     request: aiohttp.ClientRequest
-    """What the pool is asked with; it is never sent."""
+    """The request that selects a connection of the pool; it is never sent."""
     site: str
-    """Whose server it is: the registrable domain."""
+    """The registrable domain."""
     root: bytes
-    """What comes before the path in absolute-form."""
+    """The part before the path in absolute-form."""
 
     @property
     def is_tls(self) -> bool:
-        """Whether its scheme is https."""
+        """Return whether the scheme is https."""
         return self.root.startswith(b"https:")
 
 
 class Fetcher:
-    """A pooled HTTP/1.1 client. Use as an async context manager, or `close()` it."""
+    """A pooled HTTP/1.1 client, to be used as an async context manager or closed with `close`."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class Fetcher:
 
     @property
     def stats(self) -> FetchStats:
-        """What is open now."""
+        """Return the current numbers of connections and exchanges."""
         return FetchStats(len(self._open), self._exchanges)
 
     async def __aenter__(self) -> Self:
@@ -190,16 +190,16 @@ class Fetcher:
         await self.close()
 
     async def close(self) -> None:
-        """Close every connection; exchanges under way fail. Nothing can be fetched afterwards."""
+        """Close all connections; current and later exchanges fail."""
         self._closed = True
         pools, self._pools = self._pools, {}
         for pool in pools.values():
             await pool.close()
 
     async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized:
-        """Ask the origin of the request's target. GET and HEAD only.
+        """Send a GET or HEAD to the target's origin and return the response.
 
-        `exempt` is for what the operator himself configured: neither port nor address is checked.
+        `exempt` is for targets that the operator configured: neither port nor address is checked.
         Raises Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, MalformedResponse, ParentFailed.
         """
         if request.method not in {"GET", "HEAD"}:
@@ -210,7 +210,7 @@ class Fetcher:
             raise Overload("descriptors or memory are nearly used up")
         if not exempt:
             self._policy.check_port(host.port)
-            # aiohttp asks its resolver for names only, so what spells out an address is checked here.
+            # aiohttp calls its resolver for names only; literal addresses are checked here.
             self._policy.literal(host.name, host.port)
         parent = self._parent_of(request.target)
         lines = _lines(request.fields)
@@ -246,12 +246,12 @@ class Fetcher:
     async def _fetch_in_slot(
         self, place: Slot, method: str, host: _Host, message: bytes, parent: Parent | None, *, exempt: bool
     ) -> Fetched | Oversized:
-        """One exchange, twice where a pooled connection was closed. It may be ended for others (fair_limits.py)."""
+        """Make one exchange; repeat it if a pooled connection was closed. It may be evicted (fair_limits.py)."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limits.total
         try:
-            async with asyncio.timeout(None) as patience:
-                place.end = lambda: patience.reschedule(loop.time())
+            async with asyncio.timeout(None) as timeout:
+                place.end = lambda: timeout.reschedule(loop.time())
                 try:
                     return await self._exchange(place, method, host, message, parent, deadline, exempt=exempt)
                 except StaleConnection:
@@ -285,9 +285,9 @@ class Fetcher:
             await protocol.send_request(
                 message,
                 reading,
-                patience=self._limits.first_byte,
+                read_timeout=self._limits.first_byte,
                 deadline=deadline,
-                is_wanted=lambda: not place.asker.is_abandoned,
+                is_wanted=lambda: not place.requester.is_abandoned,
             )
         except BaseException:
             connection.close()
@@ -306,11 +306,11 @@ class Fetcher:
         return Fetched(response, request_time, reading.at, interim, head.minor, head.lines, head.doubt)
 
     async def _connect(self, host: _Host, parent: Parent | None, exempt: bool) -> Connection:
-        """A connection for this host and port, of the pool or new."""
+        """Return a pooled or new connection for this host and port."""
         request = host.request
         try:
             if parent is not None and parent.is_http and not host.is_tls:
-                # Its connections are for every origin, so each request is checked.
+                # The parent's connections serve all origins, so each request is checked.
                 if not exempt:
                     async with asyncio.timeout(self._timeout.connect):
                         await self._policy.resolve_for_parent(host.name, host.port, may_be_unknown=parent.resolves)
@@ -318,11 +318,11 @@ class Fetcher:
             return await self._pool(exempt, parent).connect(request, [], self._timeout)
         except TimeoutError as error:
             through = f" through {parent_name(parent)}" if parent is not None else ""
-            words = f"no connection to {host.authority}{through} in {self._timeout.connect:g} s"
-            raise FetchTimeout(words) from error
+            message = f"no connection to {host.authority}{through} in {self._timeout.connect:g} s"
+            raise FetchTimeout(message) from error
 
     def _pool(self, exempt: bool, parent: Parent | None) -> ExactConnector | ParentConnector:
-        """A pool for each parent, one for what is checked and one for what is not: a connection never changes sides."""
+        """Return the pool for this parent and check: checked and exempt requests never share a connection."""
         if self._closed:
             raise Unreachable("the client is closed")
         found = self._pools.get((exempt, parent))
@@ -349,7 +349,7 @@ class Fetcher:
         )
 
     def _host(self, target: str) -> tuple[_Host, bytes]:
-        """Where a target is asked for, and its path and query. Raises BadTarget."""
+        """Return the host of a target, and its path and query. Raises BadTarget."""
         match = _TARGET.fullmatch(target)
         if match is None:
             raise BadTarget(f"{target!r} cannot be fetched")
@@ -363,7 +363,7 @@ class Fetcher:
 
 
 def _connection_error_reason(error: aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertificateError) -> str:
-    """Why there is no connection, in the system's words; aiohttp's own name addresses that are nobody's business."""
+    """Return the system's reason; aiohttp's messages would reveal addresses."""
     cause = error.certificate_error if isinstance(error, aiohttp.ClientConnectorCertificateError) else error.os_error
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {cause.verify_message}"
@@ -383,7 +383,7 @@ def _tls_reason(error: ssl.SSLError) -> str:
 def _host_of(root: str) -> _Host:
     try:
         url = URL(root, encoded=True)
-        name, port = url.raw_host, url.port  # both are read only when asked for, and may then fail
+        name, port = url.raw_host, url.port  # both are parsed lazily and may raise
         if not name or port is None:
             raise ValueError("no host")
         request = aiohttp.ClientRequest("GET", url, loop=asyncio.get_running_loop())
@@ -402,7 +402,7 @@ def _site(root: str) -> str:
 
 
 def _raise_if_local(error: BaseException | None, authority: str) -> None:
-    """Raises Overload where an exchange failed through no fault of the origin."""
+    """Raise Overload if an exchange failed on this machine, not at the origin."""
     if local_failure.is_exhaustion(error):
         local_failure.complaints.warn(f"no exchange with {authority}: {error}")
     if local_failure.is_local(error):
@@ -410,10 +410,10 @@ def _raise_if_local(error: BaseException | None, authority: str) -> None:
 
 
 def _lines(fields: Fields) -> bytes:
-    """What goes out: no fields of another hop, none that promise content, and Host is ours to write."""
+    """Return the field lines to send, without hop-by-hop fields, Content-Length, Expect and Host."""
     lines = fields.end_to_end().without("host", "content-length", "expect")
     text = "".join([f"{name}: {value}\r\n" for name, value in lines])
-    # Were an end of line in one of them, there would be more than lines: then it is looked for.
+    # More line ends than fields: a field contains one, which the loop below finds.
     if text.count("\r\n") != len(lines) or _UNSENDABLE.search(text.replace("\r\n", "")) or "" in lines:
         for name, value in lines:
             if not name or _UNSENDABLE.search(name + value):

@@ -1,11 +1,10 @@
-"""Where aiohttp meets the wire: pool, happy eyeballs and TLS are aiohttp's, the messages are ours.
+"""aiohttp's connection pool, happy eyeballs and TLS, with feedproxy's own protocol and parser.
 
-aiohttp's own reading loses a good 304 when bytes follow it in the same packet, bounds each field but not the
-head, repeats requests on connections that were never used before, and sends every field value as UTF-8; and its
-request, response and stream take more time than all that is done here. It has no public place for a protocol of one's
-own, so this module, and only this one, stands on inner names of aiohttp: `TCPConnector._factory`, that its pool
-asks ResponseHandler `should_close` and `is_connected`, and a connector for new connections `_create_connection`.
-tests/upstream/test_connection_pool.py fails when one of them moves.
+aiohttp's parser loses a good 304 if bytes follow it in the same packet, and limits each field but not the head. Its
+client repeats requests on connections that were never used before, sends field values as UTF-8, and takes more time
+than everything here. It has no public interface for another protocol, so this module alone uses internal names:
+`TCPConnector._factory`, `should_close` and `is_connected` of ResponseHandler, and `_create_connection` of a connector.
+tests/upstream/test_connection_pool.py fails when one of them changes.
 (docs/decisions/fetching-with-aiohttp.md)
 """
 
@@ -34,26 +33,25 @@ from feedproxy.upstream.parent_proxy_tunnel import Resolve, connect_to_parent, o
 from feedproxy.upstream.response_parser import ResponseParser
 
 UNREAD_MAX = 262_144
-"""Bytes that are read of an answer whose readers have all gone, as by Squid's `quick_abort_min`: a feed is seldom
-larger, and is there for the next reader."""
+"""Bytes that are read of a response without waiting clients, as by Squid's `quick_abort_min`: most feeds are smaller,
+and serve the next client."""
 
 RATE_MIN = 1000
-"""Bytes a second below which an answer counts as silence where others wait for its place (fair_limits.py)."""
+"""Bytes a second below which a response counts as silence while other requests wait (fair_limits.py)."""
 
 
 class StaleConnection(FetchError):
-    """A pooled connection turned out to be closed before a byte of this answer came: safe to ask again
-    (RFC 9112, section 9.3.1)."""
+    """A pooled connection was closed before a byte of the response: the request may be repeated (RFC 9112, 9.3.1)."""
 
     detail = "broken-message"
 
 
 class ReadTimeout(TimeoutError):
-    """For longer than is waited for nothing came."""
+    """The origin was silent for longer than the limit."""
 
 
 class ExactProtocol(ResponseHandler):
-    """A connection on which one request after the other is asked, and each answer read by a Reading."""
+    """A connection for one request after the other; a ResponseParser reads each response."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, open_connections: set[object]) -> None:
         super().__init__(loop)
@@ -61,7 +59,7 @@ class ExactProtocol(ResponseHandler):
         self._exchanges = 0
         self._reading: ResponseParser | None = None
         self._complete: asyncio.Future[None] | None = None
-        self._heard = self._asked = self._deadline = self._patience = 0.0
+        self._received_at = self._sent_at = self._deadline = self._read_timeout = 0.0
         self._received = 0
         self._is_wanted: Callable[[], bool] = _always
         self._watch: asyncio.TimerHandle | None = None
@@ -72,30 +70,30 @@ class ExactProtocol(ResponseHandler):
 
     @property
     def last_received(self) -> Seconds:
-        """When the origin was last heard of (the loop's time). One that sends hardly anything was not heard of."""
-        slow = self._received < RATE_MIN * (self._loop.time() - self._asked)
-        return self._asked if slow else self._heard
+        """Return when the origin last sent data at RATE_MIN or faster, in the loop's time."""
+        slow = self._received < RATE_MIN * (self._loop.time() - self._sent_at)
+        return self._sent_at if slow else self._received_at
 
     async def send_request(
         self,
         request: bytes,
         reading: ResponseParser,
         *,
-        patience: Seconds,
+        read_timeout: Seconds,
         deadline: float,
         is_wanted: Callable[[], bool],
     ) -> None:
-        """Send a request, and return when its answer is read: nothing may be asked meanwhile.
+        """Send a request, and return when its response is complete; no other may be sent meanwhile.
 
-        `patience` is how long it may be silent, `deadline` when it has to be over (the loop's time). What `is_wanted`
-        no more ends after UNWANTED_MAX bytes. Raises Silence, TimeoutError, MalformedResponse, StaleConnection,
-        Overload; the connection is then closed.
+        `read_timeout` is the longest silence in seconds, `deadline` the end by the loop's time. If `is_wanted` returns
+        False, reading stops after UNREAD_MAX bytes. Raises ReadTimeout, TimeoutError, MalformedResponse,
+        StaleConnection, Overload; the connection is then closed.
         """
         assert self._reading is None
         self._exchanges += 1
         self._reading, self._complete = reading, self._loop.create_future()
-        self._heard = self._asked = self._loop.time()
-        self._received, self._patience, self._deadline = 0, patience, deadline
+        self._received_at = self._sent_at = self._loop.time()
+        self._received, self._read_timeout, self._deadline = 0, read_timeout, deadline
         self._is_wanted = is_wanted
         if self._watch is None:
             self._schedule_timeout_check()
@@ -109,10 +107,10 @@ class ExactProtocol(ResponseHandler):
     def data_received(self, data: bytes) -> None:
         reading = self._reading
         if reading is None:
-            # A late rest of the last answer, or a 408 to an idle connection: no answer to what comes next.
+            # A late rest of the last response, or a 408 on an idle connection: it answers no later request.
             self._abandon()
             return
-        self._heard = self._loop.time()
+        self._received_at = self._loop.time()
         self._received += len(data)
         try:
             complete = reading.feed(data)
@@ -122,7 +120,7 @@ class ExactProtocol(ResponseHandler):
             if complete:
                 self._finish(reading)
             elif self._received > UNREAD_MAX and not self._is_wanted():
-                self._fail(Overload("every reader that waited for it has gone"))
+                self._fail(Overload("every client that waited for it has gone"))
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._open.discard(self)
@@ -159,10 +157,12 @@ class ExactProtocol(ResponseHandler):
         if self.transport is not None:
             self.transport.close()
 
-    # One timer looks after a connection, whatever is asked on it: it is not set anew for what comes in time.
+    # One timer for each connection, which later requests reuse: resetting it for each would cost more.
 
     def _schedule_timeout_check(self) -> None:
-        self._watch = self._loop.call_at(min(self._heard + self._patience, self._deadline), self._check_timeout)
+        self._watch = self._loop.call_at(
+            min(self._received_at + self._read_timeout, self._deadline), self._check_timeout
+        )
 
     def _check_timeout(self) -> None:
         self._watch, now = None, self._loop.time()
@@ -170,7 +170,7 @@ class ExactProtocol(ResponseHandler):
             return
         if now >= self._deadline:
             self._fail(TimeoutError())
-        elif now >= self._heard + self._patience:
+        elif now >= self._received_at + self._read_timeout:
             self._fail(ReadTimeout())
         else:
             self._schedule_timeout_check()
@@ -181,7 +181,7 @@ def _always() -> bool:
 
 
 class CheckedResolver(AbstractResolver):
-    """aiohttp's question for addresses, answered by the policy: only what was checked is connected to."""
+    """aiohttp's resolver: it returns addresses that the policy has checked."""
 
     def __init__(self, resolve: Resolve) -> None:
         self._resolve = resolve
@@ -189,7 +189,7 @@ class CheckedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """Raises Forbidden, Unreachable, BadTarget."""
+        """Return the addresses of a host. Raises Forbidden, Unreachable, BadTarget."""
         return [
             ResolveResult(
                 hostname=host,
@@ -203,11 +203,11 @@ class CheckedResolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the resolver holds no resources."""
 
 
 class ExactConnector(TCPConnector):
-    """A pool of connections that go only where the policy lets them, and speak as ExactProtocol does."""
+    """A pool of connections to checked addresses, with ExactProtocol."""
 
     def __init__(
         self,
@@ -229,8 +229,8 @@ class ExactConnector(TCPConnector):
 class ParentConnector(BaseConnector):
     """A pool of connections through one parent proxy.
 
-    A request for https, and every one of a SOCKS5 proxy, has a tunnel to its host, which `check` has to permit first.
-    One for http has a connection to an HTTP parent, and has been checked before.
+    Requests for https, and all through SOCKS5, use a tunnel to their host, which `check` must permit. Requests for http
+    use a connection to the HTTP parent, and were checked before.
     """
 
     def __init__(

@@ -1,13 +1,12 @@
-"""Shares of a bounded number of places: connections to origins, look-ups of names.
+"""Fair limits for connections to origins and for name look-ups.
 
-Three limits keep one asker, or one silent server, from taking every place (Squid's per-client limit, nginx's
-`limit_conn`): one for a site (registrable domain), one for a host and port, one for a client. Above them stands a
-reserve: places that only known feeds may take. Waiting requests are admitted in their order, past those whose own
-share is full.
+Three limits keep one client or one silent server from taking all slots (Squid's per-client limit, nginx's
+`limit_conn`): per site (registrable domain), per host and port, and per client. Each has a reserve of slots for known
+feeds. Waiting requests are admitted in their order, past those with a full share.
 
-A share can be full of exchanges with silent origins. A request that has waited for STUCK seconds ends the exchange
-that has been silent for longest, if that has been silent for SILENT seconds: one of the client that holds the most
-places. In a site's or a host's share that client has to hold clearly more than the one that waits.
+A share can be full of exchanges with silent origins. A request that has waited for EVICTABLE_AFTER seconds ends the
+exchange that has been silent for longest, SILENT_AFTER seconds at least, of the client with the most slots. In a site's
+or a host's share that client must hold clearly more slots than the waiting one.
 (docs/decisions/connection-limits.md)
 """
 
@@ -23,17 +22,17 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import Overload
 
 EVICTABLE_AFTER: Seconds = 0.7
-"""How long a request waits for a place before the silent are looked for: an origin's usual answer takes less."""
+"""Seconds a request waits before silent exchanges are evicted; most origins respond faster."""
 SILENT_AFTER: Seconds = 1.0
-"""How long an exchange has to have been silent to be ended for another."""
+"""Seconds of silence after which an exchange may be evicted."""
 EVICTION_CHECK_INTERVAL: Seconds = 0.2
 WAITING_MAX = 2048
-"""Requests that wait for a place at once; further ones are refused."""
+"""Waiting requests; further ones are refused."""
 
 
 @dataclass(eq=False, slots=True)
 class Requester:
-    """On whose behalf the network is used: a reader's network, and whether it is for a feed that is stored.
+    """The client network on behalf of which a request is sent, and whether its target is a known feed.
 
     An empty client is feedproxy itself: the background refresh.
     """
@@ -41,15 +40,15 @@ class Requester:
     client: str = ""
     is_known: bool = True
     is_abandoned: bool = False
-    """Every reader that waited has closed its connection, and it is no known feed."""
+    """All waiting clients have closed their connections, and the target is not a known feed."""
     on_charge: list[Callable[[], None]] = field(default_factory=list)
 
     def abandon(self) -> None:
-        """No reader waits any more."""
+        """Record that no client waits any more."""
         self.is_abandoned = bool(self.client) and not self.is_known
 
     def charge(self, client: str) -> None:
-        """Another client waits for the same: what still waits for a place counts as that client's from now on."""
+        """Charge waiting requests to another client, which has joined them."""
         self.is_abandoned = False
         if self.client and client != self.client:
             self.client = client
@@ -60,13 +59,13 @@ class Requester:
 PROXY = Requester()
 """feedproxy itself, for a known feed."""
 
-_REQUESTER: ContextVar[Requester] = ContextVar("asker", default=PROXY)
+_REQUESTER: ContextVar[Requester] = ContextVar("requester", default=PROXY)
 
 
 @contextmanager
-def requesting(asker: Requester) -> Iterator[None]:
-    """What is fetched and looked up inside, tasks begun there included, is for this asker."""
-    token = _REQUESTER.set(asker)
+def requesting(requester: Requester) -> Iterator[None]:
+    """Charge fetches and look-ups within the block, and in tasks it starts, to this requester."""
+    token = _REQUESTER.set(requester)
     try:
         yield
     finally:
@@ -74,12 +73,12 @@ def requesting(asker: Requester) -> Iterator[None]:
 
 
 def current_requester() -> Requester:
-    """On whose behalf this task works."""
+    """Return the requester of the current task."""
     return _REQUESTER.get()
 
 
 def client_of(address: str) -> str:
-    """The network that counts as one client: an IPv4 address, or an IPv6 /64, which is what one subscriber has."""
+    """Return the network that counts as one client: an IPv4 address, or an IPv6 /64."""
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:
@@ -93,53 +92,53 @@ def client_of(address: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Places in one share: for all, and how many of these only known feeds may take."""
+    """The slots of one share, and how many of them are reserved for known feeds."""
 
     places: int
     reserve: int = 0
 
     @property
     def unknown(self) -> int:
-        """Places for what is no known feed; at least one."""
+        """Return the slots for targets that are not known feeds; at least one."""
         return max(1, self.places - self.reserve)
 
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """One taken place, or a request for one."""
+    """A slot that is taken or waited for."""
 
-    asker: Requester
+    requester: Requester
     keys: tuple[tuple[str, str], ...]
     since: Seconds
     silent_since: Callable[[], Seconds] | None = None
-    """When the peer was last heard of; None: when the place was taken."""
+    """Returns when the origin last sent something; None counts from when the slot was taken."""
     end: Callable[[], None] | None = None
-    """Ends what takes the place. None: it cannot be ended."""
+    """Ends the exchange in the slot; None if it cannot be evicted."""
     is_ended: bool = False
     client: str = ""
-    """Whom it is charged to."""
+    """The client that it is charged to."""
     granted: asyncio.Future[None] | None = field(default=None, repr=False)
 
     def quiet_since(self) -> Seconds:
-        """Since when nothing has been heard."""
+        """Return the start of the current silence."""
         return self.since if self.silent_since is None else max(self.since, self.silent_since())
 
 
 @dataclass(slots=True)
 class _Usage:
-    """Who has places in one share."""
+    """The slots taken in one share."""
 
     places: set[Slot] = field(default_factory=set)
     unknown: int = 0
 
 
 class FairLimits:
-    """A bounded number of places, shared among sites, hosts and clients. For one event loop."""
+    """A bounded number of slots, shared among sites, hosts and clients. For one event loop."""
 
     def __init__(
         self, whole: Limit, *, site: Limit | None = None, host: Limit | None = None, client: int | None = None
     ) -> None:
-        """`client` bounds the places of one client, for known feeds or not; feedproxy itself is no client."""
+        """`client` limits the slots of one client; feedproxy's own refreshes are exempt."""
         self._limits: dict[str, Limit] = {"whole": whole}
         if site is not None:
             self._limits["site"] = site
@@ -155,12 +154,12 @@ class FairLimits:
 
     @property
     def waiting(self) -> int:
-        """Requests that wait for a place."""
+        """Return the number of waiting requests."""
         return len(self._waiting)
 
     @asynccontextmanager
     async def slot(self, *, timeout: Seconds, site: str = "", host: str = "") -> AsyncIterator[Slot]:
-        """Hold a place for the current asker. Raises Overload where none is free within `timeout` seconds."""
+        """Hold a slot for the current requester. Raises Overload if none is free within `timeout` seconds."""
         place = await self.acquire(timeout=timeout, site=site, host=host)
         try:
             yield place
@@ -168,10 +167,10 @@ class FairLimits:
             self.release(place)
 
     async def acquire(self, *, timeout: Seconds, site: str = "", host: str = "") -> Slot:
-        """A place for the current asker, to be given back with `leave`. Raises Overload."""
-        who = current_requester()
+        """Return a slot for the current requester, to be returned with `release`. Raises Overload."""
+        requester = current_requester()
         loop = asyncio.get_running_loop()
-        place = Slot(who, self._keys(who, site, host), loop.time())
+        place = Slot(requester, self._keys(requester, site, host), loop.time())
         if self._is_within_limits(place):
             self._grant(place)
             return place
@@ -184,10 +183,10 @@ class FairLimits:
         def charged() -> None:
             if place not in self._waiting:
                 return
-            place.keys = self._keys(who, site, host)
+            place.keys = self._keys(requester, site, host)
             self._admit()
 
-        who.on_charge.append(charged)
+        requester.on_charge.append(charged)
         try:
             async with asyncio.timeout(timeout):
                 await place.granted
@@ -200,26 +199,26 @@ class FairLimits:
             raise
         finally:
             timer.cancel()
-            who.on_charge.remove(charged)
+            requester.on_charge.remove(charged)
             self._waiting.pop(place, None)
         return place
 
     def release(self, place: Slot) -> None:
-        """The place is free again: of those that wait the first that fits takes it."""
+        """Return a slot and admit waiting requests."""
         for key in place.keys:
             taken = self._taken[key]
             taken.places.discard(place)
-            taken.unknown -= not place.asker.is_known
+            taken.unknown -= not place.requester.is_known
             if not taken.places:
                 del self._taken[key]
         self._admit()
 
-    def _keys(self, who: Requester, site: str, host: str) -> tuple[tuple[str, str], ...]:
-        named = {"whole": "*", "site": site, "host": host, "client": who.client}
+    def _keys(self, requester: Requester, site: str, host: str) -> tuple[tuple[str, str], ...]:
+        named = {"whole": "*", "site": site, "host": host, "client": requester.client}
         return tuple((kind, named[kind]) for kind in self._limits if named[kind])
 
     def _admit(self) -> None:
-        """Of those that wait, all that fit take their places, in their order."""
+        """Grant slots to all waiting requests within the limits, in their order."""
         for waiting in list(self._waiting):
             if waiting.granted is not None and not waiting.granted.done() and self._is_within_limits(waiting):
                 del self._waiting[waiting]
@@ -228,29 +227,29 @@ class FairLimits:
                 waiting.granted.set_result(None)
 
     def _grant(self, place: Slot) -> None:
-        place.client = place.asker.client
+        place.client = place.requester.client
         for key in place.keys:
             taken = self._taken.setdefault(key, _Usage())
             taken.places.add(place)
-            taken.unknown += not place.asker.is_known
+            taken.unknown += not place.requester.is_known
 
     def _is_within_limits(self, place: Slot) -> bool:
         return self._exceeded_limit(place) is None
 
     def _exceeded_limit(self, place: Slot) -> tuple[str, str] | None:
-        """The first share in which there is no room for this request."""
+        """Return the first share that is full for this request; None if all have room."""
         for key in place.keys:
             taken, limit = self._taken.get(key), self._limits[key[0]]
             if taken is None:
                 continue
             if len(taken.places) >= limit.places:
                 return key
-            if not place.asker.is_known and taken.unknown >= limit.unknown:
+            if not place.requester.is_known and taken.unknown >= limit.unknown:
                 return key
         return None
 
     def _evict_stuck(self, place: Slot) -> None:
-        """A request has waited for long: end the exchange that has been silent for longest, if one may be ended."""
+        """Evict an exchange with a silent origin for a request that has waited long, if there is one."""
         if place not in self._waiting:
             return
         loop = asyncio.get_running_loop()
@@ -264,23 +263,22 @@ class FairLimits:
         place.granted.add_done_callback(lambda _: timer.cancel())
 
     def _find_evictable(self, place: Slot, key: tuple[str, str], before: Seconds) -> Slot | None:
-        """The silent place to be ended for this request, in the share that is full."""
+        """Return the slot to evict for this request in the full share; None if there is none."""
         held = self._taken[key].places
-        of_client = Counter(each.client for each in held)
-        mine = of_client[place.asker.client]
+        of_client = Counter(slot.client for slot in held)
+        mine = of_client[place.requester.client]
         candidates = [
-            each
-            for each in held
-            if each.end is not None
-            and not each.is_ended
-            and each.quiet_since() <= before
-            # feedproxy's own refresh gives way to no request; a client's exchanges with one site are not ended for
-            # one another.
-            and each.client
-            and (key[0] not in ("site", "host") or of_client[each.client] > mine + 1)
-            and (place.asker.is_known or not each.asker.is_known or of_client[each.client] > mine + 1)
+            slot
+            for slot in held
+            if slot.end is not None
+            and not slot.is_ended
+            and slot.quiet_since() <= before
+            # feedproxy's own refreshes are never evicted; within a site or host a client needs clearly more slots.
+            and slot.client
+            and (key[0] not in ("site", "host") or of_client[slot.client] > mine + 1)
+            and (place.requester.is_known or not slot.requester.is_known or of_client[slot.client] > mine + 1)
         ]
-        return max(candidates, key=lambda each: (of_client[each.client], before - each.quiet_since()), default=None)
+        return max(candidates, key=lambda slot: (of_client[slot.client], before - slot.quiet_since()), default=None)
 
 
 _TOTAL = ("whole", "*")

@@ -1,6 +1,6 @@
-"""Reading the head of a response, strictly: status line, field lines, framing (RFC 9112, sections 2 to 6).
+"""Strict parser for the head of a response: status line, field lines, framing (RFC 9112, sections 2 to 6).
 
-What passes has one reading: no line is folded, there is one framing.
+An accepted head is unambiguous: no folded line, one framing.
 """
 
 import re
@@ -15,7 +15,7 @@ _LINE_END = re.compile(rb"\r?\n")
 _STATUS = re.compile(rb"HTTP/1\.([0-9]) +([1-5][0-9]{2})(?: (.*))?", re.DOTALL)
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PLAIN = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t -~\x80-\xff]*+\r\n)*+")
-"""Field lines in which nothing is to be mended or refused: nearly all heads are such."""
+"""Field lines that need no correction and no refusal, as in nearly all heads."""
 _DIGITS = re.compile(rb"[0-9]{1,18}")
 
 _TRANSFER_CODINGS = (b"chunked", b"gzip", b"deflate", b"compress")
@@ -26,52 +26,52 @@ _NO_CONTENT = frozenset({204, 304})
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
-    """A response's head, checked. Lines are in the order and case in which they came."""
+    """A checked head of a response; its lines keep order and case."""
 
     minor: int
     status: int
     reason: bytes
     lines: tuple[Line, ...]
     reusable: bool
-    """False where the framing was doubtful, or the origin says so: the connection ends with this message."""
+    """False if the framing was ambiguous or the origin closes: the connection ends with this message."""
     chunked: bool = False
     length: int | None = None
-    """Of the content, in bytes; None where nothing tells it, or the chunks do."""
+    """Bytes of the content; None if unknown, or for chunks."""
     doubt: str = ""
-    """What was doubtful in it, in words; empty for nothing."""
+    """The framing error that was tolerated; empty for none."""
 
     @property
     def is_interim(self) -> bool:
-        """One of the 1xx responses that come before the real one (RFC 9110, section 15.2)."""
+        """Return whether it is an interim response (1xx, RFC 9110, section 15.2)."""
         return self.status < 200
 
     def has_content(self, method: str) -> bool:
-        """May content follow? (RFC 9112, section 6.3, rule 1)"""
+        """Return whether content may follow (RFC 9112, section 6.3, rule 1)."""
         return method != "HEAD" and self.status >= 200 and self.status not in _NO_CONTENT
 
     def fields(self) -> list[tuple[str, str]]:
-        """The lines as str, a character a byte (http/message.py)."""
+        """Return the lines as str, decoded as Latin-1 (http/message.py)."""
         return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self.lines]
 
 
 def find_end(data: bytes | bytearray) -> int:
-    """Where the head that begins `data` ends, its empty line included; 0 while that has not come."""
+    """Return the length of the head at the start of `data`, its empty line included; 0 if it is incomplete."""
     match = _END.search(data)
     return match.end() if match else 0
 
 
 def could_be_http(data: bytes | bytearray) -> bool:
-    """Does this beginning look like a status line? (HTTP/0.9 has none, and would never end its head.)"""
+    """Return whether this may be a status line's beginning. HTTP/0.9 has none, and its head would never end."""
     return b"HTTP/1."[: len(data)] == bytes(data[:7])
 
 
 def parse_head(data: bytes) -> ResponseHead:
-    """Read one head. Raises MalformedResponse for what RFC 9112 does not let a proxy guess at."""
+    """Parse one head. Raises MalformedResponse for errors that RFC 9112 does not let a proxy correct."""
     end = data.find(b"\n") + 1
     match = _STATUS.fullmatch(data[:end].removesuffix(b"\n").removesuffix(b"\r").rstrip(b" \t"))
     if match is None:
         raise MalformedResponse(f"no HTTP/1 status line: {data[:60]!r}")
-    # A higher minor version is understood as the highest we know (RFC 9110, section 2.5).
+    # A higher minor version is read as the highest known one (RFC 9110, section 2.5).
     minor, status = min(1, int(match[1])), int(match[2])
     if _PLAIN.fullmatch(data, end, len(data) - 2):
         split = [line.partition(b":") for line in data[end:-4].split(b"\r\n")] if len(data) - 2 > end else []
@@ -89,19 +89,19 @@ def parse_head(data: bytes) -> ResponseHead:
         # "If the received protocol is HTTP/1.0, the "keep-alive" connection option is present ..." -- section 9.3
         reusable = reusable and b"close" not in options and (minor > 0 or b"keep-alive" in options)
     if status in _NO_CONTENT and (chunked or length):
-        # An origin that announces content may send it, late perhaps, where the next answer is expected.
+        # An origin that announces content may send it later, in place of the next response.
         reusable = False
     return ResponseHead(minor, status, clean(match[3] or b""), lines, reusable, chunked, length, doubt)
 
 
 def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool, bool, int | None]:
-    """One framing: Transfer-Encoding, or one Content-Length, or neither (RFC 9112, sections 6.1 to 6.3).
+    """Determine the framing: Transfer-Encoding, or one Content-Length, or neither (RFC 9112, sections 6.1 to 6.3).
 
-    The lines that are left, whether the connection may be used again, whether there are chunks, and the length.
+    Return the remaining lines, whether the connection is reusable, whether there are chunks, and the length.
     """
     codings = _members(lines, b"transfer-encoding")
     lengths = _members(lines, b"content-length")
-    if codings == [b"identity"]:  # said by servers of RFC 2616's time; it means nothing
+    if codings == [b"identity"]:  # from servers of RFC 2616's time; without effect
         lines, codings = _without(lines, b"transfer-encoding"), []
     if codings:
         if codings != [b"chunked"]:
@@ -115,7 +115,7 @@ def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool,
             lines = (*_without(_without(lines, b"transfer-encoding"), b"content-length"), _CLOSE)
             return lines, False, False, None
         # "the Transfer-Encoding overrides the Content-Length. Such a message might indicate an attempt to
-        # perform request smuggling": we take the chunks, and never use the connection again.
+        # perform request smuggling": the chunks are read, and the connection is not reused.
         return _without(lines, b"content-length"), not lengths and minor > 0, True, None
     if not lengths:
         return lines, True, False, None
@@ -129,7 +129,7 @@ def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool,
 
 
 def _framing_error(lines: tuple[Line, ...]) -> str:
-    """What two who read this may understand in two ways: where the message ends."""
+    """Return the error that makes the end of the message ambiguous; empty for none."""
     codings, lengths = _members(lines, b"transfer-encoding"), _members(lines, b"content-length")
     if codings and lengths:
         return "both Transfer-Encoding and Content-Length"

@@ -1,6 +1,6 @@
-"""Failures of this machine, told from those of an origin: no descriptors, no memory, no ports, no network.
+"""Detection of failures of this machine: no descriptors, no memory, no ports, no network.
 
-What fails here says nothing about the origin: it is counted as no failure of a feed, and lengthens no back-off.
+They are not the origin's, so no failure of the feed is recorded and no back-off grows.
 """
 
 import errno
@@ -18,13 +18,13 @@ EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, 
 """Descriptors of the process or the system, socket buffers, memory, ports to connect from."""
 
 NO_NETWORK = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.ENONET})
-"""No way into the network. One origin can cause it, too: it has an IPv6 address only, and there is no IPv6 here."""
+"""No route. A single origin can cause it, too: one with an IPv6 address only, without IPv6 here."""
 
 RESOLVER_FAILURES = frozenset({socket.EAI_AGAIN, socket.EAI_FAIL, socket.EAI_SYSTEM})
-"""No answer from a name server: the origin's own, or the one that this machine asks."""
+"""No answer from a name server: the origin's, or this machine's resolver."""
 
 RECENT_SUCCESS: Seconds = 60
-"""If nothing at all succeeded within so many seconds, the network is down, not the origin."""
+"""Seconds without any success after which the network counts as down."""
 
 LOG_INTERVAL: Seconds = 60
 
@@ -35,37 +35,37 @@ ADDRESS_SPACE_RESERVED = 96 * 1024 * 1024
 
 
 class NetworkState:
-    """When the network last worked: the evidence for whose failure it is when a name or a network is not reached."""
+    """The last success of the network, which tells its failures from those of an origin."""
 
     def __init__(self) -> None:
         self._worked = -RECENT_SUCCESS
 
     def record_success(self) -> None:
-        """A look-up or a connection succeeded."""
+        """Record that a look-up or a connection succeeded."""
         self._worked = time.monotonic()
 
     @property
     def is_down(self) -> bool:
-        """Nothing has succeeded lately."""
+        """Return whether nothing has succeeded for RECENT_SUCCESS seconds."""
         return time.monotonic() - self._worked >= RECENT_SUCCESS
 
 
 class RateLimitedLog:
-    """At most one log line in LOG_EVERY seconds, with the number of those that were left out."""
+    """Logs at most one line in LOG_INTERVAL seconds, with the number of suppressed ones."""
 
     def __init__(self) -> None:
-        self._said = -LOG_INTERVAL
+        self._logged_at = -LOG_INTERVAL
         self._left_out = 0
 
-    def warn(self, words: str) -> None:
-        """Log that this machine ran out of something."""
+    def warn(self, reason: str) -> None:
+        """Log that this machine is out of resources."""
         now = time.monotonic()
-        if now - self._said < LOG_INTERVAL:
+        if now - self._logged_at < LOG_INTERVAL:
             self._left_out += 1
             return
         more = f" ({self._left_out} more in the last minutes)" if self._left_out else ""
-        self._said, self._left_out = now, 0
-        logger.error("this machine is out of resources: %s%s", words, more)
+        self._logged_at, self._left_out = now, 0
+        logger.error("this machine is out of resources: %s%s", reason, more)
 
 
 network = NetworkState()
@@ -73,7 +73,7 @@ complaints = RateLimitedLog()
 
 
 def is_exhaustion(error: BaseException | None) -> bool:
-    """Whether this error says that the process or the machine has run out of something."""
+    """Return whether this error means that the process or the machine is out of resources."""
     if isinstance(error, MemoryError):
         return True
     if isinstance(error, RuntimeError):
@@ -84,7 +84,7 @@ def is_exhaustion(error: BaseException | None) -> bool:
 
 
 def is_local(error: BaseException | None) -> bool:
-    """Whether a look-up or a connection failed through no fault of the origin."""
+    """Return whether a look-up or a connection failed on this machine, not at the origin."""
     if is_exhaustion(error):
         return True
     if isinstance(error, socket.gaierror):
@@ -93,7 +93,7 @@ def is_local(error: BaseException | None) -> bool:
 
 
 def is_nearly_exhausted() -> bool:
-    """Whether so few descriptors, or so little address space, is left that no exchange is to be begun."""
+    """Return whether too few descriptors or too little address space are left for an exchange."""
     try:
         lowest = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -108,7 +108,7 @@ def is_nearly_exhausted() -> bool:
 
 
 def _address_space() -> int:
-    """Bytes of address space in use; 0 where the system does not tell."""
+    """Return the bytes of address space in use; 0 if unknown."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[0]) * resource.getpagesize()
@@ -117,7 +117,7 @@ def _address_space() -> int:
 
 
 def has_no_descriptor() -> bool:
-    """Whether no descriptor is left: the C library then says of a name whatever comes to its mind."""
+    """Return whether no descriptor is left: the C library's resolver errors are then arbitrary."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Which URLs name this proxy itself: by its public address, or by a port of this machine that listens for readers."""
+"""Recognition of URLs that name this proxy: by its public address, or by a port on which it serves clients."""
 
 import ipaddress
 from urllib.parse import urlsplit
@@ -11,7 +11,7 @@ from feedproxy.upstream.own_listeners import OwnListeners
 
 
 def may_be_own(url: str, settings: Settings, listeners: OwnListeners) -> bool:
-    """Whether a URL may name this proxy itself: by its public address, or by a port that listens here."""
+    """Return whether a URL may name this proxy: by its public address, or by a port on which it listens."""
     try:
         target = uri.normalise(url)
         return _is_public(target, settings) or listeners.serves_clients(uri.host_port(target)[1])
@@ -20,7 +20,7 @@ def may_be_own(url: str, settings: Settings, listeners: OwnListeners) -> bool:
 
 
 async def is_own(url: str, settings: Settings, policy: AddressPolicy, listeners: OwnListeners) -> bool:
-    """Whether a URL names this proxy itself. A name is looked up, where its port listens here."""
+    """Return whether a URL names this proxy. A name is resolved if this proxy listens on its port."""
     if not may_be_own(url, settings, listeners):
         return False
     target = uri.normalise(url)
@@ -34,10 +34,10 @@ async def is_own(url: str, settings: Settings, policy: AddressPolicy, listeners:
             found = await policy.addresses(host, port)
         except FeedproxyError:
             return False  # the fetch reports a name that cannot be resolved
-    return any(listeners.include(each, port) for each in found)
+    return any(listeners.include(address, port) for address in found)
 
 
 def _is_public(target: str, settings: Settings) -> bool:
-    """Whether a target is below `public_url`, where that is a whole web origin."""
+    """Return whether a target is below `public_url`, if that is a whole web origin."""
     public = settings.public_url and uri.normalise(settings.public_url)
     return bool(public) and urlsplit(public).path == "/" and uri.origin_of(public) == uri.origin_of(target)

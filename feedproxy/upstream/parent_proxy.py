@@ -1,4 +1,4 @@
-"""The parent proxy (`upstream_proxy`): its address and credentials, and which requests go through it."""
+"""The parent proxy (`upstream_proxy`): address, credentials, and the requests that go through it."""
 
 import base64
 import ipaddress
@@ -15,10 +15,10 @@ from feedproxy.http import uri
 OPTION = "upstream_proxy"
 
 DIRECT = ("", "direct")
-"""Values of the option that mean: no parent."""
+"""Values of the option for no parent."""
 
 ENVIRONMENT = "environment"
-"""The value of the option that means: as `http_proxy` and its kin say."""
+"""The value of the option for `http_proxy` and similar variables of the environment."""
 
 SCHEMES = ("http", "socks5", "socks5h")
 
@@ -27,10 +27,10 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
     "http": ("http_proxy", "all_proxy", "ALL_PROXY"),
     "https": ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
 }
-"""The variables that name a proxy for addresses of a scheme; the first that is set counts."""
+"""The variables for each scheme; the first that is set counts."""
 
 DEFAULT_PORT = 1080
-"""The port of a proxy in the environment that names none, as in curl."""
+"""The default port of a proxy in the environment, as in curl."""
 
 CREDENTIAL_MAX = 255
 """Bytes of a user name or password: "PLEN" is one octet (RFC 1929, section 2)."""
@@ -42,7 +42,7 @@ _UNPRINTABLE = re.compile(r"[^!-~]")
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """A parent proxy. Its text form has no credentials, so that it may stand in logs and errors."""
+    """A parent proxy. Its text form omits credentials, for logs and errors."""
 
     scheme: str
     host: str
@@ -55,26 +55,26 @@ class Parent:
 
     @property
     def is_http(self) -> bool:
-        """Whether it speaks HTTP: requests for http go to it in absolute-form, for https through CONNECT."""
+        """Return whether it speaks HTTP: http in absolute-form, https through CONNECT."""
         return self.scheme == "http"
 
     @property
     def resolves(self) -> bool:
-        """Whether it is given names; a `socks5` one is given the address that was checked here."""
+        """Return whether it resolves names; a `socks5` proxy gets the address that was checked here."""
         return self.scheme != "socks5"
 
     @property
     def authorization(self) -> str:
-        """The value of Proxy-Authorization; empty without credentials."""
+        """Return the value of Proxy-Authorization; empty without credentials."""
         if self.user is None:
             return ""
         return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode("ascii")
 
 
 def parse(text: str, option: str = OPTION) -> Parent | None:
-    """Read a value of the option other than `environment`; None for no parent.
+    """Parse a value of the option other than `environment`; return None for no parent.
 
-    Raises UsageError. It does not repeat the value, which may hold a password.
+    Raises UsageError, which does not repeat the value: it may hold a password.
     """
     return None if text in DIRECT else _parse(text, option, None)
 
@@ -103,37 +103,39 @@ def _parse(text: str, option: str, default_port: int | None) -> Parent:
 
 
 def _decode(text: str, option: str) -> str:
-    """A part of the userinfo. Raises UsageError."""
+    """Return a decoded part of the userinfo. Raises UsageError."""
     try:
         decoded = unquote_to_bytes(text).decode("utf-8")
     except UnicodeDecodeError:
         raise UsageError(f"{option}: user name or password is not UTF-8") from None
-    if len(decoded.encode()) > CREDENTIAL_MAX or any(ord(each) < 32 or ord(each) == 127 for each in decoded):
+    if len(decoded.encode()) > CREDENTIAL_MAX or any(
+        ord(character) < 32 or ord(character) == 127 for character in decoded
+    ):
         raise UsageError(f"{option}: user name or password is too long, or has control characters")
     return decoded
 
 
 def validate(value: str, environ: Mapping[str, str] | None = None) -> None:
-    """Check a value of the option, and with `environment` what the variables say. Raises UsageError."""
+    """Check a value of the option, for `environment` the variables. Raises UsageError."""
     if value != ENVIRONMENT:
         parse(value)
         return
     given = os.environ if environ is None else environ
-    for variable in sorted({each for names in VARIABLES.values() for each in names}):
+    for variable in sorted({variable for names in VARIABLES.values() for variable in names}):
         if given.get(variable):
             _of_variable(variable, given)
 
 
 def without_password(value: str) -> str:
-    """A right value of the option as people may see it: without user name and password; empty for no parent."""
+    """Return a valid value of the option without user name and password; empty for no parent."""
     return value if value == ENVIRONMENT else str(parse(value) or "")
 
 
 def parent_of(value: str, target: str, environ: Mapping[str, str] | None = None) -> Parent | None:
-    """The parent that a target is asked for through, by the option's value; None for a direct connection.
+    """Return the parent for requests to a target, by the option's value; None for a direct connection.
 
-    This machine itself is never asked for through a parent, which would take it for its own machine. Raises
-    ParentFailed for a variable that names no proxy: no request goes direct for a slip.
+    Requests to this machine are always direct: the parent would resolve `localhost` to itself. Raises ParentFailed for
+    an invalid variable, so that no request goes direct by mistake.
     """
     if value in DIRECT or is_this_machine(uri.host_of(target)):
         return None
@@ -144,7 +146,7 @@ def parent_of(value: str, target: str, environ: Mapping[str, str] | None = None)
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether a host as an address writes it is loopback, or localhost."""
+    """Return whether a URL's host is a loopback address or localhost."""
     host = host.strip("[]").removesuffix(".").lower()
     if host == "localhost" or host.endswith(".localhost"):
         return True
@@ -156,7 +158,7 @@ def is_this_machine(host: str) -> bool:
 
 def _from_environment(target: str, environ: Mapping[str, str] | None) -> Parent | None:
     given = os.environ if environ is None else environ
-    variable = next((each for each in VARIABLES[target.partition(":")[0]] if given.get(each)), "")
+    variable = next((name for name in VARIABLES[target.partition(":")[0]] if given.get(name)), "")
     if not variable or _is_excepted(uri.host_of(target), given.get("no_proxy") or given.get("NO_PROXY") or ""):
         return None
     return _of_variable(variable, given)
@@ -168,11 +170,11 @@ def _of_variable(variable: str, environ: Mapping[str, str]) -> Parent:
 
 
 def _is_excepted(host: str, no_proxy: str) -> bool:
-    """Whether `no_proxy` names this host: `*`, a name and what is below it, an address, or a network."""
+    """Return whether `no_proxy` lists this host: by `*`, a domain, an address, or a network."""
     name = host.strip("[]").removesuffix(".").lower()
-    for each in re.split(r"[,\s]+", no_proxy.lower()):
-        entry = each.strip("[]").removeprefix(".").removesuffix(".")
-        if each == "*" or (entry and (name == entry or name.endswith(f".{entry}"))):
+    for item in re.split(r"[,\s]+", no_proxy.lower()):
+        entry = item.strip("[]").removeprefix(".").removesuffix(".")
+        if item == "*" or (entry and (name == entry or name.endswith(f".{entry}"))):
             return True
         try:
             if entry and ipaddress.ip_address(name) in ipaddress.ip_network(entry, strict=False):

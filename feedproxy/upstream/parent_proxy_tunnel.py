@@ -1,7 +1,7 @@
-"""Sockets that lead to an origin through the parent proxy (`upstream_proxy`): CONNECT, and SOCKS5.
+"""Tunnels to origins through the parent proxy (`upstream_proxy`): CONNECT and SOCKS5.
 
-The handshake is made on a plain socket before a protocol is put on it. So aiohttp's pool, mitmproxy's tunnels and
-a bare TLS handshake use the same code, and TLS is between this proxy and the origin, end to end.
+The handshake uses a plain socket before a protocol is attached. So aiohttp's pool, mitmproxy's tunnels and a plain TLS
+handshake share this code, and TLS is end to end between this proxy and the origin.
 (docs/decisions/the-parent-proxy.md)
 """
 
@@ -22,11 +22,11 @@ from feedproxy.upstream.parent_proxy import Parent
 type Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 CONNECT_TIMEOUT: Seconds = 5
-"""Seconds in which a parent accepts a connection and greets: it is mostly in the same network. What an origin takes to
-be reached through it comes on top, and has `connect_timeout`."""
+"""Seconds for a parent to accept a connection and greet; it is mostly in the same network. Its connection to the origin
+has `connect_timeout` besides."""
 
 HEAD_MAX = 16_384
-"""Bytes of a parent's answer to CONNECT; Squid's largest with a page behind it are some 400."""
+"""Bytes of the head of a parent's response to CONNECT; Squid's have some 400."""
 
 _REFUSALS = {
     1: "general failure",
@@ -42,19 +42,19 @@ _REFUSALS = {
 
 
 def parent_name(parent: Parent) -> str:
-    """The parent, as errors name it."""
+    """Return the parent's name for errors."""
     return f"the parent proxy {parent} (upstream_proxy)"
 
 
 def unauthorized(parent: Parent, authority: str) -> ParentFailed:
-    """The error for a parent that answers 407."""
+    """Return the error for a parent that responds with 407."""
     return ParentFailed(
         f"{authority} cannot be reached: {parent_name(parent)} refuses its user name and password (407)"
     )
 
 
 async def connect_to_parent(parent: Parent, resolve: Resolve) -> socket.socket:
-    """Connect to the parent itself, in REACH seconds. Raises ParentFailed, Loop, Overload."""
+    """Connect to the parent itself. Raises ParentFailed, LoopDetected, Overload."""
 
     async def opened(ip: str) -> socket.socket:
         return await _connect_address(ip, parent.port)
@@ -63,9 +63,9 @@ async def connect_to_parent(parent: Parent, resolve: Resolve) -> socket.socket:
 
 
 async def open_tunnel(parent: Parent, resolve: Resolve, host: str, port: int, *, authority: str = "") -> socket.socket:
-    """Connect to host and port through the parent; errors name `authority`, which may have the name of an address.
+    """Connect to host and port through the parent; errors name `authority`, which may have the host's name.
 
-    Raises ParentFailed, ParentRefused, Loop, Overload.
+    Raises ParentFailed, ParentRefused, LoopDetected, Overload.
     """
     authority = authority or uri.hostport(host, port)
     if parent.is_http:
@@ -96,7 +96,7 @@ async def checked_tunnel(parent: Parent, policy: AddressPolicy, host: str, port:
 async def _connect_first(
     parent: Parent, resolve: Resolve, opened: Callable[[str], Awaitable[socket.socket]]
 ) -> socket.socket:
-    """What the first of the parent's addresses gives that accepts a connection."""
+    """Return the result of `opened` for the first of the parent's addresses that accepts a connection."""
     why: object = "it has no address"
     try:
         for ip in await resolve(parent.host, parent.port):
@@ -115,7 +115,7 @@ async def _connect_first(
 
 
 async def _connect_address(ip: str, port: int) -> socket.socket:
-    """A connection to this address. Raises OSError."""
+    """Return a connection to this address. Raises OSError."""
     sock = socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
@@ -132,14 +132,14 @@ async def _connect_address(ip: str, port: int) -> socket.socket:
 
 
 class _ConnectedSocket:
-    """What python-socks reaches the proxy through: a connection in REACH seconds."""
+    """A connector for python-socks, with CONNECT_TIMEOUT."""
 
     async def connect(self, dest_host: str, dest_port: int, timeout: Seconds | None) -> socket.socket:
         return await _connect_address(dest_host, dest_port)
 
 
 async def _send_connect(sock: socket.socket, parent: Parent, authority: str) -> None:
-    """CONNECT (RFC 9110, section 9.3.6)."""
+    """Send CONNECT and read the response (RFC 9110, section 9.3.6)."""
     loop = asyncio.get_running_loop()
     lines = [f"CONNECT {authority} HTTP/1.1", f"Host: {authority}"]
     if parent.authorization:
@@ -150,8 +150,8 @@ async def _send_connect(sock: socket.socket, parent: Parent, authority: str) -> 
         while head.is_interim:
             head = parse_head(await _read_head(sock))
     except (OSError, MalformedResponse) as error:
-        words = f"{authority} cannot be reached: {parent_name(parent)} sends no answer to CONNECT: {error}"
-        raise ParentFailed(words) from error
+        reason = f"{authority} cannot be reached: {parent_name(parent)} sends no answer to CONNECT: {error}"
+        raise ParentFailed(reason) from error
     if head.status == 407:
         raise unauthorized(parent, authority)
     if not 200 <= head.status < 300:
@@ -159,7 +159,7 @@ async def _send_connect(sock: socket.socket, parent: Parent, authority: str) -> 
 
 
 async def _read_head(sock: socket.socket) -> bytes:
-    """One head and not a byte more: what follows is the origin's. Raises OSError, MalformedResponse."""
+    """Read one head, no byte beyond it: the rest is the origin's. Raises OSError, MalformedResponse."""
     loop, head = asyncio.get_running_loop(), bytearray()
     while not find_end(head):
         piece = await loop.sock_recv(sock, 1)
@@ -172,7 +172,7 @@ async def _read_head(sock: socket.socket) -> bytes:
 
 
 async def _open_socks(ip: str, parent: Parent, host: str, port: int, authority: str) -> socket.socket:
-    """A connection through a SOCKS5 proxy at this address. Raises OSError, ParentFailed, ParentRefused."""
+    """Return a connection through a SOCKS5 proxy. Raises OSError, ParentFailed, ParentRefused."""
     from python_socks import ProxyError, ProxyType  # noqa: PLC0415 -- only SOCKS pays for it
     from python_socks.async_.asyncio import Proxy  # noqa: PLC0415
 
@@ -182,8 +182,8 @@ async def _open_socks(ip: str, parent: Parent, host: str, port: int, authority: 
         return await proxy.connect(host, port, timeout=3600)  # the caller's own time-outs are shorter
     except ProxyError as error:
         if error.error_code in _REFUSALS:
-            words = f"{authority} cannot be reached: {parent_name(parent)} says: {_REFUSALS[error.error_code]}"
-            raise ParentRefused(words) from error
+            reason = f"{authority} cannot be reached: {parent_name(parent)} says: {_REFUSALS[error.error_code]}"
+            raise ParentRefused(reason) from error
         raise ParentFailed(f"{authority} cannot be reached: {parent_name(parent)} fails: {error}") from error
     except AssertionError as error:  # it asks for a user name where none was given
         raise ParentFailed(f"{authority} cannot be reached: {parent_name(parent)} wants a user name") from error

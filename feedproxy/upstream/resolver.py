@@ -1,8 +1,8 @@
-"""From names to addresses, with the machine's own resolver.
+"""Name resolution with the system's resolver.
 
-`getaddrinfo` knows what this machine knows (hosts file, search domains, mDNS), but cannot be cancelled: a name server
-that does not answer holds its thread until the resolver gives up. So look-ups have shares: of a site, of a client, and
-a reserve for known feeds. Equal look-ups are joined. (docs/decisions/connection-limits.md)
+`getaddrinfo` uses hosts file, search domains and mDNS, but cannot be cancelled: a silent name server holds its thread
+until the resolver times out. So look-ups have limits per site and per client, and a reserve for known feeds. Equal
+look-ups are collapsed. (docs/decisions/connection-limits.md)
 """
 
 import asyncio
@@ -21,23 +21,23 @@ from feedproxy.upstream import local_failure
 from feedproxy.upstream.fair_limits import FairLimits, Limit, Slot, current_requester
 
 type Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Turns a name and a port into addresses as text. Raises OSError where there is none."""
+"""Returns the addresses of a name and port as text. Raises OSError if there is none."""
 
 LOOKUP_TIMEOUT = 15.0
-"""Seconds a name may take to be looked up: three tries of five seconds, as resolvers have it."""
+"""Seconds for a look-up: three attempts of five seconds, as in resolvers."""
 
 THREADS = Limit(256, reserve=64)
 """Look-ups at once, and how many of these only known feeds may have."""
 PER_SITE = Limit(12, reserve=4)
 """Look-ups of names of one registrable domain at once: eight, and four more for known feeds."""
 PER_CLIENT = 96
-"""Look-ups at once for one client: half of what is for all."""
+"""Concurrent look-ups for one client: half of all."""
 THREAD_WAIT_MAX: Seconds = 5
-"""Seconds that a look-up waits for its share."""
+"""Seconds that a look-up waits for a thread."""
 
 
 def _system_addresses(host: str) -> list[str]:
-    """The addresses of a host, as this machine can use them, in the order of RFC 6724. Raises OSError."""
+    """Return the addresses of a host for this machine, in the order of RFC 6724. Raises OSError."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
     except OSError:
@@ -48,7 +48,7 @@ def _system_addresses(host: str) -> list[str]:
 
 
 class Resolver:
-    """The look-ups under way in one event loop, each in a thread of its own."""
+    """The current look-ups of one event loop, each in its own thread."""
 
     def __init__(self, resolve: Callable[[str], list[str]] = _system_addresses) -> None:
         self._resolve = resolve
@@ -58,13 +58,13 @@ class Resolver:
         self._in_thread: set[asyncio.Task[list[str]]] = set()
 
     def __len__(self) -> int:
-        """Threads in use."""
+        """Return the number of threads in use."""
         return len(self._shares)
 
     async def resolve(self, host: str) -> list[str]:
-        """The addresses of a host. Raises OSError, Overload.
+        """Return the addresses of a host. Raises OSError, Overload.
 
-        A look-up for a known feed joins none of the others: these may wait for a share that is not the feed's.
+        A look-up for a known feed joins only those for known feeds, which have their own reserve.
         """
         key = (host, current_requester().is_known)
         task = self._under_way.get(key)
@@ -78,7 +78,7 @@ class Resolver:
             self._waiters[task] -= 1
             if not self._waiters[task]:
                 del self._waiters[task]
-                # What runs in its thread keeps its share until it is over, and who asks again joins it.
+                # A running thread keeps its slot until it ends, and later look-ups join it.
                 if task not in self._in_thread:
                     self._on_done(key, task)
                     task.cancel()
@@ -88,7 +88,7 @@ class Resolver:
         if self._under_way.get(key) is task:
             del self._under_way[key]
         if task.done() and not task.cancelled():
-            task.exception()  # seen, though everybody who waited may have gone
+            task.exception()  # retrieved, so that asyncio does not warn when no waiter is left
 
     async def _look_up(self, host: str) -> list[str]:
         place = await self._shares.acquire(timeout=THREAD_WAIT_MAX, site=uri.site_of_host(host))
@@ -107,7 +107,7 @@ class Resolver:
         return await result
 
     def _run(self, host: str, place: Slot, loop: asyncio.AbstractEventLoop, result: asyncio.Future[list[str]]) -> None:
-        """In the thread."""
+        """Resolve a name, in the thread."""
         found: list[str] | BaseException
         try:
             found = self._resolve(host)
@@ -116,7 +116,7 @@ class Resolver:
         try:
             loop.call_soon_threadsafe(self._set_result, place, result, found)
         except RuntimeError:
-            return  # the loop is closed: nobody waits any more
+            return  # the loop is closed: no waiter is left
 
     def _set_result(self, place: Slot, result: asyncio.Future[list[str]], found: list[str] | BaseException) -> None:
         self._shares.release(place)
@@ -133,7 +133,7 @@ _RESOLVERS: WeakKeyDictionary[asyncio.AbstractEventLoop, Resolver] = WeakKeyDict
 
 
 async def system_lookup(host: str, port: int) -> list[str]:
-    """The addresses of a host, as this machine can use them. Raises OSError, Overload."""
+    """Return the addresses of a host for this machine. Raises OSError, Overload."""
     loop = asyncio.get_running_loop()
     if (lookups := _RESOLVERS.get(loop)) is None:
         lookups = _RESOLVERS[loop] = Resolver()

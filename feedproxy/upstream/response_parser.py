@@ -1,4 +1,4 @@
-"""One answer read from the bytes of its connection: heads, framing, content (RFC 9112, section 6). No network here."""
+"""Incremental parser for one response: heads, framing, content (RFC 9112, section 6), without I/O."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from feedproxy.upstream.chunked import ChunkedParser
 from feedproxy.upstream.head_parser import ResponseHead, could_be_http, find_end, parse_head
 
 HEADS_MAX = 20
-"""Heads before the response counts as none: curl, too, tires of endless 1xx."""
+"""Heads of one response, interim ones included; curl limits 1xx responses, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,10 @@ class ReadLimits:
 
 
 class ResponseParser:
-    """What has come of one answer. `feed` raises MalformedResponse for what is none; nothing more can be read then."""
+    """The state of one response. After a MalformedResponse of `feed` it is unusable."""
 
     def __init__(self, *, has_content: bool, limits: ReadLimits, now: Callable[[], Instant]) -> None:
-        """`has_content`: the request is none whose answer has no content. `now` tells when its head was there."""
+        """`has_content` is False for HEAD. `now` gives the time at which the head is complete."""
         self._has_content = has_content
         self._limits = limits
         self._now = now
@@ -36,22 +36,22 @@ class ResponseParser:
         self._content: bytes | bytearray = b""
         self.head: ResponseHead | None = None
         self.at: Instant = 0.0
-        """When the head was there."""
+        """The time at which the head was complete."""
         self.interim: list[Response] = []
         """The 1xx responses before it, except 100."""
         self.reusable = False
-        """Whether another answer may come on this connection."""
+        """True if the connection may carry another response."""
         self.oversized = False
         self.silent = True
-        """Nothing has come at all."""
+        """True until the first byte."""
 
     @property
     def content(self) -> bytes:
-        """The content, once all of it has come."""
+        """Return the content, once the response is complete."""
         return bytes(self._content)
 
     def feed(self, data: bytes) -> bool:
-        """Take what has come; whether the answer is complete."""
+        """Parse further bytes; return whether the response is complete."""
         self.silent = self.silent and not data
         if self.head is not None:
             return self._read_content(data)
@@ -65,16 +65,16 @@ class ResponseParser:
         return False
 
     def end(self, *, reset: bool) -> None:
-        """The connection has ended. Raises MalformedResponse where that is not the end of the answer."""
+        """Record that the connection has ended. Raises MalformedResponse if the response is incomplete."""
         if self.head is None:
             got = "in the head of the answer" if self._held or self._heads else "without an answer"
             raise MalformedResponse(f"the origin closed the connection {got}")
         if self._left is not None or self._chunks is not None or reset:
-            # A reset is no end: a body without a length is then as incomplete as any other.
+            # A reset makes content without a length incomplete, too.
             raise MalformedResponse("the connection broke within the body")
 
     def _read_head(self, data: bytes) -> tuple[ResponseHead | None, bytes | None]:
-        """Take one head off the beginning: the answer's own, and what follows; None where it has not come."""
+        """Parse one head; return the final head and the rest, None for what is incomplete."""
         data = data.lstrip(b"\r\n") if data[:1] in b"\r\n" else data
         if not could_be_http(data):
             raise MalformedResponse(f"no HTTP/1 status line: {data[:60]!r}")
@@ -96,11 +96,11 @@ class ResponseParser:
         return None, rest
 
     def _begin(self, head: ResponseHead) -> None:
-        """The head of the answer itself: how its content is framed."""
+        """Prepare for the content as the final head frames it."""
         self.head, self.at, self.reusable = head, self._now(), head.reusable
         self._has_content = self._has_content and head.has_content("GET")
         if not self._has_content:
-            # What is announced may come after all, where the next answer is expected.
+            # Announced content may come later, in place of the next response.
             self.reusable = self.reusable and not head.chunked and not head.length
             # "any response with a ... 304 ... is always terminated by the first empty line" -- RFC 9112, 6.3
             self._left = 0

@@ -1,8 +1,7 @@
-"""Which addresses are not the public Internet, and why: the tables behind AddressPolicy.
+"""Tables of special-purpose addresses, for AddressPolicy.
 
-From the IANA special-purpose registries (RFC 6890 and its updates). The tables are ours and not the standard
-library's `is_global`, whose meaning has changed between Python releases; that property has the last word only
-where no table speaks.
+They follow the IANA special-purpose registries (RFC 6890 and its updates). The standard library's `is_global` decides
+only for addresses without an entry: its meaning has changed between Python releases.
 """
 
 import ipaddress
@@ -15,19 +14,21 @@ type Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class SpecialNetwork:
-    """A network that a stranger must not reach through us."""
+    """A network that clients must not reach through this proxy."""
 
     network: Network
-    words: str
+    description: str
     private: bool = False
-    """Lifted by `--allow-private`."""
+    """Permitted by `--allow-private`."""
 
 
 def _table(*rows: tuple[str, str, bool]) -> tuple[SpecialNetwork, ...]:
-    return tuple(SpecialNetwork(ipaddress.ip_network(network), words, private) for network, words, private in rows)
+    return tuple(
+        SpecialNetwork(ipaddress.ip_network(network), description, private) for network, description, private in rows
+    )
 
 
-# The first match counts, so the metadata services stand before the networks that hold them.
+# The first match counts, so metadata services precede the networks that contain them.
 SPECIAL_NETWORKS = _table(
     ("169.254.169.254/32", "a cloud's metadata service", False),
     ("169.254.170.2/32", "a cloud's metadata service", False),
@@ -71,7 +72,7 @@ SPECIAL_NETWORKS = _table(
     ("ff00::/8", "multicast", False),
 )
 
-# Prefixes behind which a relay or the kernel finds an IPv4 address, and the bit at which that begins.
+# Prefixes of IPv6 addresses that embed an IPv4 address, and its first bit.
 TRANSLATION_PREFIXES = (
     (ipaddress.IPv6Network("::ffff:0:0/96"), "IPv4-mapped", 96),
     (ipaddress.IPv6Network("::ffff:0:0:0/96"), "IPv4-translated", 96),
@@ -84,7 +85,7 @@ TRANSLATION_PREFIXES = (
 
 
 def special_network_of(address: Address) -> SpecialNetwork | None:
-    """The row that speaks of this address, or one made for what IANA reserves otherwise. None: public."""
+    """Return the entry for this address, or a new one if it is reserved otherwise; None for a public address."""
     for row in SPECIAL_NETWORKS:
         if address.version == row.network.version and address in row.network:
             return row
@@ -94,15 +95,15 @@ def special_network_of(address: Address) -> SpecialNetwork | None:
 
 
 def embedded_ipv4(address: Address) -> tuple[str, ipaddress.IPv4Address] | None:
-    """The translation an IPv6 address is for, and the IPv4 address it ends at; None for any other."""
+    """Return the kind of translation and the embedded IPv4 address; None for other addresses."""
     if isinstance(address, ipaddress.IPv4Address) or int(address) <= 1:  # :: and ::1 are no translations
         return None
-    for network, words, begin in TRANSLATION_PREFIXES:
+    for network, form, begin in TRANSLATION_PREFIXES:
         if address in network:
             inner = int(address) >> (96 - begin) & 0xFFFF_FFFF if begin < 96 else int(address) & 0xFFFF_FFFF
-            # A Teredo client's address stands there with every bit inverted (RFC 4380, section 4).
-            return words, ipaddress.IPv4Address(inner ^ 0xFFFF_FFFF if words == "Teredo" else inner)
-    # ISATAP may stand under any prefix: the interface identifier tells (RFC 5214, section 6.1).
+            # Teredo inverts every bit of the client's address (RFC 4380, section 4).
+            return form, ipaddress.IPv4Address(inner ^ 0xFFFF_FFFF if form == "Teredo" else inner)
+    # ISATAP has any prefix; the interface identifier marks it (RFC 5214, section 6.1).
     if int(address) >> 32 & 0xFCFF_FFFF == 0x0000_5EFE:
         return "ISATAP", ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
     return None
@@ -110,10 +111,10 @@ def embedded_ipv4(address: Address) -> tuple[str, ipaddress.IPv4Address] | None:
 
 @lru_cache(maxsize=4096)
 def client_network(address: str) -> str:
-    """The network that limits and counts take for one client: the whole IPv4 address, or the /64 of an IPv6 address.
+    """Return the network that counts as one client: the whole IPv4 address, or the /64 of an IPv6 address.
 
     An end site is given a /64 at least (RFC 6177, section 2), so one client has 2^64 addresses.
-    An IPv4 address that IPv6 carries is that IPv4 address. What is no address stands for itself.
+    An IPv4-mapped address counts as its IPv4 address. Other text is returned as it is, cut to 64 characters.
     """
     try:
         parsed = ipaddress.ip_address(address[:64].partition("%")[0])

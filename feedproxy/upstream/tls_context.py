@@ -6,9 +6,9 @@ from functools import lru_cache
 
 @lru_cache(maxsize=4)
 def upstream_context(trusted_ca: str | None, *, insecure: bool) -> ssl.SSLContext:
-    """Return what TLS to origins is verified with: the system's authorities and those in the file `trusted_ca`.
+    """Return the TLS context for origins: it trusts the system's authorities and those in the file `trusted_ca`.
 
-    The system's take 25 ms to read: fetches and callbacks share one context.
+    Reading the system's takes 25 ms: fetches and callbacks share one context.
     """
     context = ssl.create_default_context()
     if trusted_ca:

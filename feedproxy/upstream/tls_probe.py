@@ -1,4 +1,4 @@
-"""A look at a server's TLS: one handshake, nothing asked, at an address that was checked as for every fetch."""
+"""TLS probe: one handshake without a request, at an address that was checked as for every fetch."""
 
 import asyncio
 import ssl
@@ -14,7 +14,7 @@ from feedproxy.upstream.parent_proxy_tunnel import checked_tunnel
 
 @dataclass(frozen=True, slots=True)
 class ProbedCertificate:
-    """Until when the certificate holds, the protocol that was agreed on (`h2`), and the version (`TLSv1.3`)."""
+    """The certificate's expiry, the negotiated protocol (`h2`), and the version (`TLSv1.3`)."""
 
     not_after: Instant
     protocol: str
@@ -30,11 +30,11 @@ async def probe_certificate(
     context: Callable[[], ssl.SSLContext] = ssl.create_default_context,
     parent: Parent | None = None,
 ) -> ProbedCertificate:
-    """Shake hands with this host, its name checked; `context` makes the settings to do it by.
+    """Make a handshake with this host and verify its name; `context` makes the TLS context.
 
     Raises Forbidden, BadTarget, Unreachable, FetchTimeout, ParentFailed."""
     name = host.strip("[]")
-    offering = context()  # one of its own: nobody else's connection may come to speak h2
+    offering = context()  # a separate context: other connections must not negotiate h2
     offering.set_alpn_protocols(["h2", "http/1.1"])
     try:
         async with asyncio.timeout(timeout):
