@@ -1,1 +1,1 @@
-"""Who reads: subscriber counts claimed and seen."""
+"""Subscriber counts: claimed and observed readers of feeds."""

@@ -1,12 +1,11 @@
-"""What is believed of a fetcher's claim to so many subscribers.
+"""Validation of the subscriber numbers that fetchers claim.
 
-Claims are words: anybody can send `1000000 subscribers`. So each is capped, and one that has grown too fast, or is very
-large from the start, counts only when it is made again an hour after it was made first. Meanwhile the last one that
-was believed stands. Growth is reckoned from what stood an hour ago, since a claim could else climb by small jumps
-within a minute.
+Any client can send `1000000 subscribers`. So each claim is capped, and one that has grown too fast, or is very large
+from the start, counts only when it is repeated an hour later. Meanwhile the last confirmed claim counts. Growth is
+measured from the claim of an hour ago, since a claim could otherwise climb by small jumps within a minute.
 
-A fetcher comes from several machines that have not all heard the same number, so what counts is the largest
-claim that is current, that is, believed and made within the window, never the sum.
+A fetcher may use several machines with different numbers. The largest claim that is confirmed and within the window
+counts, never their sum.
 """
 
 from dataclasses import dataclass, replace
@@ -14,23 +13,23 @@ from dataclasses import dataclass, replace
 from feedproxy.clock import Instant, Seconds
 
 CONFIRMATION: Seconds = 3600
-"""How long a sudden claim waits to be believed."""
+"""Seconds after which a sudden claim is confirmed by its repetition."""
 
 FIRST_MAX = 10_000
-"""Subscribers that a fetcher's first claim may name to be believed at once. Few feeds have more at one service.
-A larger claim counts when it is made again an hour later, as a sudden jump does."""
+"""Largest first claim that counts at once; few feeds have more subscribers at one service. A larger one must be
+repeated an hour later, like a sudden jump."""
 
 PEAKS_MAX = 8
-"""Claims remembered of one fetcher: a falling number leaves a trail, of which the middle matters least."""
+"""Peaks stored for one fetcher's claim."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimState:
-    """What one fetcher has said of one feed.
+    """The claims of one fetcher for one feed.
 
-    `peaks` are believed claims and when they were last made, each smaller and later than the one before: only
-    such can become the largest current one. `anchor` is what stood at most an hour ago, and since when it is
-    the anchor. `held` is a claim not yet believed, and when it was first made. `times` counts what was heard.
+    `peaks` are confirmed claims with their last instant, each smaller and later than the one before: only such can
+    become the largest current one. `anchor` is the claim to measure growth from, and its instant. `held` is an
+    unconfirmed claim and the instant it was first made. `times` counts the requests with a claim.
     """
 
     peaks: tuple[tuple[int, Instant], ...]
@@ -40,48 +39,49 @@ class ClaimState:
     times: int
 
 
-def current_claim(belief: ClaimState, now: Instant, window: Seconds) -> int:
-    """The largest believed claim made less than `window` ago; 0 where there is none."""
-    return next((count for count, made in belief.peaks if now - made < window), 0)
+def current_claim(claim_state: ClaimState, now: Instant, window: Seconds) -> int:
+    """Return the largest confirmed claim made less than `window` ago; 0 if there is none."""
+    return next((count for count, made in claim_state.peaks if now - made < window), 0)
 
 
-def clamp_times(belief: ClaimState, now: Instant) -> ClaimState:
-    """The belief without instants of a clock that was ahead: they are now."""
+def clamp_times(claim_state: ClaimState, now: Instant) -> ClaimState:
+    """Return the state with `now` in place of instants in the future: the clock was set back."""
     return replace(
-        belief,
-        peaks=tuple((count, min(made, now)) for count, made in belief.peaks),
-        anchor=(belief.anchor[0], min(belief.anchor[1], now)),
-        held=(belief.held[0], min(belief.held[1], now)) if belief.held else None,
-        last=min(belief.last, now),
+        claim_state,
+        peaks=tuple((count, min(made, now)) for count, made in claim_state.peaks),
+        anchor=(claim_state.anchor[0], min(claim_state.anchor[1], now)),
+        held=(claim_state.held[0], min(claim_state.held[1], now)) if claim_state.held else None,
+        last=min(claim_state.last, now),
     )
 
 
-def unconfirmed_claim(belief: ClaimState, now: Instant, window: Seconds) -> int | None:
-    """The claim that waits to be believed, if there is one."""
-    return belief.held[0] if belief.held and now - belief.held[1] < window else None
+def unconfirmed_claim(claim_state: ClaimState, now: Instant, window: Seconds) -> int | None:
+    """Return the claim that waits to be confirmed; None if there is none."""
+    return claim_state.held[0] if claim_state.held and now - claim_state.held[1] < window else None
 
 
-def update_claim(belief: ClaimState | None, count: int, now: Instant, *, window: Seconds, jump: float) -> ClaimState:
-    """What is believed once this claim has been made. `jump` is the growth that is too fast; 0 believes
-    everything."""
-    if belief is None or now - belief.last >= window:
-        times = 1 if belief is None else belief.times + 1
+def update_claim(
+    claim_state: ClaimState | None, count: int, now: Instant, *, window: Seconds, jump: float
+) -> ClaimState:
+    """Return the state after another claim. `jump` is the factor of growth that is too fast; 0 accepts every claim."""
+    if claim_state is None or now - claim_state.last >= window:
+        times = 1 if claim_state is None else claim_state.times + 1
         if jump and count > FIRST_MAX:
             return ClaimState(((1, now),), (0, now), (count, now), now, times)
         return ClaimState(((count, now),), (count, now), None, now, times)
-    standing = current_claim(belief, now, window)
-    anchor = belief.anchor if now - belief.anchor[1] < CONFIRMATION else (standing, now)
-    heard = replace(belief, anchor=anchor, last=now, times=belief.times + 1)
+    standing = current_claim(claim_state, now, window)
+    anchor = claim_state.anchor if now - claim_state.anchor[1] < CONFIRMATION else (standing, now)
+    updated = replace(claim_state, anchor=anchor, last=now, times=claim_state.times + 1)
     if not jump or count <= (jump * anchor[0] or FIRST_MAX):
-        return replace(heard, peaks=_with_peak(belief.peaks, count, now, window))
-    # Somebody has asked for this fetcher, so what it is believed to have is current.
-    heard = replace(heard, peaks=_with_peak(belief.peaks, standing, now, window))
-    held = belief.held
-    if held is None or now - held[1] >= window or count > jump * held[0]:
-        return replace(heard, held=(count, now))
-    if now - held[1] < CONFIRMATION:
-        return heard
-    return replace(heard, peaks=_with_peak(heard.peaks, count, now, window), anchor=(count, now), held=None)
+        return replace(updated, peaks=_with_peak(claim_state.peaks, count, now, window))
+    # This request of the fetcher renews its confirmed claim.
+    updated = replace(updated, peaks=_with_peak(claim_state.peaks, standing, now, window))
+    unconfirmed = claim_state.held
+    if unconfirmed is None or now - unconfirmed[1] >= window or count > jump * unconfirmed[0]:
+        return replace(updated, held=(count, now))
+    if now - unconfirmed[1] < CONFIRMATION:
+        return updated
+    return replace(updated, peaks=_with_peak(updated.peaks, count, now, window), anchor=(count, now), held=None)
 
 
 def _with_peak(

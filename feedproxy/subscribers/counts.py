@@ -1,15 +1,13 @@
-"""How many people read a feed through this proxy, which is told to its publisher.
+"""Subscriber counts of feeds, which requests to origins report to publishers.
 
-The count of a feed is the largest current claim of every (fetcher, feed id), plus the distinct direct
-readers, whoever asks now included, within the window. A request that carries a claim comes from a fetcher,
-not from a reader. Requests are never added up: the same fetcher, or the same reader, counts once however
-often he asks.
+The count of a feed is the largest current claim of each (fetcher, feed id), plus the distinct direct readers within the
+window, the current one included. A request with a claim comes from a fetcher, not from a reader. A fetcher or reader
+counts once, whatever the number of its requests.
 
-Memory is bounded whatever is sent. A reader is two small numbers in a table that is kept in the order readers
-were last seen in, about 100 bytes. When too much is held, the feed with by far the most is halved, oldest
-first, so that a flood on one feed costs the others nothing; else the feeds asked for longest ago are
-forgotten. A flood of made-up fetchers drives out its own: a claim made once makes way before one that was
-made again.
+Memory is bounded for any input. A reader takes about 100 bytes in a table in the order of last requests. If there are
+too many entries, the feed with by far the most readers is halved, oldest first, so that a flood on one feed does not
+affect others. Otherwise the feeds requested longest ago are removed. A flood of invented fetchers displaces itself: a
+claim made once is removed before a repeated one.
 """
 
 import asyncio
@@ -32,16 +30,16 @@ from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.subscribers.replication import CLAIM_INTERVAL, READER_INTERVAL, ReadEvents, is_due
 
 RECENT_MAX = 1000
-"""Who wants to know whether a feed is read much need not count all of a crowd."""
+"""Readers up to which `recent` counts."""
 
 
 SWEEP_BATCH = 128
-"""Feeds looked at, and readers forgotten, beside one request when it is time to forget: a tenth of a millisecond."""
+"""Feeds checked and readers removed per request while expired ones are removed: a tenth of a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimView:
-    """One fetcher's claim: what counts, what is held back if anything is, and when it was last made."""
+    """One fetcher's claim: the number that counts, an unconfirmed one if there is one, and its last instant."""
 
     fetcher: str
     feed_id: str
@@ -52,8 +50,7 @@ class ClaimView:
 
 @dataclass(frozen=True, slots=True)
 class CountView:
-    """A feed's count and what it is made of; `readers` are the direct ones by product, the most frequent
-    first."""
+    """A feed's count and its parts; `readers` are the direct readers by product, the most frequent first."""
 
     total: int
     direct: int
@@ -62,23 +59,23 @@ class CountView:
 
 
 class ClusterCounts(Protocol):
-    """Who counts for several machines together."""
+    """Counts of several machines together."""
 
     def note(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> None:
-        """Somebody asks for a feed here."""
+        """Record a reader's request on this machine."""
         ...
 
     def together(self, target: str, direct: int, claimed: int, now: Instant) -> int:
-        """The feed's subscribers on all machines, where there are so many on this one."""
+        """Return the feed's subscribers on all machines, given those of this one."""
         ...
 
 
 class SubscriberCounts:
-    """The counts of all feeds. Not for several threads at once.
+    """The counts of all feeds; not thread-safe.
 
-    `window` in seconds; `claim_max` bounds what one fetcher counts for on one feed, under all its feed ids;
-    `claim_jump` is the growth within an hour above which a claim is held back. `readers_max` and `claims_max`
-    hold for one feed, `feeds_max` and `entries_max` (of about 100 bytes each) for all together.
+    `window` is in seconds. `claim_max` limits the claims of one fetcher for one feed, under all its feed ids.
+    `claim_jump` is the growth within an hour above which a claim must be confirmed. `readers_max` and `claims_max`
+    limit one feed, `feeds_max` and `entries_max` (of about 100 bytes each) all together.
     """
 
     def __init__(
@@ -99,33 +96,33 @@ class SubscriberCounts:
         self._claims_max = claims_max
         self._feeds_max = feeds_max
         self._entries_max = entries_max
-        self._feeds: dict[str, FeedReaders] = {}  # asked for longest ago first
+        self._feeds: dict[str, FeedReaders] = {}  # in the order of last requests
         self._names = ProductNames()
         self._entries = 0
         self._pruned: Instant = 0.0
-        self._unswept: list[str] = []  # what is still to be pruned, the next at the end
+        self._unswept: list[str] = []  # targets still to be pruned, the next at the end
         self.news: ReadEvents | None = None
-        """Where other processes hear of who reads; None where there are none."""
+        """The events for other processes; None if there are none."""
         self.distinct = DistinctReaders()
         self.rhythms = PollRhythms(window=window)
         self.sums: ClusterCounts | None = None
-        """What other machines know of who reads; None where there are none."""
+        """The counts of other machines; None if there are none."""
 
     def seen(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> None:
-        """Somebody asks for this feed: a fetcher if the User-Agent carries a claim, else a direct reader."""
+        """Record a request: of a fetcher if the User-Agent has a claim, else of a direct reader."""
         if self._note(target, pseudonym, user_agent, now):
             if self.news is not None:
                 self.news.note(target, pseudonym, user_agent, now)
             if self.sums is not None:
                 self.sums.note(target, pseudonym, user_agent, now)
 
-    def apply_peer_reads(self, told: Iterable[tuple[str, Pseudonym, str, Instant]]) -> None:
-        """Somebody has asked another process that counts the same feeds."""
-        for each in told:
-            self._note(*each)
+    def apply_peer_reads(self, events: Iterable[tuple[str, Pseudonym, str, Instant]]) -> None:
+        """Record requests to another process that counts the same feeds."""
+        for event in events:
+            self._note(*event)
 
     def _note(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> bool:
-        """Count one; whether that is news."""
+        """Record one request; return whether other processes need to know it."""
         self.distinct.note(target, pseudonym, now)
         self.rhythms.note(target, pseudonym, now)
         if not self._unswept and abs(now - self._pruned) >= self._window / 24:
@@ -143,7 +140,7 @@ class SubscriberCounts:
             readers = feed.readers
             name, value = product(user_agent), readers.get(pseudonym.current)
             if value is not None and self._names[value & 0xFF] == name:
-                # The same as before, which most are: only when he was seen is new, and that he is the last.
+                # As most requests: the same reader and product; the record moves to the end with a new instant.
                 del readers[pseudonym.current]
                 before = (value >> 8) / 1000
                 latest = int(now * 1000) if is_set_back(before, now) else max(int(now * 1000), value >> 8)
@@ -155,19 +152,21 @@ class SubscriberCounts:
         return is_news
 
     def knows(self, target: str) -> bool:
-        """Whether anything is known of this feed."""
+        """Return whether the feed has any reader or claim."""
         return target in self._feeds
 
     def alone(self, user_agent: str, now: Instant) -> int:
-        """What a feed that nobody has asked for before would have with this one; nothing is kept of it."""
+        """Return the count of a new feed after a first request with this User-Agent, without recording it."""
         claim = parse_claim(user_agent)
         if claim is None:
             return 1
-        heard = update_claim(None, min(claim.count, self._claim_max), now, window=self._window, jump=self._claim_jump)
-        return current_claim(heard, now, self._window)
+        claim_state = update_claim(
+            None, min(claim.count, self._claim_max), now, window=self._window, jump=self._claim_jump
+        )
+        return current_claim(claim_state, now, self._window)
 
     def total(self, target: str, now: Instant) -> int:
-        """The feed's subscribers."""
+        """Return the feed's subscribers."""
         feed = self._feeds.get(target)
         if feed is None:
             return 0
@@ -176,13 +175,13 @@ class SubscriberCounts:
         return direct + claimed if self.sums is None else self.sums.together(target, direct, claimed, now)
 
     def believed(self, target: str, fetcher: str, feed_id: str, now: Instant) -> int:
-        """What counts of one fetcher's claim."""
+        """Return the confirmed claim of one fetcher."""
         feed = self._feeds.get(target)
         belief = feed.claims.get((fetcher, feed_id)) if feed is not None else None
         return current_claim(belief, now, self._window) if belief is not None else 0
 
     def recent(self, target: str, since: Instant) -> int:
-        """Readers and fetchers that have asked for this feed since then, each once; RECENT_MAX at most."""
+        """Return the number of readers and fetchers of this feed since then; RECENT_MAX at most."""
         feed = self._feeds.get(target)
         if feed is None:
             return 0
@@ -192,7 +191,7 @@ class SubscriberCounts:
         return min(RECENT_MAX, readers + sum(belief.last >= since for belief in feed.claims.values()))
 
     def last(self, target: str) -> Instant | None:
-        """When somebody asked for this feed last; None where nobody is known who did."""
+        """Return the instant of the last request for this feed; None if there is none."""
         feed = self._feeds.get(target)
         if feed is None:
             return None
@@ -201,7 +200,7 @@ class SubscriberCounts:
         return max(instants, default=None)
 
     def view(self, target: str, now: Instant) -> CountView:
-        """The feed's subscribers, and who they are by claim and by product."""
+        """Return the feed's subscribers by claim and by product."""
         total = self.total(target, now)
         feed = self._feeds.get(target) or FeedReaders()
         claims = (
@@ -222,10 +221,10 @@ class SubscriberCounts:
         )
 
     async def by_reader(self, now: Instant) -> list[tuple[str, int, int]]:
-        """Whose software reads: a name, its direct subscriptions and those it claims, over all feeds, the most first.
+        """Return for each product its direct and its claimed subscriptions to all feeds, the most first.
 
-        Who reads three feeds has three subscriptions. What has left the window may still be among the direct ones
-        until it is pruned, which begins within the hour.
+        A reader of three feeds has three subscriptions. Direct ones that have left the window may be included until
+        they are pruned, which begins within the hour.
         """
         claimed = Counter[str]()
         async for feed in yielding(list(self._feeds.values())):
@@ -234,15 +233,14 @@ class SubscriberCounts:
         direct = Counter(dict(self._names.uses()))
         names = direct.keys() | claimed.keys()
         found = [(name, direct[name], claimed[name]) for name in names if direct[name] or claimed[name]]
-        return sorted(found, key=lambda each: (-each[1] - each[2], each[0]))
+        return sorted(found, key=lambda row: (-row[1] - row[2], row[0]))
 
     def targets(self) -> list[str]:
-        """The feeds of which anything is known, the one asked for last at the end."""
+        """Return the feeds in the order of last requests, the latest at the end."""
         return list(self._feeds)
 
     def prune(self, now: Instant) -> None:
-        """Forget what has left the window, all at once. `seen` begins with it by itself 24 times a window, and does it
-        a little with every request, so that none waits for all of it."""
+        """Remove what has left the window. `seen` does so 24 times a window, in small steps with each request."""
         self._pruned, self._unswept = now, []
         self.rhythms.prune(now)
         for target, feed in list(self._feeds.items()):
@@ -251,22 +249,21 @@ class SubscriberCounts:
                 self._forget(target)
 
     def dump(self) -> bytes:
-        """Everything, for `load`; names of fetchers and products, pseudonyms and times, never an address."""
+        """Return everything as bytes for `load`: fetchers, products, pseudonyms and instants, never an address."""
         writing = counts_codec.CountsWriter()
         for _ in self._write(writing):
             pass
         return writing.whole()
 
     async def dump_yielding(self) -> bytes:
-        """The same, in slices. Between two of them others may be counted: who comes to a feed that is written already,
-        or to a new one, is in the next dump."""
+        """Return the same as `dump`, in slices. Requests between two slices may be missing until the next dump."""
         writing = counts_codec.CountsWriter()
         async for _ in yielding(self._write(writing)):
             pass
         return await asyncio.to_thread(writing.whole)
 
     def load(self, data: bytes, now: Instant) -> None:
-        """What `dump` gave, in place of what is known. Raises StoreError, and then nothing has changed."""
+        """Replace everything by what `dump` returned. Raises StoreError without any change."""
         names, uses, feeds = counts_codec.load(data, now)
         self._names, self._feeds, self._entries = ProductNames(names), {}, 0
         for number, count in uses.items():
@@ -293,7 +290,7 @@ class SubscriberCounts:
 
     def _read(self, feed: FeedReaders, pseudonym: Pseudonym, name: str, now: Instant) -> bool:
         before: Instant | None = None
-        # The key has changed since he came last: the old pseudonym is his, and makes way for the new one.
+        # The key has changed since the reader's last request: the new pseudonym replaces the old one.
         for known in (pseudonym.current, pseudonym.previous):
             if (value := feed.readers.pop(known, None)) is not None:
                 self._names.leave(value & 0xFF)
@@ -306,7 +303,7 @@ class SubscriberCounts:
         self._names.use(number)
         feed.readers[pseudonym.current] = int(now * 1000) << 8 | number
         if len(feed.readers) > self._readers_max:
-            # Many at once, since finding the oldest in a dict costs the more the more are gone.
+            # Many at once: finding a dict's first item is slow after many deletions at its front.
             self._drop(feed, list(islice(feed.readers, max(1, self._readers_max // 8))))
         return is_due(before, now, READER_INTERVAL)
 
@@ -355,7 +352,7 @@ class SubscriberCounts:
                     self._forget(target)
 
     def _expire(self, feed: FeedReaders, now: Instant, at_most: int | None = None) -> int:
-        """Forget who has left the window, so many readers at most; how many it were."""
+        """Remove readers that have left the window, `at_most` so many; return their number."""
         limit = int((now - self._window) * 1000)
         self._clamp_times(feed, now)
         oldest, gone = feed.oldest(), list[int]()
@@ -368,7 +365,7 @@ class SubscriberCounts:
         return len(gone)
 
     def _clamp_times(self, feed: FeedReaders, now: Instant) -> None:
-        """Readers seen by a clock that was ahead, and has been set back, were seen now."""
+        """Replace instants in the future by `now`: the clock was set back."""
         for name, belief in list(feed.claims.items()):
             if is_set_back(belief.last, now):
                 feed.claims[name] = clamp_times(belief, now)
@@ -401,7 +398,7 @@ class SubscriberCounts:
             if not too_much and len(self._feeds) <= self._feeds_max:
                 return
             largest = max(self._feeds.values(), key=lambda feed: feed.size)
-            # Looking for the largest is dear, so it must be worth it.
+            # The search for the largest is slow, so a single feed must hold much.
             if too_much and largest.size * 64 >= self._entries_max:
                 self._drop(largest, list(islice(largest.readers, (largest.size + 1) // 2)))
             else:

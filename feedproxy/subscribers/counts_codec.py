@@ -1,9 +1,9 @@
-"""The counts as bytes, to be kept over a restart.
+"""The stored form of the counts, for a restart.
 
-Eight bytes `fpcount1`, the CRC-32 of all that follows, the header's length, the header as JSON, and the
-readers: for every feed of the header, in its order, its pseudonyms and then their values, each as many as the
-header says. All numbers little-endian, 4 bytes for checksum and length, 8 for the rest. Another form would
-get another last digit; what is not understood is refused, and counting begins anew.
+Eight bytes `fpcount1`, the CRC-32 of all that follows, the header's length, the header as JSON, and the readers: for
+each feed of the header, in its order, its pseudonyms and then their values, as many as the header says. All numbers are
+little-endian, of 4 bytes for checksum and length, and of 8 for the rest. Another form gets another last digit. Unknown
+forms are refused, and counting starts from zero.
 """
 
 import json
@@ -24,14 +24,14 @@ MAGIC = b"fpcount1"
 
 type Claims = Mapping[tuple[str, str], ClaimState]
 type Known = tuple[str, bytes, Claims]
-"""A feed: its target, its readers as they were written, and its claims."""
+"""A feed: its target, its readers in stored form, and its claims."""
 
 
 class CountsWriter:
-    """The counts on their way into bytes, feed by feed: between two of them others may be counted.
+    """Writes the counts feed by feed; requests may be counted in between.
 
-    What the numbers of products stand for may change meanwhile. One that stood for something else when the first feeds
-    were written is written as the one for all further names.
+    The meaning of product numbers may change meanwhile. A number that had another meaning for earlier feeds is written
+    as the number for all further names.
     """
 
     def __init__(self) -> None:
@@ -41,17 +41,17 @@ class CountsWriter:
         self._parts: list[bytes] = []
 
     def names(self, names: list[str]) -> None:
-        """What the numbers stand for in the feeds that follow."""
+        """Set the product names, by number, for the following feeds."""
         self._names += names[len(self._names) :]
         self._others = frozenset(number for number, name in enumerate(names) if name != self._names[number])
 
     def add(self, target: str, feed: FeedReaders) -> None:
-        """One more feed."""
-        said = [
+        """Add a feed."""
+        claims = [
             [*key, belief.peaks, belief.anchor, belief.held, belief.last, belief.times]
             for key, belief in feed.claims.items()
         ]
-        self._listed.append(_json([target, feed.size, said]))
+        self._listed.append(_json([target, feed.size, claims]))
         if feed.packed and not self._others:
             self._parts.append(feed.packed)
             return
@@ -62,7 +62,7 @@ class CountsWriter:
         self._parts += [_pack(readers.keys()), _pack(values)]
 
     def whole(self) -> bytes:
-        """The bytes of everything. In any thread, once nothing is added any more."""
+        """Return all as bytes; in any thread, once the last feed is added."""
         header = f'{{"names":{_json(self._names)},"feeds":[{",".join(self._listed)}]}}'.encode()
         parts = [struct.pack("<I", len(header)), header, *self._parts]
         checksum = 0
@@ -72,10 +72,9 @@ class CountsWriter:
 
 
 def load(data: bytes, now: Instant) -> tuple[list[str], Counter[int], list[Known]]:
-    """What was written: names, how many readers have each, and the feeds.
+    """Return product names, the number of readers for each, and the feeds.
 
-    Readers last seen after `now` (the clock was wrong) count as seen now.
-    Raises StoreError for what is damaged or of another form.
+    Instants after `now` (the clock was wrong) become `now`. Raises StoreError for damaged data and other forms.
     """
     if not data.startswith(MAGIC):
         raise StoreError("subscriber counts of an unknown form")
@@ -89,8 +88,8 @@ def load(data: bytes, now: Instant) -> tuple[list[str], Counter[int], list[Known
         names = [str(name) for name in header["names"]]
         offset = 4 + length
         feeds: list[Known] = []
-        for target, size, said in header["feeds"]:
-            feeds.append((str(target), _readers(rest[offset : offset + 16 * size], size, now), _claims(said, now)))
+        for target, size, claims in header["feeds"]:
+            feeds.append((str(target), _readers(rest[offset : offset + 16 * size], size, now), _claims(claims, now)))
             offset += 16 * size
         if max(uses := products(feeds), default=-1) >= len(names):
             raise ValueError("a name's number without a name")
@@ -100,7 +99,7 @@ def load(data: bytes, now: Instant) -> tuple[list[str], Counter[int], list[Known
 
 
 def products(feeds: Iterable[Known]) -> Counter[int]:
-    """The numbers of products' names, and how many readers have each."""
+    """Return the number of readers for each product number."""
     return Counter(b"".join([packed[len(packed) // 2 :: 8] for _, packed, _ in feeds]))
 
 
@@ -115,7 +114,7 @@ def _readers(packed: bytes, size: int, now: Instant) -> bytes:
     return _pack(keys) + _pack(min(value >> 8, latest) << 8 | value & 0xFF for value in values)
 
 
-def _claims(said: Iterable[Any], now: Instant) -> Claims:
+def _claims(claims: Iterable[Any], now: Instant) -> Claims:
     return {
         (str(fetcher), str(feed_id)): ClaimState(
             tuple(_pair(peak, now) for peak in peaks),
@@ -124,7 +123,7 @@ def _claims(said: Iterable[Any], now: Instant) -> Claims:
             min(float(last), now),
             int(times),
         )
-        for fetcher, feed_id, peaks, anchor, held, last, times in said
+        for fetcher, feed_id, peaks, anchor, held, last, times in claims
     }
 
 

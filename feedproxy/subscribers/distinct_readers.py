@@ -1,8 +1,8 @@
-"""How many different readers asked for a feed within a month: as many as it takes to name it to others.
+"""Distinct readers of each feed within a month, for public lists.
 
-A feed that only one reader knows may be that reader's secret, whatever its address looks like. So public lists name
-what several have asked for. For that no more than a few readers of a feed are remembered, by a pseudonym whose key
-lasts as long as the window (pseudonyms.py), and when each was last seen.
+A feed with a single reader may be that reader's secret, whatever its address looks like. So public lists name only
+feeds with several readers. A few readers of each feed are remembered, with the instant of the last request, under a
+pseudonym with a key for the whole window (pseudonyms.py).
 """
 
 from collections import Counter, OrderedDict
@@ -13,44 +13,44 @@ from feedproxy.http.redaction import has_secret
 from feedproxy.subscribers.pseudonyms import PERIOD, Pseudonym
 
 READERS_PER_FEED = 16
-"""Readers remembered of a feed; no list asks for more."""
+"""Readers remembered per feed; no list needs more."""
 
 FEEDS_MAX = 20_000
-"""Feeds; what was asked for longest ago is forgotten first."""
+"""Feeds that are remembered; the one requested longest ago is removed first."""
 
 REPEAT_INTERVAL: Seconds = 3600
-"""What is known of a reader is renewed once in this time."""
+"""Seconds between two updates of a reader's instant."""
 
 type Readers = dict[int, int]
-"""When each was last seen, in whole seconds, by pseudonym; the one seen longest ago first."""
+"""Instants of the last request, in whole seconds, by pseudonym; the oldest first."""
 
 
 class DistinctReaders:
-    """The last different readers of each feed. Not for several threads at once."""
+    """The latest distinct readers of each feed; not thread-safe."""
 
     def __init__(self) -> None:
         self._feeds: OrderedDict[str, Readers] = OrderedDict()
         self.changes = 0
-        """Another number after every change."""
+        """A counter of changes."""
 
     def note(self, target: str, pseudonym: Pseudonym, now: Instant) -> None:
-        """A reader asks for this feed. Of an address with a secret nothing is remembered."""
+        """Record a reader's request, unless the address has a secret."""
         readers = self._feeds.get(target)
-        if readers is not None and now - readers.get(pseudonym.lasting, 0) < REPEAT_INTERVAL:
+        if readers is not None and now - readers.get(pseudonym.long_term, 0) < REPEAT_INTERVAL:
             return
-        if not pseudonym.lasting or "#" in target or has_secret(target):
+        if not pseudonym.long_term or "#" in target or has_secret(target):
             return
         if readers is None:
             readers = self._feeds[target] = {}
-        self._take(target, readers, {pseudonym.lasting: int(now)})
+        self._take(target, readers, {pseudonym.long_term: int(now)})
 
-    def add(self, target: str, told: Mapping[int, int]) -> None:
-        """Readers that were written down, here or by another process."""
-        self._take(target, self._feeds.setdefault(target, {}), told)
+    def add(self, target: str, seen: Mapping[int, int]) -> None:
+        """Add stored readers, of this or another process."""
+        self._take(target, self._feeds.setdefault(target, {}), seen)
 
-    def _take(self, target: str, readers: Readers, told: Mapping[int, int]) -> None:
-        for each, at in told.items():
-            readers[each] = max(at, readers.pop(each, 0))
+    def _take(self, target: str, readers: Readers, seen: Mapping[int, int]) -> None:
+        for pseudonym, at in seen.items():
+            readers[pseudonym] = max(at, readers.pop(pseudonym, 0))
         for oldest in sorted(readers, key=readers.__getitem__)[: max(0, len(readers) - READERS_PER_FEED)]:
             del readers[oldest]
         self.changes += 1
@@ -59,22 +59,22 @@ class DistinctReaders:
             self._feeds.popitem(last=False)
 
     def since(self, since: Instant) -> Iterator[tuple[str, Readers]]:
-        """The feeds that were asked for since then, and by whom."""
+        """Yield the feeds requested since then, with their readers."""
         for target, readers in list(self._feeds.items()):
-            recent = {each: at for each, at in readers.items() if at > since}
+            recent = {pseudonym: at for pseudonym, at in readers.items() if at > since}
             if recent:
                 yield target, recent
 
 
 def count_distinct(readers: Readers) -> int:
-    """How many readers these are at least: of two stretches of LASTING two pseudonyms may be one reader's."""
+    """Return the least number of readers: pseudonyms of two periods may be of one reader."""
     return max(Counter(at // int(PERIOD) for at in readers.values()).values(), default=0)
 
 
 def merge_readers(
     first: Mapping[str, Readers], others: Iterable[tuple[str, Readers]], since: Instant
 ) -> dict[str, Readers]:
-    """Two accounts of the same feeds as one, of what was seen since then."""
+    """Return the readers of two sources since then, by feed."""
     together = DistinctReaders()
     for target, readers in (*first.items(), *others):
         together.add(target, readers)

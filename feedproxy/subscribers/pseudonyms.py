@@ -1,17 +1,16 @@
-"""Who is who among readers, without keeping who they are.
+"""Pseudonyms of readers: they tell readers apart without storing their identity.
 
-A reader is told by address, User-Agent and, where he has signed in, user name. All that is kept is a
-pseudonym: a hash under a key that changes with every period, so that it says nothing to whoever has not the
-secret, and two of them, a period apart, say nothing of each other. The key follows from the secret and the
-period's number, so all processes that share a secret agree, and a restart counts nobody twice. Guard the
-secret: addresses are few enough to be tried one by one by whoever has it. To forget everybody, replace it.
+A reader is identified by address, User-Agent and, if authenticated, user name. Only a pseudonym is stored: a hash under
+a key that changes with every period. It reveals nothing without the secret, and pseudonyms of different periods cannot
+be linked. The key is derived from the secret and the period's number. So all processes with the same secret agree, and
+a reader counts once over a restart. Guard the secret: with it, all addresses can be tried. Replacing it makes all
+stored pseudonyms meaningless.
 
-Since a key's change must not make a second reader of the first, a pseudonym comes with the one that the same
-reader had in the period before. That is enough as long as a period is no shorter than the window readers are
-counted in.
+A change of the key must not count a reader twice, so a pseudonym includes that of the period before. This suffices if a
+period is at least as long as the window of counting.
 
-Two hashes cost more than all else that is done for a reader who is answered by heart, and most ask for one feed after
-the other: so a pseudonym is remembered for a minute, in memory alone.
+Two hashes take longer than the rest of a fast-path hit, and most readers request several feeds in a row. So a pseudonym
+is cached for a minute, in memory only.
 """
 
 import hashlib
@@ -21,62 +20,61 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.upstream.special_networks import client_network
 
 PERIOD: Seconds = 30 * 86_400
-"""How long a reader keeps its pseudonym where different readers are counted (distinct_readers.py)."""
+"""Seconds for which a pseudonym is valid in distinct_readers.py."""
 
 SECRET_MIN = 16
-"""Bytes of a secret: 128 bits cannot be tried through."""
+"""Shortest secret in bytes: 128 bits resist exhaustive search."""
 
 MEMO_TIME: Seconds = 60
 KNOWN_MAX = 8192
-"""Readers whose pseudonyms are remembered."""
+"""Pseudonyms in the cache."""
 
 INPUT_LENGTH_MAX = 512
-"""Characters of a User-Agent that is remembered; real ones keep below 400."""
+"""Characters of a User-Agent in the cache; real ones have less than 400."""
 
 
 class Pseudonym(NamedTuple):
-    """A reader, now and as he was called in the period before: numbers of 60 bits.
+    """A reader's pseudonyms of this period and the one before: numbers of 60 bits.
 
-    60 bits are what the smallest int objects hold, and a million readers collide with a chance of 1 in 2
-    million.
+    The smallest int objects hold 60 bits, and the probability of a collision among a million readers is 1 in 2 million.
     """
 
     current: int
     previous: int
-    lasting: int = 0
-    """The same for the stretch of LASTING that it is; 0 where that is not known."""
+    long_term: int = 0
+    """The pseudonym for the current PERIOD; 0 if unknown."""
 
 
 class Identifier:
-    """Gives readers their pseudonyms. `secret` is random, `SECRET_MIN` bytes or more, else ValueError."""
+    """Computes pseudonyms. Raises ValueError for a secret of less than SECRET_MIN bytes."""
 
     def __init__(self, secret: bytes, *, period: Seconds = 86_400) -> None:
         if len(secret) < SECRET_MIN:
             raise ValueError(f"the secret has less than {SECRET_MIN} bytes")
         if period <= 0:
-            raise ValueError("a period of no length")
+            raise ValueError(f"invalid period {period!r}: expected more than 0 seconds")
         self._secret = hashlib.blake2b(secret, person=b"feedproxy.reader").digest()
         self._period = period
         self._number: int | None = None
-        self._stretch: int | None = None
+        self._long_period: int | None = None
         self._keys = (b"", b"", b"")
         self._known: dict[tuple[str, str, str], Pseudonym] = {}
         self._since: Instant = 0.0
 
     def pseudonym(self, address: str, user_agent: str, user: str, now: Instant) -> Pseudonym:
-        """The pseudonym of a reader; `user` is empty where nobody has signed in.
+        """Return the pseudonym of a reader; `user` is empty without authentication.
 
-        Who has signed in is known by his name wherever he comes from. An IPv6 address counts by its network
-        of 64 bits: a machine changes the rest of it every day (RFC 8981).
+        An authenticated reader is identified by its user name, not by its address. An IPv6 address counts by its
+        network of 64 bits: a machine changes the rest of it every day (RFC 8981).
         """
         number = int(now // self._period)
-        if number != self._number or int(now // PERIOD) != self._stretch:
-            lasting = int(now // PERIOD)
-            self._number, self._stretch = number, lasting
+        if number != self._number or int(now // PERIOD) != self._long_period:
+            long_term = int(now // PERIOD)
+            self._number, self._long_period = number, long_term
             self._keys = (
                 self._key(str(number)),
                 self._key(str(number - 1)),
-                self._key(f"lasting {lasting}"),
+                self._key(f"lasting {long_term}"),
             )
             self._known.clear()
         if not 0 <= now - self._since < MEMO_TIME or len(self._known) >= KNOWN_MAX:
@@ -91,11 +89,11 @@ class Identifier:
         return found
 
     def same_until(self, now: Instant) -> Instant:
-        """Until when a pseudonym of now may be remembered, here or elsewhere, in memory alone."""
+        """Return the instant until which a current pseudonym may be cached, in memory only."""
         return min(now + MEMO_TIME, (now // self._period + 1) * self._period)
 
     def _hashed(self, address: str, user_agent: str, user: str) -> Pseudonym:
-        # NUL stands in none of the three, so no two readers run together.
+        # None of the three contains NUL, so the text is unambiguous.
         origin = f"user\0{user}" if user else f"address\0{client_network(address)}"
         text = f"{origin}\0{user_agent}".encode("utf-8", "surrogatepass")
         return Pseudonym(*[_digest(text, key) for key in self._keys])

@@ -1,8 +1,7 @@
-"""What other processes are to be told of who reads, so that each counts all.
+"""Read events for other processes, so that each counts all readers.
 
-A reader who comes again and again is told of once in a while only: that is enough for a count over a day, and for
-whether a feed is read at all. What is told is what `SubscriberCounts.seen` was given, with the pseudonym and never the
-address.
+Repeated requests of a reader are reported once in READER_INTERVAL only, which suffices for counts over a day. An event
+has the arguments of `SubscriberCounts.seen`, with the pseudonym and never the address.
 """
 
 from collections.abc import Iterable
@@ -12,46 +11,46 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
 READER_INTERVAL: Seconds = 600
-"""A reader of a feed is told of once in this time."""
+"""Seconds between two events of a reader of a feed."""
 CLAIM_INTERVAL: Seconds = 60
-"""The same for a fetcher whose claim says nothing new."""
+"""Seconds between two events of a fetcher with an unchanged claim."""
 WAITING_MAX = 50_000
-"""What nobody fetches is forgotten, the oldest first: who was not heard of comes again."""
+"""Events that wait to be sent; above it the older half is dropped, since later requests repeat them."""
 AGENT_MAX = 1000
 
 type Event = list[Any]
-"""Target, pseudonym, User-Agent, instant: as JSON has them."""
+"""Target, pseudonym, User-Agent, instant, in JSON."""
 
-type Heard = tuple[str, Pseudonym, str, Instant]
-"""The same, read."""
+type ReadRecord = tuple[str, Pseudonym, str, Instant]
+"""The same, parsed."""
 
 
 class ReadEvents:
-    """What has to be told."""
+    """The events that wait to be sent."""
 
     def __init__(self) -> None:
         self._waiting: list[Event] = []
 
     def note(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> None:
-        """Somebody asks for a feed."""
+        """Record a reader's request."""
         if len(self._waiting) >= WAITING_MAX:
             del self._waiting[: WAITING_MAX // 2]
         self._waiting.append([target, *pseudonym, user_agent[:AGENT_MAX], now])
 
     def take(self) -> list[Event]:
-        """All that waits; it waits no longer."""
+        """Return and remove the waiting events."""
         taken, self._waiting = self._waiting, []
         return taken
 
 
 def is_due(before: Instant | None, now: Instant, interval: Seconds) -> bool:
-    """Whether one last seen then is to be told of again: at the first time within each stretch of `interval`."""
+    """Return whether an event is due: at the first request within each multiple of `interval`."""
     return before is None or before // interval != now // interval
 
 
-def read_events(told: Iterable[Any]) -> list[Heard]:
-    """What was told, read. Raises ValueError or TypeError for what is none."""
+def read_events(events: Iterable[Any]) -> list[ReadRecord]:
+    """Parse events. Raises ValueError or TypeError for invalid ones."""
     return [
         (str(target), Pseudonym(*map(int, pseudonym)), str(agent), float(now))
-        for target, *pseudonym, agent, now in told
+        for target, *pseudonym, agent, now in events
     ]

@@ -59,7 +59,7 @@ class ExactProtocol(ResponseHandler):
         self._exchanges = 0
         self._reading: ResponseParser | None = None
         self._complete: asyncio.Future[None] | None = None
-        self._received_at = self._sent_at = self._deadline = self._read_timeout = 0.0
+        self._received_at = self._sent_at = self._deadline = self._silence_limit = 0.0
         self._received = 0
         self._is_wanted: Callable[[], bool] = _always
         self._watch: asyncio.TimerHandle | None = None
@@ -93,7 +93,7 @@ class ExactProtocol(ResponseHandler):
         self._exchanges += 1
         self._reading, self._complete = reading, self._loop.create_future()
         self._received_at = self._sent_at = self._loop.time()
-        self._received, self._read_timeout, self._deadline = 0, read_timeout, deadline
+        self._received, self._silence_limit, self._deadline = 0, read_timeout, deadline
         self._is_wanted = is_wanted
         if self._watch is None:
             self._schedule_timeout_check()
@@ -161,7 +161,7 @@ class ExactProtocol(ResponseHandler):
 
     def _schedule_timeout_check(self) -> None:
         self._watch = self._loop.call_at(
-            min(self._received_at + self._read_timeout, self._deadline), self._check_timeout
+            min(self._received_at + self._silence_limit, self._deadline), self._check_timeout
         )
 
     def _check_timeout(self) -> None:
@@ -170,7 +170,7 @@ class ExactProtocol(ResponseHandler):
             return
         if now >= self._deadline:
             self._fail(TimeoutError())
-        elif now >= self._received_at + self._read_timeout:
+        elif now >= self._received_at + self._silence_limit:
             self._fail(ReadTimeout())
         else:
             self._schedule_timeout_check()

@@ -34,7 +34,7 @@ from feedproxy.scoring import serialization
 from feedproxy.scoring.aggregate import ReaderAccount
 from feedproxy.scoring.live_scores import LiveScores
 from feedproxy.store.shared_memory import SharedMemoryCoordination
-from feedproxy.subscribers.replication import Heard, ReadEvents, read_events
+from feedproxy.subscribers.replication import ReadRecord, ReadEvents, read_events
 from feedproxy.telemetry import aggregation, history
 from feedproxy.telemetry.aggregation import Plain
 from feedproxy.telemetry.history import History, HistoryRecorder
@@ -91,7 +91,7 @@ class WorkerPeers:
         self._predecessor_counts = _read_snapshot(self._snapshots[worker.index])  # of workers with this number before
         self._last_snapshot: Seconds = 0.0
         metrics.collected.subscribe(self._write_snapshot)
-        self._reads_during_start: list[Heard] | None = None
+        self._reads_during_start: list[ReadRecord] | None = None
         """Reads received while the counts of another worker are loaded, which replace this worker's."""
         self._history_by_worker: dict[int, History] = {}
         self.silent = 0
