@@ -57,7 +57,7 @@ def feed_condition(
     """Return the condition of a feed; `freshness` is that of its newest stored response."""
     next_at, next_reason = _next_fetch(resource, freshness, settings, now)
     if isinstance(plan, Later):
-        next_at, next_reason = plan.at, f"{next_reason}; {plan.words}"
+        next_at, next_reason = plan.at, f"{next_reason}; {plan.reason}"
     active = relocation.active_relocation(resource.relocation, now, settings, target=resource.target)
     sighting = resource.relocation
     if active is not None:

@@ -1,1 +1,1 @@
-"""The one path to the origin: single flight, budgets, and the guard of the good copy."""
+"""Refreshes of feeds: request collapsing, limits, ingestion, and the guard of the good copy."""

@@ -1,4 +1,4 @@
-"""The one way to an origin, for client requests, the prefetch schedule and the operator: one refresh per target.
+"""Coordination of refreshes: one per target at a time, for clients, the prefetch schedule and the operator.
 
 Requests for a target join a refresh that is running. A refresh waits for the site's slot and for the lease that other
 processes respect.
@@ -41,7 +41,7 @@ from feedproxy.store.resource import Failures, Relocation, Resource
 from feedproxy.upstream.fair_limits import PROXY, Requester, client_of, requesting
 
 NON_FEED_REDIRECTS_MAX = 10_000
-"""Targets whose redirects led to no feed, and are not followed again; the oldest is dropped first."""
+"""Targets with redirects that led to no feed and are not followed again; the oldest is dropped first."""
 
 FEED_TYPES = (
     "application/rss+xml",
@@ -234,7 +234,7 @@ class RefreshCoordinator:
 
     def discard(self, matches: Callable[[str], bool]) -> None:
         """Cancel the scheduled refreshes of purged targets, and invalidate those that are running."""
-        for target in [each for each in self._scheduled if matches(each)]:
+        for target in [scheduled for scheduled in self._scheduled if matches(scheduled)]:
             self._scheduled.pop(target).cancel()
         self.invalidate(matches)
 
@@ -243,10 +243,10 @@ class RefreshCoordinator:
 
         Their results are not stored, and later requests do not join them.
         """
-        for target in [each for each in self._storable_jobs if matches(each)]:
+        for target in [storable for storable in self._storable_jobs if matches(storable)]:
             self._storable_jobs[target].clear()
             self._stop_joining(target)
-        for target in [each for each in self._non_feed_redirects if matches(each)]:
+        for target in [redirected for redirected in self._non_feed_redirects if matches(redirected)]:
             del self._non_feed_redirects[target]
 
     async def close(self, timeout: Seconds) -> None:
@@ -273,14 +273,16 @@ class RefreshCoordinator:
     def _stop_joining(self, target: str) -> None:
         """Let no further request join a refresh of this target."""
         for key in [
-            each for each in self._epochs_at_start if each == target or (type(each) is tuple and each[0] == target)
+            running
+            for running in self._epochs_at_start
+            if running == target or (type(running) is tuple and running[0] == target)
         ]:
             self._refreshes.stop_joining(key)
 
     async def _run_shared(
         self, context: RequestContext, resource: Resource | None, variant: StoredResponse | None
     ) -> RefreshResult:
-        """Refresh for a request whose result other requests may share, in one process at a time."""
+        """Refresh for a request with a result that other requests may share, in one process at a time."""
         target, settings = context.request.target, context.settings
         before = self._store.get(target)
         async with FetchLease(self._coordination, target, timeout=settings.fetch_timeout) as lease:
@@ -446,7 +448,9 @@ def _availability_changed(stored: Resource | None, now: Resource) -> bool:
     """Return whether a known feed has newly moved, ended or been invalidated."""
     if stored is None or stored.channel is None:
         return False
-    withdrawn = any(each.invalid for each in now.variants) and not any(each.invalid for each in stored.variants)
+    withdrawn = any(variant.invalid for variant in now.variants) and not any(
+        variant.invalid for variant in stored.variants
+    )
     return withdrawn or _relocation_state(stored) != _relocation_state(now)
 
 

@@ -1,4 +1,4 @@
-"""What refreshes tell the rest of the proxy: one object with typed signals, made in app.py."""
+"""Events of refreshes for the rest of the proxy: one object with typed signals, made in app.py."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class Signal[Event]:
 
 @dataclass(frozen=True, slots=True)
 class FeedChanged:
-    """A feed was stored whose content is new. `is_new`: no feed was stored of its target before."""
+    """A feed was stored with new content. `is_new`: it is the first feed stored of its target."""
 
     resource: Resource
     is_new: bool
@@ -47,7 +47,7 @@ class CopiesInvalidated:
 
 @dataclass(frozen=True, slots=True)
 class RefreshEnded:
-    """A refresh of this target is over, whatever it brought."""
+    """A refresh of this target has ended, whatever its result."""
 
     target: str
 
@@ -61,4 +61,4 @@ class Events:
     copies_invalidated: Signal[CopiesInvalidated] = field(default_factory=Signal)
     """The addon `purges` purges the caches in front."""
     refresh_ended: Signal[RefreshEnded] = field(default_factory=Signal)
-    """The prefetch schedule and the notification service look at the target again."""
+    """The prefetch schedule and the notification service decide about the target again."""

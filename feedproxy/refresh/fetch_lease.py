@@ -1,4 +1,4 @@
-"""The right to fetch a target, held against the other processes that share its store."""
+"""The lease to fetch a target, exclusive among the processes that share a store."""
 
 import asyncio
 from types import TracebackType
@@ -25,7 +25,7 @@ class FetchLease:
         self._timeout = timeout
         self._is_held = False
         self.completed_by_peer = False
-        """Whether another process has finished a refresh of the target while this one waited."""
+        """True if another process finished a refresh of the target while this one waited."""
 
     async def __aenter__(self) -> Self:
         completions, pause = self._coordination.completion_count(self._target), PEER_POLL_MIN

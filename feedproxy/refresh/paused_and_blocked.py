@@ -77,7 +77,7 @@ class OperatorDecisions:
         self.reload()
         if self._decided.get(target) == decision:
             return False
-        decided = {each: kept for each, kept in self._decided.items() if each != target}
+        decided = {other: other_decision for other, other_decision in self._decided.items() if other != target}
         if decision is not None:
             if len(decided) >= DECISIONS_MAX:
                 raise TooManyDecisions(

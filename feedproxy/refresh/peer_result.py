@@ -51,7 +51,7 @@ def find(
 def _has_changed(
     previous: Resource, stored: Resource, replaced: StoredResponse | None, selected: StoredResponse
 ) -> bool:
-    was, now = (each.channel.content_digest if each.channel else None for each in (previous, stored))
+    was, now = (resource.channel.content_digest if resource.channel else None for resource in (previous, stored))
     if was is None or now is None or (pending_hash(was) is None) == (pending_hash(now) is None):
         return was != now
     # One of the two digests is deferred. Equal content keeps its tag.
@@ -60,7 +60,7 @@ def _has_changed(
 
 def _failure(stored: Resource, settings: Settings) -> RefreshResult | None:
     """Return a failed refresh as a result: the stored response is served as long as in the fetching process."""
-    detail = next((each for each in Detail if each == stored.failures.detail), None)
+    detail = next((known for known in Detail if known == stored.failures.detail), None)
     if not stored.variants or detail is None:
         return None
     until = content_guard.last_validated(stored) + content_guard.stale_limit_after_failure(stored.failures, settings)

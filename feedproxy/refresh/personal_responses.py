@@ -1,9 +1,9 @@
-"""What is stored for requests with fields of one client's own, beside what is stored for all.
+"""Keyed responses: stored for requests with client-specific fields, beside the shared ones.
 
-A request is asked for all with fields that every client could have sent (upstream_request.py). What another request
-brought is kept under the fields that it had more, its *key*: it answers requests with the same ones only, and nothing
-else that is known of the target is learned from it, no failure, no move, no end, no channel. So no client decides by
-its credentials or by an odd field what another client gets.
+A shared request has only fields that every client could send (upstream_request.py). The response to another request is
+stored under its additional fields, its *key*, and answers requests with the same fields only. It teaches nothing else
+about the target: no failure, relocation, end or channel. So one client's credentials or unusual fields never decide
+what another client gets.
 """
 
 import re
@@ -20,16 +20,16 @@ from feedproxy.request.upstream_request import is_credential, shared_names
 from feedproxy.store.resource import Resource
 
 KEYED_MAX = 8
-"""Keyed responses of one target: those that were stored last stay."""
+"""Keyed responses of one target; the oldest are dropped."""
 
 _ORDINARY_AGENT = re.compile(r"[\w ()+,./:;@~!*'=-]{0,256}", re.ASCII)
-"""A User-Agent with which a feed may be fetched for others, too."""
+"""A User-Agent with which a feed may be fetched for other clients, too."""
 
 _WHOLE_OR_PART = frozenset({200, 206})
 
 
 def selects(stored: StoredResponse, request: Fields, key: Fields, *, own_agent: bool) -> bool:
-    """Whether a request with these fields, of which `key` are the client's own, selects a keyed response."""
+    """Return whether a request with these fields selects a keyed response; `key` are the client-specific ones."""
     agent = stored.key.get("user-agent")
     if agent is not None and (own_agent or request.combined("user-agent") != agent):
         return False
@@ -41,28 +41,29 @@ def selects(stored: StoredResponse, request: Fields, key: Fields, *, own_agent: 
 def choose(
     resource: Resource, request: Fields, key: Fields, *, own_agent: bool, credentials: bool = False
 ) -> StoredResponse | None:
-    """The stored response that answers this request: of its own key or for all.
+    """Return the stored response for this request, with its key or shared.
 
-    With credentials, one of its own comes first, and a refusal of those without any is no answer.
+    With credentials, one with its key takes precedence, and an error response to requests without any is not used.
     """
-    keyed = [each for each in resource.keyed if each.status != 206]
-    same_key = [each for each in keyed if selects(each, request, key, own_agent=own_agent)]
-    # What is kept for one User-Agent is for all that have it.
-    of_agent = [each for each in keyed if selects(each, request, Fields(), own_agent=own_agent)]
-    shared = [each for each in (*resource.variants, *of_agent) if not credentials or each.status < 400]
+    keyed = [response for response in resource.keyed if response.status != 206]
+    same_key = [response for response in keyed if selects(response, request, key, own_agent=own_agent)]
+    # A response to one User-Agent is for all clients with it.
+    of_agent = [response for response in keyed if selects(response, request, Fields(), own_agent=own_agent)]
+    shared = [response for response in (*resource.variants, *of_agent) if not credentials or response.status < 400]
     if credentials and same_key:
         shared = []
     return vary.choose((*same_key, *shared), request, own_agent=own_agent)
 
 
 def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: bool) -> Fields:
-    """The key of what came for an errand.
+    """Return the key of the response that a job received.
 
-    What Vary nominates is no part of it, since it is compared anyway; but credentials are. The client's own User-Agent
-    is one where it went upstream and brought no feed: pages differ by it, and refusals. It is one for a feed, too,
-    where it could be markup in a document that repeats it. So is a range that brought neither a part nor the whole. A
-    credential that the option shared_fields names is none where the origin allows it, and nothing is stored for all
-    yet that this could replace (`is_new`).
+    * Credentials are part of the key. Fields that Vary nominates are not, since they are compared anyway.
+    * The client's User-Agent is, if it was sent and the response is not a feed: pages and refusals differ by it. For a
+      feed it is, too, if it could be markup in a document that repeats it.
+    * A range is, if the response is neither a part nor the whole.
+    * A credential of the option shared_fields is not, if the origin permits sharing and no shared response is stored
+      yet that this one could replace (`is_new`).
     """
     if response.status == 304:
         return job.key if len(job.key) or job.validate is None else job.validate.key
@@ -80,24 +81,28 @@ def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: 
 
 
 def keyed_view(resource: Resource, job: RefreshJob) -> Resource:
-    """What is known of a target to requests with the key of this errand."""
-    responses = [each for each in resource.keyed if _sorted_lines(each.key) == _sorted_lines(job.key)]
+    """Return the resource as requests with the key of this job see it."""
+    responses = [response for response in resource.keyed if _sorted_lines(response.key) == _sorted_lines(job.key)]
     return Resource(
         resource.target,
-        variants=tuple(each for each in responses if each.status != 206),
-        parts=tuple(each for each in responses if each.status == 206),
+        variants=tuple(response for response in responses if response.status != 206),
+        parts=tuple(response for response in responses if response.status == 206),
     )
 
 
 def merge_keyed(stored_resource: Resource, learned: Resource, key: Fields) -> Resource:
-    """What is held, with what was learned for requests with this key."""
-    others = [each for each in stored_resource.keyed if _sorted_lines(each.key) != _sorted_lines(key)]
-    same_key = [each for each in (*learned.parts, *learned.variants) if _sorted_lines(each.key) == _sorted_lines(key)]
+    """Return the stored resource with the responses for requests with this key."""
+    others = [response for response in stored_resource.keyed if _sorted_lines(response.key) != _sorted_lines(key)]
+    same_key = [
+        response
+        for response in (*learned.parts, *learned.variants)
+        if _sorted_lines(response.key) == _sorted_lines(key)
+    ]
     return replace(stored_resource, keyed=(*others, *same_key)[-KEYED_MAX:])
 
 
 def _allows_sharing(response: Fields) -> bool:
-    """Whether an answer to a request with Authorization may be shared (RFC 9111, section 3.5)."""
+    """Return whether a response to a request with Authorization may be shared (RFC 9111, section 3.5)."""
     control = CacheControl.from_fields(response)
     return control.public or control.must_revalidate or control.s_maxage is not None
 

@@ -118,7 +118,7 @@ class RefreshPipeline:
         keyed_job = self._with_response_key(job, received)
         interpreted = self._interpret(keyed_job, received, started)
         if interpreted is None:
-            # RFC 9111, 4.3.4: the 304 speaks of another response, so nothing here can be freshened by it.
+            # RFC 9111, 4.3.4: the 304 is about another response, so it cannot freshen a stored one.
             job = replace(job, validate=None, client_fields=Fields())
             received = await self._receive(job)
             keyed_job = self._with_response_key(job, received)
@@ -173,7 +173,7 @@ class RefreshPipeline:
     def _report(
         self, job: RefreshJob, received: _Received | FeedproxyError, result: RefreshResult, started: Instant
     ) -> None:
-        """Tell metrics and log that the refresh has finished."""
+        """Report the finished refresh to metrics and log."""
         self._observer.updated(
             RefreshFinished(
                 job.request.target,
@@ -200,12 +200,12 @@ class RefreshPipeline:
         except FeedproxyError as error:
             return error
         except MemoryError:
-            local_failure.complaints.warn("no memory is left to make ready what an origin sent")
+            local_failure.complaints.warn("no memory is left to ingest a response")
             return Overload("no memory is left for it")
         except Exception:
             # A defect of feedproxy that this response reveals: the stored copy is served, and the next fetch is
             # delayed.
-            logger.exception("what the origin sent could not be made ready")
+            logger.exception("refresh: ingesting a response failed")
             return FeedproxyError("feedproxy failed at what the origin sent; its log says more")
 
     async def _ingest(self, chain: redirects.RedirectChain, job: RefreshJob) -> _Received:
@@ -498,7 +498,7 @@ class RefreshPipeline:
                 if outcome.status in (401, 410, 451):
                     # Access has changed, or the resource is gone: no stored response is used until the origin sends
                     # a new one.
-                    invalid = tuple(replace(each, invalid=True) for each in resource.variants)
+                    invalid = tuple(replace(variant, invalid=True) for variant in resource.variants)
                     resource = replace(resource, variants=invalid, parts=())
                 is_origin_fault = fault is not None and not isinstance(outcome.error, Overload)
                 if fault is not None and is_origin_fault and (not_before is not None or before.channel is not None):

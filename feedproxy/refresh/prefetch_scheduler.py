@@ -1,12 +1,12 @@
 """Scheduled refreshes: a heap of instants, one per feed, and lanes that keep a slow site from holding up others.
 
 The policy (policy/prefetch.py) is asked again when a feed's instant has come: a feed that another request or process
-has refreshed meanwhile gets its next instant. Nothing is kept over a restart, since all of it follows from the store
-and from the readers' polls.
+has refreshed meanwhile gets its next instant. Nothing is stored for a restart: the store and the readers' polls
+determine all instants.
 
-What is due waits in the lane of its site. A lane has LANE_WIDTH refreshes under way at a time, all lanes together as
-many as it takes to get through what is due within DRAIN, by the time that refreshes have taken lately. So a thousand
-feeds that are due at the same second are fetched in parallel, and a start after a long stop is no storm.
+A refresh that is due waits in the lane of its site. A lane runs LANE_WIDTH refreshes at a time. All lanes together run
+as many as it takes to finish what is due within DRAIN, by the recent duration of refreshes. So many feeds that are due
+at the same second are fetched in parallel, and a start after a long stop does not fetch all at once.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ SMOOTHING = 0.1
 """Weight of the last refresh in the mean time that refreshes take."""
 
 NAP: Seconds = 60
-"""The longest sleep: a machine that was suspended, or whose clock was set, is noticed after that."""
+"""Longest sleep in seconds, after which a suspended machine or a clock that was set is noticed."""
 
 
 def _no_surprises() -> list[str]:
@@ -51,8 +51,8 @@ class Agenda:
     """Owns the scheduled refreshes.
 
     `look` decides about one feed, `refresh` fetches it and returns when that is over. `lane_of` gives the lane of a
-    feed, its site usually. `surprises` gives the feeds whose readers behave otherwise than expected when they were
-    planned last: they are planned anew, within NAP.
+    feed, its site usually. `surprises` gives the feeds with readers that behave otherwise than expected at their last
+    planning; these are planned again, within MAX_SLEEP.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Agenda:
 
     @property
     def next_at(self) -> Instant | None:
-        """When the next feed is due; None where none is planned."""
+        """Return the instant at which the next feed is due; None if none is planned."""
         return self._heap[0][0] if self._heap else None
 
     def start(self, targets: Iterable[str]) -> None:
@@ -122,7 +122,7 @@ class Agenda:
                 assert_never(never)
 
     async def close(self) -> None:
-        """Begin nothing more. What is under way ends where all refreshes end."""
+        """Start no further refreshes; the coordinator ends the current ones."""
         self._closed = True
         tasks = [task for task in (self._runner, self._starting, *self._under_way) if task is not None]
         for task in tasks:

@@ -94,18 +94,18 @@ def with_part(resource: Resource, response: StoredResponse, job: RefreshJob) -> 
     request_fields, own = job.request.fields, job.own_agent
     if not isinstance(verdict, Store) or vary.choose(resource.variants, request_fields, own_agent=own) is not None:
         return None
-    others = [each for each in resource.parts if not vary.selects(each, request_fields, own_agent=own)]
-    same = tuple(each for each in resource.parts if each not in others)
+    others = [part for part in resource.parts if not vary.selects(part, request_fields, own_agent=own)]
+    same = tuple(part for part in resource.parts if part not in others)
     return replace(resource, parts=(*others, *partial_content.with_part(same, response))[-partial_content.PARTS_MAX :])
 
 
 def _selected_parts(context: RequestContext, resource: Resource) -> list[StoredResponse]:
     """Return the parts that this request selects (RFC 9111, section 4.1), newest first."""
     fields, own = context.upstream_request.fields, context.own_agent
-    keyed = [each for each in reversed(resource.keyed) if each.status == 206]
+    keyed = [part for part in reversed(resource.keyed) if part.status == 206]
     return [
-        *(each for each in keyed if personal_responses.selects(each, fields, context.key, own_agent=own)),
-        *(each for each in reversed(resource.parts) if vary.selects(each, fields, own_agent=own)),
+        *(part for part in keyed if personal_responses.selects(part, fields, context.key, own_agent=own)),
+        *(part for part in reversed(resource.parts) if vary.selects(part, fields, own_agent=own)),
     ]
 
 

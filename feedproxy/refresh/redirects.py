@@ -100,7 +100,7 @@ async def follow_redirects(
         except Overload:
             raise  # a failure of this machine, not of the origin
         except FeedproxyError as error:
-            return end_chain(next((each for each in Detail if each == error.detail), Detail.FETCH_ERROR))
+            return end_chain(next((target for target in Detail if target == error.detail), Detail.FETCH_ERROR))
         hops.append((last.response.status, location_target))
         visited.append(location_target)
         last = following

@@ -42,7 +42,7 @@ VERSIONS_BYTES = 32 * 1024
 
 @dataclass(frozen=True, slots=True)
 class RefreshJob:
-    """What to fetch, and how.
+    """A request to fetch a target, and the way to do it.
 
     `validate` is the stored variant from which conditions are made, `own_agent` whether the request has feedproxy's
     User-Agent, `occasion` the reason (result.RefreshFinished). `skip_address_check` is for addresses that the operator
@@ -97,7 +97,7 @@ def received_response(job: RefreshJob, fetched: Fetched, ingested: IngestedConte
 def final_target(job: RefreshJob, at: str) -> str | None:
     """Return the target of the response, after redirects, as it is stored."""
     if job.pushed is not None and job.validate is not None:
-        return job.validate.final_target  # a push is content for what is held
+        return job.validate.final_target  # a push is content for the stored response
     return "" if at == job.request.target else at
 
 
@@ -150,7 +150,7 @@ def with_last_modified(before: Resource, content: Content, now: Instant) -> Cont
     """
     if not content.feed or content.tag is None or content.last_modified is not None:
         return content
-    known = {each.content.tag: each.content.last_modified or 0.0 for each in before.variants}
+    known = {variant.content.tag: variant.content.last_modified or 0.0 for variant in before.variants}
     made = known.get(content.tag) or max(float(math.floor(now)), *(at + 1 for at in known.values()), 0.0)
     return replace(content, last_modified=made)
 
@@ -158,7 +158,7 @@ def with_last_modified(before: Resource, content: Content, now: Instant) -> Cont
 def with_variant(resource: Resource, new: StoredResponse, job: RefreshJob, **facts: Any) -> Resource:
     """Return the resource with this variant in place of the one that the same request selected, and with these facts.
 
-    Jobs for one target can overtake each other: the response to the later request stays.
+    Jobs for one target can overtake variant other: the response to the later request stays.
     """
     stored = vary.choose(resource.variants, job.request.fields, own_agent=job.own_agent)
     if stored is not None and stored.request_time > new.request_time:
@@ -172,7 +172,9 @@ def with_variant(resource: Resource, new: StoredResponse, job: RefreshJob, **fac
 def without_variant(resource: Resource, job: RefreshJob) -> Resource:
     """Return the resource without the variants that this request selects."""
     remaining = tuple(
-        each for each in resource.variants if not vary.selects(each, job.request.fields, own_agent=job.own_agent)
+        variant
+        for variant in resource.variants
+        if not vary.selects(variant, job.request.fields, own_agent=job.own_agent)
     )
     return replace(resource, variants=remaining, parts=_remaining_parts(resource, job))
 
@@ -180,7 +182,7 @@ def without_variant(resource: Resource, job: RefreshJob) -> Resource:
 def _remaining_parts(resource: Resource, job: RefreshJob) -> tuple[StoredResponse, ...]:
     """Return the parts that this request does not select; a newer response replaces the others."""
     request_fields, own = job.request.fields, job.own_agent
-    return tuple(each for each in resource.parts if not vary.selects(each, request_fields, own_agent=own))
+    return tuple(variant for variant in resource.parts if not vary.selects(variant, request_fields, own_agent=own))
 
 
 def superseded(resource: Resource) -> tuple[StoredResponse, ...]:
@@ -188,30 +190,30 @@ def superseded(resource: Resource) -> tuple[StoredResponse, ...]:
 
     Content may return with another date: clients may have either.
     """
-    known = {(each.tag, each.last_modified) for each in resource.delta_bases}
+    known = {(variant.tag, variant.last_modified) for variant in resource.delta_bases}
     return tuple(
-        each
-        for each in resource.variants
-        if each.content.feed
-        and each.content.tag is not None
-        and (each.content.tag, each.content.last_modified) not in known
-        and not CacheControl.from_fields(each.fields).no_transform
+        variant
+        for variant in resource.variants
+        if variant.content.feed
+        and variant.content.tag is not None
+        and (variant.content.tag, variant.content.last_modified) not in known
+        and not CacheControl.from_fields(variant.fields).no_transform
     )
 
 
 def stored_document(resource: Resource) -> bytes:
     """Return the stored feed without coding, of any variant; empty where there is none."""
-    return next((body for each in resource.variants if (body := each.content.bodies.get("identity"))), b"")
+    return next((body for variant in resource.variants if (body := variant.content.bodies.get("identity"))), b"")
 
 
 def with_versions(resource: Resource, retired_versions: Sequence[DeltaBase]) -> Resource:
     """Return the resource with these among the versions that clients may have."""
     if not retired_versions:
         return resource
-    names = {(each.tag, each.last_modified) for each in retired_versions}
-    others = [each for each in resource.delta_bases if (each.tag, each.last_modified) not in names]
+    names = {(version.tag, version.last_modified) for version in retired_versions}
+    others = [version for version in resource.delta_bases if (version.tag, version.last_modified) not in names]
     versions = [*others, *retired_versions][-VERSIONS_MAX:]
-    while sum(len(each.entries) for each in versions) > VERSIONS_BYTES:
+    while sum(len(version.entries) for version in versions) > VERSIONS_BYTES:
         del versions[0]
     return replace(resource, delta_bases=tuple(versions))
 
@@ -219,9 +221,9 @@ def with_versions(resource: Resource, retired_versions: Sequence[DeltaBase]) -> 
 def with_previous_contents(
     resource: Resource, stored: StoredResponse, previous: PreviousContents | None, settings: Settings
 ) -> Resource:
-    """The resource with these previous contents (None: no others than before), if `stored` is for all readers.
+    """Return the resource with these previous contents (None: unchanged), if `stored` is for all clients.
 
-    Where it no longer is, the contents before it are forgotten.
+    Otherwise the previous contents are dropped.
     """
     if len(stored.key):
         return resource
@@ -239,7 +241,7 @@ def with_version_record(resource: Resource, new: StoredResponse, items: int, now
 def earlier_versions_interval(resource: Resource | None, content: Content) -> tuple[Instant, Instant] | None:
     """Return when the versions before this one were stored, first and last; None where that is not known."""
     editions = resource.version_records if resource is not None and content.feed and content.tag is not None else ()
-    arrived = next((each.at for each in reversed(editions) if each.tag == content.tag), None)
+    arrived = next((record.at for record in reversed(editions) if record.tag == content.tag), None)
     return None if arrived is None or editions[0].at >= arrived else (editions[0].at, arrived)
 
 

@@ -8,7 +8,7 @@ class SingleFlight[Key, Result]:
     """Running tasks, by key.
 
     A waiter that is cancelled does not cancel its task: a late result serves the next request. `wait_for` reports a
-    task whose waiters have all been cancelled.
+    task without a waiter after the last one is cancelled.
     """
 
     def __init__(self) -> None:

@@ -140,7 +140,7 @@ def test_a_feed_that_nobody_asks_for_is_left_alone() -> None:
     found = planned(a_feed(), NOON + HOUR, readers=0)
 
     assert isinstance(found, Rest)
-    assert "not asked for within 60 min" in found.words or "1 h" in found.words
+    assert "not asked for within 60 min" in found.reason or "1 h" in found.reason
 
 
 def test_few_readers_do_not_make_a_feed_of_short_life_asked_all_the_time() -> None:
@@ -258,7 +258,7 @@ def test_refresh_for_a_site_that_limits_requests_has_to_be_worth_more() -> None:
 
     assert isinstance(usual, Later)
     assert isinstance(limited, Later)
-    assert limited.words == f"{usual.words}; the site limits requests"
+    assert limited.reason == f"{usual.reason}; the site limits requests"
     dearest = planned(silent(), NOON, readers=0, polls=polls, price_factor=64.0)
     assert dearest == Later(NOON + REVIEW, "no refresh is worth its price yet")
 
@@ -268,7 +268,7 @@ def test_plan_tells_who_is_expected_and_what_the_refresh_is_worth() -> None:
 
     assert isinstance(waiting, Later)
     assert re.fullmatch(
-        r"3 readers expected by 14:00, changes about every 1 h 16 min, worth \d\.\d h of staleness", waiting.words
+        r"3 readers expected by 14:00, changes about every 1 h 16 min, worth \d\.\d h of staleness", waiting.reason
     )
 
 

@@ -1,6 +1,6 @@
-"""By which settings is a feed edited before it is stored?  Their digest is stored with it.
+"""The settings by which a feed is edited before it is stored; their digest is stored with it.
 
-A copy that other settings have edited cannot be edited anew: the original is not kept. So the next request to the
+A copy that other settings have edited cannot be edited again: the original is not stored. So the next request to the
 origin has no conditions, and brings the original again (pipeline.py). The upstream's own feeds are not used until then.
 """
 
@@ -11,26 +11,26 @@ from feedproxy.cache.stored_response import Content
 from feedproxy.settings import Settings
 
 DIGEST_LENGTH = 12
-"""Hexadecimal digits: 48 bits tell the few sets of settings that one store meets apart."""
+"""Hexadecimal digits of a digest: 48 bits distinguish the few sets of settings of one store."""
 
 type EditSettings = tuple[object, ...]
-"""Values of the settings that decide what is stored of a feed."""
+"""The settings that affect the stored form of a feed."""
 
 
 def self_link_mode(settings: Settings) -> str:
-    """The mode; by default no link names the upstream's own address, which readers cannot reach."""
+    """The mode; by default no link names the upstream's own address, which clients cannot reach."""
     if settings.self_link or not settings.upstream:
         return settings.self_link or "add"
     return "correct" if settings.public_url else "off"
 
 
 def settings_digest(settings: Settings) -> str:
-    """A digest of the settings that feeds are edited by; empty for the defaults, as in stores from before."""
+    """Return the digest of the settings that edit feeds; empty for the defaults, as in older stores."""
     return _digest(_edit_settings(settings))
 
 
 def is_outdated(content: Content, settings: Settings) -> bool:
-    """Whether this is a feed that was edited by other settings."""
+    """Return whether this is a feed that other settings have edited."""
     return content.feed and content.edited_by != settings_digest(settings)
 
 

@@ -148,7 +148,7 @@ def ingest(
         )
     last_modified = _plausible_last_modified(response.fields.get("last-modified"), now)
     if CacheControl.from_fields(response.fields).no_transform:
-        # RFC 9111, 5.2.2.6. Our own tag names the untouched bytes where the origin gives none.
+        # RFC 9111, 5.2.2.6. The proxy's own tag names the unchanged bytes if the origin sends none.
         tag = None if "etag" in response.fields else _content_hash(response.body)
         edited_by = settings_digest(settings)
         content = Content(raw.bodies, tag=tag, last_modified=last_modified, feed=True, edited_by=edited_by)
@@ -206,7 +206,9 @@ def ingest(
         edited_by=settings_digest(settings),
         is_dictionary=is_dictionary,
     )
-    retired_versions = [version for each in superseded if (version := make_delta_base(each))] if settings.deltas else []
+    retired_versions = (
+        [base for response in superseded if (base := make_delta_base(response))] if settings.deltas else []
+    )
     if previous_contents is not None and stored is not None:
         previous_contents = _with_stored(previous_contents, stored, content)
     return replace(
@@ -219,11 +221,11 @@ def ingest(
 
 
 def _with_stored(previous: PreviousContents, stored: Content, new: Content) -> PreviousContents:
-    """The previous contents once `new` replaces `stored`."""
+    """Return the previous contents once `new` replaces `stored`."""
     old, identity = stored.bodies.get("identity"), new.bodies["identity"]
     if old is None or not stored.feed or stored.tag is None:
         return previous
-    # All together at most one gzip content more; where there is none, a quarter is what gzip makes of a feed.
+    # In all at most the size of one gzip content, or a quarter of the feed, which gzip takes on average.
     size_max = len(new.bodies.get("gzip", b"")) or len(identity) // 4
     return previous.with_content(old, identity, size_max=size_max)
 
@@ -243,7 +245,12 @@ def _resolve_previous(known: Channel | None, superseded: Sequence[StoredResponse
     if known is None or (content_hash := pending_hash(known.content_digest)) is None:
         return None
     stored = next(
-        (each for each in superseded if each.content.tag == content_hash and "identity" in each.content.bodies), None
+        (
+            response
+            for response in superseded
+            if response.content.tag == content_hash and "identity" in response.content.bodies
+        ),
+        None,
     )
     return parser.read(stored.content.bodies["identity"], stored.fields.get("content-type")) if stored else None
 
@@ -251,7 +258,9 @@ def _resolve_previous(known: Channel | None, superseded: Sequence[StoredResponse
 def read_stored_channel(channel: Channel | None, variants: Sequence[StoredResponse]) -> Channel | None:
     """Return the channel read in full, where only the part around the items was read and the bytes are stored."""
     content_hash = pending_hash(channel.content_digest) if channel is not None else None
-    stored = next((each for each in variants if content_hash is not None and each.content.tag == content_hash), None)
+    stored = next(
+        (variant for variant in variants if content_hash is not None and variant.content.tag == content_hash), None
+    )
     body = stored.content.bodies.get("identity") if stored is not None else None
     if stored is None or body is None or len(body) > FAST_PATH_DECODED_MAX:
         return channel
@@ -263,7 +272,9 @@ def _publication_dates(document: bytes, first_seen: Instant | None) -> tuple[Ins
 
 
 def _first_document(superseded: Sequence[StoredResponse]) -> bytes | None:
-    return next((body for each in superseded if (body := each.content.bodies.get("identity")) is not None), None)
+    return next(
+        (body for response in superseded if (body := response.content.bodies.get("identity")) is not None), None
+    )
 
 
 def ingest_fast_path(
@@ -385,7 +396,7 @@ def _plausible_last_modified(value: str | None, now: Instant) -> Instant | None:
 
 
 def _is_declared_as_text(response: Response) -> bool:
-    """Archives offered for download stay archives; what is declared as text of some kind is looked into."""
+    """Return whether compressed content is decoded: archives for download are not, declared text is."""
     declared = (response.fields.get("content-type") or "").lower()
     return not declared or any(word in declared for word in ("xml", "json", "text"))
 

@@ -1,4 +1,4 @@
-"""What a publisher's feeds say of who tells of their changes: options announce_*, in front of an origin alone."""
+"""Links in a publisher's feeds to this proxy's hub and cloud: options announce_*, in reverse mode only."""
 
 from dataclasses import replace
 from urllib.parse import urlsplit
@@ -11,20 +11,20 @@ from feedproxy.http.redaction import has_secret
 from feedproxy.settings import Settings
 
 HUB = "hub"
-"""Where the WebSub hub stands, below the prefix."""
+"""Path of the WebSub hub, below the prefix."""
 CLOUD = "pleaseNotify"
-"""Where workstations register with our rssCloud by http-post, which all of today's speak."""
+"""Path of rssCloud registration by http-post, which all current workstations support."""
 
 
 def endpoint_address(settings: Settings, path: str) -> str:
-    """The address under which others reach an endpoint of ours; empty without `public_url`."""
+    """Return the public address of an endpoint; empty without `public_url`."""
     if not settings.public_url:
         return ""
     return settings.public_url.rstrip("/") + settings.endpoint_prefix + path
 
 
 def announcement(settings: Settings) -> Announcement:
-    """What is put into a feed. Nothing where the feeds are others', or not for everybody."""
+    """Return the links for a feed; none outside reverse mode or for feeds with restricted readers."""
     if not settings.upstream or not settings.public_url or settings.private or settings.readers:
         return Announcement()
     return Announcement(
@@ -34,7 +34,7 @@ def announcement(settings: Settings) -> Announcement:
 
 
 def own_cloud(settings: Settings) -> Cloud | None:
-    """Our rssCloud as an element names it. None where none could: it names no scheme, and port 443 stands for TLS."""
+    """Return this proxy's cloud element; None if it cannot express the address: it has no scheme, 443 means TLS."""
     split = urlsplit(endpoint_address(settings, CLOUD))
     secure = split.scheme == "https"
     port = split.port or (443 if secure else 80)
@@ -44,7 +44,7 @@ def own_cloud(settings: Settings) -> Cloud | None:
 
 
 def with_links(stored: StoredResponse, settings: Settings, self_href: str) -> StoredResponse:
-    """A stored feed whose Link field names hub and self (WebSub, section 4); `no-transform` leaves it alone."""
+    """Return a stored feed with hub and self in its Link field (WebSub, section 4), unless `no-transform` forbids."""
     links = announcement(settings)
     if not links.hub or not stored.content.feed or has_secret(stored.target):
         return stored

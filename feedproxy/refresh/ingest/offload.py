@@ -61,7 +61,7 @@ async def ingest_in_worker(
 
 
 def _previous_contents(job: RefreshJob, stored: Resource | None) -> PreviousContents | None:
-    """The contents before the one that is validated; None where it is not to be kept as a dictionary."""
+    """Return the contents before the validated one; None if it must not serve as a dictionary."""
     validated = job.validate
     if stored is None or validated is None or not is_shared(validated, job.settings):
         return None

@@ -1,18 +1,16 @@
-"""Where feeds are read, converted and compressed: in processes beside the proxy, else in threads.
+"""Pool of worker processes that parse, convert and compress feeds; threads replace them if none can start.
 
-A thread that computes takes Python's lock in turns of some milliseconds, and so long readers wait who could be answered
-in microseconds. A process takes a CPU, and where there is only one, the system gives it back at once to who has the
-better right to it (worker_process.py: nice). What goes over and comes back is copied, a twentieth of a millisecond for
-a feed.
+A thread that computes holds Python's lock for some milliseconds at a time, while hits take microseconds. A process uses
+another CPU or, on a single one, yields to the proxy at once (worker_process.py: nice). Copying a feed to and from it
+takes a twentieth of a millisecond.
 
-There are two lanes. A job begins in the quick one. Where it takes longer than a moment, its worker goes over to the
-slow lane with it, and another worker does what waits behind it. A job that is large goes there at once. So no document
-holds up another feed's for longer than `Limits.quick`, and those that take long hold up one another only.
+There are two lanes. A job starts in the quick one. If it exceeds `Limits.quick`, its worker moves to the slow lane with
+it, and another worker takes the next quick job. Large jobs start in the slow lane. So no document delays those of other
+feeds for longer than `Limits.quick`, and slow jobs delay only each other.
 
-A job has limits (`Limits`). Where it exceeds them its worker is ended, the job fails with `JobLimitExceeded`, and it is
-not begun again: the document has failed. A worker that ends by itself (a parser's fault, the kernel short of memory)
-takes one job with it, which is begun once more in another. A worker is replaced after a job that took long, so that its
-memory is given back. (docs/decisions/feed-processes.md)
+A job that exceeds its `Limits` fails with `JobLimitExceeded`, and its worker is ended; the job is not repeated. A full
+slow lane is an Overload. If a worker exits by itself (a fault of a parser, lack of memory), its job is repeated once in
+another. A worker is replaced after a slow job, to free its memory. (docs/decisions/feed-processes.md)
 """
 
 import asyncio
@@ -56,17 +54,16 @@ ATTEMPTS_MAX = 2
 """Workers that may exit during a job before the job fails."""
 
 QUICK_WORKERS_MAX = 2
-"""Workers that do quick jobs at the same time."""
+"""Workers in the quick lane."""
 
 SLOW_WORKERS_MAX = 2
-"""Workers that do jobs that take long, at the same time."""
+"""Workers in the slow lane."""
 
 SLOW_QUEUE_MAX = 64
-"""Jobs that wait for the slow lane; a further job that takes long fails at once with Overload."""
+"""Jobs that wait for the slow lane; a further one fails at once with Overload."""
 
 WORKER_JOBS_MAX = 1000
-"""Jobs of one worker: then another is forked, in a few milliseconds, so that memory which parsers do not give back does
-not grow."""
+"""Jobs after which a worker is replaced, in a few milliseconds, to free memory that parsers leak."""
 
 LARGE_JOB = 8 * 1024 * 1024
 """Bytes of a job that goes to the slow lane at once: a feed of a megabyte, with the copies it is compared with, is
@@ -88,7 +85,7 @@ _MICRO = 1_000_000
 
 
 class JobLimitExceeded(FeedproxyError):
-    """What an origin sent takes more time or memory to read than a document may."""
+    """A document takes more time or memory to read than a job may."""
 
     status_hint = 502
     detail = "too-large"
@@ -102,7 +99,7 @@ class _Job:
     is_long: bool = False
 
     def fail(self, error: FeedproxyError) -> None:
-        if not self.done.done():  # whoever waited may have gone
+        if not self.done.done():  # the waiter may have been cancelled
             self.done.set_exception(error)
 
 
@@ -116,7 +113,7 @@ class _Worker:
     jobs_done: int = 0
     started_at: float = 0.0
     cpu_before: Seconds = 0.0
-    """Processor time before the job, as it said itself."""
+    """Processor time before the job, as the worker reported."""
     timer: asyncio.TimerHandle | None = None
     listener: asyncio.Task[None] | None = None
 
@@ -141,7 +138,7 @@ class WorkerPool:
         self._in_threads = True
         self._failed_starts = 0
         self.restart_pause: Seconds = 0.0
-        """Until the next template is started."""
+        """Seconds until the next template is started."""
         self.template: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -153,18 +150,18 @@ class WorkerPool:
     @property
     def is_running(self) -> bool:
         """Return whether a worker process is ready."""
-        return any(each.pid for each in self._workers.values())
+        return any(worker.pid for worker in self._workers.values())
 
     @property
     def pids(self) -> list[int]:
-        """Process ids of the workers that are ready."""
-        return [each.pid for each in self._workers.values() if each.pid]
+        """Return the process ids of the workers that are ready."""
+        return [worker.pid for worker in self._workers.values() if worker.pid]
 
     async def submit[T](self, work: Callable[[], T]) -> T:
         """Run a job: a `functools.partial` of a function at a module's top level, with values.
 
-        Raises what it raises, JobLimitExceeded beyond its limits, FeedproxyError where its processes died of it, and
-        Overload where this machine has nothing left to do it with.
+        Return its result. Raises the exceptions of the function, JobLimitExceeded beyond its limits, FeedproxyError if
+        its workers exited, and Overload if this machine has no capacity for it.
         """
         if self._in_threads:
             try:
@@ -185,9 +182,9 @@ class WorkerPool:
             raise JobLimitExceeded("what the origin sent takes more memory to read than a feed may")
         if error is not None:
             raise error
-        return result  # type: ignore[no-any-return]  # what `work` gives, by way of bytes
+        return result  # type: ignore[no-any-return]  # the result of `work`, decoded
 
-    # -- who does what
+    # -- lanes
 
     def _enqueue(self, job: _Job) -> None:
         job.is_long = job.is_long or sum(map(len, job.message)) >= LARGE_JOB
@@ -199,21 +196,21 @@ class WorkerPool:
         self._assign()
 
     def _assign(self) -> None:
-        """Give jobs that wait to workers that are free."""
+        """Assign waiting jobs to free workers."""
         for waiting, most, is_slow in ((self._quick, QUICK_WORKERS_MAX, False), (self._slow, SLOW_WORKERS_MAX, True)):
             while waiting:
-                if waiting[0].done.done():  # whoever waited has gone
+                if waiting[0].done.done():  # its waiter was cancelled
                     waiting.popleft()
                     continue
-                busy = sum(each.job is not None and each.is_slow == is_slow for each in self._workers.values())
+                busy = sum(worker.job is not None and worker.is_slow == is_slow for worker in self._workers.values())
                 if busy >= most:
                     break
-                worker = next((each for each in self._workers.values() if each.pid and each.job is None), None)
+                worker = next((worker for worker in self._workers.values() if worker.pid and worker.job is None), None)
                 if worker is None:
                     try:
                         self._add_worker()
                     except Overload as error:
-                        if not busy:  # else those are done by the worker that is at work in this lane
+                        if not busy:  # otherwise the busy worker of this lane takes them later
                             _fail_all(waiting, error)
                     break
                 self._send_job(worker, waiting.popleft())
@@ -229,19 +226,19 @@ class WorkerPool:
         worker.writer.writelines(frame(job.message))
 
     def _on_quick_limit(self, worker: _Worker, job: _Job) -> None:
-        """A job has not been done in a moment: it goes over to the slow lane, with its worker if there is room."""
+        """Move a job beyond `Limits.quick` to the slow lane, with its worker if there is room."""
         if worker.job is not job:
             return
         loop, quick = asyncio.get_running_loop(), self._limits.quick
         state, spent = _process_usage(worker.pid)
         if state in ("T", "t"):
-            logger.warning("a process that reads feeds was stopped: it is replaced")
+            logger.warning("worker pool: a worker was stopped by a signal: it is replaced")
             self._stop_worker(worker)
         elif spent - worker.cpu_before < quick / 2 and loop.time() - worker.started_at < 4 * quick:
             worker.timer = loop.call_later(
                 quick / 2, self._on_quick_limit, worker, job
             )  # the machine is busy, not the job
-        elif sum(each.is_slow for each in self._workers.values()) < SLOW_WORKERS_MAX:
+        elif sum(worker.is_slow for worker in self._workers.values()) < SLOW_WORKERS_MAX:
             job.is_long = True
             self._move_to_slow_lane(worker, job)
             self._assign()
@@ -252,7 +249,7 @@ class WorkerPool:
             self._enqueue(job)
 
     def _move_to_slow_lane(self, worker: _Worker, job: _Job) -> None:
-        """The worker is in the slow lane with its job."""
+        """Lower the worker's priority, and set the time limit of its job."""
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, worker.pid, NICENESS_SLOW)
         loop = asyncio.get_running_loop()
@@ -266,36 +263,36 @@ class WorkerPool:
             self._stop_worker(worker)
 
     def _fail_too_long(self, job: _Job) -> None:
-        logger.error("what an origin sent took too long to read: it is given up")
+        logger.error("worker pool: job failed: time limit exceeded")
         job.fail(JobLimitExceeded("what the origin sent takes longer to read than a feed may"))
 
     # -- workers
 
     def _add_worker(self) -> None:
-        """Have one more, unless one is about to begin. Raises Overload."""
-        if self._control is None or any(not each.pid for each in self._workers.values()):
+        """Start a worker, unless another is starting. Raises Overload."""
+        if self._control is None or any(not starting.pid for starting in self._workers.values()):
             return
         try:
-            ours, theirs = socket.socketpair()
+            own_end, peer_end = socket.socketpair()
         except OSError as error:
             raise _overload(error) from error
         self._numbers += 1
         worker = _Worker(self._numbers)
-        with theirs:
+        with peer_end:
             try:
                 socket.send_fds(
-                    self._control, [START_WORKER + worker.number.to_bytes(NUMBER_SIZE, "big")], [theirs.fileno()]
+                    self._control, [START_WORKER + worker.number.to_bytes(NUMBER_SIZE, "big")], [peer_end.fileno()]
                 )
             except OSError:
-                ours.close()
+                own_end.close()
                 self._on_template_exit()
                 return
         self._workers[worker.number] = worker
-        worker.listener = asyncio.ensure_future(self._listen(worker, ours))
+        worker.listener = asyncio.ensure_future(self._listen(worker, own_end))
 
-    async def _listen(self, worker: _Worker, ours: socket.socket) -> None:
-        """Take in what a worker gives until it ends."""
-        reader, worker.writer = await asyncio.open_connection(sock=ours, limit=READ_BUFFER)
+    async def _listen(self, worker: _Worker, own_end: socket.socket) -> None:
+        """Receive the results of a worker until it exits."""
+        reader, worker.writer = await asyncio.open_connection(sock=own_end, limit=READ_BUFFER)
         try:
             async with asyncio.timeout(START_TIMEOUT):
                 pid = int.from_bytes(await reader.readexactly(NUMBER_SIZE), "big")
@@ -334,16 +331,16 @@ class WorkerPool:
         if not job.done.done():
             job.done.set_result(result)
         if job.is_long or b"MemoryError" in result[0][:64] or worker.jobs_done >= WORKER_JOBS_MAX:
-            self._stop_worker(worker)  # with the memory that it took
+            self._stop_worker(worker)  # to free its memory
         self._assign()
 
     def _stop_worker(self, worker: _Worker) -> None:
-        """Have a worker ended; its job, if it has one, is begun again (`_lost`)."""
+        """End a worker; its job, if it has one, is repeated."""
         self._on_worker_exit(worker)
         self._assign()
 
     def _on_worker_exit(self, worker: _Worker) -> None:
-        """A worker has ended, or is to: what it was at is perhaps the reason."""
+        """Remove a worker that has exited or is ended; its job may be the reason."""
         if self._workers.pop(worker.number, None) is None:
             return
         if worker.timer is not None:
@@ -365,7 +362,7 @@ class WorkerPool:
         if job.worker_exits < ATTEMPTS_MAX:
             self._quick.appendleft(job)
             return
-        logger.error("what an origin sent ended the process that read it, twice: it is given up")
+        logger.error("worker pool: job failed: two workers exited during it")
         job.fail(FeedproxyError("feedproxy failed at what the origin sent; its log says more"))
 
     # -- the template
@@ -385,33 +382,33 @@ class WorkerPool:
             self.restart_pause = min(RESTART_PAUSE_MAX, 2 * self.restart_pause + 0.1)
 
     async def _run_template(self) -> None:
-        """Start a template and the first worker; return when it ends. Raises OSError where it cannot be started."""
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
+        """Start a template and the first worker; return when it exits. Raises OSError if it cannot be started."""
+        own_end, peer_end = socket.socketpair()
+        own_end.setblocking(False)
         self._ended = asyncio.Event()
-        with theirs:
+        with peer_end:
             try:
-                self.template = _start_template(theirs.fileno(), self._limits)
+                self.template = _start_template(peer_end.fileno(), self._limits)
             except OSError:
-                ours.close()
+                own_end.close()
                 raise
         loop = asyncio.get_running_loop()
-        loop.add_reader(ours, self._on_template_exit)  # it says nothing, but ends
-        self._control = ours
+        loop.add_reader(own_end, self._on_template_exit)  # readable only at its end
+        self._control = own_end
         try:
-            with contextlib.suppress(Overload):  # the next job asks for one
+            with contextlib.suppress(Overload):  # the next job starts one
                 self._add_worker()
             await self._ended.wait()
         finally:
-            loop.remove_reader(ours)
+            loop.remove_reader(own_end)
 
     def _on_template_exit(self) -> None:
-        """The template has ended, or gives no sign of life."""
+        """Record that the template has exited or does not respond."""
         if self._ended is not None:
             self._ended.set()
 
     def _fall_back_to_threads(self) -> None:
-        """Have threads do what waits, until there are processes again."""
+        """Run waiting jobs in threads until a worker process is ready."""
         if not self._in_threads:
             logger.warning("feeds are read in threads until a process for it comes to life")
         self._in_threads = True
@@ -434,7 +431,7 @@ class WorkerPool:
             self._on_worker_exit(worker)
 
     async def close(self) -> None:
-        """End the processes. What is still under way comes to nothing: its waiters were to be waited for before."""
+        """End the processes and cancel the remaining jobs; callers drain their refreshes before."""
         if self._supervisor is not None:
             self._supervisor.cancel()
             await asyncio.gather(self._supervisor, return_exceptions=True)
@@ -453,12 +450,12 @@ class WorkerPool:
 
 
 def _start_template(descriptor: int, limits: Limits) -> "subprocess.Popen[bytes]":
-    """Begun, not waited for: it takes a millisecond. Raises OSError."""
-    return subprocess.Popen(template_command(descriptor, limits), pass_fds=[descriptor], stdin=subprocess.DEVNULL)  # noqa: S603 (ours)
+    """Start the template without waiting for it, in a millisecond. Raises OSError."""
+    return subprocess.Popen(template_command(descriptor, limits), pass_fds=[descriptor], stdin=subprocess.DEVNULL)  # noqa: S603 -- a fixed command
 
 
 def _overload(error: Exception) -> Overload:
-    """What is said where there is no descriptor for a process, or no thread."""
+    """Log and return the error for a lack of descriptors or threads."""
     local_failure.complaints.warn(f"no process for reading feeds can be started: {error}")
     return Overload("no process can be started for it now")
 
@@ -476,7 +473,7 @@ def _copy_result(waiting: "asyncio.Future[Parts]", ended: "asyncio.Future[Parts]
 
 
 def _process_usage(pid: int) -> tuple[str, Seconds]:
-    """State and processor time of a process, as the system tells them; a running one where it does not."""
+    """Return a process's state and processor time; those of a running one if unknown."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return fields[0].decode(), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

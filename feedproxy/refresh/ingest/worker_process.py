@@ -1,12 +1,12 @@
-"""The processes beside the proxy that read, convert and compress feeds: what runs in them, and what goes over.
+"""The worker processes that parse, convert and compress feeds, their template, and their messages.
 
-One process, the template, is started with the interpreter; it imports what jobs need and waits. For each worker that
-worker_pool.py asks for it forks itself, which takes some milliseconds and shares its memory. A worker does one job
-after another: they come over a socket of its own, and results go back over it.
+The template is started with the interpreter, imports the modules of jobs, and waits. For each worker that
+worker_pool.py requests it forks itself, which takes some milliseconds and shares its memory. A worker does one job
+after another, over its own socket.
 
-A worker is bounded by the system: memory, processor time per job, open files, no files written, no processes started,
-no core dumped. Template and workers end when the proxy ends, also by SIGKILL (PR_SET_PDEATHSIG, and the end of their
-sockets). A signal to the whole group is not for them: what the proxy drains it still needs.
+The system limits a worker: memory, processor time per job, open files, no files written, no processes started, no core
+dumped. Template and workers exit with the proxy, also after SIGKILL (PR_SET_PDEATHSIG, and the end of their sockets).
+They ignore signals to the process group, since requests being drained need them.
 """
 
 import array
@@ -30,24 +30,24 @@ from feedproxy.clock import Seconds
 from feedproxy.settings import Settings
 
 NICENESS = 10
-"""Readers come first, also where they and this share a CPU."""
+"""Niceness of a worker: the proxy comes first on a shared CPU."""
 
 NICENESS_SLOW = 19
-"""Of a worker whose job takes long: jobs that take a moment come before it."""
+"""Niceness of a worker in the slow lane: quick jobs come first."""
 
 NUMBER_SIZE = 8
-"""Bytes before each message, which tell its length; and of a number."""
+"""Bytes of a number, such as the length before each message."""
 
 START_WORKER, KILL_WORKER = b"S", b"K"
-"""What the template is asked for: a worker of this number, whose socket comes along; the end of such a worker."""
+"""Commands to the template: start a worker with this number, its socket attached; end a worker."""
 
 OUT_OF_BAND_MIN = 16 * 1024
-"""Bytes of a byte string that is sent beside the pickle, as it is: in it, it would be copied four times."""
+"""Bytes from which a byte string is sent beside the pickle: within it, it would be copied four times."""
 
 PARTS_MAX = 1024
 
 type Parts = list[bytes]
-"""A pickle, and behind it the long byte strings that it names by their number."""
+"""A pickle, followed by the long byte strings that it refers to by number."""
 
 PRELOADED_MODULES = (
     "feedproxy.http.compression_dictionary",
@@ -57,7 +57,7 @@ PRELOADED_MODULES = (
     "feedproxy.proxy.representations.conversion_cache",
     "feedproxy.proxy.representations.deltas",
 )
-"""Modules whose functions are jobs: the template imports them once, before the first fork."""
+"""Modules with the functions of jobs: the template imports them once, before the first fork."""
 
 _FILES_MAX = 64
 """Open files of a worker: a module that is imported late needs one at a time."""
@@ -68,27 +68,27 @@ _PR_SET_NO_NEW_PRIVS = 38
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one job may take."""
+    """The limits of one job."""
 
     quick: Seconds = 0.5
-    """So long a job may hold up those behind it; then others are done beside it."""
+    """Seconds that a job may delay others; then it moves to the slow lane."""
     cpu: Seconds = 10
-    """Processor time. The largest feed of the corpus takes a tenth of a second."""
+    """Seconds of processor time; the largest feed of the corpus takes a tenth."""
     wall: Seconds = 30
-    """Time in all, for a worker that hangs, or is kept from the processor."""
+    """Seconds in all, for a worker that hangs or gets no processor time."""
     memory: int = 768 * 1024 * 1024
-    """Bytes of address space beyond what the template has: fifteen times `decoded_max`."""
+    """Bytes of address space beyond the template's: fifteen times `decoded_max`."""
 
 
 def main(descriptor: int, parent: int, cpu: Seconds, memory: int) -> None:
-    """Be the template, until nobody asks any more."""
+    """Run the template until its socket ends."""
     _die_with(parent)
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
     for module in PRELOADED_MODULES:
         importlib.import_module(module)
     with contextlib.suppress(OSError):
-        os.nice(NICENESS)  # not before: feeds wait for the first worker
+        os.nice(NICENESS)  # only now: feeds wait for the first worker
     gc.collect()
     gc.freeze()
     workers: dict[int, int] = {}
@@ -123,7 +123,7 @@ def _kill(pid: int) -> None:
 
 
 def _fork_worker(control: socket.socket, descriptor: int, cpu: Seconds, memory: int) -> int:
-    """The pid of a new worker."""
+    """Return the pid of a new worker."""
     template = os.getpid()
     if pid := os.fork():
         return pid
@@ -135,18 +135,18 @@ def _fork_worker(control: socket.socket, descriptor: int, cpu: Seconds, memory: 
         _run_worker(descriptor, cpu)
         code = 0
     finally:
-        os._exit(code)  # nothing of the template's is to be tidied up here
+        os._exit(code)  # without the template's clean-up
 
 
 def _die_with(parent: int) -> None:
-    """End with this process, however it ends. Where the system cannot do that, the end of the socket does it."""
+    """Make this process end with its parent, by the system or by the end of its socket."""
     if not sys.platform.startswith("linux"):
         return
     library = ctypes.CDLL(None)
     library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if os.getppid() != parent:
-        os._exit(0)  # it ended before that
+        os._exit(0)  # the parent had ended before
 
 
 def _limit_resources(memory: int) -> None:
@@ -164,7 +164,7 @@ def _limit_resources(memory: int) -> None:
 
 
 def _address_space() -> int | None:
-    """Bytes of address space of this process; None where the system does not tell."""
+    """Return the bytes of address space of this process; None if unknown."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[0]) * resource.getpagesize()
@@ -173,20 +173,20 @@ def _address_space() -> int | None:
 
 
 def _extend_cpu_limit(cpu: Seconds) -> None:
-    """Allow this process so much more processor time; beyond it the system ends it (SIGXCPU)."""
+    """Permit this process so much more processor time; beyond it the system ends it (SIGXCPU)."""
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CPU, (int(_cpu_time() + cpu) + 1, hard))
 
 
 def _cpu_time() -> Seconds:
-    """Processor time of this process."""
+    """Return the processor time of this process."""
     spent = resource.getrusage(resource.RUSAGE_SELF)
     return spent.ru_utime + spent.ru_stime
 
 
 def _run_worker(descriptor: int, cpu: Seconds) -> None:
-    """Say this worker's pid, and do what is asked for, until nobody asks any more."""
+    """Send this worker's pid, and run jobs until its socket ends."""
     with socket.socket(fileno=descriptor) as sock, sock.makefile("rb") as jobs:
         sock.sendall(os.getpid().to_bytes(NUMBER_SIZE, "big"))
         while len(count := jobs.read(NUMBER_SIZE)) == NUMBER_SIZE:
@@ -199,7 +199,7 @@ def _run_worker(descriptor: int, cpu: Seconds) -> None:
 
 
 def run_job(job: Parts) -> Parts:
-    """Its result, or the exception that it ended with."""
+    """Return the message with a job's result or exception."""
     try:
         work: Callable[[], Any] = _JobUnpickler(job).load()
         return dump_message((work(), None))
@@ -211,7 +211,7 @@ def run_job(job: Parts) -> Parts:
 
 
 class _Pickler(pickle.Pickler):
-    """Settings are the same for many jobs, and are a hundred values: each set of them is taken apart once."""
+    """Return the pickled settings; many jobs share a set of a hundred values, so it is pickled once."""
 
     def __init__(self, parts: Parts) -> None:
         self._buffer = io.BytesIO()
@@ -238,14 +238,14 @@ class _Pickler(pickle.Pickler):
 
 
 def dump_message(value: Any) -> Parts:
-    """A job, or what comes of it."""
+    """Return a job or a result as a message."""
     parts = [b""]
     parts[0] = _Pickler(parts).dumped(value)
     return parts
 
 
 class _JobUnpickler(pickle.Unpickler):
-    """Reads a pickle and the parts behind it."""
+    """Reads a pickle and its parts."""
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(io.BytesIO(parts[0]))
@@ -258,10 +258,10 @@ class _JobUnpickler(pickle.Unpickler):
 
 
 class _Unpickler(_JobUnpickler):
-    """Takes values of feedproxy's own classes, and exceptions, and calls nothing else.
+    """Accepts values of feedproxy's own classes and exceptions, and calls nothing else.
 
-    A worker that a document has taken over may answer whatever it likes. pickle calls what a message names; here
-    that is a class of values at worst.
+    A worker that a document has taken over may send any message. pickle calls what a message names, which is limited
+    here to classes of values.
     """
 
     def find_class(self, module: str, name: str) -> Any:
@@ -274,8 +274,8 @@ class _Unpickler(_JobUnpickler):
         is_value = isinstance(found, type) and module.startswith("feedproxy.") and _is_value(found)
         if not is_error and not is_value:
             raise pickle.UnpicklingError(f"{module}.{name} is no value of ours")
-        # A pickle can give state to a class as to an object, which would change it for the whole process. A class with
-        # `__setstate__` refuses that; of another only the maker is given away.
+        # A pickle can set the state of a class, which would change it for the whole process. A class with
+        # `__setstate__` refuses that; for others only a constructor is returned.
         return found if hasattr(found, "__setstate__") else _constructor(found)
 
 
@@ -295,11 +295,11 @@ def _is_value(kind: type) -> bool:
 
 
 _VALUE_PACKAGES = ("feedproxy.http.", "feedproxy.cache.", "feedproxy.feed.")
-"""Packages whose classes do nothing but hold values and compute: they open nothing, and start nothing."""
+"""Packages with classes that only hold values and compute: they open no files and start no processes."""
 
 
 def load_result(message: Parts) -> tuple[Any, Exception | None]:
-    """Result and error of a job. Raises pickle.UnpicklingError, and others, for what is none."""
+    """Return result and error of a job. Raises pickle.UnpicklingError and others for invalid messages."""
     result, error = _Unpickler(message).load()
     if error is not None and not isinstance(error, Exception):
         raise pickle.UnpicklingError("the error is none")
@@ -313,27 +313,27 @@ def _pickle_settings(settings: Settings) -> bytes:
 
 @lru_cache(64)
 def _unpickle_settings(packed_settings: bytes) -> Settings:
-    found: Settings = pickle.loads(packed_settings)  # noqa: S301 (our own parent's)
+    found: Settings = pickle.loads(packed_settings)  # noqa: S301 -- from the parent process
     return found
 
 
 def frame(message: Parts) -> Parts:
-    """A message with the number of its parts and their lengths before it."""
+    """Return a message with the number of its parts and their lengths before it."""
     return [encode_numbers([len(message), *map(len, message)]), *message]
 
 
 def encode_numbers(values: Iterable[int]) -> bytes:
-    """Numbers as they go over a socket."""
+    """Return numbers as sent over a socket."""
     return b"".join(value.to_bytes(NUMBER_SIZE, "big") for value in values)
 
 
 def decode_numbers(data: bytes) -> list[int]:
-    """Numbers as they come over a socket."""
+    """Return numbers received from a socket."""
     return [int.from_bytes(data[at : at + NUMBER_SIZE], "big") for at in range(0, len(data), NUMBER_SIZE)]
 
 
 def template_command(descriptor: int, limits: Limits) -> list[str]:
-    """How the template is started: with the interpreter and the import path of this process, and nothing else of it."""
+    """Return the command for the template, with the interpreter and import path of this process."""
     given = f"{descriptor}, {os.getpid()}, {limits.cpu!r}, {limits.memory}"
     run = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main({given})"
     return [sys.executable, "-P", "-c", run]

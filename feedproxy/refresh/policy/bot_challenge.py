@@ -1,14 +1,14 @@
-"""Pages that ask whether the caller is a browser, sent in place of a feed.
+"""Recognition of bot challenges: pages for browsers in place of a feed.
 
 They come with any status: Cloudflare's with 403 or 503, AWS WAF's with 202 and often no body, Anubis's with
 200. Most name themselves in a field; the others are known by a path or an element in the page's first bytes.
-What is not recognised here is still HTML where a feed was: this only gives the operator a better word for it.
+Other pages are still HTML in place of a feed: recognition only gives the operator a better reason.
 """
 
 from feedproxy.http.message import Fields
 
 PAGE_BYTES = 65_536
-"""Marks are looked for in so many bytes: those pages are one screen, mostly inlined styles."""
+"""Bytes that are searched: these pages fill one screen and are mostly inlined styles."""
 
 _BY_FIELD = (
     # "cf-mitigated header present and set to challenge": Cloudflare, Detect a Challenge Page response.
@@ -28,9 +28,9 @@ _BY_MARK = (
 
 
 def identify_vendor(fields: Fields, page: bytes = b"") -> str | None:
-    """Whose challenge this is, or None. `page` is the decoded content, or its beginning; empty for a feed.
+    """Return the vendor of a challenge, or None. `page` is the decoded content or its beginning; empty for a feed.
 
-    A feed may well write about Anubis: only what begins as an HTML page is searched.
+    Only HTML pages are searched, since a feed may write about Anubis.
     """
     for name, value, vendor in _BY_FIELD:
         field_value = fields.get(name)

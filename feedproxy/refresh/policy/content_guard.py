@@ -1,26 +1,25 @@
-"""Only a good feed replaces a good copy: what becomes of an update (DESIGN: Bad updates).
+"""The content guard: only a good feed replaces a good copy (DESIGN: Bad updates).
 
-An update is first *diagnosed*, whatever is held: is anything wrong with it, and how patient may one be? Then
-it is *judged* against the copy. Three things can become of it:
+An outcome is first *classified*, whatever is stored: its fault, and how long a stale copy may be served for it. Then it
+is compared with the copy, with three possible decisions:
 
-Accept   it is the copy from now on.
-Keep     the copy stays, and is served until `until`; HTTP may forbid that all the same (cache/serving_stale.py).
-Pass     readers get what came, and HTTP alone decides whether it is stored.
+Replace          it becomes the copy.
+KeepStored       the copy stays, and is served until `until`, unless HTTP forbids that (cache/serving_stale.py).
+PassThroughOnly  clients get the response, and HTTP alone decides whether it is stored.
 
-How patient, and why:
+How long a stale copy is served, and why:
 
-* What the origin cannot help (429, 5xx, no answer) and what is no feed where one was (challenges, HTML,
-  nothing at all, half of it) says nothing about the feed: the copy stands in for `stale_max`.
-* 403 and 404 may be meant: `stale_max_refused`. So may every other 4xx that is not named here. Our request
-  has not changed since it was answered well, so either the origin is at fault for a while, or it means it.
-* 408, 421 and 425 say themselves that the same request may succeed later (RFC 9110, 15.5.9 and 15.5.20;
-  RFC 8470, 5.2).
-* 401 and 451 are about who may read, and 410 is an end on purpose: no copy answers against that.
+* 429, 5xx, no response, and content that is not a feed (challenges, HTML, empty or truncated content) say nothing about
+  the feed: `stale_max`.
+* 403, 404 and other 4xx may be intended: `stale_max_refused`. The request has not changed since it succeeded, so the
+  origin either has a temporary fault or intends the refusal.
+* After 408, 421 and 425 the same request may succeed later (RFC 9110, 15.5.9 and 15.5.20; RFC 8470, 5.2).
+* 401 and 451 restrict access, and 410 is an intended end: no copy is served.
 
-A feed of another kind, one that has become ill-formed, and one that has suddenly lost most of its items is a new
-shape: it is believed when it was seen several times over some hours.
+A feed of another kind, one that has become ill-formed, and one that has suddenly lost most of its items is a format
+change. It is accepted after several sightings over some hours.
 
-Patience is reckoned from when the copy was last good: received, or confirmed by a 304.
+These times count from when the copy was last received or validated by a 304.
 """
 
 import time
@@ -38,19 +37,19 @@ from feedproxy.store.resource import Failures, PendingFormatChange, Resource
 
 NEW_FORMAT_SIGHTINGS = 3
 NEW_FORMAT_SPAN: Seconds = 6 * 3600
-"""A new shape is believed when it was seen three times over six hours: longer than a deployment that went
-wrong in the evening, shorter than a reader's day (DESIGN: Bad updates)."""
+"""Sightings, and seconds they must span, until a format change is accepted: longer than a failed deployment in the
+evening, shorter than a reader's day (DESIGN: Bad updates)."""
 
 ITEM_LOSS_SHARE = 1 / 2
 ITEM_LOSS_SHARE_ILL_FORMED = 1 / 4
-"""The part of a feed's items above which a sudden loss is a new shape. Of 938 updates in the histories of nine real
+"""The part of a feed's items above which a sudden loss is a format change. Of 938 updates in the histories of nine real
 feeds, five lost more than half, each after months without a recorded version."""
 ITEM_LOSS_TOLERATED = 3
-"""Items that a well-formed feed may lose at once in any case, unless these are all: short lists come and go."""
+"""Items that a well-formed feed may always lose at once, unless these are all: short lists vary."""
 
 
 class StaleAllowance(Enum):
-    """How long a copy may stand in for what is wrong."""
+    """The limit for serving a stale copy in place of a fault."""
 
     LONG = "stale_max"
     SHORT = "stale_max_refused"
@@ -59,13 +58,12 @@ class StaleAllowance(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FetchOutcome:
-    """What a fetch brought: an answer (`status`), or none (`error`).
+    """The outcome of a fetch: a response (`status`), or none (`error`).
 
-    `error` beside a status tells that the content could not be looked into (undecodable, too large).
-    `channel` is what the content reads as; `html`, `empty` and `truncated` what it is instead, and `page` its
-    first bytes, decoded, in which a challenge is looked for. `truncated` means that its end is known to be
-    missing; a document that merely breaks off is ill-formed. A redirect gets here only if it leads nowhere:
-    `broken` says why.
+    `error` beside a status means that the content could not be read (undecodable, too large). `channel` is the parsed
+    feed; `html`, `empty` and `truncated` describe other content, and `page` holds its first decoded bytes, which are
+    searched for a challenge. `truncated` means that the end is known to be missing; a document that merely breaks off
+    is ill-formed. For a redirect that could not be followed, `broken` is the reason.
     """
 
     status: int | None = None
@@ -81,7 +79,7 @@ class FetchOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ContentFault:
-    """What is wrong with an outcome in itself, whatever is held."""
+    """The fault of an outcome, whatever is stored."""
 
     detail: Detail
     reason: str
@@ -90,14 +88,14 @@ class ContentFault:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """The update becomes the copy, and sightings of other shapes are forgotten."""
+    """The update becomes the copy, and sightings of other formats are dropped."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class KeepStored:
-    """The copy is served, with `detail`, before `until`. `new_shape` is to be remembered."""
+    """The copy is served, with `detail`, before `until`. `new_shape` is stored."""
 
     detail: Detail
     until: Instant
@@ -107,9 +105,9 @@ class KeepStored:
 
 @dataclass(frozen=True, slots=True)
 class PassThroughOnly:
-    """Readers get what came. `detail` names what is wrong with it, if anything is.
+    """Clients get the response. `detail` names its fault, if there is one.
 
-    What is wrong still spaces the next try. `new_shape` is to be remembered.
+    A fault still delays the next fetch. `new_shape` is stored.
     """
 
     reason: str
@@ -121,7 +119,7 @@ type Verdict = Replace | KeepStored | PassThroughOnly
 
 
 def decide_replacement(resource: Resource | None, outcome: FetchOutcome, now: Instant, settings: Settings) -> Verdict:
-    """What becomes of this update? `settings` are the feed's own, rules included."""
+    """Decide about this update. `settings` are those of the feed, rules included."""
     if resource is None or not resource.variants:
         fault = classify(outcome)
         return PassThroughOnly(fault.reason if fault else "no copy is held", fault.detail if fault else None)
@@ -145,7 +143,7 @@ def decide_replacement(resource: Resource | None, outcome: FetchOutcome, now: In
                 f"the feed is {format_seen} now: seen {pending.count} times since {_format_time(pending.first)}"
             )
         if now >= last_validated(resource) + settings.stale_max:
-            # No copy is left to be guarded: any feed is better than what may not be served.
+            # No copy is left to guard: any feed is better than a copy that may not be served.
             return Replace(f"the feed is {format_seen} now, and the copy is too old")
         times = "once" if pending.count == 1 else f"{pending.count} times"
         item_counts = f" ({outcome.channel.items} of {resource.channel.items})" if loss else ""
@@ -168,7 +166,7 @@ def decide_replacement(resource: Resource | None, outcome: FetchOutcome, now: In
 
 
 def classify(outcome: FetchOutcome) -> ContentFault | None:
-    """What is wrong with an outcome in itself; None for a feed, or a 304. No feed is wrong where one was."""
+    """Return the fault of an outcome; None for a feed or a 304. Other content is a fault if a feed was stored."""
     status = outcome.status
     if outcome.channel is None and (name := bot_challenge.identify_vendor(outcome.fields, outcome.page)):
         return ContentFault(Detail.CHALLENGE, f"{name} asks whether we are a browser")
@@ -196,14 +194,14 @@ def classify(outcome: FetchOutcome) -> ContentFault | None:
         return ContentFault(why, f"the origin's redirect ({status}) leads nowhere ({why})")
     if 400 <= status < 500:
         return ContentFault(Detail.REFUSED, f"the origin answered {status}", StaleAllowance.SHORT)
-    # 5xx, other 2xx (a 202 is a promise, and no feed), and what RFC 9110, section 15, calls invalid: 999.
+    # 5xx, other 2xx (a 202 has no result yet), and statuses that RFC 9110, section 15, calls invalid: 999.
     return ContentFault(Detail.ERROR_STATUS, f"the origin answered {status}")
 
 
 def stale_limit_after_failure(failures: Failures, settings: Settings) -> Seconds:
-    """How long a copy may stand in while a failing origin is left in peace: as long as when it failed.
+    """Return for how long a copy may be served during the back-off: as long as at the failure.
 
-    Reckoned from `last_good`. Else readers would get a 404 and an old copy in turns.
+    It counts from `last_validated`. Otherwise clients would get a 404 and an old copy in turns.
     """
     match failures.detail:
         case Detail.GONE:
@@ -214,17 +212,17 @@ def stale_limit_after_failure(failures: Failures, settings: Settings) -> Seconds
 
 
 def format_name(channel: Channel) -> str:
-    """The shape of a feed, not its content: `atom`, `ill-formed rss`."""
+    """Return the format of a feed: `atom`, `ill-formed rss`."""
     return str(channel.kind) if channel.well_formed else f"ill-formed {channel.kind}"
 
 
 def last_validated(resource: Resource) -> Instant:
-    """When the origin last gave, or confirmed, what is held."""
+    """Return when the origin last sent or validated the stored feed."""
     return max(variant.response_time for variant in resource.variants)
 
 
 def _classify_content(outcome: FetchOutcome) -> ContentFault | None:
-    """A complete answer: is it a feed? The most telling reason first."""
+    """Return the fault of a complete response that is not a feed, the most specific one."""
     if outcome.error is not None:
         return _failure_fault(outcome.error)
     if outcome.empty:
@@ -240,15 +238,15 @@ def _classify_content(outcome: FetchOutcome) -> ContentFault | None:
 
 def _failure_fault(error: FeedproxyError | None) -> ContentFault:
     token = error.detail if error is not None else Detail.FETCH_ERROR
-    detail = next((each for each in Detail if each == token), Detail.FETCH_ERROR)
+    detail = next((detail_token for detail_token in Detail if detail_token == token), Detail.FETCH_ERROR)
     return ContentFault(detail, f"no usable answer ({detail})" + (f": {error}" if str(error or "") else ""))
 
 
 def has_lost_items(resource: Resource, update: Channel) -> bool:
-    """Whether a feed has suddenly lost most of its items, all of them included.
+    """Return whether a feed has suddenly lost most of its items, or all.
 
-    A feed that is remembered to have been as short as that is usually so. Of an ill-formed update a quarter is too
-    much to lose: where it breaks off, the rest is missing.
+    A feed with a recorded version as short as that has not. For an ill-formed update the limit is a quarter: it may
+    break off before the rest.
     """
     stored = resource.channel
     if stored is None or update.items >= stored.items or update.kind is not stored.kind:
@@ -262,7 +260,7 @@ def has_lost_items(resource: Resource, update: Channel) -> bool:
 
 
 def _is_compatible(stored: Channel, update: Channel) -> bool:
-    """May the update replace what is held at once? Nothing well-formed is worse than an ill-formed copy."""
+    """Return whether the update may replace the copy at once; an ill-formed copy is always replaced."""
     if not stored.well_formed:
         return update.well_formed or update.kind is stored.kind
     return update.well_formed and update.kind is stored.kind
@@ -273,7 +271,7 @@ def _format_detail(channel: Channel) -> Detail:
 
 
 def _count_sighting(pending: PendingFormatChange | None, format_seen: str, now: Instant) -> PendingFormatChange:
-    """One more sighting; another shape starts anew. Failures in between say nothing of the shape."""
+    """Return the format change with one more sighting; another format starts at one. Failures do not count."""
     if pending is None or pending.shape != format_seen or now < pending.first:
         return PendingFormatChange(format_seen, now, 1)
     return PendingFormatChange(format_seen, pending.first, pending.count + 1)

@@ -1,4 +1,4 @@
-"""The rule for what serves as a compression dictionary and is sent as `dcz` (RFC 9842, section 9).
+"""The rule for contents that serve as compression dictionaries and are sent as `dcz` (RFC 9842, section 9).
 
 A dictionary tells of the content that is compressed with it, and the other way round ("Reading Content", section 9.2).
 So only contents that all clients may read take part, on either side.
@@ -13,12 +13,12 @@ from feedproxy.settings import Settings
 
 
 def is_shared(stored: StoredResponse, settings: Settings) -> bool:
-    """Tell whether this feed may serve as a dictionary, and be compressed with one."""
+    """Return whether this feed may serve as a dictionary, and be compressed with one."""
     return settings.compression_dictionaries != "off" and is_for_all(stored, settings)
 
 
 def is_for_all(stored: StoredResponse, settings: Settings) -> bool:
-    """Tell whether every client may have this feed, in this form.
+    """Return whether every client may have this feed, in this form.
 
     What a rule, the origin, a credential, a client's own field or a secret address makes private takes no part; nor
     does what the origin lets no proxy transform.

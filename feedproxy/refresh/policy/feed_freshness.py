@@ -1,4 +1,4 @@
-"""How fresh is a stored response, everything considered: HTTP, the feed's hints, its history (DESIGN, section 6)."""
+"""Freshness of a stored response by HTTP, the feed's hints and its history (DESIGN, section 6)."""
 
 import math
 
@@ -15,17 +15,17 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 SECOND_LOOK: Seconds = 60
-"""An ill-formed feed is looked at again after so many seconds at first: what was cut short may be whole by then."""
+"""Seconds until an ill-formed feed is fetched again at first: a truncated one may be complete by then."""
 
 
 def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: Instant) -> Freshness:
-    """One function for all who ask: the cache, the status page, the log. Its `words` are the reason."""
+    """Return the freshness with its reason, for cache, status page and log alike."""
     channel = resource.channel if stored.content.feed else None
     learned = learned_lifetime(resource, stored, settings) if channel is not None else None
 
     def hint(_: StoredResponse, base: Instant, expires: Instant | None, at: Instant) -> Allowance | None:
         if channel is None or (settings.feed_hints == "heuristic" and expires is not None):
-            return None  # it is no feed's, or HTTP has spoken
+            return None  # not a feed, or HTTP has decided
         pushed = push.hold(resource, base, at, settings)
         if settings.feed_hints == "off":
             return _beyond(pushed, base, expires)
@@ -39,11 +39,11 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         )
         if hold is None:
             return _beyond(pushed, base, expires)
-        said = Allowance(hold.until, hold.detail, hold.reason)
-        return pushed if pushed is not None and pushed.until > said.until else said
+        hint = Allowance(hold.until, hold.detail, hold.reason)
+        return pushed if pushed is not None and pushed.until > hint.until else hint
 
     def _beyond(pushed: Allowance | None, base: Instant, expires: Instant | None) -> Allowance | None:
-        """A push makes no lifetime shorter than what would be guessed without one."""
+        """Return the push's allowance, not shorter than the heuristic lifetime."""
         if pushed is None or expires is not None:
             return pushed
         guessed, _ = freshness.heuristic_lifetime(
@@ -60,7 +60,7 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         now,
         hint=hint,
         learned=learned,
-        # Where nobody says anything a feed is worth a guess; of other things HTTP alone decides.
+        # Without any information a heuristic applies to feeds; HTTP alone decides about other content.
         default=settings.default_lifetime if channel is not None else 0,
         minimum=settings.lifetime_min if channel is not None else 0,
         maximum=settings.lifetime_max,
@@ -71,17 +71,17 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
 
 
 def _outdated(stored: StoredResponse, settings: Settings) -> Allowance | None:
-    """A publisher's own feed that other settings have edited is not used again; others' are until they are due."""
+    """Invalidate the upstream's own feeds that other settings have edited; other feeds are used until they are due."""
     if not settings.upstream or not is_outdated(stored.content, settings):
         return None
     return Allowance(stored.response_time, "", "other settings have edited it, and the original is fetched anew")
 
 
 def _doubt(resource: Resource, stored: StoredResponse, settings: Settings) -> Allowance | None:
-    """Until when a copy that is not well-formed may be used; None for every other.
+    """Return until when an ill-formed copy may be used; None for a well-formed one.
 
-    It may have been cut short, or caught while it was written. So it is fetched again after a minute, and then each
-    time after as long as the feed has been known: what stays ill-formed is so by its nature. Hours to be skipped are.
+    It may be truncated, or have been fetched while it was written. So it is fetched again after a minute, and then at
+    intervals of the feed's known age: a feed that stays ill-formed always is. skipHours are respected.
     """
     channel = resource.channel
     if channel is None or channel.well_formed or not stored.content.feed:

@@ -20,7 +20,7 @@ from feedproxy.feed.change_rate import age_for, expected_staleness
 from feedproxy.subscribers.poll_rhythms import ExpectedPoll
 
 LEAD: Seconds = 60
-"""A refresh comes so long before the poll it is for: time for a slow origin, and for what waits in the same lane."""
+"""Seconds between a refresh and its poll: time for a slow origin, and for other refreshes in the same lane."""
 
 CLUSTER: Seconds = 90
 """Polls within so many seconds are served by one refresh: little is published in between."""
@@ -45,13 +45,13 @@ thirty wait, 2 one in two hundred, and 10 saves no request any more.)"""
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The copy that answers, and how long the next one will."""
+    """The current copy, and how long the next one is valid."""
 
     refreshed: Instant
     expires: Instant
-    """Until when it may answer."""
+    """The instant until which it may answer."""
     until: Callable[[Instant], Instant]
-    """Until when a copy may answer that is made at an instant."""
+    """Returns until when a copy made at an instant may answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Planned:
     worth: Seconds
     """The staleness that it is expected to save, summed over these polls."""
     anticipates: bool
-    """The copy may not answer one of these polls: a reader would have to wait."""
+    """True if the copy may not answer one of these polls, so that a reader would have to wait."""
 
 
 def lifetime_for(per_second: float, price: Seconds, *, minimum: Seconds, maximum: Seconds) -> Seconds:

@@ -6,10 +6,10 @@ may no longer answer, unless that would cost more requests than they send polls.
 
 Bounds of both:
 
-* No refresh while the publisher's word lasts: max-age, Expires, ttl, sy:*, or a push promised.
+* No refresh while the publisher's hints are valid: max-age, Expires, ttl, sy:*, or a push lease.
 * No refresh in an hour or on a day that the publisher wants to be skipped, whatever HTTP says.
-* No refresh of a feed that no copy may answer for: no-cache, no-store, moved or ended.
-* Floor, spacing, Retry-After and back-off (throttle.py) bind it like every other request.
+* No refresh of a feed without a usable copy: no-cache, no-store, moved or ended.
+* Minimum intervals, Retry-After and back-off (throttle.py) apply as to every other request.
 """
 
 import zlib
@@ -34,33 +34,32 @@ LEAD_MAX: Seconds = 60
 little of what the publisher granted is given away. A random half of it keeps feeds apart that came together."""
 
 SPREAD: Seconds = 10
-"""What waited for the end of a skipped stretch, or of a pause, goes within so many seconds after it: at midnight
-thousands may have waited."""
+"""Seconds over which refreshes are spread after skipped hours or a pause: at midnight, thousands may be due."""
 
 GAP_MIN: Seconds = 30
-"""The schedule asks no oftener than this, whatever the floor: copies that are good for less are fetched by readers."""
+"""Shortest interval of scheduled refreshes; feeds with shorter lifetimes are fetched on clients' requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """The origin is to be asked now."""
+    """Refresh now."""
 
-    words: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Nothing is to be done before `at`; then it is decided anew."""
+    """Decide again at `at`."""
 
     at: Instant
-    words: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Nothing is to be done until a reader, a ping or the operator has the origin asked."""
+    """No scheduled refresh until a client, a ping or the operator causes a fetch."""
 
-    words: str
+    reason: str
 
 
 type Plan = Refresh | Later | Rest
@@ -69,10 +68,10 @@ IDLE: Seconds = 3600
 """A feed without a reader for so long, or for one lifetime where that is longer, is not refreshed ahead."""
 
 REVIEW: Seconds = 6 * 3600
-"""Where no refresh is worth its price, the polls beyond the horizon are weighed so much later."""
+"""Seconds until the next decision if no refresh is worth its price."""
 
 STATED = frozenset({Source.TARGETED, Source.S_MAXAGE, Source.MAX_AGE, Source.EXPIRES, Source.HINT})
-"""Lifetimes that are the publisher's word; others are estimates, and a refresh may come before their end."""
+"""Lifetimes that the publisher states; others are estimates, and a refresh may precede their end."""
 
 
 class Audience(Protocol):
@@ -120,21 +119,21 @@ def plan(
         return found
     if isinstance(permission, throttle.Deferred):
         return Later(permission.until + SPREAD * jitter / 10, permission.reason)
-    return Refresh(found.words if found.at != bounds.ahead else "its copy's time is over soon")
+    return Refresh(found.reason if found.at != bounds.ahead else "its copy's time is over soon")
 
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """Between which instants a feed may be refreshed ahead."""
+    """The instants between which a feed may be refreshed ahead."""
 
     end: Instant
     """The copy answers until then."""
     granted: Seconds
     """The seconds for which a copy answers."""
     ahead: Instant
-    """Shortly before `end`: when it is refreshed for readers without a rhythm."""
+    """Shortly before `end`: the refresh for readers without a rhythm."""
     until: Callable[[Instant], Instant]
-    """Until when a copy answers that is made at an instant."""
+    """Returns until when a copy made at an instant answers."""
     permitted: Callable[[Instant], Instant]
     """The first moment from an instant on at which the origin may be asked."""
 
@@ -153,7 +152,7 @@ def _bounds(resource: Resource, freshness: Freshness, now: Instant, settings: Se
         if pause > at:
             at = pause + SPREAD * jitter
         if settings.feed_hints != "off" and resource.channel is not None:
-            # What is overdue, after a stop or a pause, is due now.
+            # An overdue refresh, after a stop or a pause, is due now.
             free = next_unskipped(resource.channel.schedule, max(at, now))
             if free > max(at, now):
                 at = free + SPREAD * jitter
@@ -178,7 +177,7 @@ def _weighed(
     price_factor: float,
     jitter: float,
 ) -> Later | None:
-    """The refresh that is worth its price, and why; None where none is."""
+    """Return the refresh that is worth its price, with the reason; None if none is."""
     if not expected:
         return None
     refreshed = resource.variants[-1].response_time
@@ -220,7 +219,7 @@ def own_jitter(target: str) -> float:
 
 
 def _unusable(resource: Resource, freshness: Freshness, now: Instant, settings: Settings) -> str:
-    """Why no refresh would spare a reader the wait; empty where one would."""
+    """Return why no refresh would spare a reader the wait; empty if one would."""
     newest, control = resource.variants[-1], freshness.control
     if control.no_cache or control.no_store or control.private or newest.authorized:
         return "HTTP wants every use of it validated: the next reader's request"
@@ -238,7 +237,7 @@ def _unusable(resource: Resource, freshness: Freshness, now: Instant, settings: 
 
 
 def _unread(audience: Audience, bounds: _Bounds) -> str:
-    """Why the readers without a rhythm are too few for a refresh ahead; empty where they are not."""
+    """Return why the readers without a rhythm are too few for a refresh ahead; empty if they are not."""
     granted = max(bounds.granted, GAP_MIN)
     window = max(granted, IDLE)
     readers = audience.recent(window)

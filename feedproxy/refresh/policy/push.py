@@ -1,14 +1,14 @@
-"""Changes that are pushed here: what a push is worth, and how it makes polling rarer.
+"""Pushed changes: how they reduce polling, and when pushed content becomes the copy.
 
-Who promises to tell us of changes (a hub, a cloud) need not be asked so often: once a push has come, the copy may be
-used for `push_interval`, where HTTP leaves room for anybody's permission (the same doors as for the feed's hints,
-RFC 9111, 4.2.2 and 4.2.4). The promise lasts as long as the subscription (`Resource.promised`). It is broken by a
-change that we find ourselves and nobody told us of, and from then on the feed is polled as ever, until the next push.
+A hub or cloud with a subscription pushes changes, so the feed is polled less: after a push the copy may be used for
+`push_interval`, where HTTP permits other sources of freshness (as for the feed's hints, RFC 9111, 4.2.2 and 4.2.4). The
+push lease lasts as long as the subscription. It ends early when a refresh finds a change that was not pushed; then the
+feed is polled as usual until the next push.
 
-Content that comes with a push was sent by a hub, not by the origin. It says nothing of the origin: not that it works
-again, not what its validators are. And it may be a part: "For Atom and RSS feeds, the hub MAY remove already-delivered
-atom:entry or rss:item elements from the feed" (WebSub, section 7). So it becomes the copy only if it is a feed as
-before, and whole as far as can be told; of anything else we take notice by fetching.
+Pushed content comes from a hub, not from the origin. It says nothing about the origin's availability and validators,
+and may be a part: "For Atom and RSS feeds, the hub MAY remove already-delivered atom:entry or rss:item elements from
+the feed" (WebSub, section 7). So it becomes the copy only if it is a feed as before and appears complete. Otherwise the
+push only causes a fetch.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from feedproxy.store.resource import Resource
 from feedproxy.upstream.client import Fetched
 
 GRACE: Seconds = 300
-"""A push and the change it tells of are so far apart at most, in either order: hubs fetch feeds themselves."""
+"""Most seconds between a push and its change, in either order: hubs fetch feeds themselves."""
 
 _OF_ONE_MESSAGE = (
     "etag",
@@ -47,19 +47,19 @@ _OF_ONE_MESSAGE = (
     "cache-status",
     "use-as-dictionary",
 )
-"""Fields that speak of the bytes they came with, or of when they came."""
+"""Fields that describe the bytes of one response, or its time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Content that was pushed, made ready."""
+    """Ingested content of a push."""
 
     fetched: Fetched
     prepared: IngestedContent
 
 
 def hold(resource: Resource, base: Instant, now: Instant, settings: Settings) -> Allowance | None:
-    """Until when the copy may be used since changes are pushed; `base` is where its age counts from."""
+    """Return until when the copy may be used because changes are pushed; `base` is where its age starts."""
     if not settings.push_interval or not resource.last_push or now >= resource.push_lease_expires:
         return None
     until = min(base + settings.push_interval, resource.push_lease_expires)
@@ -67,12 +67,12 @@ def hold(resource: Resource, base: Instant, now: Instant, settings: Settings) ->
 
 
 def promise_after(resource: Resource, now: Instant, *, changed: bool) -> Instant:
-    """`promised` after an update: a change that nobody told us of breaks it."""
+    """Return the push lease after an update: a change that was not pushed ends it."""
     return 0.0 if changed and abs(now - resource.last_push) > GRACE else resource.push_lease_expires
 
 
 def as_fetched(held: StoredResponse, body: bytes, media_type: str | None, now: Instant) -> Fetched:
-    """What was pushed, as if it had been fetched: the fields are the held copy's, for a hub's are nobody's word."""
+    """Return the pushed content as a fetched response, with the stored copy's fields in place of the hub's."""
     fields = held.fields.without(*_OF_ONE_MESSAGE)
     if media_type:
         fields = fields.with_field("Content-Type", media_type)
@@ -89,7 +89,7 @@ def examined(
     self_href: str,
     leaving: Sequence[StoredResponse],
 ) -> Push | str:
-    """Content that was pushed, ready to become the copy; why not, in words, where it does not. Takes its time."""
+    """Return the ingested content of a push, or the reason why it cannot become the copy. Slow."""
     prepared = ingest(
         fetched.response,
         settings,
@@ -114,13 +114,13 @@ def examined(
         if len(after) < len(before) or (before and not set(before) & set(after)):
             return "it seems to be a part of the feed"
         if before and before[0] not in after:
-            # The newest entries come first, and the oldest go: what lacks our first may be a push that was overtaken.
+            # The newest entries come first: without the stored first one, the push may be older than the copy.
             return "it lacks the newest entry of the copy"
     return Push(fetched, prepared)
 
 
 def only_content(updated: Resource, before: Resource) -> Resource:
-    """The resource after a push: what is known of its origin is what was known."""
+    """Return the resource after a push, with the previous state of its origin."""
     return replace(
         updated,
         fetched=before.fetched,

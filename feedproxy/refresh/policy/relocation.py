@@ -1,17 +1,17 @@
 """Relocations: moves and ends of feeds, how they are recorded, and how clients learn of them (DESIGN: Moves).
 
-A 301 or a 410 that comes once may be a mistake, and a reader who is told so unsubscribes for good. So it is
-*sighted*, and believed when it was seen `relocation_confirmations` times, `relocation_spacing` apart, and the
-same each time. A publisher who sends an XML document for it means it: that acts at once.
+A single 301 or 410 may be a mistake, and feed readers act on it for good. So it is recorded as *sighted*, and confirmed
+after `relocation_confirmations` equal sightings, `relocation_spacing` apart. XML documents for the same purpose are
+deliberate and take effect at once.
 
-    permanent redirect  readers get the feed from its new address, until the move is believed; then 301
-    410                 passes at once, and is remembered when believed
+    permanent redirect  clients get the feed from its new address until the move is confirmed; then 301
+    410                 passed on at once, and stored when confirmed
     XML redirect, gone  301 and 410 at once
 
-What is believed is asked for again every `gone_recheck`: a move or an end can be taken back. A move is asked for
-again at once where it is in doubt: its new address answers 301, 404 or 410, as it does when a feed moves back. The
-operator undoes either by setting the resource's sighting to None. With `recheck`, what stands is the answer only if
-the origin, asked first, has nothing better: within its floor, in its back-off, or when it cannot be reached.
+A confirmed move or end is checked every `gone_recheck`, since it can be reversed. A move is checked at once if its new
+address responds with 301, 404 or 410, as it does when a feed moves back. The operator undoes either by removing the
+resource's sighting. With `recheck`, the confirmed relocation is the response only if a fetch brings nothing better:
+within the minimum interval, in a back-off, or when the origin cannot be reached.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +28,7 @@ from feedproxy.store.resource import Relocation, RelocationKind, Resource
 PERMANENT = frozenset({301, 308})
 """RFC 9110, 15.4.2 and 15.4.9."""
 TEMPORARY = frozenset({302, 303, 307})
-"""Followed, and not remembered (15.4.3, 15.4.4, 15.4.8)."""
+"""Redirects that are followed and not recorded (15.4.3, 15.4.4, 15.4.8)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ def record_sighting(
 ) -> Relocation:
     """Record that the origin reported a move or an end. `location` is normalised; empty for an end.
 
-    Another ending, or another location, starts anew. What comes sooner than `spacing` after the last sighting
-    that counted does not count: one mistake seen by many readers is still one.
+    Another kind or location starts at one. A report within `spacing` after the last counted one does not count: many
+    clients may see the same mistake.
     """
     if sighting is None or sighting.kind is not ending or sighting.location != location:
         return Relocation(ending, location, now, now, 1, confirmed=at_once or confirmations <= 1)
@@ -86,8 +86,8 @@ def record_sighting(
 def clear_relocation(sighting: Relocation | None, now: Instant, *, feed: bool) -> Relocation | None:
     """Return what remains of the relocation after the address itself answered 200 or 304.
 
-    An unconfirmed one is forgotten. A believed one only when the answer is a feed: addresses that were given
-    up answer 200 with advertisements before long.
+    An unconfirmed one is dropped. A confirmed one only if the response is a feed: abandoned addresses often respond
+    with 200 and advertisements.
     """
     if sighting is None or feed or not sighting.confirmed:
         return None
@@ -99,9 +99,8 @@ def active_relocation(
 ) -> RespondMoved | RespondGone | None:
     """Return the 301 or 410 to respond with; None where the feed is served.
 
-    A rule's `moved_to` and `gone` come first; a `moved_to` that names `target` itself, as it happens with
-    rules that match a whole site, is passed over. After a 410 that is not yet believed the origin is asked
-    each time (within its floor), but a copy does not answer any more.
+    A rule's `moved_to` and `gone` come first; a `moved_to` that names `target` itself, as in rules for a whole site, is
+    ignored. After an unconfirmed 410 every request fetches (within the minimum interval), and no copy is served.
     """
     if settings.moved_to and (moved_to := to_upstream(settings.moved_to, settings)) != target:
         return RespondMoved(moved_to)
@@ -142,7 +141,7 @@ def is_in_doubt(sighting: Relocation | None, resource_there: Resource | None, se
 
 
 def leads_back(newer: Relocation | None, target: str, older: Relocation | None) -> bool:
-    """Whether `target` has told `news` of a move to an address whose `older`, believed move leads back to it."""
+    """Return whether `news`, a move of `target`, leads to an address with a confirmed `older` move back to it."""
     return (
         newer is not None
         and newer.kind is RelocationKind.MOVED

@@ -1,15 +1,15 @@
-"""When the origin may be asked: minimum interval, site interval, Retry-After, back-off (DESIGN 6, point 4).
+"""Limits on fetches: minimum interval, site interval, Retry-After, back-off (DESIGN 6, point 4).
 
 Four rules defer a fetch. The latest time counts, and its rule gives the response its `detail`:
 
-floor          a feed is asked at most once in `feed_min_interval`, whoever wants it: reader, ping, operator.
-site-interval  feeds of one site are asked one after the other, `site_interval` apart. By registrable domain:
-               per host would be too narrow where one service gives every author a host of his own.
-retry-after    the origin said when it wants to be asked again.
-back-off       it failed: each failure in a row doubles the pause.
+floor          a feed is fetched at most once in `feed_min_interval`, for clients, pings and the operator alike.
+site-interval  feeds of one site are fetched one after the other, `site_interval` apart. A site is a registrable domain,
+               since some services give each author a host.
+retry-after    the origin stated when to retry.
+back-off       the origin failed: each further failure doubles the pause.
 
-The first two are for known feeds only; everything else is plain HTTP and is not slowed down by us. What the
-origin itself asked for binds always.
+The first two apply to known feeds only; other targets are plain HTTP and not delayed. What the origin stated always
+applies.
 """
 
 import math
@@ -37,16 +37,16 @@ _DELAY = re.compile(r"\d{1,15}(\.\d*)?")
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The origin may be asked now."""
+    """The target may be fetched now."""
 
 
 PAUSE_INTERVAL = 10 * 365 * 86_400
-"""Seconds of a floor that is a pause: the operator wants the feed not to be asked for (paused_and_blocked.py)."""
+"""Minimum interval in seconds that means a pause by the operator (paused_and_blocked.py)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The origin must not be asked before `until`, for the reason that `detail` names."""
+    """The target must not be fetched before `until`, for the reason that `detail` names."""
 
     until: Instant
     detail: Detail
@@ -113,8 +113,8 @@ def record_failure(
 ) -> Failures:
     """Return the failures with one more, and the time of the next try. A success resets them to `Failures()`.
 
-    `not_before` is the origin's word (`retry_after`), `jitter` a random number in [0, 1). `back_off=False`
-    keeps to the origin's word alone: for what is not known as a feed.
+    `not_before` is the time that the origin stated (`retry_after`), `jitter` a random number in [0, 1).
+    `back_off=False`, for targets that are not known feeds, respects only `not_before`.
     """
     count = failures.count + 1
     pause = _longest_pause(count) / 2 * (1 + jitter) if back_off else 0.0
@@ -131,10 +131,10 @@ def record_failure(
 
 
 def retry_after(fields: Fields, now: Instant) -> Instant | None:
-    """Return when the origin may be asked again: Retry-After (RFC 9110, 10.2.3), or an exhausted rate limit.
+    """Return when the origin permits the next request: Retry-After (RFC 9110, 10.2.3), or an exhausted rate limit.
 
-    To be read in answers that are failures; in a 200 only `limit_reset` means something. The later of the two
-    counts. At most WAIT_MAX from now. None where nothing is said, or nothing that makes sense.
+    For failed responses; in a 200 only `limit_reset` is meaningful. The later of the two counts, at most WAIT_MAX from
+    now. None without a valid value.
     """
     instants = [_parse_retry_after(value.strip(), now) for value in fields.get_all("retry-after")]
     latest = max((at for at in (*instants, rate_limit_reset(fields, now)) if at is not None and at > now), default=None)
@@ -176,9 +176,9 @@ def _reset_of(fields: Fields, prefix: str, now: Instant) -> Instant | None:
 
 
 def _longest_pause(count: int) -> Seconds:
-    """The back-off after so many failures lies between half of this and this: 1 to 2 min, 2 to 4, … 3 to 6 h.
+    """Return the longest back-off after so many failures; the shortest is half of it: 1 to 2 min, … 3 to 6 h.
 
-    Jitter takes half of it, so that feeds that failed together do not come back together.
+    Jitter keeps feeds that failed together apart.
     """
     return min(BACK_OFF_MAX, BACK_OFF_FIRST * 2.0 ** min(count, 32))
 
