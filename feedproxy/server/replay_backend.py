@@ -1,4 +1,4 @@
-"""The whole proxy in front of a replay: whatever it asks an origin for, the replay is asked."""
+"""The proxy in front of a replay: all requests to origins go to the replay."""
 
 import random
 from collections.abc import Callable
@@ -13,14 +13,14 @@ from feedproxy.upstream.client import Fetched, Fetcher, FetchLimits, Oversized
 
 
 class ReplayClient:
-    """Asks the replay at `base`, in the gateway's form, by real exchanges: faults of the wire are real ones."""
+    """Fetches from the replay at `base`, in the gateway's form, over real connections with real faults."""
 
     def __init__(self, base: str, limits: FetchLimits, clock: Clock) -> None:
         self._base = base
         self._fetcher = Fetcher(AddressPolicy(), limits, clock=clock)
 
     async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized:
-        """What the replay answers for this target; raises what a Fetcher raises."""
+        """Return the replay's response for this target. Raises the errors of a Fetcher."""
         replay_request = replace(request, target=f"{self._base}/{request.target}")
         return await self._fetcher.fetch(replay_request, exempt=True)
 
@@ -30,10 +30,10 @@ class ReplayClient:
 
 
 def replay_setup(base: str, clock: Clock, seed: str) -> Callable[[App], None]:
-    """What makes a Runtime ask the replay at `base`, its operator able to move the clock, and chance repeat itself."""
+    """Return a function that connects an App to the replay at `base`, with its clock and repeatable randomness."""
 
     def prepare(app: App) -> None:
-        app.random_bytes = random.Random(seed).randbytes  # noqa: S311 -- a play: names and secrets last as long as it
+        app.random_bytes = random.Random(seed).randbytes  # noqa: S311 -- secrets of a replay only
         random.seed(seed)  # the jitter of back-offs
         app.make_fetcher = lambda: ReplayClient(base, FetchLimits.from_settings(app.settings), clock)
         app.admin_actions["advance"] = lambda request: advance_clock(request, clock)

@@ -34,7 +34,7 @@ from feedproxy.scoring import serialization
 from feedproxy.scoring.aggregate import ReaderAccount
 from feedproxy.scoring.live_scores import LiveScores
 from feedproxy.store.shared_memory import SharedMemoryCoordination
-from feedproxy.subscribers.replication import ReadRecord, ReadEvents, read_events
+from feedproxy.subscribers.replication import ReadEvents, ReadRecord, read_events
 from feedproxy.telemetry import aggregation, history
 from feedproxy.telemetry.aggregation import Plain
 from feedproxy.telemetry.history import History, HistoryRecorder

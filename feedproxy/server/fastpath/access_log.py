@@ -53,7 +53,7 @@ class AccessRecord:
     status: int
     size: int
     cache: CacheStatus
-    words: str
+    reason: str
     fields: Fields = field(default_factory=Fields)
     """The response's fields."""
 
@@ -204,7 +204,7 @@ class AccessLogger:
             seconds=seconds,
             agent=user_agent,
             upstream=upstream,
-            reason=record.words,
+            reason=record.reason,
         )
         self.log_lines.append(line.format(app.settings.log_format))
 

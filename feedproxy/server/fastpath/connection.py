@@ -54,7 +54,7 @@ class ClientConnection:
 
     secure = False
     handshake_pending = False
-    """Whether a TLS handshake has still to be done."""
+    """Return whether the TLS handshake is incomplete."""
 
     def read(self) -> bytes | None:
         """Return the bytes that arrived; None if there are none yet, b"" at the end. Raise OSError."""

@@ -44,7 +44,7 @@ service."""
 
 
 class ConnectionOwner(Protocol):
-    """What the handler needs from the owner of the connections."""
+    """The interface of the owner of the connections."""
 
     def close_connection(self, connection: ClientConnection) -> None:
         """Close the connection."""
@@ -236,11 +236,11 @@ class FastPathHandler:
         url = head.target if absolute else ""
         if absolute is not None and may_be_own(url, settings, self.runtime.listeners):
             return None  # the flow handler finds out whether it is
-        came = IncomingRequest(
+        incoming = IncomingRequest(
             head.method, path, head.fields, connection.peer, ("", 0), url, authority, tls=connection.secure
         )
         try:
-            routed = route(came, entrance, settings, None)
+            routed = route(incoming, entrance, settings, None)
         except FeedproxyError:
             return None  # mitmproxy's flow will be refused in the same way
         if not isinstance(routed, RoutedRequest) or is_loop(routed.request.fields, self.runtime.service.pseudonym):
@@ -345,9 +345,7 @@ class FastPathHandler:
         template.rules = self.runtime.rules
         template.schedule = self._interner(template.schedule)
         template.hit_counter = self.access_logger.counter_for(template)
-        # nobody.
         # Oversized requests are neither scored (live_scoring.py) nor interned.
-        # nobody.
         if self.runtime.settings.score_readers and sum(map(len, head.lines)) <= VALUES_LENGTH_MAX:
             template.request_lines = self._interner(tuple(map(self._interner, head.lines[1:])))
         if hit.vary_names <= KEYED_FIELDS:

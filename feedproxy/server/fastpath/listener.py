@@ -353,8 +353,7 @@ class Listener:
         self.tick(self._loop.time())
 
     def tick(self, now: Seconds) -> None:
-        """Close connections whose deadline has passed and run housekeeping, once a second. `now` is the event loop's
-        time."""
+        """Close connections after their deadline and run housekeeping, once a second, at the loop's time `now`."""
         self._now = now
         if self._certificate is not None and self._now - self._certificate_checked > CERTIFICATE_CHECK_INTERVAL:
             self._certificate_checked = self._now

@@ -6,7 +6,7 @@ bytes that match have been validated before.
 
 All tables are bounded by bytes. The oldest entries are evicted first, in batches, because evicting all at once would
 delay every client. While half of the space is free, every hit is admitted. Beyond that, and always for exact bytes, a
-request is admitted at its second occurrence, so that clients whose requests never repeat evict nothing.
+request is admitted at its second occurrence, so that requests that never repeat evict nothing.
 """
 
 from collections import OrderedDict

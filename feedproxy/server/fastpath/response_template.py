@@ -19,7 +19,7 @@ TEMPLATE_OVERHEAD = 1024
 """Bytes of a template beside its head: objects, key, and the log lines of the current state."""
 
 LOG_LINES_MAX = 1024
-"""Clients whose log lines are stored at once. Lines of further clients are formatted each time."""
+"""Clients with stored log lines. Lines of further clients are formatted each time."""
 
 NO_CLIENT = ("", b"")
 

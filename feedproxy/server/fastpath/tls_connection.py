@@ -1,4 +1,4 @@
-"""TLS on the fast path, for publishers whose feed readers connect directly.
+"""TLS on the fast path, for publishers with direct connections of feed readers.
 
 OpenSSL works on two memory buffers; this connection reads and writes them on the same epoll as all others. A request is
 one read and one write however many records it has, and the last response leaves in one piece with close_notify. Only

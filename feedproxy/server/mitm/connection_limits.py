@@ -1,4 +1,4 @@
-"""How many connections one address holds, so that a single reader cannot take all there are."""
+"""Limit on connections per client address."""
 
 from collections.abc import Hashable
 
@@ -8,14 +8,14 @@ from feedproxy.upstream.special_networks import client_network
 
 
 class ConnectionLimiter:
-    """The connections that are counted, by client id, and how many come from each place."""
+    """The counted connections, by client id, and their number for each network."""
 
     def __init__(self) -> None:
         self._networks: dict[Hashable, str] = {}
         self._counts: dict[str, int] = {}
 
     def acquire_for_client(self, client: Hashable, peer: str, settings: Settings) -> bool:
-        """Count one more; False where its address holds as many as it may. A load balancer's are its readers'."""
+        """Count a connection; return False at the limit. Those of trusted proxies are not counted."""
         limit = settings.max_connections_per_address
         if not limit or is_trusted_proxy(settings, peer):
             return True
@@ -26,13 +26,13 @@ class ConnectionLimiter:
         return True
 
     def release_client(self, client: Hashable) -> None:
-        """The connection has ended, if it was counted."""
+        """Release a connection, if it was counted."""
         network = self._networks.pop(client, None)
         if network is not None:
             self.release(network)
 
     def acquire(self, network: str, limit: int) -> bool:
-        """Count one more of a place; False where it holds so many already. Whoever enters leaves."""
+        """Count a connection of a network; return False at the limit. Each acquired one must be released."""
         count = self._counts.get(network, 0)
         if count >= limit:
             return False
@@ -40,7 +40,7 @@ class ConnectionLimiter:
         return True
 
     def release(self, network: str) -> None:
-        """Count one less."""
+        """Release a connection of a network."""
         count = self._counts[network] - 1
         if count:
             self._counts[network] = count

@@ -1,8 +1,8 @@
-"""mitmproxy's handler of a connection, taken apart when the connection has ended.
+"""Release of mitmproxy's connection handler when its connection has ended.
 
-Its layers refer to one another in circles, and so do exceptions with the frames that they were raised in. Only Python's
-garbage collector would find that: 80 KB of each intercepted tunnel, and a look at everything takes as long as a full
-store is large (gc_policy.py). Taken apart, it is freed at once.
+Its layers refer to each other in cycles, and so do exceptions and their frames. Only Python's garbage collector would
+free them: 80 KB for each intercepted tunnel, and a full collection takes long with a full store (gc_policy.py). Without
+cycles they are freed at once.
 """
 
 import asyncio
@@ -15,10 +15,10 @@ from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 
 
 class _ClosedLayer(layer.Layer):
-    """Stands in the place of the layers, for whatever event is still to come."""
+    """Replaces the layers for events after the end."""
 
     def __init__(self) -> None:
-        """Without a context: nothing is done here."""
+        """Omit the context: this layer does nothing."""
 
     def handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
         yield from ()
@@ -27,7 +27,7 @@ class _ClosedLayer(layer.Layer):
 
 
 class CycleFreeHandler(ProxyConnectionHandler):
-    """Serves a connection, and leaves nothing that has to be looked for."""
+    """Serves a connection and leaves no reference cycles."""
 
     async def handle_connection(self, connection: Connection) -> None:
         reader = self.transports[connection].reader
@@ -35,7 +35,7 @@ class CycleFreeHandler(ProxyConnectionHandler):
         try:
             await super().handle_connection(connection)
         except asyncio.CancelledError as error:
-            # The frame below holds this very exception, and that its frame.
+            # The frame below refers to this exception, and the exception to its frame.
             error.__traceback__ = None
             is_cancelled = True
         finally:
@@ -46,10 +46,10 @@ class CycleFreeHandler(ProxyConnectionHandler):
             raise asyncio.CancelledError
 
     def break_cycles(self) -> bool:
-        """Break the circles, once `handle_client` has returned; False where a request is still being answered."""
+        """Break the cycles once `handle_client` has returned; return False while a request is being answered."""
         layers = list(_reachable_layers(self.layer))
         if any(layer_found._paused is not None for layer_found in layers):
-            return False  # it goes on when its hook returns, and ends by itself
+            return False  # it continues when its hook returns, and ends by itself
         self.layer = _ClosedLayer()
         self.timeout_watchdog.callback = _do_nothing
         self.transports.clear()
@@ -61,11 +61,11 @@ class CycleFreeHandler(ProxyConnectionHandler):
 
 
 async def _do_nothing() -> None:
-    """Time out."""
+    """Replace the timeout of a closed connection."""
 
 
 def _reachable_layers(top: layer.Layer) -> Iterator[layer.Layer]:
-    """This layer and all that can be reached from it."""
+    """Yield this layer and all that are reachable from it."""
     seen, pending = {id(top)}, [top]
     while pending:
         current = pending.pop()

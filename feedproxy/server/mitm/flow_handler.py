@@ -1,8 +1,8 @@
-"""The desk at the entrance: it knows every flow from its arrival until it has been answered.
+"""Handling of mitmproxy's flows, from the request's head to the end.
 
-Addons are short because the desk does what they say: `connect` and `arrive` when a head is there, `serve` when the
-request is whole, `returned` when the head of a streamed answer is there, `leave` when all is over. One desk per
-Runtime. It refuses by raising FeedproxyError; the addon that called turns this into an answer with `refuse`.
+Addons call one method for each hook: `on_connect` and `on_request_headers` for a head, `on_request` for a complete
+request, `on_response_headers` for the head of a streamed response, `pop` at the end. There is one handler per App. It
+refuses a request by raising FeedproxyError, which the addon turns into a response with `refuse`.
 """
 
 import fnmatch
@@ -55,19 +55,19 @@ from feedproxy.upstream.parent_proxy_tunnel import parent_name
 logger = logging.getLogger(__name__)
 
 CACHED_METHODS = ("GET", "HEAD")
-"""The methods whose answers are stored and served; everything else streams through, but for TRACE."""
+"""The methods with stored responses; others stream through, except TRACE, which is refused."""
 
 ALLOWED_METHODS = (*CACHED_METHODS, "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-"""What Allow says of a target: TRACE is missing."""
+"""The methods that Allow lists for a target, without TRACE."""
 
 
 @dataclass(slots=True)
 class FlowState:
-    """One flow, as the desk sees it.
+    """The state of a flow.
 
-    `endpoint` and `call` are what was asked of ourselves; `streamed` counts the content that streams; `page` is what
-    the reader gets where the way upstream failed; `connected` what became of a CONNECT: `tunnel`, or `intercept` where
-    it ends here.
+    `endpoint` and `call` are set for requests to an endpoint. `streamed` counts streamed content. `page` is the
+    response after a failure upstream. `connected` is the result of a CONNECT: `tunnel`, or `intercept` if TLS is
+    decrypted here.
     """
 
     visit: ClientContext
@@ -82,11 +82,11 @@ class FlowState:
     error_page: http.Response | None = None
     connect_result: str = ""
     parent: Parent | None = None
-    """The parent proxy that a request streams through."""
+    """The parent proxy of a streamed request."""
 
 
 class FlowHandler:
-    """The cases under way, by flow id; and what may pass."""
+    """Handles the flows of an App: their states by id, and the approved connections."""
 
     def __init__(self, runtime: App) -> None:
         self.runtime = runtime
@@ -97,9 +97,9 @@ class FlowHandler:
         self._flows_of_client: dict[str, set[str]] = {}
 
     async def on_connect(self, flow: http.HTTPFlow) -> None:
-        """CONNECT: only to the ports and addresses that may be reached.
+        """Handle CONNECT: only to permitted ports and addresses.
 
-        Nor to a host of which a rule protects anything: what is asked for in a tunnel is not seen. Raises Forbidden,
+        A host with protected feeds is refused, since requests in a tunnel are not visible. Raises Forbidden,
         Unreachable, AccessDenied, BadTarget, Overload.
         """
         settings = self.runtime.settings
@@ -141,17 +141,17 @@ class FlowHandler:
             state.reason = "CONNECT tunnel, not inspected"
 
     def intercepts(self, host: str) -> bool:
-        """Whether what CONNECT leads to that host is decrypted here."""
+        """Return whether tunnels to this host are decrypted here."""
         if host.lower() in self.runtime.feed_list.imported.hosts:
             return True
         patterns = self.runtime.settings.intercept
         return any(fnmatch.fnmatchcase(host.lower(), pattern.lower()) for pattern in patterns)
 
     async def on_request_headers(self, flow: http.HTTPFlow) -> None:
-        """A request's head is there. What is asked of us is answered; what has no cache is sent on its way."""
+        """Handle the head of a request: respond locally, or let a request that is not cached stream upstream."""
         if flow.response is not None or flow.error is not None:
             return
-        flow.request.stream = False  # stream_large_bodies may have decided otherwise before
+        flow.request.stream = False  # stream_large_bodies may have set it
         settings = self.runtime.settings
         tunnel = self.connect_approvals.tunnels.get(flow.client_conn.id)
         head = incoming_request(flow)
@@ -175,7 +175,7 @@ class FlowHandler:
             raise LoopDetected("this request has passed this proxy already")
         state = self._register(flow, FlowState(routed.visit, routed))
         if routed.request.method not in CACHED_METHODS or has_content:
-            # A GET with content means something that no cache can know (RFC 9110, 9.3.1).
+            # The content of a GET has no defined meaning, so the response is not cacheable (RFC 9110, 9.3.1).
             fwd = Fwd.METHOD if routed.request.method not in CACHED_METHODS else Fwd.BYPASS
             await self._stream_upstream(flow, state, CacheStatus(fwd=fwd, detail=Detail.PASS_THROUGH))
             flow.request.stream = True
@@ -185,7 +185,7 @@ class FlowHandler:
         return await is_own(head.url, app.settings, app.policy, app.listeners)
 
     async def on_request(self, flow: http.HTTPFlow) -> None:
-        """A GET or HEAD is whole: answer it, or let it stream."""
+        """Answer a complete GET or HEAD, or let it stream."""
         if flow.id not in self._flows:
             await self.on_request_headers(flow)
         state = self._flows.get(flow.id)
@@ -199,17 +199,17 @@ class FlowHandler:
             return
         routed = await self.runtime.service.answer(state.routed_request.request, state.visit)
         if _is_client_gone(flow):
-            self._flows[flow.id] = state  # forgotten with its client: its end, which comes now, tells of it
+            self._flows[flow.id] = state  # removed at the client's end, which is logged next
         match routed:
             case ProxyResponse(response, status, reason) as answer:
                 self._set_response(flow, state, response, status, reason)
                 if state.visit.entrance is not Entrance.GATEWAY:
-                    state.interim = answer.interim  # their links are meant for another origin than the gateway's
+                    state.interim = answer.interim  # their links are relative to another origin than the gateway's
             case PassThrough(status):
                 await self._stream_upstream(flow, state, status)
 
     async def on_response_headers(self, flow: http.HTTPFlow) -> None:
-        """The head of a streamed answer is there: what is stored is invalidated before the reader hears of it."""
+        """Handle the head of a streamed response: invalidate stored responses before the client gets it."""
         state = self._flows.get(flow.id)
         if (
             state is None
@@ -235,18 +235,18 @@ class FlowHandler:
         )
 
     def make_error_page(self, flow: http.HTTPFlow, reason: str) -> http.Response:
-        """The way upstream failed: what the reader gets, and from now on is told of this flow."""
+        """Return the response after a failure upstream, and record it for the flow."""
         error, state = passthrough.classify_failure(reason), self._flows.get(flow.id)
         status = CacheStatus(detail=error.detail)
         if state is not None and state.status is not None and isinstance(error, Unreachable):
-            status = replace(state.status, detail=error.detail)  # a veto is none of the origin's: nothing went there
+            status = replace(state.status, detail=error.detail)  # after a veto no request went to the origin
         page = passthrough.error_page(flow, reason, status)
         if state is not None:
             state.status, state.reason, state.error_page = status, reason, page
         return page
 
     def refuse(self, flow: http.HTTPFlow, error: FeedproxyError) -> None:
-        """Answer with what went wrong; nothing of it goes upstream."""
+        """Respond with the error; nothing goes upstream."""
         response, status = refusal_response(flow.request.method, fields_of(flow.request), error)
         state = self._flows.get(flow.id)
         if state is None:
@@ -259,11 +259,11 @@ class FlowHandler:
         self._respond_early(flow)
 
     def state_of(self, flow: http.HTTPFlow) -> FlowState | None:
-        """What is known of a flow."""
+        """Return the state of a flow; None if unknown."""
         return self._flows.get(flow.id)
 
     def pop(self, flow: http.HTTPFlow) -> FlowState | None:
-        """The flow is over: what was known of it, for the last time."""
+        """Remove and return the state of a flow that has ended."""
         state = self._flows.pop(flow.id, None)
         if (flows := self._flows_of_client.get(flow.client_conn.id)) is not None:
             flows.discard(flow.id)
@@ -271,7 +271,7 @@ class FlowHandler:
         return state
 
     def on_client_disconnected(self, client: str) -> None:
-        """The client has gone, and with it whatever mitmproxy forgot to end."""
+        """Remove the states of a disconnected client that mitmproxy has not ended."""
         self.connect_approvals.forget(client)
         self.backpressure.on_client_disconnected(client)
         for flow in self._flows_of_client.pop(client, ()):
@@ -279,9 +279,9 @@ class FlowHandler:
         self.runtime.requests = len(self._flows)
 
     async def _authorize(self, flow: http.HTTPFlow, routed: RoutedRequest) -> RoutedRequest:
-        """The request of one who may make it, without what he proved that with. Raises AccessDenied.
+        """Return the request without credentials, if the client is authorized. Raises AccessDenied.
 
-        A tunnel's user has said who he is when he asked for it; in it no client would understand 407.
+        A tunnel's user was authenticated by its CONNECT: clients do not support 407 within a tunnel.
         """
         request, visit = routed.request, routed.visit
         readers = self.runtime.settings_for(request.target).readers
@@ -305,14 +305,14 @@ class FlowHandler:
         return state
 
     def _respond_early(self, flow: http.HTTPFlow) -> None:
-        """Nobody will read its content: where that may be much the answer does not wait for it."""
+        """Discard the request's content: the response does not wait for a large one."""
         flow.request.stream = False
         length = _content_length(flow)
         if flow.request.raw_content is None and (length is None or length > CONTENT_MAX):
             flow.metadata[RESPOND_EARLY] = True
 
     def too_large(self, flow: http.HTTPFlow, state: FlowState) -> None:
-        """Refuse its content: at once where it has not come yet (RFC 9110, 10.1.1)."""
+        """Refuse the content, at once if it has not arrived yet (RFC 9110, 10.1.1)."""
         reason = f"No more than {flow.metadata.get(CONTENT_CAP, CONTENT_MAX)} bytes of content are read here."
         response = problem_response(413, Detail.CONTENT_TOO_LARGE, reason, request=_request_without_target(flow))
         self._set_local_response(flow, state, response, Detail.CONTENT_TOO_LARGE)
@@ -343,12 +343,12 @@ class FlowHandler:
         self._respond_early(flow)
 
     async def _preview(self, target: str, call: Call) -> Response:
-        """The landing page for a pasted address."""
+        """Return the landing page for a pasted address."""
         preview = await landing_preview.load_preview(self.runtime, target, call.client)
         return preview_page(preview, call.client.base, self.runtime.settings.endpoint_prefix)
 
     def _endpoint(self, flow: http.HTTPFlow, local_path: LocalPath, endpoint_path: str) -> None:
-        """Refuse what no endpoint takes; what one takes is answered by `serve`, once its content is there."""
+        """Refuse a request that no endpoint accepts; `on_request` answers others, once their content is complete."""
         path, _, query = endpoint_path.partition("?")
         endpoint, request = self.runtime.endpoints.find(path), _request_without_target(flow)
         state = self._register(flow, FlowState(local_path.visit))
@@ -375,17 +375,17 @@ class FlowHandler:
     def _set_local_response(
         self, flow: http.HTTPFlow, state: FlowState, response: Response, detail: Detail | None = None
     ) -> None:
-        """An answer of our own; one that speaks of a stored copy brings its own Cache-Status."""
+        """Set a local response; one about a stored copy has its own Cache-Status."""
         status = CacheStatus(detail=detail)
         if "cache-status" not in response.fields:
             response = response.with_fields(append(response.fields, status))
         self._set_response(flow, state, response, status)
 
     def _respond_locally(self, flow: http.HTTPFlow, routed: RoutedRequest) -> bool:
-        """Answer what goes no further; False for what may.
+        """Answer TRACE, and OPTIONS with `Max-Forwards: 0`; return False for other requests.
 
-        TRACE would give a page's script what its reader's browser adds to a request (RFC 9110, 9.3.8); and OPTIONS
-        with `Max-Forwards: 0` is asked of us (7.6.2).
+        TRACE would reveal the fields that a browser adds to a script (RFC 9110, 9.3.8). OPTIONS with `Max-Forwards: 0`
+        is for this proxy (7.6.2).
         """
         request, allow_field = routed.request, ("Allow", ", ".join(ALLOWED_METHODS))
         if request.method == "TRACE":
@@ -426,14 +426,14 @@ class FlowHandler:
 
 
 def finish_response(response: Response, visit: ClientContext, now: Instant) -> Response:
-    """The response with what every one of ours carries when it leaves through this visit's entrance."""
+    """Return the response with the fields that all responses through this entrance have."""
     if visit.entrance is Entrance.GATEWAY and "content-security-policy" not in response.fields:
         response = response.with_fields(apply_entrance_rules(response.fields, visit, target="", upstream=""))
     if "date" not in response.fields:
-        # RFC 9110, 6.6.1: who has a clock MUST say when, in 2xx, 3xx and 4xx.
+        # "An origin server with a clock MUST generate a Date header field in all 2xx (Successful), 3xx (Redirection),
         response = response.with_fields(response.fields.with_added("Date", format_http_date(now)))
     if not _is_well_formed(response):
-        # Whatever made it, a stored copy that was tampered with or an option: nothing of it goes out.
+        # A manipulated copy or a wrong option may cause it: the response is withheld.
         logger.error("an answer with control characters in its head is withheld")
         response, _ = refusal_response("GET", Fields(), FeedproxyError("feedproxy failed; its log says more"))
     return response
@@ -447,7 +447,7 @@ def _is_well_formed(response: Response) -> bool:
 
 
 def refusal_response(method: str, fields: Fields, error: FeedproxyError) -> tuple[Response, CacheStatus]:
-    """The answer to a request of which nothing goes upstream, and what is said of it."""
+    """Return the response to a refused request, and its Cache-Status."""
     status = CacheStatus(detail=error.detail)
     extra = error.fields if isinstance(error, AccessDenied) else ()
     response = problem_response(
@@ -466,17 +466,17 @@ def _not_allowed(request: Request, methods: tuple[str, ...]) -> Response:
 
 
 def _request_without_target(flow: http.HTTPFlow) -> Request:
-    """The request, without its target."""
+    """Return the request, without its target."""
     return Request(flow.request.method, "", fields_of(flow.request))
 
 
 def _is_client_gone(flow: http.HTTPFlow) -> bool:
-    """Whether `gone` has been called for this flow's client: what is noted of it now would be noted for ever."""
+    """Return whether the flow's client has disconnected: a state recorded now would never be removed."""
     return flow.client_conn.timestamp_end is not None
 
 
 def _content_length(flow: http.HTTPFlow) -> int | None:
-    """Bytes of the request's content; None where it does not say."""
+    """Return the bytes of the request's content; None if unknown."""
     if "transfer-encoding" in flow.request.headers:
         return None
     try:
@@ -486,19 +486,19 @@ def _content_length(flow: http.HTTPFlow) -> int | None:
 
 
 def interim_responses(flow: http.HTTPFlow) -> list[http.Response]:
-    """The 1xx responses that came on the way to a flow's answer, as mitmproxy sends them."""
+    """Return the 1xx responses before a flow's response, in mitmproxy's form."""
     state = next((routed for handler in _handlers.values() if (routed := handler.state_of(flow)) is not None), None)
     return [passthrough.to_mitmproxy(response) for response in state.interim] if state is not None else []
 
 
 def error_page(flow: http.HTTPFlow, reason: str) -> http.Response:
-    """The answer for a flow whose way upstream failed."""
+    """Return the response for a flow after a failure upstream."""
     handler = next((handler for handler in _handlers.values() if handler.state_of(flow) is not None), None)
     return handler.make_error_page(flow, reason) if handler is not None else passthrough.error_page(flow, reason)
 
 
 def too_large(flow: http.HTTPFlow) -> None:
-    """Answer a flow that has more content than it may."""
+    """Refuse a flow with too much content."""
     for handler in _handlers.values():
         if (state := handler.state_of(flow)) is not None:
             handler.too_large(flow, state)
@@ -508,7 +508,7 @@ _handlers: "WeakKeyDictionary[App, FlowHandler]" = WeakKeyDictionary()
 
 
 def get_flow_handler(runtime: App) -> FlowHandler:
-    """The desk of this Runtime."""
+    """Return the flow handler of this App."""
     routed = _handlers.get(runtime)
     if routed is None:
         routed = _handlers[runtime] = FlowHandler(runtime)

@@ -1,20 +1,20 @@
-"""What mitmproxy 12 cannot do with a streamed HTTP/1 message, mended where it reads one.
+"""Corrections to mitmproxy 12's handling of streamed HTTP/1 messages.
 
-* 1xx responses of an origin are taken for the final one, and the reader hangs: here they are passed over. (What our
-  own client fetches brings them along: upstream/client.py.)
-* Trailers, from an origin or from a reader, end in NotImplementedError, and the connection hangs: here they are
-  dropped, as RFC 9110, 6.5.1, lets a recipient do that has no use for them.
-* A head has no limit: here it has one, on either side; and a reader's has to come in time. (mitmproxy's own time-out
-  counts silence only: a byte now and then would hold a connection for ever.) Chunk sizes and trailers have one, too.
-* Heads are read leniently, and control characters and folded lines go on as they came: here every head is read by the
-  functions that read all others (http/message_syntax.py, upstream/head_parser.py).
-* A client that closes its sending side behind its request is taken for gone: here it gets its answer.
-* An empty line before a request is waited behind for ever: here it is skipped (RFC 9112, section 2.2).
-* An empty piece of content is written as the last chunk: here it is dropped.
-* A message that cannot be read is answered with mitmproxy's own page: here with ours.
+* It takes an origin's 1xx responses for the final one, and the client hangs: here they are skipped. (Responses that
+  feedproxy fetches include them: upstream/client.py.)
+* It raises NotImplementedError for trailers, and the connection hangs: here they are dropped, as RFC 9110, 6.5.1
+  permits.
+* It does not limit heads: here they are limited in size, and a client's in time. (mitmproxy's timeout counts silence
+  only, so occasional bytes would hold a connection for ever.) Chunk sizes and trailers are limited, too.
+* It reads heads leniently and passes on control characters and folded lines: here all heads are read by the common
+  parsers (http/message_syntax.py, upstream/head_parser.py).
+* It treats a client that closes its sending side after its request as disconnected: here it gets its response.
+* It waits for ever after an empty line before a request: here the line is skipped (RFC 9112, section 2.2).
+* It writes an empty piece of content as the last chunk: here it is dropped.
+* It answers unreadable messages with its own page: here with feedproxy's.
 
-mitmproxy offers no place for that, so two of its inner names are replaced, once a process. Where these names are not
-what they were, nothing is replaced, and a warning tells so.
+mitmproxy has no interface for this, so two of its internal names are replaced, once per process. If a new version has
+changed them, nothing is replaced, and a warning is logged.
 """
 
 import logging
@@ -57,24 +57,24 @@ HEAD_MAX = 65_536
 """Bytes of a head: the default of `header_max`."""
 
 HEAD_TIMEOUT: Seconds = 15
-"""From a head's first byte to its last: the default of `head_timeout`."""
+"""Seconds from a head's first byte to its last: the default of `head_timeout`."""
 
 
 EMPTY_LINES_MAX = 16
-"""Empty lines skipped before a request: old clients send one behind the content of a POST."""
+"""Empty lines skipped before a request: old clients send one after the content of a POST."""
 
 INTERIM_MAX = 20
-"""1xx responses before the answer counts as none, as in upstream/response_parser.py."""
+"""Largest number of 1xx responses before a response, as in upstream/response_parser.py."""
 
 
 class ChunkReader:
-    """Reads chunks where h11's reader stands; trailers are passed over."""
+    """Reads chunks in place of h11's reader, and skips trailers."""
 
     def __init__(self, *, of_request: bool) -> None:
         self._chunks = ChunkedParser(HEAD_MAX, of_request=of_request)
 
     def __call__(self, buf: Any) -> Any:
-        """The next piece of content, the end, or None for what has not come yet. Raises h11.RemoteProtocolError."""
+        """Return the next piece of content, the end, or None if none has arrived. Raises h11.RemoteProtocolError."""
         while not self._chunks.done:
             data = buf.maybe_extract_at_most(len(buf))
             if not data:
@@ -89,27 +89,28 @@ class ChunkReader:
         return h11.EndOfMessage()
 
     def read_eof(self) -> Any:
-        """The connection has ended. Raises h11.RemoteProtocolError, unless all has been read."""
+        """Record the connection's end. Raises h11.RemoteProtocolError if the content is incomplete."""
         if self._chunks.done:
             return h11.EndOfMessage()
         raise h11.RemoteProtocolError("the connection broke within the chunks")
 
 
 class LimitedHttp1Server(_http1.Http1Server):
-    """Reads requests, strictly, whose heads are no longer than `head_max` bytes; a longer one is 431, and the end.
+    """A strict reader of requests. A head above `head_max` bytes is answered with 431.
 
-    One that has not come as a whole `head_timeout` seconds after its beginning is 408, and the end; 0 is no limit.
+    A head that is incomplete after `head_timeout` seconds is answered with 408; 0 means no limit. Both end the
+    connection.
     """
 
     head_max = HEAD_MAX
     head_timeout: Seconds = HEAD_TIMEOUT
     still_reads: Callable[[Client], bool] = staticmethod(lambda _: True)
-    """Whether a client whose sending side has ended may still read: it has not reset the connection."""
+    """Returns whether a client with a closed sending side may still read: it has not reset the connection."""
     _head_started: float | None = None
     _timer_set = False
     _empty_lines = 0
     _client_eof = False
-    """The client has closed its sending side."""
+    """True once the client has closed its sending side."""
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
         if isinstance(event, events.Wakeup):
@@ -128,7 +129,7 @@ class LimitedHttp1Server(_http1.Http1Server):
 
     def _await_head(self, remaining: Seconds) -> layer.CommandGenerator[None]:
         if remaining > 0.001:
-            # One alarm at a time: who begins a thousand heads a second must not set off a thousand.
+            # One timer at a time, however many heads a client starts.
             self._timer_set = True
             yield commands.RequestWakeup(remaining)
             return
@@ -137,18 +138,18 @@ class LimitedHttp1Server(_http1.Http1Server):
         self.state = self.done
 
     def refuse(self, status: int, reason: str = "") -> layer.CommandGenerator[None]:
-        """Answer what cannot be read, and end the connection."""
+        """Answer an unreadable request, and end the connection."""
         yield commands.SendData(self.conn, error_page(status, reason))
         yield from self.end()
 
     def end(self) -> layer.CommandGenerator[None]:
-        """End a connection on which more may come."""
+        """End a connection on which more input may arrive."""
         self.state = self.done
         yield commands.CloseConnection(self.conn)
 
     def send(self, event: HttpEvent) -> layer.CommandGenerator[None]:
         if event.stream_id != self.stream_id:
-            return  # the exchange is over, and the connection serves another
+            return  # the exchange has ended, and the connection serves another
         if isinstance(event, ResponseData) and not event.data:
             return  # as a chunk it would be the last one
         if isinstance(event, ResponseTrailers):
@@ -202,7 +203,7 @@ class LimitedHttp1Server(_http1.Http1Server):
     def read_body(self, event: events.Event) -> layer.CommandGenerator[None]:
         for command in super().read_body(event):
             if isinstance(command, commands.CloseConnection) and self.state == self.read_body and not self.response:
-                # It is broken, and nothing of an answer has gone out yet.
+                # The request is malformed, and no part of a response has been sent.
                 yield from self.refuse(400, "The content of this request breaks off, or its chunks cannot be read.")
             else:
                 yield command
@@ -225,7 +226,7 @@ class LimitedHttp1Server(_http1.Http1Server):
 
 
 class InterimTolerantClient(_http1.Http1Client):
-    """Reads responses, past those that come on the way."""
+    """A reader of responses that skips interim ones."""
 
     head_max = HEAD_MAX
     _interim = 0
@@ -237,7 +238,7 @@ class InterimTolerantClient(_http1.Http1Client):
         if isinstance(event, RequestTrailers):
             return
         if isinstance(event, RequestHeaders) and event.request.http_version == "HTTP/1.0":
-            # The version is that of the sender of this message (RFC 9110, section 2.5); the reader's is kept for him.
+            # The version is the sender's (RFC 9110, section 2.5); the client's is restored afterwards.
             request = event.request.copy()
             request.http_version = "HTTP/1.1"
             event = RequestHeaders(event.stream_id, request, event.end_stream)
@@ -259,7 +260,7 @@ class InterimTolerantClient(_http1.Http1Client):
         assert self.stream_id is not None
         has_content = head.has_content(self.request.method)
         size = 0 if not has_content else None if head.chunked else -1 if head.length is None else head.length
-        # What announces content and has none: the content may come after all, where the next answer is expected.
+        # Announced content may arrive later, in place of the next response.
         self._reusable = head.reusable and (has_content or not (head.chunked or head.length))
         self.response = response_of(head, self.request.method)
         yield ReceiveHttp(ResponseHeaders(self.stream_id, self.response, size == 0))
@@ -268,20 +269,20 @@ class InterimTolerantClient(_http1.Http1Client):
         yield from self.state(event)
 
     def _next_head(self) -> ResponseHead | None:
-        """The head of the answer, once it is there, past the interim ones. Raises MalformedResponse."""
+        """Return the head of the final response; None if it is incomplete. Raises MalformedResponse."""
         while True:
             data = bytes(self.buf)
             if not could_be_http(data):
                 raise MalformedResponse(f"no HTTP/1 status line: {data[:60]!r}")
             end = find_end(data)
             if (end or len(data)) > self.head_max or self._interim > INTERIM_MAX:
-                raise MalformedResponse("the head of the answer is too long")
+                raise MalformedResponse("the response head is too long")
             if not end:
                 return None
             self.buf.maybe_extract_at_most(end)
             head = parse_head(data[:end])
             if head.status == 101:
-                raise MalformedResponse("101 Switching Protocols, which was not asked for")
+                raise MalformedResponse("101 Switching Protocols without a request for it")
             if not head.is_interim:
                 self._interim = 0
                 return head
@@ -295,13 +296,13 @@ class InterimTolerantClient(_http1.Http1Client):
 
 
 def response_of(head: ResponseHead, method: str) -> http.Response:
-    """A head as mitmproxy's response, framed as it may be passed on."""
+    """Return a head as mitmproxy's response, with the framing to pass on."""
     fields, now = without_framing(head.lines, head.status, method), time.time()
     return http.Response(b"HTTP/1.1", head.status, head.reason, http.Headers(fields), None, None, now, None)
 
 
 def without_framing(fields: Iterable[Line], status: int, method: str) -> list[Line]:
-    """The fields of a response, without those that frame content which it cannot have."""
+    """Return the fields of a response, without framing for content that it cannot have."""
     unwanted: tuple[bytes, ...] = ()
     if status in (204, 304):
         # "A server MUST NOT send a Transfer-Encoding header field in any response with a status code of 1xx
@@ -313,7 +314,7 @@ def without_framing(fields: Iterable[Line], status: int, method: str) -> list[Li
 
 
 def _encode_head(response: http.Response) -> bytes:
-    """A response's head, in HTTP/1.1."""
+    """Return a response's head in HTTP/1.1."""
     return b"HTTP/1.1 %d %b\r\n%b\r\n" % (response.status_code, response.data.reason, bytes(response.headers))
 
 
@@ -322,13 +323,13 @@ def _body_reader(size: int | None, *, of_request: bool) -> Any:
 
 
 def error_page(status: int, reason: str = "") -> bytes:
-    """A whole response of ours, for those whose request could not be read."""
+    """Return a complete response to an unreadable request, as bytes."""
     page: bytes = http1.assemble_response(error_response(status, reason))
     return page
 
 
 def error_response(status: int, reason: str = "") -> http.Response:
-    """The same, as mitmproxy's response."""
+    """Return the response to an unreadable request."""
     is_client_error = status < 500 or status in (501, 505)
     detail = Detail.BAD_REQUEST if is_client_error else Detail.UNREACHABLE
     reason = reason or ("This request could not be read." if is_client_error else "The origin failed.")
@@ -341,7 +342,7 @@ def error_response(status: int, reason: str = "") -> http.Response:
 
 
 def apply() -> bool:
-    """Replace the names, once; False where mitmproxy has changed too much for it."""
+    """Replace the names, once; return False if this version of mitmproxy is incompatible."""
     if http_layers.Http1Client is InterimTolerantClient:  # type: ignore[attr-defined]
         return True
     required: dict[Any, tuple[str, ...]] = {

@@ -1,15 +1,14 @@
-"""HTTP/2 towards clients, bounded: what one connection may cost in work and in memory.
+"""Limits on the work and memory of one HTTP/2 connection of a client.
 
-In HTTP/2 a few bytes make a server work: a stream that is opened and reset, a PING that wants an answer, a header block
-that never ends. hyper-h2 and mitmproxy take whatever comes, 64 KiB at a time, and both keep what they cannot send yet.
-So the frames are counted before they get there:
+In HTTP/2 a few bytes cause much work: a stream that is opened and reset, a PING, a header block without end. hyper-h2
+and mitmproxy accept all frames, 64 KiB at a time, and keep unsent output. So frames are counted before:
 
-* A connection has an allowance of *points*. A frame that carries no content costs one, RST_STREAM several; content that
+* A connection has an allowance of *points*. A frame without content costs one, RST_STREAM several; content that
   is sent earns some back. Without points the connection is ended with ENHANCE_YOUR_CALM (RFC 9113, 10.5).
-* Header blocks, SETTINGS and frames have a largest size, and a time in which they have to arrive.
-* The frames of one read are handled in portions, between which other clients are served.
-* An answer that the client does not make room for (flow control) is kept once, however many ask for it; the origin of
-  one that streams is not read on meanwhile.
+* Header blocks, SETTINGS and frames are limited in size, and in the time in which they must arrive.
+* The frames of one read are handled in batches, between which other clients are served.
+* A response that waits for flow control is stored once for all streams; reading from the origin of a streamed one is
+  paused.
 
 HTTP/2 floods this is for: rapid reset (CVE-2023-44487), those of CVE-2019-9511 to 9518, CONTINUATION (VU#421644).
 """
@@ -42,10 +41,10 @@ DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, CONTINUATION = 0, 1, 2, 3, 4, 9
 END_STREAM, END_HEADERS = 0x1, 0x4
 
 POINTS = 1_000
-"""A connection's allowance at its beginning, and the most that it can have. Node allows 1,000 resets at once."""
+"""A connection's initial and largest allowance. Node permits 1,000 resets at once."""
 
 POINTS_PER_SECOND = 100
-"""What it gains. A client that measures its connection sends a PING or two per window of content."""
+"""Points gained per second. A client that measures its connection sends a PING or two per window of content."""
 
 RESET_COST = 5
 """200 resets at once, then 20 in a second: a page that is left resets the 100 streams that it may have open."""
@@ -60,32 +59,32 @@ FRAME_MAX = 131_072
 """Bytes of a frame's payload, as mitmproxy announces it in SETTINGS_MAX_FRAME_SIZE."""
 
 SETTINGS_MAX = 32
-"""Settings in one frame; the standards know a dozen."""
+"""Settings in one frame; the standards define a dozen."""
 
 CONTINUATIONS_MAX = 16
 """CONTINUATION frames of one header block; 64 KiB in frames of 16 KiB are four."""
 
 HEADER_TABLE_MAX = 4_096
-"""Bytes of the table that our header blocks are compressed with (RFC 7541, 4.2), even if the client permits more."""
+"""Bytes of the HPACK table for responses (RFC 7541, 4.2), even if the client permits more."""
 
 STREAMS_PER_BATCH, FRAMES_PER_BATCH = 8, 128
-"""Streams opened, and frames handled, before other clients have their turn: some ten milliseconds."""
+"""Streams and frames handled before other clients are served: some ten milliseconds."""
 
 CLOSED_STREAMS_MAX = 1_024
-"""Streams remembered after their end, so that late frames are told from wrong ones."""
+"""Closed streams that are remembered, to distinguish late frames from invalid ones."""
 
 BUFFERED_MAX = 1_048_576
-"""Bytes of a streamed answer kept for a client that makes no room for them; from there on the origin is not read."""
+"""Buffered bytes of a streamed response above which reading from its origin is paused."""
 
 UNSENT_MAX = 262_144
-"""Bytes that wait in the connection's socket; from there on the client reads too slowly to be given more."""
+"""Unsent bytes of the connection's socket above which no more are given to it."""
 
 UNSENT_POLL_INTERVAL: Seconds = 0.01
-"""How long after that it is looked at again: 25 MB in a second."""
+"""Seconds between two checks of a full socket: 25 MB in a second."""
 
 
 class Transport(Protocol):
-    """The sockets below the layers."""
+    """Access to the sockets below the layers."""
 
     def unsent(self, client: connection.Client) -> int:
         """Bytes written to a client that its system has not taken yet."""
@@ -96,27 +95,27 @@ class Transport(Protocol):
         ...
 
     def still_reads(self, client: connection.Client) -> bool:
-        """Whether a client that has closed its sending side may still read."""
+        """Return whether a client with a closed sending side may still read."""
         ...
 
 
 class NoTransport:
-    """None is known."""
+    """A transport without sockets."""
 
     def unsent(self, client: connection.Client) -> int:
-        """Nothing waits."""
+        """Return 0."""
         return 0
 
     def set_reading_paused(self, client: connection.Client, server: connection.Server, paused: bool) -> None:
-        """Let it come."""
+        """Do nothing."""
 
     def still_reads(self, client: connection.Client) -> bool:
-        """It may."""
+        """Return True."""
         return True
 
 
 class ExcessiveLoad(Exception):
-    """The connection has asked for more than it may."""
+    """The connection has exceeded a limit."""
 
     def __init__(self, reason: str, code: ErrorCodes = ErrorCodes.ENHANCE_YOUR_CALM) -> None:
         super().__init__(reason)
@@ -124,7 +123,7 @@ class ExcessiveLoad(Exception):
 
 
 class FrameAllowance:
-    """Counts the frames of a connection, from their first nine bytes. Raises Excessive."""
+    """Counts the frames of a connection by their first nine bytes. Raises ExcessiveLoad."""
 
     def __init__(self, head_max: int, now: Seconds) -> None:
         self._head_max = head_max
@@ -133,19 +132,19 @@ class FrameAllowance:
         self._highest = 0
         self._block = self._continuations = 0
         self.in_block = False
-        """Whether a header block has begun and not ended."""
+        """True while a header block is incomplete."""
 
     def refill(self, now: Seconds) -> None:
-        """What time brings."""
+        """Add the points gained with time."""
         self._points = min(POINTS, self._points + (now - self._since) * POINTS_PER_SECOND)
         self._since = now
 
     def earn(self, size: int) -> None:
-        """What content brings."""
+        """Add the points for content sent."""
         self._points = min(POINTS, self._points + size / BYTES_PER_POINT)
 
     def check_size(self, kind: int, length: int) -> None:
-        """Refuse a frame by its announced length, before it has come."""
+        """Check a frame's announced length. Raises ExcessiveLoad."""
         if length > FRAME_MAX:
             raise ExcessiveLoad(f"a frame of {length} bytes", ErrorCodes.FRAME_SIZE_ERROR)
         if kind == SETTINGS and length > 6 * SETTINGS_MAX:
@@ -154,7 +153,7 @@ class FrameAllowance:
             raise ExcessiveLoad("a header block that is too long")
 
     def count(self, kind: int, flags: int, stream: int, length: int) -> bool:
-        """Count a frame; whether it opens a stream."""
+        """Count a frame; return whether it opens a stream. Raises ExcessiveLoad."""
         if kind == DATA and (length >= FREE_DATA_MIN or flags & END_STREAM):
             return False
         opens_stream = False
@@ -177,22 +176,22 @@ class FrameAllowance:
 
 
 class BoundedConnection(BufferedH2Connection):
-    """hyper-h2's state of a connection; what waits for room is not copied."""
+    """hyper-h2's state of a connection; unsent content is not copied."""
 
     MAX_CLOSED_STREAMS = CLOSED_STREAMS_MAX
     unsent: Callable[[], int] = staticmethod(lambda: 0)
     is_choked = False
-    """Whether something waits that only the socket has no room for."""
+    """True while output waits for room in the socket only."""
     _written = 0
 
     def bound(self, head_max: int) -> None:
-        """Set what is announced to the client, before the connection begins."""
+        """Set the values that are announced to the client, before the connection starts."""
         self.decoder.max_header_list_size = head_max
         self.local_settings.max_header_list_size = head_max
         self.local_settings.acknowledge()
 
     def buffered(self, stream_id: int) -> int:
-        """Bytes of this stream that wait for room."""
+        """Return the unsent bytes of this stream."""
         return sum(len(piece.data) for piece in self.stream_buffers.get(stream_id, ()))
 
     def data_to_send(self, amount: int | None = None) -> bytes:
@@ -216,7 +215,7 @@ class BoundedConnection(BufferedH2Connection):
         return self._send_buffered(stream_id)
 
     def _send_buffered(self, stream_id: int) -> bool:
-        """Send what there is room for; whether anything was."""
+        """Send as much as flow control permits; return whether anything was sent."""
         pieces, sent = self.stream_buffers.get(stream_id), False
         while pieces:
             data, end_stream = pieces.popleft()
@@ -229,7 +228,7 @@ class BoundedConnection(BufferedH2Connection):
             batch, rest = data[:room], data[room:]
             if rest:
                 pieces.appendleft(SendH2Data(rest, end_stream))
-            # memoryview: hyper-h2 writes whatever has a length and can be joined
+            # hyper-h2 accepts a memoryview, too
             h2.connection.H2Connection.send_data(self, stream_id, batch, end_stream and not rest)
             self._written += len(batch)
             sent = True
@@ -240,7 +239,7 @@ class BoundedConnection(BufferedH2Connection):
 
 
 class BoundedServer(Http2Server):
-    """Reads requests by HTTP/2, no more of them than a connection may ask for."""
+    """A reader of HTTP/2 requests within the limits."""
 
     head_max = HEAD_MAX
     head_timeout: Seconds = HEAD_TIMEOUT
@@ -255,9 +254,9 @@ class BoundedServer(Http2Server):
         self.h2_conn = BoundedConnection(self.h2_conf)
         self._allowance = FrameAllowance(self.head_max, self.now())
         self._received = bytearray()
-        """What has come and is not handled yet, from the beginning of a frame on."""
+        """Received bytes that are not handled yet, from the start of a frame on."""
         self._frames: deque[tuple[int, bool]] = deque()
-        """Of the frames in it that are whole: their bytes, and whether they open a stream."""
+        """The lengths of complete frames in it, and whether they open a stream."""
         self._counted = 0
         self._preface = len(PREFACE)
         self._next_batch: commands.RequestWakeup | None = None
@@ -267,7 +266,7 @@ class BoundedServer(Http2Server):
         self._paused_servers: dict[int, connection.Server] = {}
 
     def limit(self, head_max: int, head_timeout: Seconds, transport: Transport) -> None:
-        """Say how large a header block may be, how long it may take to come, and what is below."""
+        """Set the limits of a header block in bytes and seconds, and the transport."""
         self.head_max, self.head_timeout, self.transport = head_max, head_timeout, transport
         self._allowance = FrameAllowance(head_max, self.now())
         self.h2_conn.bound(head_max)
@@ -305,11 +304,11 @@ class BoundedServer(Http2Server):
             yield from self._handle_batch()
 
     def _count(self) -> None:
-        """Find the frames that have come as a whole, and count them. Raises Excessive."""
+        """Find and count the complete frames. Raises ExcessiveLoad."""
         received, offset = self._received, self._counted
         if self._preface:
             if len(received) < self._preface:
-                return  # a wrong one is hyper-h2's to refuse, once it has come
+                return  # hyper-h2 refuses an invalid one, once it is complete
             offset, self._preface = self._preface, 0
             self._frames.append((offset, False))
         while len(received) - offset >= FRAME_HEAD:
@@ -327,7 +326,7 @@ class BoundedServer(Http2Server):
         self._counted = offset
 
     def _handle_batch(self) -> layer.CommandGenerator[None]:
-        """Handle some of the frames that have come, and leave the rest for the next turn."""
+        """Handle a batch of complete frames, and leave the rest for the next iteration."""
         size = frames = streams = 0
         while self._frames and frames < FRAMES_PER_BATCH and streams < STREAMS_PER_BATCH:
             length, opens_stream = self._frames.popleft()
@@ -336,7 +335,7 @@ class BoundedServer(Http2Server):
             batch = bytes(memoryview(self._received)[:size])
             del self._received[:size]
             self._counted -= size
-            handle = self._handle_event  # it is exchanged where the connection is ended
+            handle = self._handle_event  # it is replaced when the connection ends
             yield from super()._handle_event(events.DataReceived(self.conn, batch))
             if self._handle_event != handle:
                 return
@@ -348,12 +347,12 @@ class BoundedServer(Http2Server):
             yield self._next_batch
         yield from self._update_deadline()
 
-    # -- what has begun has to come in time
+    # -- deadlines
 
     def _update_deadline(self) -> layer.CommandGenerator[None]:
         partial = self._received[
             self._counted : self._counted + FRAME_HEAD
-        ]  # frames that wait for their turn have come
+        ]  # frames that wait to be handled have arrived
         is_incomplete = (
             bool(self._preface) or self._allowance.in_block or (len(partial) > 0 and partial[3:4] != bytes([DATA]))
         )
@@ -376,7 +375,7 @@ class BoundedServer(Http2Server):
         else:
             yield from self._end_connection("a header block that did not come in time", ErrorCodes.ENHANCE_YOUR_CALM)
 
-    # -- what there is no room for
+    # -- backpressure
 
     def _pause_server(self, stream_id: int) -> None:
         if self.h2_conn.buffered(stream_id) > BUFFERED_MAX and (server := self.server_of(stream_id)) is not None:
@@ -392,7 +391,7 @@ class BoundedServer(Http2Server):
             self.transport.set_reading_paused(self.context.client, self._paused_servers.pop(stream_id), False)
 
     def _schedule_poll(self) -> layer.CommandGenerator[None]:
-        """Where the socket is full, see later whether it still is: nothing tells."""
+        """Check a full socket again later: there is no event for it."""
         if self.h2_conn.is_choked and self._poll_timer is None:
             self._poll_timer = commands.RequestWakeup(UNSENT_POLL_INTERVAL)
             yield self._poll_timer

@@ -1,19 +1,17 @@
-"""A listening side that remembers what mitmproxy forgets.
+"""Subclasses of mitmproxy's HTTP layer.
 
-Three things are lost in mitmproxy 12's HTTP layer before the first hook runs, and each is needed here:
+mitmproxy 12's layer loses or does three things before the first hook runs:
 
-* whether a request came in absolute-form or origin-form (RFC 9112, section 3.2): the first is for the explicit proxy,
-  the second for us;
-* an HTTP/1.0 request without Host, which it refuses though HTTP/1.0 knows no Host: it is for us as well;
-* that a failure on the way upstream must not be told with mitmproxy's own page.
+* It does not tell absolute-form from origin-form (RFC 9112, section 3.2): the first is for the explicit proxy, the
+  second for the gateway.
+* It refuses an HTTP/1.0 request without Host, although HTTP/1.0 does not define Host: it is for the gateway, too.
+* It reports a failure upstream with its own page.
 
-And mitmproxy reads a request to its end before it answers it. Content that nobody wants is not waited for here: its
-request is answered at once, and what still comes is thrown away for a while, since to close a connection on which
-something came unread takes the answer from who has not read it yet (RFC 9112, 9.6).
+mitmproxy also reads a request to its end before it answers. Here, a request with unused content is answered at once,
+and the rest is discarded for a while: closing a connection with unread input may destroy the response before the client
+reads it (RFC 9112, 9.6).
 
-So the layer is subclassed, at the methods where these things are still there. And a request's head has a limit
-(http1_patches.py), which mitmproxy does not give it: h11 stops at 16 KiB, Tomcat at 8, node at 16; ours is
-`header_max`.
+A request's head is limited to `header_max` (http1_patches.py); h11 has 16 KiB, Tomcat 8, node 16.
 """
 
 import logging
@@ -53,34 +51,34 @@ ABSOLUTE_FORM = "feedproxy.absolute-form"
 """Key in `flow.metadata`: the request's target was written in absolute-form."""
 
 CONTENT_MAX = 65_536
-"""Bytes of content that a request may have which is refused, or asks for something of ours that sets no other cap; and
-of what comes before its turn, beside the next head."""
+"""Bytes of content of a refused request, or of one to an endpoint without its own limit; also of pipelined input beside
+the next head."""
 
 RESPOND_EARLY = "feedproxy.at-once"
-"""Key in `flow.metadata`: the answer does not wait for the request's content, and ends the connection."""
+"""Key in `flow.metadata`: the response does not wait for the request's content, and ends the connection."""
 
 NO_ERROR = 0
-"""HTTP/2's code for a stream that ends well (RFC 9113, section 7)."""
+"""HTTP/2's code for a stream without error (RFC 9113, section 7)."""
 
 LINGERING_TIME: Seconds = 30
-"""How long what comes after such an answer is thrown away; nginx has the same (lingering_time)."""
+"""Seconds for which input after such a response is discarded; nginx has the same (lingering_time)."""
 
 CONTENT_CAP = "feedproxy.content-cap"
-"""Key in `flow.metadata`: the bytes of content that this flow may have instead."""
+"""Key in `flow.metadata`: another limit for this flow's content in bytes."""
 
 type ErrorPage = Callable[[http.HTTPFlow, str], http.Response]
-"""Makes the answer for a flow whose way upstream failed, from mitmproxy's own words about it."""
+"""Makes the response for a flow after a failure upstream, from mitmproxy's message."""
 
 type InterimOf = Callable[[http.HTTPFlow], Iterable[http.Response]]
-"""The 1xx responses to send before a flow's answer."""
+"""Returns the 1xx responses to send before a flow's response."""
 
 type Refuse = Callable[[http.HTTPFlow], None]
-"""Sets the answer of a flow that has more content than it may."""
+"""Sets the response of a flow with too much content."""
 
 
 @dataclass
 class DiscardRequestBody(HttpEvent):
-    """What else comes on this HTTP/1 connection is of no use."""
+    """Further input on this HTTP/1 connection is to be discarded."""
 
 
 def _too_large(flow: http.HTTPFlow) -> None:
@@ -88,14 +86,14 @@ def _too_large(flow: http.HTTPFlow) -> None:
 
 
 class FeedStream(HttpStream):
-    """One request and its answer."""
+    """A request and its response."""
 
     error_page: ErrorPage | None = None
     interim_of: InterimOf = staticmethod(lambda _: ())
     too_large: Refuse = staticmethod(_too_large)
 
     events_in_progress = 0
-    """Events that are being handled: the next request of a pipeline begins while the last event of this one is."""
+    """Depth of events: the next pipelined request starts within the last event of this one."""
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
         if isinstance(event, RequestData | ResponseData) and not event.data:
@@ -107,7 +105,7 @@ class FeedStream(HttpStream):
         self.events_in_progress -= 1
 
     def check_invalid(self, request: bool) -> layer.CommandGenerator[bool]:
-        # A head of HTTP/1 was judged when it was read (http1_patches.py).
+        # http1_patches.py has checked the heads of HTTP/1.
         try:
             if request and self.flow.request.is_http2:
                 check_http2_request(self.flow.request)
@@ -124,7 +122,7 @@ class FeedStream(HttpStream):
             yield from self.handle_protocol_error(failure)
             return True
         if request:
-            # HTTP/2 has :authority in the place of Host; it says nothing of a proxy.
+            # HTTP/2 has :authority in place of Host, also for requests that are not for a proxy.
             is_absolute = bool(self.flow.request.data.authority) and not self.flow.request.is_http2
             self.flow.metadata[ABSOLUTE_FORM] = is_absolute
             if self._has_no_host() and self.context.client.sockname:
@@ -133,7 +131,7 @@ class FeedStream(HttpStream):
         return (yield from super().check_invalid(request))
 
     def _refuse(self, error: BadRequest) -> layer.CommandGenerator[None]:
-        """Answer a request that breaks the grammar; nothing else looks at it."""
+        """Answer a malformed request without further processing."""
         logger.info("answered %d: %s", error.status_hint, error)
         self.flow.error = mitmproxy_flow.Error(str(error))
         yield HttpErrorHook(self.flow)
@@ -168,16 +166,16 @@ class FeedStream(HttpStream):
             yield from self._abandon_content()
 
     def _content_is_missing(self) -> bool:
-        """Whether content that streams upstream has not come as a whole yet."""
+        """Return whether content that streams upstream is incomplete."""
         return bool(self.client_state == self.state_stream_request_body)
 
     def _close_if_content_is_missing(self) -> None:
-        """An answer that comes before the content of its request ends the connection (RFC 9112, section 9.5)."""
+        """Close the connection after a response that precedes its request's content (RFC 9112, section 9.5)."""
         if self._content_is_missing() and not self.flow.request.is_http2 and self.flow.response is not None:
             self.flow.response.headers["Connection"] = "close"
 
     def _abandon_content(self) -> layer.CommandGenerator[None]:
-        """The answer is complete, and the content of the request is not: neither side has any use for the rest."""
+        """Discard the rest of the request's content: the response is complete."""
         self.flow.live = False
         self.client_state = self.server_state = self.state_errored
         yield SendHttp(RequestProtocolError(self.stream_id, "answered already", ErrorCode.CANCEL), self.context.server)
@@ -185,7 +183,7 @@ class FeedStream(HttpStream):
         yield from self._discard_content()
 
     def _discard_content(self) -> layer.CommandGenerator[None]:
-        """Throw away what still comes of the content, and forget the exchange."""
+        """Discard further content, and end the exchange."""
         if self.flow.request.is_http2:
             yield from self._reset()
         else:
@@ -193,7 +191,7 @@ class FeedStream(HttpStream):
         yield DropStream(self.stream_id)
 
     def state_consume_request_body(self, event: events.Event) -> layer.CommandGenerator[None]:
-        # What is passed on streams. What is held has no use but to be thrown away, and HTTP/2 need not say its length.
+        # Content to pass on streams; this is content to discard, and HTTP/2 need not announce its length.
         content_max = self.flow.metadata.get(CONTENT_CAP, CONTENT_MAX)
         if isinstance(event, RequestData) and len(self.request_body_buf) + len(event.data) > content_max:
             self.request_body_buf.clear()
@@ -222,7 +220,7 @@ class FeedStream(HttpStream):
         yield from self._discard_content()
 
     def _reset(self) -> layer.CommandGenerator[None]:
-        """Let nothing more come of the content."""
+        """Stop the client from sending more content."""
         parent = self.context.layers[self.context.layers.index(self) - 1]
         server = parent.connections[self.context.client] if isinstance(parent, HttpLayer) else None
         if isinstance(server, Http2Server) and not server.is_closed(self.stream_id):
@@ -233,7 +231,7 @@ class FeedStream(HttpStream):
     def handle_protocol_error(
         self, event: RequestProtocolError | ResponseProtocolError
     ) -> layer.CommandGenerator[None]:
-        # Made first: the hook that tells of the failure comes before the reader is told, and tells what he gets.
+        # Made first: the error hook runs before the client gets the page, and logs it.
         page = self._make_error_page(event) if isinstance(event, ResponseProtocolError) else None
         steps = super().handle_protocol_error(event)
         result: object = None
@@ -256,7 +254,7 @@ class FeedStream(HttpStream):
         )
 
     def _make_error_page(self, event: ResponseProtocolError) -> http.Response | None:
-        """What the reader is told instead of mitmproxy's page; None where he is told nothing any more."""
+        """Return the page for the client in place of mitmproxy's; None if no response can be sent."""
         if self.error_page is None or self.flow.response is not None or self.client_state == self.state_errored:
             return None
         return type(self).error_page(self.flow, event.message)  # type: ignore[misc]
@@ -271,9 +269,9 @@ class FeedStream(HttpStream):
 
 
 class SerialHttp1Server(LimitedHttp1Server):
-    """Cuts off who sends on and on while his answer is being made: all of it would wait in memory.
+    """Limits input that arrives while a response is being made, which would wait in memory.
 
-    What comes after an answer that did not wait for it is thrown away, for LINGER seconds.
+    Input after a response that did not wait for it is discarded, for LINGERING_TIME seconds.
     """
 
     _lingering_timer: commands.RequestWakeup | None = None
@@ -289,7 +287,7 @@ class SerialHttp1Server(LimitedHttp1Server):
     def send(self, event: HttpEvent) -> layer.CommandGenerator[None]:
         if not isinstance(event, DiscardRequestBody):
             yield from super().send(event)
-        elif self.state != self.done:  # then all had come already, and the connection is ended
+        elif self.state != self.done:  # otherwise all input has arrived, and the connection ends
             yield from self.end()
 
     def end(self) -> layer.CommandGenerator[None]:
@@ -309,7 +307,7 @@ class SerialHttp1Server(LimitedHttp1Server):
 
 
 class FeedLayer(HttpLayer):
-    """mitmproxy's HTTP layer with our streams in it."""
+    """mitmproxy's HTTP layer with feedproxy's streams."""
 
     stream: type[FeedStream] = FeedStream
     head_max = LimitedHttp1Server.head_max
@@ -324,7 +322,7 @@ class FeedLayer(HttpLayer):
         if not isinstance(event, events.Start) or self.context.client.alpn == b"h3":
             yield from super()._handle_event(event)
             return
-        # mitmproxy would make a server of its own as well, and drop it: a circle with its context.
+        # mitmproxy would make a server, too, and drop it in a cycle with its context.
         if self.context.client.alpn == b"h2":
             bounded = BoundedServer(self.context.fork())
             bounded.limit(self.head_max, self.head_timeout, self.transport)
@@ -338,7 +336,7 @@ class FeedLayer(HttpLayer):
         yield from self.event_to_child(self.connections[self.context.client], event)
 
     def _break_cycles(self) -> None:
-        """Break the circles of streams that have ended: each is in its own context's list of layers."""
+        """Break the cycles of ended streams: each is in its own context's list of layers."""
         ended = [
             feed_stream
             for feed_stream in self._streams
@@ -349,7 +347,7 @@ class FeedLayer(HttpLayer):
             feed_stream.__dict__.clear()
 
     def _server_of(self, stream_id: int) -> connection.Server | None:
-        """Where the answer of a stream comes from."""
+        """Return the server that sends the response of a stream; None if there is none."""
         stream = self.streams.get(stream_id)
         return stream.context.server if stream is not None else None
 
@@ -362,7 +360,7 @@ class FeedLayer(HttpLayer):
 
 
 def check_http2_request(request: http.Request) -> None:
-    """Judge the head of an HTTP/2 request (RFC 9113, sections 8.2 and 8.3). Raises BadRequest."""
+    """Check the head of an HTTP/2 request (RFC 9113, sections 8.2 and 8.3). Raises BadRequest."""
     data, fields = request.data, request.headers.fields
     message_syntax.check_request_line(data.method, data.path)
     if not data.path.startswith(b"/") and (data.method, data.path) != (b"OPTIONS", b"*"):
@@ -375,7 +373,7 @@ def check_http2_request(request: http.Request) -> None:
 
 
 def clean_http2_response(response: http.Response, method: str) -> None:
-    """Mend the head of an HTTP/2 response, as the heads of HTTP/1 are mended. Raises MalformedResponse."""
+    """Correct the head of an HTTP/2 response like those of HTTP/1. Raises MalformedResponse."""
     if not message_syntax.is_status(response.status_code):
         raise MalformedResponse(f"{response.status_code} is no status code")
     lines = [name + b":" + value for name, value in response.headers.fields]
@@ -384,7 +382,7 @@ def clean_http2_response(response: http.Response, method: str) -> None:
 
 
 def _trailers_of(trailers: http.Headers) -> http.Headers:
-    """Trailers without what is no field."""
+    """Return the trailers without invalid fields."""
     return http.Headers([line for line in trailers.fields if message_syntax.is_field_line(b":".join(line))])
 
 
@@ -395,7 +393,7 @@ def install(
     head_timeout: Seconds,
     transport: Transport | None = None,
 ) -> None:
-    """Exchange mitmproxy's plain HTTP layer for ours in what was chosen as the next layer."""
+    """Replace mitmproxy's HTTP layer by feedproxy's in the chosen next layer."""
     outer: layer.Layer | None = None
     inner = chosen.layer
     while inner is not None and type(inner) is not HttpLayer:

@@ -1,4 +1,4 @@
-"""What a pasted address leads to, for the landing page: asked of the service as a reader would, and no subscriber."""
+"""Preview of a pasted address for the landing page: the service answers as for a client, without counting it."""
 
 import asyncio
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ from feedproxy.rules import AMBIGUOUS, BLOCKED
 from feedproxy.web.templates import iso, plain_text
 
 HOPS_MAX = 3
-"""Redirects followed: a page that names its feed, and a feed that has moved."""
+"""Redirects followed: from a page to its feed, and from a feed that has moved."""
 
 _WANTED = Fields([("Accept", ", ".join(FEED_TYPES))])
-"""A feed rather than a page: a page is answered with a redirect to its feed."""
+"""Accept of a feed reader: the response to it for a page is a redirect to its feed."""
 
 PROTECTED = "This feed asks each reader for a name and a password, so it is not shown here."
 REFUSAL_SENTENCES: Mapping[tuple[str, ...], str] = {
@@ -29,7 +29,7 @@ REFUSAL_SENTENCES: Mapping[tuple[str, ...], str] = {
 
 
 async def load_preview(app: App, target: str, visit: ClientContext) -> Preview:
-    """What is at this target, or why it is not shown. Access rules are checked on every target that it leads to."""
+    """Return the preview of a target, or the reason for none. Access rules apply to each target of a redirect."""
     try:
         async with asyncio.timeout(app.settings.answer_timeout):
             return await _load(app, target, replace(visit, is_counted=False))
@@ -51,7 +51,7 @@ async def _load(app: App, target: str, visit: ClientContext) -> Preview:
 
 
 def _location(answer: ProxyResponse, base: str) -> str | None:
-    """The target of a redirect that stays in the gateway; None for another answer."""
+    """Return the target of a redirect within the gateway; None for another response."""
     location = answer.response.fields.get("location") or ""
     if not 300 <= answer.response.status < 400 or not location.startswith(f"{base}/"):
         return None

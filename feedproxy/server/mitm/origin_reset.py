@@ -1,11 +1,11 @@
-"""What an origin said before it reset the connection.
+"""Reading of an origin's response after it has reset the connection.
 
-An origin that refuses an upload answers at once and closes. What still goes to it is then answered with a reset
-(RFC 9112, section 9.6), and asyncio drops the transport at the first write that fails, with the answer unread: in the
-kernel's buffer, or in the StreamReader, which raises the error before it gives what it holds.
+An origin that refuses an upload responds at once and closes. Further content is answered with a reset (RFC 9112,
+section 9.6), and asyncio drops the transport at the first failed write. The response is then unread, in the kernel's
+buffer or in the StreamReader, which raises the error first.
 
 "A client sending a message body SHOULD monitor the network connection for an error status code while it is transmitting
-the request" (RFC 9112, section 9.5): here a write that fails ends the writing only, and what has come is read first.
+the request" (RFC 9112, section 9.5): here a failed write ends writing only, and received data is read first.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ READ_SIZE = 65_536
 
 
 class DrainOnReset(asyncio.Protocol):
-    """Stands in front of a StreamReaderProtocol; a lost connection is the end of what can be read, and no error."""
+    """Wraps a StreamReaderProtocol; a lost connection is the end of input, not an error."""
 
     def __init__(self, transport: asyncio.Transport, streams: asyncio.Protocol) -> None:
         self._socket = transport.get_extra_info("socket")
@@ -44,10 +44,10 @@ class DrainOnReset(asyncio.Protocol):
         if not self._eof:
             self._streams.eof_received()
         if self._is_paused:
-            self._streams.resume_writing()  # whatever waits to write on need not wait
+            self._streams.resume_writing()  # waiting writers continue
 
     def _read(self) -> bytes:
-        """What the kernel has still got. The transport closes the socket when this returns."""
+        """Return the rest of the kernel's buffer. The transport closes the socket afterwards."""
         try:
             return os.read(self._socket.fileno(), READ_SIZE)
         except OSError:
@@ -55,7 +55,7 @@ class DrainOnReset(asyncio.Protocol):
 
 
 def drain_on_reset(writer: object) -> None:
-    """Let what was received be read, when writing to an origin fails."""
+    """Let received data be read after a failed write to an origin."""
     transport = getattr(writer, "transport", None)
     if not isinstance(transport, asyncio.Transport) or transport.is_closing():
         return

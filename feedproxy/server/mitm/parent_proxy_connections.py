@@ -1,9 +1,9 @@
-"""The parent proxy (`upstream_proxy`) for what mitmproxy connects to itself: tunnels, and requests that stream.
+"""The parent proxy (`upstream_proxy`) for mitmproxy's own connections: tunnels and streamed requests.
 
-mitmproxy speaks to a parent of its own in its `upstream` mode only, one for all hosts and by HTTP alone. So a server's
-address is replaced by a `Through`, which the name `asyncio` in mitmproxy's module knows how to open: the tunnel is made
-by upstream/parent_proxy_tunnel.py before mitmproxy sees the connection. Where that name is not what it was, nothing is
-connected to.
+mitmproxy supports a parent only in its `upstream` mode, a single one and over HTTP. So a server's address is replaced
+by a `ParentProxyHost`, and the name `asyncio` in mitmproxy's module by one that opens it. The tunnel is made by
+upstream/parent_proxy_tunnel.py before mitmproxy sees the connection. If a new version lacks that name, such connections
+are refused.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ CONNECT_TIMEOUT: Seconds = 10
 
 
 class ParentProxyHost(str):
-    """The host of a server that is reached through a parent; as text it is the parent's own."""
+    """The host of a server behind a parent; its text is the parent's host."""
 
     __slots__ = ("_policy", "is_plain", "origin", "parent", "requested_host")
 
@@ -32,14 +32,14 @@ class ParentProxyHost(str):
     origin: tuple[str, int]
     """Host and port of the origin."""
     requested_host: str
-    """What the parent is asked for: the name, or its checked address."""
+    """The host in the request to the parent: the name, or its checked address."""
     is_plain: bool
-    """Whether requests are sent to the parent itself, in absolute-form."""
+    """True if requests are sent to the parent itself, in absolute-form."""
     _policy: AddressPolicy
 
     @classmethod
     def make(cls, parent: Parent, origin: tuple[str, int], addresses: list[str], policy: AddressPolicy) -> Self:
-        """The way to an origin of which these addresses are permitted."""
+        """Return the host for an origin with these permitted addresses."""
         parent_host = cls(parent.host)
         parent_host.parent, parent_host.origin, parent_host._policy, parent_host.is_plain = (
             parent,
@@ -50,7 +50,7 @@ class ParentProxyHost(str):
         parent_host.requested_host = origin[0] if parent.resolves or not addresses else addresses[0]
         return parent_host
 
-    # mitmproxy uses a connection again for requests to an equal address: the parent's own is another server.
+    # mitmproxy reuses connections for equal addresses: the parent's own differs.
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -62,7 +62,7 @@ class ParentProxyHost(str):
         return id(self)
 
     async def open(self) -> socket.socket:
-        """Connect. Raises OSError, since mitmproxy expects no other."""
+        """Connect. Raises OSError only, as mitmproxy expects."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 if self.is_plain:
@@ -79,7 +79,7 @@ class ParentProxyHost(str):
 
 
 class _AsyncioWithParents:
-    """What mitmproxy's module calls asyncio: the same, but that it opens a `Through`."""
+    """A replacement of asyncio in mitmproxy's module that also opens a `ParentProxyHost`."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(asyncio, name)
@@ -91,7 +91,7 @@ class _AsyncioWithParents:
 
 
 def install() -> None:
-    """Let mitmproxy open what is reached through a parent, once a process."""
+    """Let mitmproxy connect through a parent, once per process."""
     if getattr(server, "asyncio", None) is asyncio:
         setattr(server, "asyncio", _AsyncioWithParents())  # noqa: B010 -- mypy knows it for a module
 
@@ -99,7 +99,7 @@ def install() -> None:
 async def route_through_parent(
     parent: Parent, host: str, port: int, policy: AddressPolicy, *, tls: bool, exempt: bool = False
 ) -> ParentProxyHost:
-    """The way to host and port through a parent, once the address is checked. Raises Forbidden, Unreachable."""
+    """Return the host behind a parent, after a check of its address. Raises Forbidden, Unreachable."""
     if not isinstance(getattr(server, "asyncio", None), _AsyncioWithParents):
         raise ParentFailed(f"{parent_name(parent)} cannot be used for this with this version of mitmproxy")
     if exempt:

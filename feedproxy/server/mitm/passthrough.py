@@ -1,8 +1,7 @@
-"""What streams through mitmproxy's own upstream: requests that are no GET, bodies above the cap, tunnels.
+"""Requests that stream through mitmproxy's own upstream: methods other than GET, large content, tunnels.
 
-mitmproxy's hooks fail open: an exception in one of them, and the request goes upstream. So nothing goes upstream
-that was not approved before, host by host and connection by connection; and the check that is made when the
-connection is opened refuses by itself whatever it cannot decide.
+mitmproxy's hooks fail open: after an exception in a hook, the request goes upstream. So each host must be approved for
+each client connection before, and the check at the opening of a connection refuses everything else.
 """
 
 import re
@@ -34,39 +33,39 @@ PATH_OVERRIDE_FIELDS = (
     *("x-original-url", "x-original-uri", "x-original-path", "x-rewrite-url", "x-rewrite-uri"),
     *("x-http-path-override", "x-path", "x-uri", "x-request-uri"),
 )
-"""Fields by which frameworks answer for another path than was asked for, which rules may protect."""
+"""Fields that make frameworks respond for another path, which rules may protect."""
 
 _PORTABLE_NAME = re.compile(r"[A-Za-z0-9-]+")
-"""The names of fields that go upstream. CGI, WSGI and PHP read other characters as a hyphen, and X_Forwarded_Host as
+"""Names of fields that go upstream. CGI, WSGI and PHP read other characters as a hyphen, and X_Forwarded_Host as
 X-Forwarded-Host. (nginx drops such fields as well: underscores_in_headers.)"""
 
 SHOWN_TARGET = "feedproxy.shown"
-"""Key in `flow.metadata`: the target of a request that streams, as its reader knows it."""
+"""Key in `flow.metadata`: the target of a streamed request, in the client's form."""
 
 
 @dataclass(slots=True)
 class ConnectApprovals:
-    """Which servers each client connection may be connected to: (host, port) → checked address, the way through a
-    parent proxy, or exempt."""
+    """The approved servers of each client connection: (host, port) → checked address, host behind a parent proxy, or
+    exempt."""
 
     approved: dict[str, dict[tuple[str, int], str | ParentProxyHost | None]] = field(default_factory=dict)
     tunnels: dict[str, tuple[str, int]] = field(default_factory=dict)
     users: dict[str, str] = field(default_factory=dict)
-    """Who said who he is when he asked for his tunnel."""
+    """The users that were authenticated by CONNECT, by client."""
 
     def approve(self, client: str, host: str, port: int, address: str | ParentProxyHost | None) -> None:
-        """This client's connection may lead to host:port, at this address."""
+        """Approve a server at this address for a client's connection."""
         self.approved.setdefault(client, {})[host.lower(), port] = address
 
     def forget(self, client: str) -> None:
-        """The client has gone."""
+        """Remove the approvals of a disconnected client."""
         self.approved.pop(client, None)
         self.tunnels.pop(client, None)
         self.users.pop(client, None)
 
 
 class BodyCounter:
-    """What streams through to a reader, counted on its way; with `instead`, this in its place."""
+    """Counts streamed content; with `instead`, replaces it."""
 
     __slots__ = ("_instead", "size")
 
@@ -89,9 +88,9 @@ async def approve(
     policy: AddressPolicy,
     parent: Parent | None,
 ) -> None:
-    """Check a target's address and let this client pass to it. Raises Forbidden, Unreachable, ParentFailed."""
+    """Check a target's address and approve it for this client. Raises Forbidden, Unreachable, ParentFailed."""
     host, port = uri.host_port(target)
-    is_own = is_upstream_target(target, settings)  # the operator's own word
+    is_own = is_upstream_target(target, settings)  # configured by the operator
     if parent is not None:
         tls = target.startswith("https:")
         approvals.approve(
@@ -105,7 +104,7 @@ async def approve(
 
 
 def enforce(data: ServerConnectionHookData, approvals: ConnectApprovals) -> None:
-    """The veto, when mitmproxy is about to connect; and the pin: it connects to the address that was checked."""
+    """Let mitmproxy connect to an approved server only, at its checked address."""
     try:
         address = data.server.address
         if address is None:
@@ -129,13 +128,13 @@ def enforce(data: ServerConnectionHookData, approvals: ConnectApprovals) -> None
 
 
 def max_forwards(fields: Fields) -> int | None:
-    """How many proxies an OPTIONS may still pass (RFC 9110, 7.6.2); None where that is not said in one number."""
+    """Return the value of Max-Forwards (RFC 9110, 7.6.2); None without a valid one."""
     hops = fields.combined("max-forwards") or ""
     return int(hops) if re.fullmatch(r"[0-9]{1,9}", hops) else None
 
 
 def prepare_request(flow: http.HTTPFlow, arrival: RoutedRequest, *, via: str, parent: Parent | None = None) -> None:
-    """Make a request ready to stream upstream, or to a parent proxy."""
+    """Prepare a request for streaming upstream, or to a parent proxy."""
     fields = arrival.request.fields
     framing = _framing(fields)
     fields = fields.end_to_end().without(*FRAMING, "a-im")
@@ -151,8 +150,8 @@ def prepare_request(flow: http.HTTPFlow, arrival: RoutedRequest, *, via: str, pa
         fields = fields.with_field("X-Forwarded-For", arrival.visit.address)
         fields = fields.with_field("X-Forwarded-Proto", scheme).with_field("X-Forwarded-Host", name.partition("/")[0])
     if not framing and flow.request.is_http2:
-        # HTTP/2 frames content by itself. HTTP/1.1 upstream must be told, or it takes the content for a request of its
-        # own; spoken of as HTTP/1.1, the request loses its Transfer-Encoding where upstream is HTTP/2 after all.
+        # HTTP/2 has its own framing. An HTTP/1.1 upstream needs Transfer-Encoding, or it would read the content as
+        # another request. mitmproxy removes the field again if upstream speaks HTTP/2.
         flow.request.http_version, flow.request.authority = "HTTP/1.1", ""
         if flow.request.method not in ("GET", "HEAD") or flow.request.raw_content:
             framing = [("Transfer-Encoding", "chunked")]
@@ -166,7 +165,7 @@ def prepare_request(flow: http.HTTPFlow, arrival: RoutedRequest, *, via: str, pa
     default = 443 if arrival.request.target.startswith("https:") else 80
     fields = fields.with_field("Host", shown if port == default else f"{shown}:{port}")
     if parent is not None and parent.is_http and default == 80:
-        # mitmproxy writes absolute-form where there is an authority (RFC 9112, 3.2.2), and drops that of HTTP/2.
+        # mitmproxy writes absolute-form if there is an authority (RFC 9112, 3.2.2), and drops that of HTTP/2.
         flow.request.http_version, flow.request.authority = "HTTP/1.1", fields.get("host") or ""
         if parent.authorization:
             fields = fields.with_field("Proxy-Authorization", parent.authorization)
@@ -176,7 +175,7 @@ def prepare_request(flow: http.HTTPFlow, arrival: RoutedRequest, *, via: str, pa
 def prepare_response(
     flow: http.HTTPFlow, arrival: RoutedRequest, status: CacheStatus, settings: Settings, *, via: str
 ) -> BodyCounter:
-    """Make the head of a streamed answer ready for the reader; the result counts its body, as it comes."""
+    """Prepare the head of a streamed response; return the counter of its content."""
     assert flow.response is not None
     fields = fields_of(flow.response)
     framing = _framing(fields)
@@ -190,8 +189,8 @@ def prepare_response(
     closes = "close" in split_list((arrival.request.fields.combined("connection") or "").lower())
     has_content = flow.request.method != "HEAD" and flow.response.status_code not in (204, 304)
     if (has_content and not framing) or closes:
-        # The end of the connection is the end of the content (RFC 9112, 6.3), or what the reader asked for (9.6):
-        # upstream it does not go, so that mitmproxy has forgotten it.
+        # The connection must end: it delimits the content (RFC 9112, 6.3), or the client asked for it (9.6), which
+        # mitmproxy does not know, since the field does not go upstream.
         fields = fields.with_field("Connection", "close")
     flow.response.headers = headers_of(Fields((*fields, *framing)))
     flow.response.http_version = "HTTP/1.1"
@@ -201,13 +200,13 @@ def prepare_response(
 
 
 def _framing(fields: Fields) -> list[tuple[str, str]]:
-    """The fields that frame a message. Not every recipient compares the names of transfer codings without case."""
+    """Return the framing fields, in lower case: some recipients compare transfer codings case-sensitively."""
     # "All transfer-coding names are case-insensitive" -- RFC 9112, section 7
     return [(name, value.lower()) for name, value in fields if name.lower() in FRAMING]
 
 
 def refuse_parents_challenge(flow: http.HTTPFlow) -> BodyCounter:
-    """Replace a parent proxy's 407, which is for this proxy, in the head of an answer that streams."""
+    """Replace a parent proxy's 407, which is for this proxy, in the head of a streamed response."""
     assert flow.response is not None
     fields = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store"), ("Connection", "close")]
     flow.response.status_code, flow.response.reason = ParentRefused.status_hint, ""
@@ -219,10 +218,10 @@ def refuse_parents_challenge(flow: http.HTTPFlow) -> BodyCounter:
 
 
 def classify_failure(message: str) -> FeedproxyError:
-    """What failed on the way upstream, out of mitmproxy's own words about it."""
+    """Return the error for mitmproxy's message about a failure upstream."""
     if "Connection killed" not in message:
         return ParentRefused(message) if f"({OPTION})" in message else Unreachable(message)
-    # A veto before the connection: ours, or mitmproxy's own against talking to itself.
+    # A veto before the connection: of `enforce`, or mitmproxy's against connecting to itself.
     return LoopDetected(message) if "destination unknown" in message else Forbidden(message)
 
 
@@ -232,23 +231,23 @@ FAILURE_SENTENCES = {
     Forbidden.detail: "Its address, or its port, is none that this proxy is allowed to connect to.",
     LoopDetected.detail: "It leads back to this proxy.",
 }
-"""What the reader is told of a failure: mitmproxy's words name addresses, which are the operator's business."""
+"""Messages for clients: mitmproxy's contain addresses, which are for the operator only."""
 
 
 def error_page(flow: http.HTTPFlow, message: str, status: CacheStatus | None = None) -> http.Response:
-    """Our own words instead of mitmproxy's page, when the way upstream failed; `status` is what became of it."""
+    """Return the response after a failure upstream, in place of mitmproxy's page."""
     error = classify_failure(message)
     shown = flow.metadata.get(SHOWN_TARGET, flow.request.url)
     request = Request("GET", shown, fields_of(flow.request))
     response = problem_response(error.status_hint, error.detail, FAILURE_SENTENCES[error.detail], request=request)
     fields = append(response.fields, status or CacheStatus(detail=error.detail)).with_field("Connection", "close")
-    # As `dress` has it for the gateway, whose page this may be.
+    # As apply_entrance_rules does for the gateway.
     fields = fields.with_field("Content-Security-Policy", "sandbox").with_field("X-Content-Type-Options", "nosniff")
     return to_mitmproxy(Response(response.status, fields, response.body))
 
 
 def to_mitmproxy(response: Response) -> http.Response:
-    """A Response as mitmproxy's."""
+    """Return a Response in mitmproxy's form."""
     response_for_mitmproxy = http.Response.make(response.status, response.body)
     response_for_mitmproxy.headers = headers_of(response.fields)
     if response.reason:
@@ -259,7 +258,7 @@ def to_mitmproxy(response: Response) -> http.Response:
 async def enforce_address_policy(
     data: ServerConnectionHookData, policy: AddressPolicy, parent_of: Callable[[str], Parent | None]
 ) -> None:
-    """The veto where nothing was approved before: any address that may be reached will do."""
+    """Let mitmproxy connect to permitted addresses only, for connections without approvals."""
     try:
         if data.server.address is None:
             raise Forbidden("no address")

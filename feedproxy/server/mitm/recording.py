@@ -1,4 +1,4 @@
-"""From mitmproxy's flows to exchanges of a recording: those of the product, and those of flow files."""
+"""Conversion of mitmproxy's flows to exchanges of a recording, live or from flow files."""
 
 import itertools
 from collections import OrderedDict
@@ -21,15 +21,15 @@ from feedproxy.server.mitm.request_routing import fields_of
 from feedproxy.upstream.special_networks import client_network
 
 type ExchangeAndBody = tuple[Exchange, bytes | None]
-"""An exchange, and its body on the wire; None where that has passed and was not kept."""
+"""An exchange and its content as transferred; None if that was not recorded."""
 
 
 NAMES_MAX = 8192
-"""Names remembered; more connections than that are seldom open at once."""
+"""Names remembered; more connections are seldom open at once."""
 
 
 class StableNames:
-    """Names things in the order in which they are met: the same traffic has the same names, mitmproxy's ids do not."""
+    """Names connections in the order of appearance: unlike mitmproxy's ids, names repeat for the same traffic."""
 
     def __init__(self, beginning: str) -> None:
         self._beginning = beginning
@@ -37,7 +37,7 @@ class StableNames:
         self._name_by_id: OrderedDict[str, str] = OrderedDict()
 
     def name_of(self, thing: str) -> str:
-        """The name of this; of nothing, none."""
+        """Return the name of an id; empty for none."""
         if not thing:
             return ""
         if thing not in self._name_by_id:
@@ -51,7 +51,7 @@ class StableNames:
 def client_exchange(
     flow: http.HTTPFlow, case: FlowState, at: float, seconds: float, connections: StableNames, upstream: str = ""
 ) -> ExchangeAndBody:
-    """What a reader asked, and was answered."""
+    """Return the exchange between client and proxy."""
     assert case.routed_request is not None
     target, visit = case.routed_request.request.target, case.visit
     response = flow.response or case.error_page
@@ -65,16 +65,16 @@ def client_exchange(
 
 
 def origin_exchange(flow: http.HTTPFlow, at: float, seconds: float, connections: StableNames) -> ExchangeAndBody:
-    """What mitmproxy asked an origin, and was answered. Fields are as they were when this is called."""
+    """Return the exchange between mitmproxy and an origin, with the fields at the time of the call."""
     connection = connections.name_of(flow.server_conn.id)
     return _exchange(flow, flow.response, Side.ORIGIN, _target(flow), at, seconds, connection), _body(flow.response)
 
 
 def flow_exchanges(flow: http.HTTPFlow, at: float, seconds: float, connections: StableNames) -> list[ExchangeAndBody]:
-    """A flow that mitmproxy alone has seen to: who asked it, and the origin that it asked, if it did."""
+    """Return the exchanges of a flow of plain mitmproxy: with the client, and with the origin, if there is one."""
     recorded = []
     client, server = flow.client_conn, flow.server_conn
-    # What mitmproxy has read out of a HAR file comes from port 0, and from nobody who is known.
+    # A flow that mitmproxy has read from a HAR file has port 0 and no known client.
     if has_client := bool(client.peername and client.peername[1]):
         client_side = _exchange(
             flow, flow.response, Side.READER, _target(flow), at, seconds, connections.name_of(client.id)
@@ -137,7 +137,7 @@ def _body(response: http.Response | None) -> bytes | None:
 
 
 def read(path: Path) -> Recording:
-    """A recording in a HAR file, or in one of mitmproxy's flow files. Raises UsageError."""
+    """Return the recording in a HAR file or in one of mitmproxy's flow files. Raises UsageError."""
     try:
         with path.open("rb") as file:
             beginning = file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n")
@@ -162,6 +162,6 @@ def _import_flow_file(path: Path) -> Recording:
                         exchanges.append(replace(exchange, reader=readers.name_of(client_network(exchange.reader))))
                         contents[exchange.digest] = content
     except (FlowReadException, ValueError, OSError) as error:
-        raise UsageError(f"{path}: no flow file: {error}") from error
+        raise UsageError(f"{path}: not a flow file: {error}") from error
     contents.pop("", None)
     return Recording(tuple(sorted(exchanges, key=lambda exchange: exchange.at)), contents)

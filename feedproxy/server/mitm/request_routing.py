@@ -1,7 +1,7 @@
-"""What a flow asks for: the entrance it came by, its target URI, and who is asking.
+"""Routing of a request: its entrance, target URI and client.
 
-Only from `trusted_proxies` is the field that `forwarded_by` names believed, and of it only what they wrote
-(request/forwarded.py). From every other peer, and in every other field, it may be forged.
+The field that `forwarded_by` names is trusted only from `trusted_proxies`, and only the part that they wrote
+(request/forwarded.py). Other peers may forge it.
 """
 
 import contextlib
@@ -26,13 +26,13 @@ TUNNEL = "feedproxy.tunnel"
 """Key in the client connection's metadata: `host:port` that CONNECT named."""
 
 OWN_AUTHORITY = "feedproxy.own-authority"
-"""Key in `flow.metadata`: the absolute-form names this proxy, so that the request is the gateway's."""
+"""Key in `flow.metadata`: the absolute-form names this proxy, so the request is for the gateway."""
 
 LANDING_PATHS = ("/", "/robots.txt", "/favicon.ico")
-"""Paths of the gateway that are pages of ours."""
+"""Local pages of the gateway, by path."""
 
 RPC = "/RPC2"
-"""Where clients of XML-RPC call that know only a host: the same endpoint as below our prefix."""
+"""Path of XML-RPC clients that know only a host: the same endpoint as below the prefix."""
 
 _OTHER_SCHEME = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*+:/*(?![0-9])")
 _HOST_WITH_PORT = re.compile(r"[^/?#]+:[0-9]{1,5}(?:[/?#]|$)")
@@ -42,7 +42,7 @@ AUTHORITY = re.compile(r"^(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})
 
 @dataclass(frozen=True, slots=True)
 class LocalPath:
-    """A path of our own: the landing page, an endpoint, or nothing at all."""
+    """A local path: the landing page, an endpoint, or an unknown path."""
 
     path: str
     visit: ClientContext
@@ -50,7 +50,7 @@ class LocalPath:
 
 @dataclass(frozen=True, slots=True)
 class MisspelledTarget:
-    """A gateway address in another form than the gateway's, and the target that it means."""
+    """A gateway address in an unusual form, and its target."""
 
     target: str
     visit: ClientContext
@@ -58,7 +58,7 @@ class MisspelledTarget:
 
 @dataclass(frozen=True, slots=True)
 class RoutedRequest:
-    """A request for a target; `shown` is the target as this reader knows it."""
+    """A request for a target; `shown` is the target in the client's form."""
 
     request: Request
     visit: ClientContext
@@ -67,9 +67,9 @@ class RoutedRequest:
 
 @dataclass(frozen=True, slots=True)
 class IncomingRequest:
-    """A request's head as it came. `path` is in origin-form, query included; `url` the whole of an absolute-form.
+    """A received request head. `path` is in origin-form, query included; `url` the whole of an absolute-form.
 
-    `own` is the address and port that were connected to.
+    `own` is the local address and port of the connection.
     """
 
     method: str
@@ -84,20 +84,20 @@ class IncomingRequest:
 
 
 def fields_of(message: http.Message) -> Fields:
-    """mitmproxy's headers as Fields; the bytes of the wire survive as ISO-8859-1."""
+    """Return mitmproxy's headers as Fields, decoded as ISO-8859-1, which preserves the bytes."""
     return Fields((name.decode("latin-1"), value.decode("latin-1")) for name, value in message.headers.fields)
 
 
 def headers_of(fields: Fields) -> http.Headers:
-    """The way back."""
+    """Return Fields as mitmproxy's headers."""
     return http.Headers([(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields])
 
 
 def incoming_request(flow: http.HTTPFlow) -> IncomingRequest:
-    """A flow's head."""
+    """Return the head of a flow's request."""
     request = flow.request
     address, port, *_ = flow.client_conn.sockname
-    # In HTTP/2, :authority is what Host was.
+    # In HTTP/2, :authority replaces Host.
     authority = "" if request.is_http2 else request.data.authority.decode("latin-1")
     absolute, path = bool(flow.metadata.get(ABSOLUTE_FORM)), request.data.path.decode("latin-1")
     # mitmproxy's own `url` has lost the brackets of an IPv6 address.
@@ -118,9 +118,9 @@ def incoming_request(flow: http.HTTPFlow) -> IncomingRequest:
 def route(
     head: IncomingRequest, entrance: Entrance, settings: Settings, tunnel: tuple[str, int] | None
 ) -> RoutedRequest | LocalPath | MisspelledTarget:
-    """Where this request wants to go. Raises BadTarget and NotFound (uri.gateway_target).
+    """Return the route of a request. Raises BadTarget and NotFound (uri.gateway_target).
 
-    `tunnel` is the host and port of the CONNECT that this request came through, if it did.
+    `tunnel` is the host and port of the CONNECT, for a request in a tunnel.
     """
     visit = client_context(head, settings, entrance)
     match entrance:
@@ -142,17 +142,17 @@ def route(
     except (NotFound, BadTarget):
         return MisspelledTarget(_guess_target(head.path, visit.base), visit)
     if target.startswith(f"{visit.base}/"):
-        with contextlib.suppress(BadTarget):  # one of our own pages: refused where it is fetched
+        with contextlib.suppress(BadTarget):  # a local page: refused when it is fetched
             return MisspelledTarget(subscription_address.read(target, visit.base), visit)
     return RoutedRequest(Request(head.method, target, head.fields), visit)
 
 
 def _guess_target(path: str, base: str) -> str:
-    """The target of a path that is no gateway address: one with `feed:`, encoded, or without a scheme.
+    """Return the target of an unusual gateway path: with `feed:`, encoded, or without a scheme.
 
-    Browsers and scanners ask for names with a dot, too (`/apple-touch-icon.png`), so what has no scheme is a host
-    only with a port, as an IP address, or below a public suffix or a name that is kept for private use. Raises
-    NotFound, with the right address where it can be guessed, and BadTarget.
+    Browsers and scanners request names with a dot, too (`/apple-touch-icon.png`). So a path without a scheme names a
+    host only with a port, as an IP address, or below a public suffix or a name for private use. Raises NotFound, with
+    the right address if it can be guessed, and BadTarget.
     """
     written = path.lstrip("/")
     if subscription_address.has_scheme(written):
@@ -172,7 +172,7 @@ def _guess_target(path: str, base: str) -> str:
 
 
 def entrance_of(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int] | None) -> Entrance:
-    """Which way a request came in: absolute-form and tunnels are the explicit proxy's."""
+    """Return the entrance of a request: absolute-form and tunnels are for the explicit proxy."""
     if tunnel is not None:
         return Entrance.PROXY
     if settings.upstream:
@@ -180,14 +180,14 @@ def entrance_of(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int]
     if flow.metadata.get(OWN_AUTHORITY):
         return Entrance.GATEWAY
     absolute = flow.metadata.get(ABSOLUTE_FORM)
-    if absolute is None:  # mitmproxy's own layer does not tell; what is not addressed to us came for somebody else
+    if absolute is None:  # unknown with mitmproxy's own layer: another address means the explicit proxy
         own, port, *_ = flow.client_conn.sockname
         absolute = flow.request.port != port or flow.request.host not in (own, "localhost")
     return Entrance.PROXY if absolute else Entrance.GATEWAY
 
 
 def as_gateway_request(head: IncomingRequest) -> IncomingRequest:
-    """A request whose absolute-form names this proxy, as its gateway gets it.
+    """Return a request with an absolute-form of this proxy in the gateway's form.
 
     "When an origin server receives a request with an absolute-form of request-target, the origin server MUST ignore the
     received Host header field (if any) and instead use the host information of the request-target." -- RFC 9112, 3.2.2
@@ -197,7 +197,7 @@ def as_gateway_request(head: IncomingRequest) -> IncomingRequest:
 
 def _reverse(head: IncomingRequest, visit: ClientContext, settings: Settings) -> RoutedRequest | LocalPath:
     if head.absolute and head.authority:
-        # RFC 9112, 3.2.2: Host says nothing beside an absolute-form, so it cannot vouch for it.
+        # RFC 9112, 3.2.2: Host is ignored beside an absolute-form, so it cannot confirm it.
         address, port = head.local_address
         known = {f"{f'[{address}]' if ':' in address else address}:{port}", f"localhost:{port}"}
         known |= {urlsplit(network).netloc.lower() for network in (settings.upstream, settings.public_url) if network}
@@ -205,7 +205,7 @@ def _reverse(head: IncomingRequest, visit: ClientContext, settings: Settings) ->
             raise BadTarget("this proxy stands in front of one origin, and is open to no other")
     path = head.path
     if not path.startswith("/"):
-        raise BadTarget("the request target is no path")
+        raise BadTarget("the request target is not a path")
     if path.startswith(settings.endpoint_prefix):
         return LocalPath(path, visit)
     path = _normalize_path(path)
@@ -213,19 +213,19 @@ def _reverse(head: IncomingRequest, visit: ClientContext, settings: Settings) ->
 
 
 def target_of_path(path: str, settings: Settings) -> str:
-    """The target that a path with its query means, in reverse mode or in the gateway. Raises BadTarget and NotFound."""
+    """Return the target of a path and query, in reverse mode or the gateway. Raises BadTarget and NotFound."""
     if settings.upstream:
         return uri.normalise(settings.upstream.rstrip("/") + _normalize_path(path))
     return uri.gateway_target(path)
 
 
 def _normalize_path(path: str) -> str:
-    """The path in its normal form: `..` climbs no higher than the upstream's own path."""
+    """Return the normalized path: `..` does not leave the upstream's path."""
     return uri.normalise("http://upstream" + path).removeprefix("http://upstream")
 
 
 def client_context(head: IncomingRequest, settings: Settings, entrance: Entrance) -> ClientContext:
-    """Who comes, from where, and under which name of ours."""
+    """Return the client: its entrance, address, and the proxy's name that it uses."""
     fields = head.fields
     scheme = "https" if head.tls else "http"
     host = fields.get("host") or ""
@@ -249,7 +249,7 @@ def client_context(head: IncomingRequest, settings: Settings, entrance: Entrance
 
 
 def is_trusted_proxy(settings: Settings, peer: str) -> bool:
-    """Whether this peer is a load balancer of ours."""
+    """Return whether this peer is a trusted proxy."""
     return bool(settings.trusted_proxies) and _is_in_networks(settings.trusted_proxies, peer)
 
 

@@ -1,6 +1,6 @@
-"""Secret addresses: `/-/with/TOKEN/…`, where the token says who reads (seed 003, 11.1.8).
+"""Secret addresses: `/-/with/TOKEN/…`; the token authenticates a user (seed 003, 11.1.8).
 
-What stands behind the token is read as if it were the whole address: a target, or `/-/as/FORMAT/TARGET`.
+The part after the token is handled like a whole address: a target, or `/-/as/FORMAT/TARGET`.
 """
 
 from dataclasses import replace
@@ -15,13 +15,13 @@ from feedproxy.request.entrance import ClientContext
 from feedproxy.server.mitm.request_routing import target_of_path
 
 PATH = "with/"
-"""What comes before the token, below the endpoints' prefix."""
+"""The path before the token, below the endpoints' prefix."""
 
 
 async def handle(app: App, call: Call) -> Response:
-    """Answer for the target behind the token. Raises NotFound where the token is not good for that, or not any more.
+    """Answer for the target behind the token. Raises NotFound if the token is invalid for it or revoked.
 
-    All that the answer names stays behind the same token: it is the only way in that this reader knows.
+    All addresses in the response have the same token, since the client has no other credentials.
     """
     token, _, rest = call.path.removeprefix(PATH).partition("/")
     if f"/{rest}".startswith(f"{app.settings.endpoint_prefix}{conversions.PATH}"):
@@ -31,13 +31,13 @@ async def handle(app: App, call: Call) -> Response:
     user, fields = await _authorize(app, call, token, target)
     match await app.service.answer(Request(call.request.method, target, fields), replace(visit, user=user)):
         case PassThrough():
-            raise TooLarge("what is there is larger than is kept, and no feed")
+            raise TooLarge("the response is not a feed and larger than buffer_max")
         case answered:
             return answered.response
 
 
 async def _convert(app: App, call: Call, token: str, rest: str) -> Response:
-    """The same in another format."""
+    """Answer in another format."""
     inner = rest.removeprefix(app.settings.endpoint_prefix.removeprefix("/"))
     request_target = f"/{rest}?{call.query}" if call.query else f"/{rest}"
     call = replace(
@@ -56,7 +56,7 @@ def _visit_with_token(app: App, visit: ClientContext, token: str) -> ClientConte
 
 
 async def _authorize(app: App, call: Call, token: str, target: str) -> tuple[str, Fields]:
-    """Whose token it is, and what of his fields may go on. Raises NotFound and AccessDenied."""
+    """Return the token's user, and the fields that may go upstream. Raises NotFound and AccessDenied."""
     tokens = app.gatekeeper.tokens
     user = tokens.user_of(token, target) if tokens is not None else None
     if user is None:
