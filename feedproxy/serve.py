@@ -532,7 +532,7 @@ async def serve(
         await app.close()
         raise UsageError(f"record: {error}") from error
     if app.settings.feed_process:
-        app.service.worker_pool.start()
+        app.service.helper_pool.start()
     if worker is not None:
         loop.add_reader(worker.lifeline, stop)  # it is readable when the supervisor has ended
         await app.service.store.flush()  # so that the next worker finds the name and secrets of the installation

@@ -84,7 +84,7 @@ class FeedListImport:
         else:
             body, name = await _read_content(request), ""
         # Parsing thousands of feeds takes tenths of a second: not in the event loop.
-        listing = await self._app.service.worker_pool.submit(partial(opml.read, body, request.charset))
+        listing = await self._app.service.helper_pool.submit(partial(opml.read, body, request.charset))
         if listing is None:
             raise InvalidFeedList("The content is not a subscription list: expected OPML.")
         listing = await _origin_addresses(listing, self._app)

@@ -197,7 +197,7 @@ class FeedPages:
         resource_view = view_resource(
             resource, service.admin.freshness_of, self._app.settings_for(target), now, service.admin.prefetch_plan
         )
-        versions = await service.worker_pool.submit(partial(version_list, resource))
+        versions = await service.helper_pool.submit(partial(version_list, resource))
         fetches = recent_activity.merge_fetches(
             [*self._app.journal.fetches(target), *await self._app.peer_metrics.fetches(target)]
         )

@@ -212,7 +212,7 @@ class NotificationService:
             return None
         declared = held[0].fields.get("content-type")
         try:
-            channel = await self.proxy.worker_pool.submit(partial(read, body, declared))
+            channel = await self.proxy.helper_pool.submit(partial(read, body, declared))
         except FeedproxyError:
             return None
         return replace(seen, digest=channel.content_digest) if channel is not None else None

@@ -1,7 +1,7 @@
 """Redirects from a page to its feed, for gateway clients that prefer feeds (feed/discovery.py).
 
 The page is fetched and stored as any other. If a client's Accept gives feed types a higher weight, it is redirected to
-the first feed that the page links; all of them are in its Link fields. Pages are parsed in a worker process, once for
+the first feed that the page links; all of them are in its Link fields. Pages are parsed in a helper process, once for
 each version.
 """
 
@@ -20,7 +20,7 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.lru import LRU
 from feedproxy.memory_limits import MemoryLimits
 from feedproxy.proxy.representations.decoded_bodies import decoded
-from feedproxy.refresh.ingest.worker_pool import WorkerPool
+from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.request.context import PassThrough, ProxyResponse
 from feedproxy.request.entrance import ClientContext, Entrance
@@ -37,8 +37,8 @@ _COPIED_FIELDS = ("cache-control", "expires", "age", "date", "via", "cache-statu
 class Autodiscovery:
     """Finds the feeds that pages link."""
 
-    def __init__(self, workshop: WorkerPool, limits: MemoryLimits) -> None:
-        self._workshop = workshop
+    def __init__(self, helper_pool: HelperPool, limits: MemoryLimits) -> None:
+        self._helper_pool = helper_pool
         self._under_way: SingleFlight[int, tuple[DiscoveredFeed, ...]] = SingleFlight()
         self._known: LRU[int, tuple[bytes, tuple[DiscoveredFeed, ...]]] = LRU(limits.pages)
         """Each entry keeps its page in memory, which mostly is the object in the store."""
@@ -81,7 +81,7 @@ class Autodiscovery:
         self, key: int, body: bytes, work: "partial[tuple[DiscoveredFeed, ...]]"
     ) -> tuple[DiscoveredFeed, ...]:
         try:
-            found = await self._workshop.submit(work)
+            found = await self._helper_pool.submit(work)
         except FeedproxyError as error:
             logger.warning("a page is not searched for feeds: %s", error)
             found = ()

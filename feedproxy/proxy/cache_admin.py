@@ -222,7 +222,7 @@ class CacheAdmin:
             leaving=superseded(resource),
         )
         try:
-            push = await self._dispatch.worker_pool.submit(work)
+            push = await self._dispatch.helper_pool.submit(work)
         except FeedproxyError as error:
             return str(error)
         if isinstance(push, str):

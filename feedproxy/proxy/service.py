@@ -94,15 +94,15 @@ class Service:
             agent=self.audience.upstream_user_agent,
         )
         self._dispatch = dispatch
-        self.worker_pool = dispatch.worker_pool
+        self.helper_pool = dispatch.helper_pool
         lookup, peers = ResourceLookup(store, clock), peers or NoPeers()
         self._equivalents = EquivalentTargets(store, clock, settings_for)
-        self._codings = CodingVariants(store, dispatch.worker_pool)
-        self._deltas = Deltas(dispatch.worker_pool, limits)
-        self._dictionaries = Dictionaries(dispatch.worker_pool, limits)
-        self._conversion_cache = ConversionCache(dispatch.worker_pool, limits)
+        self._codings = CodingVariants(store, dispatch.helper_pool)
+        self._deltas = Deltas(dispatch.helper_pool, limits)
+        self._dictionaries = Dictionaries(dispatch.helper_pool, limits)
+        self._conversion_cache = ConversionCache(dispatch.helper_pool, limits)
         self.conversions = Conversions(self.answer_original, self._conversion_cache, settings_for, clock)
-        self._autodiscovery = Autodiscovery(dispatch.worker_pool, limits)
+        self._autodiscovery = Autodiscovery(dispatch.helper_pool, limits)
         self._renderer = Renderer(
             codings=self._codings,
             deltas=self._deltas,

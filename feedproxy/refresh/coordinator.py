@@ -21,7 +21,7 @@ from feedproxy.http.message import Fields, Request
 from feedproxy.refresh import peer_result, personal_responses, range_requests
 from feedproxy.refresh.events import CopiesInvalidated, Events, FeedChanged, RefreshEnded
 from feedproxy.refresh.fetch_lease import FetchLease
-from feedproxy.refresh.ingest.worker_pool import WorkerPool
+from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.pipeline import RefreshPipeline
 from feedproxy.refresh.policy import relocation, throttle
 from feedproxy.refresh.policy.feed_freshness import assess
@@ -80,14 +80,14 @@ class RefreshCoordinator:
         self._via = via
         self._agent = agent
         self.threads = ThreadPoolExecutor(2, thread_name_prefix="feedproxy-prepare")
-        self.worker_pool = WorkerPool(self.threads)
+        self.helper_pool = HelperPool(self.threads)
         self.site_limits = SiteLimits(store.coordination.sites, clock)
         self._pipeline = RefreshPipeline(
             LimitRecordingClient(fetcher, self.site_limits, self._is_for_shared_feed),
             store,
             clock,
             observer,
-            self.worker_pool,
+            self.helper_pool,
             may_serve_under=lambda start, end: may_serve_under(settings_for(start), settings_for(end)),
         )
         self._refreshes: SingleFlight[object, RefreshResult] = SingleFlight()
@@ -254,7 +254,7 @@ class RefreshCoordinator:
         for task in list(self._scheduled.values()):
             task.cancel()
         await self._refreshes.drain(timeout)
-        await self.worker_pool.close()
+        await self.helper_pool.close()
         self.threads.shutdown(wait=True, cancel_futures=True)
 
     def _join_or_start(

@@ -16,7 +16,7 @@ from feedproxy.http import compression_dictionary, content_coding, match_pattern
 from feedproxy.http.compression_dictionary import DCZ, parse_use_as_dictionary
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.structured_fields import string_text
-from feedproxy.refresh.ingest.worker_pool import WorkerPool
+from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.policy.dictionary_policy import is_shared
 from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.refresh.redirects import OriginClient
@@ -80,13 +80,13 @@ def find_dictionary(job: RefreshJob, resource: Resource | None, now: Instant) ->
 
 
 def with_dictionary(
-    client: OriginClient, job: RefreshJob, resource: Resource | None, worker_pool: WorkerPool, now: Instant
+    client: OriginClient, job: RefreshJob, resource: Resource | None, helper_pool: HelperPool, now: Instant
 ) -> OriginClient:
     """Return a client that names the job's dictionary; the same client where the job has none."""
     dictionary = find_dictionary(job, resource, now)
     if dictionary is None:
         return client
-    return DictionaryClient(client, job.request.target, dictionary, worker_pool, job.settings)
+    return DictionaryClient(client, job.request.target, dictionary, helper_pool, job.settings)
 
 
 class DictionaryClient:
@@ -97,13 +97,13 @@ class DictionaryClient:
         client: OriginClient,
         target: str,
         dictionary: StoredDictionary,
-        worker_pool: WorkerPool,
+        helper_pool: HelperPool,
         settings: Settings,
     ) -> None:
         self._client = client
         self._target = target
         self._dictionary = dictionary
-        self._worker_pool = worker_pool
+        self._helper_pool = helper_pool
         self._limit = settings.decoded_max
 
     async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized:
@@ -145,6 +145,6 @@ class DictionaryClient:
         if content_coding.layers(response.fields.combined("content-encoding")) != (DCZ,):
             raise FeedproxyError("it is coded more than once")
         limit = content_coding.reasonable(len(body) + len(dictionary), self._limit)
-        content = await self._worker_pool.submit(partial(compression_dictionary.decode, body, dictionary, limit=limit))
+        content = await self._helper_pool.submit(partial(compression_dictionary.decode, body, dictionary, limit=limit))
         fields = response.fields.without(*_OF_CODED_CONTENT)
         return replace(fetched, response=replace(response, fields=fields, body=content), received_size=len(body))

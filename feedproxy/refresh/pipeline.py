@@ -17,10 +17,10 @@ from feedproxy.http.message import Fields, Response
 from feedproxy.refresh import personal_responses, range_requests, redirects
 from feedproxy.refresh.dictionary_client import with_dictionary
 from feedproxy.refresh.ingest.edit_settings import is_outdated
+from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent
 from feedproxy.refresh.ingest.link_injection import with_links
-from feedproxy.refresh.ingest.offload import ingest_in_worker
-from feedproxy.refresh.ingest.worker_pool import WorkerPool
+from feedproxy.refresh.ingest.offload import ingest_in_helper
 from feedproxy.refresh.policy import content_guard, push, relocation, throttle
 from feedproxy.refresh.policy.content_guard import FetchOutcome, KeepStored, PassThroughOnly, Replace
 from feedproxy.refresh.resource_update import (
@@ -95,7 +95,7 @@ class RefreshPipeline:
         store: Store,
         clock: Clock,
         observer: RefreshObserver,
-        worker_pool: WorkerPool,
+        helper_pool: HelperPool,
         jitter: Callable[[], float] = random.random,
         may_serve_under: Callable[[str, str], bool] = lambda start, end: True,
     ) -> None:
@@ -103,7 +103,7 @@ class RefreshPipeline:
         self._store = store
         self._clock = clock
         self._observer = observer
-        self._worker_pool = worker_pool
+        self._helper_pool = helper_pool
         self._jitter = jitter
         self._may_serve_under = may_serve_under
 
@@ -191,7 +191,7 @@ class RefreshPipeline:
         )
 
     async def _receive(self, job: RefreshJob) -> _Received | FeedproxyError:
-        """Fetch and ingest: every step that waits, for the network or for a worker process."""
+        """Fetch and ingest: every step that waits, for the network or for a helper process."""
         if job.pushed is not None:
             return _Received(redirects.RedirectChain(job.pushed.fetched, job.pushed.fetched), job.pushed.prepared)
         try:
@@ -212,7 +212,7 @@ class RefreshPipeline:
         if isinstance(chain.last, Oversized) or job.request.method == "HEAD":
             return _Received(chain, NOT_INGESTED)
         before = self._store.get(job.request.target)
-        return _Received(chain, await ingest_in_worker(chain.last, job, before, self._worker_pool, self._clock.now()))
+        return _Received(chain, await ingest_in_helper(chain.last, job, before, self._helper_pool, self._clock.now()))
 
     def _interpret(
         self, job: RefreshJob, received: _Received | FeedproxyError, started: Instant
@@ -250,7 +250,7 @@ class RefreshPipeline:
             request = replace(request, fields=Fields((*request.fields, *conditions)))
         limit = job.settings.redirects_max
         client = with_dictionary(
-            self._fetcher, job, self._store.get(request.target), self._worker_pool, self._clock.now()
+            self._fetcher, job, self._store.get(request.target), self._helper_pool, self._clock.now()
         )
         if not job.follow_redirects:
             answer = await client.fetch(request, exempt=job.skip_address_check)

@@ -5,18 +5,18 @@ from collections.abc import Callable
 import pytest
 
 from feedproxy.errors import Overload
-from feedproxy.refresh.ingest.worker_pool import WorkerPool
+from feedproxy.refresh.ingest.helper_pool import HelperPool
 
 
 def refuse_first_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every worker pool raise Overload for its first job only."""
-    submit = WorkerPool.submit
+    submit = HelperPool.submit
     refused: set[int] = set()
 
-    async def submit_unless_first[T](self: WorkerPool, work: Callable[[], T]) -> T:
+    async def submit_unless_first[T](self: HelperPool, work: Callable[[], T]) -> T:
         if id(self) not in refused:
             refused.add(id(self))
             raise Overload("no process can be started now")
         return await submit(self, work)
 
-    monkeypatch.setattr(WorkerPool, "submit", submit_unless_first)
+    monkeypatch.setattr(HelperPool, "submit", submit_unless_first)

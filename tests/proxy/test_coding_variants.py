@@ -12,8 +12,8 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.http import content_coding
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.proxy.representations.coding_variants import CodingVariants
+from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.ingest.ingest import NO_CODINGS, IngestedContent, RequestedCodings, ingest
-from feedproxy.refresh.ingest.worker_pool import WorkerPool
 from feedproxy.request.context import ProxyResponse
 from feedproxy.settings import Settings
 from feedproxy.store.memory import MemoryStore
@@ -90,7 +90,7 @@ class Desk:
 
     def __init__(self, pool: ThreadPoolExecutor, body: bytes = FEED, label: str = "") -> None:
         self.store = MemoryStore(1_000_000)
-        self.codings = CodingVariants(self.store, WorkerPool(pool))
+        self.codings = CodingVariants(self.store, HelperPool(pool))
         self.stored = StoredResponse(TARGET, 200, TYPE, prepared(body, label).content, NOW, NOW)
 
     async def keep(self) -> "Desk":

@@ -13,7 +13,7 @@ from feedproxy.http.message import Fields
 from feedproxy.memory_limits import MemoryLimits
 from feedproxy.proxy.representations import conversion_cache
 from feedproxy.proxy.representations.conversion_cache import ConversionCache
-from feedproxy.refresh.ingest.worker_pool import WorkerPool
+from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.settings import Settings
 from tests.proxy.busy import refuse_first_job
 
@@ -40,7 +40,7 @@ def test_content_without_a_tag_of_ours_is_named_without_reading_it(monkeypatch: 
 async def test_conversions_hold_no_more_than_their_bytes() -> None:
     settings, limits = Settings(), MemoryLimits.of(4 * 100_000)
     with ThreadPoolExecutor(1) as pool:
-        cache = ConversionCache(WorkerPool(pool), limits)
+        cache = ConversionCache(HelperPool(pool), limits)
         feeds = [_stored(FEED % (number, b"word " * 2000), number) for number in range(30)]
         for stored in feeds:
             await cache.get(stored, FORMATS["atom"], "identity", settings)
@@ -54,7 +54,7 @@ async def test_conversions_hold_no_more_than_their_bytes() -> None:
 async def test_headlines_hold_no_more_than_their_bytes() -> None:
     settings, limits = Settings(), MemoryLimits.of(32 * 100_000)
     with ThreadPoolExecutor(1) as pool:
-        cache = ConversionCache(WorkerPool(pool), limits)
+        cache = ConversionCache(HelperPool(pool), limits)
         for number in range(30):
             await cache.headlines(_stored(FEED % (number, b"word " * 2000), number), settings)
 
@@ -64,7 +64,7 @@ async def test_headlines_hold_no_more_than_their_bytes() -> None:
 async def test_a_conversion_that_failed_takes_no_more_memory_each_time_it_is_asked_for() -> None:
     page = _stored(b"<html><title>a page</title></html>")
     with ThreadPoolExecutor(1) as pool:
-        cache = ConversionCache(WorkerPool(pool), MemoryLimits.of(2**24))
+        cache = ConversionCache(HelperPool(pool), MemoryLimits.of(2**24))
         for _ in range(5):
             with pytest.raises(NotAFeed) as failed:
                 await cache.get(page, FORMATS["atom"], "identity", Settings())
@@ -92,7 +92,7 @@ async def test_conversion_that_no_process_could_make_is_made_for_the_next_reques
     refuse_first_job(monkeypatch)
     feed = _stored(b"<rss version='2.0'><channel><title>t</title><item><guid>1</guid></item></channel></rss>")
     with ThreadPoolExecutor(1) as pool:
-        cache = ConversionCache(WorkerPool(pool), MemoryLimits.of(2**24))
+        cache = ConversionCache(HelperPool(pool), MemoryLimits.of(2**24))
         with pytest.raises(Overload):
             await cache.get(feed, FORMATS["atom"], "identity", Settings())
 

@@ -12,8 +12,8 @@ from feedproxy.http.etag import own_tag
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.memory_limits import MemoryLimits
 from feedproxy.proxy.representations.deltas import Deltas
+from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings, ingest, make_delta_base
-from feedproxy.refresh.ingest.worker_pool import WorkerPool
 from feedproxy.refresh.resource_update import VERSIONS_BYTES, VERSIONS_MAX, with_versions
 from feedproxy.settings import Settings
 from feedproxy.store.resource import DeltaBase, Resource
@@ -61,7 +61,7 @@ class Desk:
     """A feed that was fetched in versions beginning with these numbers, and who asks for it."""
 
     def __init__(self, pool: ThreadPoolExecutor, *firsts: int, limits: MemoryLimits = PLENTY) -> None:
-        self.deltas = Deltas(WorkerPool(pool), limits)
+        self.deltas = Deltas(HelperPool(pool), limits)
         self.bodies = [version(first) for first in firsts]
         self.resource = Resource(TARGET)
         for each in self.bodies:

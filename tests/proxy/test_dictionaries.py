@@ -17,7 +17,7 @@ from feedproxy.http.compression_dictionary import decode
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.memory_limits import DIVISORS, MemoryLimits
 from feedproxy.proxy.representations.dictionaries import Dictionaries
-from feedproxy.refresh.ingest.worker_pool import WorkerPool
+from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.request.context import ProxyResponse
 from feedproxy.request.entrance import ClientContext, Entrance
 from feedproxy.settings import Settings
@@ -43,7 +43,7 @@ class Feed:
     """A feed whose current content is the last of CONTENTS, and the clients that keep an earlier one."""
 
     def __init__(self, pool: ThreadPoolExecutor, *, memory_max: int = 2**24) -> None:
-        self.dictionaries = Dictionaries(WorkerPool(pool), MemoryLimits.of(memory_max))
+        self.dictionaries = Dictionaries(HelperPool(pool), MemoryLimits.of(memory_max))
         previous = NO_CONTENTS
         for old, new in itertools.pairwise(CONTENTS):
             previous = previous.with_content(old, new, size_max=100_000)
@@ -104,7 +104,7 @@ async def test_fault_gives_the_response_in_another_coding(
     async def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(WorkerPool, "submit", fail)
+    monkeypatch.setattr(HelperPool, "submit", fail)
 
     response = await Feed(pool).request(0)
 

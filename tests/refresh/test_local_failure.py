@@ -17,8 +17,8 @@ import pytest
 
 from feedproxy.clock import ManualClock
 from feedproxy.errors import FeedproxyError, Overload, ParentFailed, ParentRefused, Unreachable
-from feedproxy.refresh.ingest import worker_pool
-from feedproxy.refresh.ingest.worker_pool import WorkerPool
+from feedproxy.refresh.ingest import helper_pool
+from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.serve import Master
 from feedproxy.store.resource import Failures
 from feedproxy.upstream import local_failure
@@ -65,9 +65,9 @@ async def test_full_slow_lane_counts_as_no_failure_of_the_feed(monkeypatch: pyte
     await proxy.get("/feed.rss")
     clock.advance(minutes=10)
     feed.publish("/feed.rss", a_feed("second"), cache_control="max-age=60")
-    monkeypatch.setattr(worker_pool, "LARGE_JOB", 1)
-    monkeypatch.setattr(worker_pool, "SLOW_QUEUE_MAX", 0)
-    pool = stage.service._dispatch.worker_pool
+    monkeypatch.setattr(helper_pool, "LARGE_JOB", 1)
+    monkeypatch.setattr(helper_pool, "SLOW_QUEUE_MAX", 0)
+    pool = stage.service._dispatch.helper_pool
     monkeypatch.setattr(pool, "_in_threads", False)
 
     (await proxy.get("/feed.rss")).expect(200, cache="detail=overload")
@@ -154,24 +154,24 @@ async def test_process_that_cannot_be_started_for_want_of_descriptors_is_overloa
     network: NetworkState, caplog: pytest.LogCaptureFixture
 ) -> None:
     with ThreadPoolExecutor(1) as threads, caplog.at_level(logging.WARNING):
-        workshop = WorkerPool(threads)
-        workshop.start()
+        pool = HelperPool(threads)
+        pool.start()
         async with asyncio.timeout(PATIENCE):
-            worker = await workshop.submit(os.getpid)
-        busy = asyncio.ensure_future(workshop.submit(partial(time.sleep, 0.1)))
+            worker = await pool.submit(os.getpid)
+        busy = asyncio.ensure_future(pool.submit(partial(time.sleep, 0.1)))
         await asyncio.sleep(0)
         with few_descriptors(0):
-            assert await workshop.submit(partial(pow, 2, 5)) == 32, "it waits for the worker that there is"
+            assert await pool.submit(partial(pow, 2, 5)) == 32, "it waits for the worker that there is"
             await busy
             os.kill(worker, signal.SIGKILL)
             async with asyncio.timeout(PATIENCE):
-                while workshop.is_running:  # noqa: ASYNC110
+                while pool.is_running:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             for _ in range(20):
                 with pytest.raises(Overload):
-                    await workshop.submit(os.getpid)
-        assert await workshop.submit(os.getpid) != worker
-        await workshop.close()
+                    await pool.submit(os.getpid)
+        assert await pool.submit(os.getpid) != worker
+        await pool.close()
     assert [each.levelname for each in caplog.records] == ["ERROR"]
     assert caplog.records[0].exc_info is None
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from feedproxy.refresh.ingest.worker_pool import QUICK_WORKERS_MAX, SLOW_WORKERS_MAX
+from feedproxy.refresh.ingest.helper_pool import QUICK_HELPERS_MAX, SLOW_HELPERS_MAX
 from feedproxy.upstream.resolver import THREADS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,7 +67,7 @@ def test_unit_bounds_memory_and_tasks() -> None:
     units = {"M": 2**20, "G": 2**30}
 
     assert int(high[:-1]) * units[high[-1]] < int(most[:-1]) * units[most[-1]] <= 4 * 2**30
-    look_ups, others, readers = THREADS.places, 40, 1 + QUICK_WORKERS_MAX + SLOW_WORKERS_MAX
+    look_ups, others, readers = THREADS.places, 40, 1 + QUICK_HELPERS_MAX + SLOW_HELPERS_MAX
     assert 4 * (look_ups + others + readers) <= int(tasks) <= 4096
 
 

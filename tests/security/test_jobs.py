@@ -20,10 +20,10 @@ import pytest
 
 from feedproxy.cache.stored_response import Content
 from feedproxy.errors import FeedproxyError, Overload
-from feedproxy.refresh.ingest import worker_pool
+from feedproxy.refresh.ingest import helper_pool
+from feedproxy.refresh.ingest.helper_pool import HelperPool, JobLimitExceeded
+from feedproxy.refresh.ingest.helper_process import Limits, load_result
 from feedproxy.refresh.ingest.ingest import IngestedContent, ingest
-from feedproxy.refresh.ingest.worker_pool import JobLimitExceeded, WorkerPool
-from feedproxy.refresh.ingest.worker_process import Limits, load_result
 from feedproxy.settings import Settings
 from tests.security.readings import HREF, as_response
 from tests.waiting import PATIENCE
@@ -35,9 +35,9 @@ SHORT = Limits(quick=0.1, cpu=1, wall=600)
 
 
 @contextlib.asynccontextmanager
-async def opened(limits: Limits = LIMITS) -> AsyncIterator[WorkerPool]:
+async def opened(limits: Limits = LIMITS) -> AsyncIterator[HelperPool]:
     with ThreadPoolExecutor(1) as threads:
-        made = WorkerPool(threads, limits)
+        made = HelperPool(threads, limits)
         made.start()
         async with asyncio.timeout(PATIENCE):
             while not made.is_running:  # noqa: ASYNC110
@@ -103,14 +103,14 @@ async def test_many_jobs_that_take_long_hold_up_no_other() -> None:
         assert await jobs.submit(functools.partial(pow, 2, 5)) == 32
 
         assert not any(each.done() for each in hostile)
-        assert len(jobs.pids) <= worker_pool.QUICK_WORKERS_MAX + worker_pool.SLOW_WORKERS_MAX
+        assert len(jobs.pids) <= helper_pool.QUICK_HELPERS_MAX + helper_pool.SLOW_HELPERS_MAX
         for each in hostile:
             each.cancel()
 
 
 async def test_job_for_full_slow_lane_fails_at_once_as_overload(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_pool, "LARGE_JOB", 1)
-    monkeypatch.setattr(worker_pool, "SLOW_QUEUE_MAX", 1)
+    monkeypatch.setattr(helper_pool, "LARGE_JOB", 1)
+    monkeypatch.setattr(helper_pool, "SLOW_QUEUE_MAX", 1)
     async with opened() as jobs:
         tasks = [asyncio.ensure_future(jobs.submit(functools.partial(time.sleep, 0.5))) for _ in range(8)]
         done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -219,10 +219,10 @@ async def test_answer_of_a_worker_names_no_part_that_is_not_there(number: object
 _PARENT = """
 import asyncio, functools, sys
 from concurrent.futures import ThreadPoolExecutor
-from feedproxy.refresh.ingest.worker_pool import WorkerPool
+from feedproxy.refresh.ingest.helper_pool import HelperPool
 
 async def main():
-    jobs = WorkerPool(ThreadPoolExecutor(1))
+    jobs = HelperPool(ThreadPoolExecutor(1))
     jobs.start()
     while not jobs.is_running:
         await asyncio.sleep(0.01)

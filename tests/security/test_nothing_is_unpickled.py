@@ -19,7 +19,7 @@ from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields
-from feedproxy.refresh.ingest.worker_process import load_result
+from feedproxy.refresh.ingest.helper_process import load_result
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 from feedproxy.store.sqlite_rows import FILE_MIN
@@ -30,7 +30,7 @@ TARGETS = ("https://a.example/feed", "https://b.example/large")
 STATE = "name"
 
 PICKLING = frozenset({"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "_pickle"})
-BETWEEN_PROCESSES = frozenset({"feedproxy/refresh/ingest/worker_process.py", "feedproxy/refresh/ingest/worker_pool.py"})
+BETWEEN_PROCESSES = frozenset({"feedproxy/refresh/ingest/helper_process.py", "feedproxy/refresh/ingest/helper_pool.py"})
 """They exchange jobs and results with a process that they started, over a socket that no other process has."""
 
 
@@ -80,10 +80,10 @@ def test_result_of_a_process_that_reads_feeds_changes_no_class(kind: type, attri
     [
         *(("os", "system"), ("builtins", "eval"), ("builtins", "getattr"), ("subprocess", "Popen")),
         *(
-            ("feedproxy.refresh.ingest.worker_pool", "subprocess.Popen"),
-            ("feedproxy.refresh.ingest.worker_process", "os.system"),
+            ("feedproxy.refresh.ingest.helper_pool", "subprocess.Popen"),
+            ("feedproxy.refresh.ingest.helper_process", "os.system"),
         ),
-        *(("feedproxy.refresh.ingest.worker_process", "pickle.loads"), ("feedproxy.store.tiered", "open_store")),
+        *(("feedproxy.refresh.ingest.helper_process", "pickle.loads"), ("feedproxy.store.tiered", "open_store")),
     ],
 )
 def test_result_of_a_process_that_reads_feeds_names_nothing_that_is_called(module: str, name: str) -> None:

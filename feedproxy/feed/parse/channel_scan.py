@@ -27,7 +27,7 @@ _START_TAGS = {
 
 SCANNED_MAX = 16 * 1024
 """Bytes around the items that are parsed in the event loop: a channel of 2 KB takes a quarter of a millisecond. A
-larger one is parsed with its feed in a worker process."""
+larger one is parsed with its feed in a helper process."""
 
 
 def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> Channel | None:

@@ -157,7 +157,7 @@ class DistributionReceiver:
         try:
             limit = content_coding.reasonable(len(call.content), self._service.settings().decoded_max)
             work = partial(content_coding.decode, call.content, fields.get("content-encoding"), limit=limit)
-            body = await self._service.proxy.worker_pool.submit(work)
+            body = await self._service.proxy.helper_pool.submit(work)
         except FeedproxyError as error:
             return f"what came cannot be read ({error})"
         return await self._service.proxy.admin.apply_push(known.topic, body, fields.get("content-type"))

@@ -177,7 +177,7 @@ class Hub:
             return bodies["identity"]
         label, body = next(iter(bodies.items()), ("identity", b""))
         try:
-            return await self._service.proxy.worker_pool.submit(
+            return await self._service.proxy.helper_pool.submit(
                 partial(content_coding.decode, body, label, limit=limit)
             )
         except FeedproxyError:

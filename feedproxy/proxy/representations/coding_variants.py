@@ -20,7 +20,7 @@ from feedproxy.http.message import Request
 from feedproxy.lru import LRU
 from feedproxy.proxy.representations.derived_body import make_body
 from feedproxy.refresh.ingest.coding_policy import encode_if_smaller, level_of, preferred_coding
-from feedproxy.refresh.ingest.worker_pool import WorkerPool
+from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.request.context import ProxyResponse
 from feedproxy.settings import Settings
@@ -35,9 +35,9 @@ type _Key = tuple[str, str, str]
 class CodingVariants:
     """Makes requested codings, and stores them with the response."""
 
-    def __init__(self, store: Store, workshop: WorkerPool) -> None:
+    def __init__(self, store: Store, helper_pool: HelperPool) -> None:
         self._store = store
-        self._workshop = workshop
+        self._helper_pool = helper_pool
         self._under_way: SingleFlight[_Key, bytes | None] = SingleFlight()
         self._incompressible: LRU[_Key, bool] = LRU(entries_max=INCOMPRESSIBLE_MAX)
 
@@ -69,7 +69,7 @@ class CodingVariants:
         return self._under_way.join_or_start(key, lambda: self._make_coding(key, work))[0]
 
     async def _make_coding(self, key: _Key, work: Callable[[], bytes | None]) -> bytes | None:
-        body, is_final = await make_body(self._workshop, work, key[2], key[0])
+        body, is_final = await make_body(self._helper_pool, work, key[2], key[0])
         if body is not None:
             await self._store_coding(key, body)
         elif is_final:

@@ -1,7 +1,7 @@
-"""Conversions of stored feeds, made once for each version in a worker process, and cached within bounds.
+"""Conversions of stored feeds, made once for each version in a helper process, and cached within bounds.
 
 Each version is written once in each requested format, and compressed once in each coding; concurrent requests share the
-work. The tag of the stored content names a version. Parsing and writing are one job (worker_pool.py), so that no model
+work. The tag of the stored content names a version. Parsing and writing are one job (helper_pool.py), so that no model
 of a document crosses the process boundary; the worker keeps the last models. A version that could not be converted is
 remembered too, and is not tried again.
 """
@@ -28,7 +28,7 @@ from feedproxy.lru import LRU
 from feedproxy.memory_limits import MemoryLimits
 from feedproxy.proxy.representations.decoded_bodies import decoded
 from feedproxy.refresh.ingest.coding_policy import level_of
-from feedproxy.refresh.ingest.worker_pool import WorkerPool
+from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.settings import Settings
 
@@ -100,8 +100,8 @@ class _Document:
 class ConversionCache:
     """Makes conversions and keeps them."""
 
-    def __init__(self, workshop: WorkerPool, limits: MemoryLimits) -> None:
-        self._workshop = workshop
+    def __init__(self, helper_pool: HelperPool, limits: MemoryLimits) -> None:
+        self._helper_pool = helper_pool
         self._conversions: LRU[_Key, Conversion] = LRU(limits.conversions)
         self._failed: LRU[tuple[_Version, str], FeedproxyError] = LRU(FAILED_BYTES, FAILED_MAX)
         self._headlines: LRU[_Version, Headlines] = LRU(limits.headlines)
@@ -135,7 +135,7 @@ class ConversionCache:
         document = _document(stored, settings)
         known = self._headlines.get(document.version)
         if known is None:
-            known = await self._workshop.submit(functools.partial(_extract_headlines, document))
+            known = await self._helper_pool.submit(functools.partial(_extract_headlines, document))
             self._headlines.put(document.version, known, _length(document.version) + known.size)
         return known
 
@@ -144,11 +144,11 @@ class ConversionCache:
         level = max(1, level_of(name, settings))
         plain = self._conversions.get((version, wanted, "identity", at))
         if plain is not None:
-            body = await self._workshop.submit(functools.partial(content_coding.encode, plain.body, name, level))
+            body = await self._helper_pool.submit(functools.partial(content_coding.encode, plain.body, name, level))
             return self._remember(key, Conversion(body, plain.tag_base))
         work = functools.partial(_convert_document, _document(stored, settings), wanted, name, level, at)
         try:
-            identity, coded, stem, was_read = await self._workshop.submit(work)
+            identity, coded, stem, was_read = await self._helper_pool.submit(work)
         except Overload:
             raise  # the next request tries again
         except FeedproxyError as error:

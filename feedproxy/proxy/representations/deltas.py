@@ -30,7 +30,7 @@ from feedproxy.lru import LRU
 from feedproxy.memory_limits import MemoryLimits
 from feedproxy.proxy.representations.derived_body import make_body
 from feedproxy.refresh.ingest.coding_policy import level_of
-from feedproxy.refresh.ingest.worker_pool import WorkerPool
+from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.settings import Settings
 from feedproxy.store.resource import DeltaBase, Resource
@@ -49,8 +49,8 @@ class _Base:
 class Deltas:
     """A bounded cache of deltas, which are made on demand."""
 
-    def __init__(self, workshop: WorkerPool, limits: MemoryLimits) -> None:
-        self._workshop = workshop
+    def __init__(self, helper_pool: HelperPool, limits: MemoryLimits) -> None:
+        self._helper_pool = helper_pool
         self._made: LRU[_Key, bytes | None] = LRU(limits.deltas)
         """Deltas by versions and coding; None if there is none. Most have one entry, some kilobytes."""
         self._under_way: SingleFlight[_Key, bytes | None] = SingleFlight()
@@ -86,7 +86,7 @@ class Deltas:
         return await asyncio.shield(task)
 
     async def _make(self, key: _Key, work: functools.partial[bytes | None]) -> bytes | None:
-        body, is_final = await make_body(self._workshop, work, "a delta", key[0])
+        body, is_final = await make_body(self._helper_pool, work, "a delta", key[0])
         if is_final:
             self._remember(key, body)
         return body

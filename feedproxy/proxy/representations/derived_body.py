@@ -4,13 +4,13 @@ import logging
 from collections.abc import Callable
 
 from feedproxy.errors import FeedproxyError, Overload
-from feedproxy.refresh.ingest.worker_pool import WorkerPool
+from feedproxy.refresh.ingest.helper_pool import HelperPool
 
 logger = logging.getLogger(__name__)
 
 
 async def make_body(
-    worker_pool: WorkerPool, work: Callable[[], bytes | None], kind: str, target: str
+    helper_pool: HelperPool, work: Callable[[], bytes | None], kind: str, target: str
 ) -> tuple[bytes | None, bool]:
     """Return the body, None where there is none, and whether that holds for later requests, too.
 
@@ -18,7 +18,7 @@ async def make_body(
     client can be given the content in another form; it is logged with `kind` and `target`.
     """
     try:
-        return await worker_pool.submit(work), True
+        return await helper_pool.submit(work), True
     except Overload:
         return None, False
     except FeedproxyError as error:

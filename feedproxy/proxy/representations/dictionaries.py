@@ -1,7 +1,7 @@
 """dcz: a client that keeps a version of a feed gets the next one compressed with it (RFC 9842).
 
 The response in the best other coding is made first, and is the measure: where the dictionary is not known, or `dcz`
-would not be smaller, the client gets that. A `dcz` body is made by the first request for it, in a worker process, and
+would not be smaller, the client gets that. A `dcz` body is made by the first request for it, in a helper process, and
 kept for all others with the same version. See docs/explanation/dictionaries.md.
 """
 
@@ -19,7 +19,7 @@ from feedproxy.http.message import Request, Response
 from feedproxy.lru import LRU
 from feedproxy.memory_limits import MemoryLimits
 from feedproxy.proxy.representations.derived_body import make_body
-from feedproxy.refresh.ingest.worker_pool import WorkerPool
+from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.policy.dictionary_policy import is_for_all, is_shared
 from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.request.context import ProxyResponse
@@ -35,8 +35,8 @@ type _Key = tuple[str, str, bytes]
 class Dictionaries:
     """Makes `dcz` bodies, keeps them within bounds, and offers feeds as dictionaries."""
 
-    def __init__(self, worker_pool: WorkerPool, limits: MemoryLimits) -> None:
-        self._worker_pool = worker_pool
+    def __init__(self, helper_pool: HelperPool, limits: MemoryLimits) -> None:
+        self._helper_pool = helper_pool
         self._bodies: LRU[_Key, bytes | None] = LRU(limits.dictionaries)
         """None where the dictionary is not known."""
         self._in_progress: SingleFlight[_Key, bytes | None] = SingleFlight()
@@ -86,7 +86,7 @@ class Dictionaries:
         return await asyncio.shield(task)
 
     async def _make(self, key: _Key, work: functools.partial[bytes | None]) -> bytes | None:
-        body, is_final = await make_body(self._worker_pool, work, DCZ, key[0])
+        body, is_final = await make_body(self._helper_pool, work, DCZ, key[0])
         if is_final:
             self._bodies.put(key, body, sum(map(len, key)) + len(body or b""))
         return body

@@ -1,7 +1,7 @@
-"""Choose where content is ingested: in the event loop or in a worker process.
+"""Choose where content is ingested: in the event loop or in a helper process.
 
-A small new feed that needs no edit takes a quarter of a millisecond, less than its way to a worker process and back.
-Everything else goes to the worker pool. (docs/decisions/feed-processes.md)
+A small new feed that needs no edit takes a quarter of a millisecond, less than its way to a helper process and back.
+Everything else goes to the helper pool. (docs/decisions/feed-processes.md)
 """
 
 import asyncio
@@ -9,8 +9,8 @@ from functools import partial
 
 from feedproxy.clock import Instant
 from feedproxy.feed import publication_dates
+from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.ingest.ingest import IngestedContent, ingest, ingest_fast_path
-from feedproxy.refresh.ingest.worker_pool import WorkerPool
 from feedproxy.refresh.policy.dictionary_policy import is_shared
 from feedproxy.refresh.resource_update import (
     RefreshJob,
@@ -24,8 +24,8 @@ from feedproxy.store.resource import Resource
 from feedproxy.upstream.client import Fetched
 
 
-async def ingest_in_worker(
-    fetched: Fetched, job: RefreshJob, stored: Resource | None, worker_pool: WorkerPool, now: Instant
+async def ingest_in_helper(
+    fetched: Fetched, job: RefreshJob, stored: Resource | None, helper_pool: HelperPool, now: Instant
 ) -> IngestedContent:
     """Return the ingested content of a response to a GET. `stored` is the resource of the target."""
     response, settings = fetched.response, job.settings
@@ -33,7 +33,7 @@ async def ingest_in_worker(
     if response.status != 200:
         dates = None
         if response.status == 304 and stored is not None and first_seen is not None:
-            dates = await worker_pool.submit(
+            dates = await helper_pool.submit(
                 partial(publication_dates.find_publications, stored_document(stored), first_seen)
             )
         return IngestedContent(unmodified_content(response), publication_dates=dates)
@@ -57,7 +57,7 @@ async def ingest_in_worker(
         first_seen=first_seen,
         previous_contents=_previous_contents(job, stored),
     )
-    return await worker_pool.submit(work)
+    return await helper_pool.submit(work)
 
 
 def _previous_contents(job: RefreshJob, stored: Resource | None) -> PreviousContents | None:

@@ -1,11 +1,11 @@
-"""The worker processes that parse, convert and compress feeds, their template, and their messages.
+"""The helper processes that parse, convert and compress feeds, their template, and their messages.
 
-The template is started with the interpreter, imports the modules of jobs, and waits. For each worker that
-worker_pool.py requests it forks itself, which takes some milliseconds and shares its memory. A worker does one job
+The template is started with the interpreter, imports the modules of jobs, and waits. For each helper that
+helper_pool.py requests it forks itself, which takes some milliseconds and shares its memory. A helper does one job
 after another, over its own socket.
 
-The system limits a worker: memory, processor time per job, open files, no files written, no processes started, no core
-dumped. Template and workers exit with the proxy, also after SIGKILL (PR_SET_PDEATHSIG, and the end of their sockets).
+The system limits a helper: memory, processor time per job, open files, no files written, no processes started, no core
+dumped. Template and helpers exit with the proxy, also after SIGKILL (PR_SET_PDEATHSIG, and the end of their sockets).
 They ignore signals to the process group, since requests being drained need them.
 """
 
@@ -30,16 +30,16 @@ from feedproxy.clock import Seconds
 from feedproxy.settings import Settings
 
 NICENESS = 10
-"""Niceness of a worker: the proxy comes first on a shared CPU."""
+"""Niceness of a helper: the proxy comes first on a shared CPU."""
 
 NICENESS_SLOW = 19
-"""Niceness of a worker in the slow lane: quick jobs come first."""
+"""Niceness of a helper in the slow lane: quick jobs come first."""
 
 NUMBER_SIZE = 8
 """Bytes of a number, such as the length before each message."""
 
-START_WORKER, KILL_WORKER = b"S", b"K"
-"""Commands to the template: start a worker with this number, its socket attached; end a worker."""
+START_HELPER, KILL_HELPER = b"S", b"K"
+"""Commands to the template: start a helper with this number, its socket attached; end a helper."""
 
 OUT_OF_BAND_MIN = 16 * 1024
 """Bytes from which a byte string is sent beside the pickle: within it, it would be copied four times."""
@@ -60,7 +60,7 @@ PRELOADED_MODULES = (
 """Modules with the functions of jobs: the template imports them once, before the first fork."""
 
 _FILES_MAX = 64
-"""Open files of a worker: a module that is imported late needs one at a time."""
+"""Open files of a helper: a module that is imported late needs one at a time."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
@@ -75,7 +75,7 @@ class Limits:
     cpu: Seconds = 10
     """Seconds of processor time; the largest feed of the corpus takes a tenth."""
     wall: Seconds = 30
-    """Seconds in all, for a worker that hangs or gets no processor time."""
+    """Seconds in all, for a helper that hangs or gets no processor time."""
     memory: int = 768 * 1024 * 1024
     """Bytes of address space beyond the template's: fifteen times `decoded_max`."""
 
@@ -88,22 +88,22 @@ def main(descriptor: int, parent: int, cpu: Seconds, memory: int) -> None:
     for module in PRELOADED_MODULES:
         importlib.import_module(module)
     with contextlib.suppress(OSError):
-        os.nice(NICENESS)  # only now: feeds wait for the first worker
+        os.nice(NICENESS)  # only now: feeds wait for the first helper
     gc.collect()
     gc.freeze()
-    workers: dict[int, int] = {}
+    helpers: dict[int, int] = {}
     with socket.socket(fileno=descriptor) as control:
         while True:
             message, descriptors = _receive(control)
             if not message:
                 break
             number = int.from_bytes(message[1:], "big")
-            if message[:1] == START_WORKER and descriptors:
-                workers[number] = _fork_worker(control, descriptors[0], cpu, memory)
+            if message[:1] == START_HELPER and descriptors:
+                helpers[number] = _fork_helper(control, descriptors[0], cpu, memory)
                 os.close(descriptors[0])
-            elif message[:1] == KILL_WORKER and number in workers:
-                _kill(workers.pop(number))
-    for pid in workers.values():
+            elif message[:1] == KILL_HELPER and number in helpers:
+                _kill(helpers.pop(number))
+    for pid in helpers.values():
         _kill(pid)
 
 
@@ -122,8 +122,8 @@ def _kill(pid: int) -> None:
         os.waitpid(pid, 0)
 
 
-def _fork_worker(control: socket.socket, descriptor: int, cpu: Seconds, memory: int) -> int:
-    """Return the pid of a new worker."""
+def _fork_helper(control: socket.socket, descriptor: int, cpu: Seconds, memory: int) -> int:
+    """Return the pid of a new helper."""
     template = os.getpid()
     if pid := os.fork():
         return pid
@@ -132,7 +132,7 @@ def _fork_worker(control: socket.socket, descriptor: int, cpu: Seconds, memory: 
         control.close()
         _die_with(template)
         _limit_resources(memory)
-        _run_worker(descriptor, cpu)
+        _run_helper(descriptor, cpu)
         code = 0
     finally:
         os._exit(code)  # without the template's clean-up
@@ -185,8 +185,8 @@ def _cpu_time() -> Seconds:
     return spent.ru_utime + spent.ru_stime
 
 
-def _run_worker(descriptor: int, cpu: Seconds) -> None:
-    """Send this worker's pid, and run jobs until its socket ends."""
+def _run_helper(descriptor: int, cpu: Seconds) -> None:
+    """Send this helper's pid, and run jobs until its socket ends."""
     with socket.socket(fileno=descriptor) as sock, sock.makefile("rb") as jobs:
         sock.sendall(os.getpid().to_bytes(NUMBER_SIZE, "big"))
         while len(count := jobs.read(NUMBER_SIZE)) == NUMBER_SIZE:
@@ -260,7 +260,7 @@ class _JobUnpickler(pickle.Unpickler):
 class _Unpickler(_JobUnpickler):
     """Accepts values of feedproxy's own classes and exceptions, and calls nothing else.
 
-    A worker that a document has taken over may send any message. pickle calls what a message names, which is limited
+    A helper that a document has taken over may send any message. pickle calls what a message names, which is limited
     here to classes of values.
     """
 

@@ -1,16 +1,16 @@
-"""Pool of worker processes that parse, convert and compress feeds; threads replace them if none can start.
+"""Pool of helper processes that parse, convert and compress feeds; threads replace them if none can start.
 
 A thread that computes holds Python's lock for some milliseconds at a time, while hits take microseconds. A process uses
-another CPU or, on a single one, yields to the proxy at once (worker_process.py: nice). Copying a feed to and from it
+another CPU or, on a single one, yields to the proxy at once (helper_process.py: nice). Copying a feed to and from it
 takes a twentieth of a millisecond.
 
-There are two lanes. A job starts in the quick one. If it exceeds `Limits.quick`, its worker moves to the slow lane with
-it, and another worker takes the next quick job. Large jobs start in the slow lane. So no document delays those of other
+There are two lanes. A job starts in the quick one. If it exceeds `Limits.quick`, its helper moves to the slow lane with
+it, and another helper takes the next quick job. Large jobs start in the slow lane. So no document delays those of other
 feeds for longer than `Limits.quick`, and slow jobs delay only each other.
 
-A job that exceeds its `Limits` fails with `JobLimitExceeded`, and its worker is ended; the job is not repeated. A full
-slow lane is an Overload. If a worker exits by itself (a fault of a parser, lack of memory), its job is repeated once in
-another. A worker is replaced after a slow job, to free its memory. (docs/decisions/feed-processes.md)
+A job that exceeds its `Limits` fails with `JobLimitExceeded`, and its helper is ended; the job is not repeated. A full
+slow lane is an Overload. If a helper exits by itself (a fault of a parser, lack of memory), its job is repeated once in
+another. A helper is replaced after a slow job, to free its memory. (docs/decisions/feed-processes.md)
 """
 
 import asyncio
@@ -28,12 +28,12 @@ from pathlib import Path
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError, Overload
-from feedproxy.refresh.ingest.worker_process import (
-    KILL_WORKER,
+from feedproxy.refresh.ingest.helper_process import (
+    KILL_HELPER,
     NICENESS_SLOW,
     NUMBER_SIZE,
     PARTS_MAX,
-    START_WORKER,
+    START_HELPER,
     Limits,
     Parts,
     decode_numbers,
@@ -51,19 +51,19 @@ READ_BUFFER = 1024 * 1024
 """Bytes of a result that are read ahead."""
 
 ATTEMPTS_MAX = 2
-"""Workers that may exit during a job before the job fails."""
+"""Helpers that may exit during a job before the job fails."""
 
-QUICK_WORKERS_MAX = 2
-"""Workers in the quick lane."""
+QUICK_HELPERS_MAX = 2
+"""Helpers in the quick lane."""
 
-SLOW_WORKERS_MAX = 2
-"""Workers in the slow lane."""
+SLOW_HELPERS_MAX = 2
+"""Helpers in the slow lane."""
 
 SLOW_QUEUE_MAX = 64
 """Jobs that wait for the slow lane; a further one fails at once with Overload."""
 
-WORKER_JOBS_MAX = 1000
-"""Jobs after which a worker is replaced, in a few milliseconds, to free memory that parsers leak."""
+HELPER_JOBS_MAX = 1000
+"""Jobs after which a helper is replaced, in a few milliseconds, to free memory that parsers leak."""
 
 LARGE_JOB = 8 * 1024 * 1024
 """Bytes of a job that goes to the slow lane at once: a feed of a megabyte, with the copies it is compared with, is
@@ -73,7 +73,7 @@ RESULT_MAX = 256 * 1024 * 1024
 """Bytes of a result: five times `decoded_max`, for a content in several codings."""
 
 START_TIMEOUT: Seconds = 60
-"""Seconds for template and workers to start; then they are replaced."""
+"""Seconds for template and helpers to start; then they are replaced."""
 
 RESTART_PAUSE_MAX: Seconds = 60
 """Longest pause in seconds between two failed starts of the template."""
@@ -95,7 +95,7 @@ class JobLimitExceeded(FeedproxyError):
 class _Job:
     message: Parts
     done: asyncio.Future[Parts]
-    worker_exits: int = 0
+    helper_exits: int = 0
     is_long: bool = False
 
     def fail(self, error: FeedproxyError) -> None:
@@ -104,7 +104,7 @@ class _Job:
 
 
 @dataclass(slots=True, eq=False)
-class _Worker:
+class _Helper:
     number: int
     pid: int = 0
     """Known once it is ready."""
@@ -113,7 +113,7 @@ class _Worker:
     jobs_done: int = 0
     started_at: float = 0.0
     cpu_before: Seconds = 0.0
-    """Processor time before the job, as the worker reported."""
+    """Processor time before the job, as the helper reported."""
     timer: asyncio.TimerHandle | None = None
     listener: asyncio.Task[None] | None = None
 
@@ -122,15 +122,15 @@ class _Worker:
         return self.job is not None and self.job.is_long
 
 
-class WorkerPool:
-    """Runs jobs in worker processes and returns their results. Before `start`, in threads."""
+class HelperPool:
+    """Runs jobs in helper processes and returns their results. Before `start`, in threads."""
 
     def __init__(self, threads: Executor, limits: Limits | None = None) -> None:
         self._threads = threads
         self._limits = limits or Limits()
         self._quick: deque[_Job] = deque()
         self._slow: deque[_Job] = deque()
-        self._workers: dict[int, _Worker] = {}
+        self._helpers: dict[int, _Helper] = {}
         self._numbers = 0
         self._control: socket.socket | None = None
         self._ended: asyncio.Event | None = None
@@ -142,26 +142,26 @@ class WorkerPool:
         self.template: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the worker processes, and replace those that exit."""
+        """Start the helper processes, and replace those that exit."""
         if self._supervisor is None:
             self._in_threads = False
             self._supervisor = asyncio.ensure_future(self._supervise())
 
     @property
     def is_running(self) -> bool:
-        """Return whether a worker process is ready."""
-        return any(worker.pid for worker in self._workers.values())
+        """Return whether a helper process is ready."""
+        return any(helper.pid for helper in self._helpers.values())
 
     @property
     def pids(self) -> list[int]:
-        """Return the process ids of the workers that are ready."""
-        return [worker.pid for worker in self._workers.values() if worker.pid]
+        """Return the process ids of the helpers that are ready."""
+        return [helper.pid for helper in self._helpers.values() if helper.pid]
 
     async def submit[T](self, work: Callable[[], T]) -> T:
         """Run a job: a `functools.partial` of a function at a module's top level, with values.
 
         Return its result. Raises the exceptions of the function, JobLimitExceeded beyond its limits, FeedproxyError if
-        its workers exited, and Overload if this machine has no capacity for it.
+        its helpers exited, and Overload if this machine has no capacity for it.
         """
         if self._in_threads:
             try:
@@ -196,103 +196,103 @@ class WorkerPool:
         self._assign()
 
     def _assign(self) -> None:
-        """Assign waiting jobs to free workers."""
-        for waiting, most, is_slow in ((self._quick, QUICK_WORKERS_MAX, False), (self._slow, SLOW_WORKERS_MAX, True)):
+        """Assign waiting jobs to free helpers."""
+        for waiting, most, is_slow in ((self._quick, QUICK_HELPERS_MAX, False), (self._slow, SLOW_HELPERS_MAX, True)):
             while waiting:
                 if waiting[0].done.done():  # its waiter was cancelled
                     waiting.popleft()
                     continue
-                busy = sum(worker.job is not None and worker.is_slow == is_slow for worker in self._workers.values())
+                busy = sum(helper.job is not None and helper.is_slow == is_slow for helper in self._helpers.values())
                 if busy >= most:
                     break
-                worker = next((worker for worker in self._workers.values() if worker.pid and worker.job is None), None)
-                if worker is None:
+                helper = next((helper for helper in self._helpers.values() if helper.pid and helper.job is None), None)
+                if helper is None:
                     try:
-                        self._add_worker()
+                        self._add_helper()
                     except Overload as error:
-                        if not busy:  # otherwise the busy worker of this lane takes them later
+                        if not busy:  # otherwise the busy helper of this lane takes them later
                             _fail_all(waiting, error)
                     break
-                self._send_job(worker, waiting.popleft())
+                self._send_job(helper, waiting.popleft())
 
-    def _send_job(self, worker: _Worker, job: _Job) -> None:
+    def _send_job(self, helper: _Helper, job: _Job) -> None:
         loop = asyncio.get_running_loop()
-        assert worker.writer is not None
-        worker.job, worker.started_at = job, loop.time()
+        assert helper.writer is not None
+        helper.job, helper.started_at = job, loop.time()
         if job.is_long:
-            self._move_to_slow_lane(worker, job)
+            self._move_to_slow_lane(helper, job)
         else:
-            worker.timer = loop.call_later(self._limits.quick, self._on_quick_limit, worker, job)
-        worker.writer.writelines(frame(job.message))
+            helper.timer = loop.call_later(self._limits.quick, self._on_quick_limit, helper, job)
+        helper.writer.writelines(frame(job.message))
 
-    def _on_quick_limit(self, worker: _Worker, job: _Job) -> None:
-        """Move a job beyond `Limits.quick` to the slow lane, with its worker if there is room."""
-        if worker.job is not job:
+    def _on_quick_limit(self, helper: _Helper, job: _Job) -> None:
+        """Move a job beyond `Limits.quick` to the slow lane, with its helper if there is room."""
+        if helper.job is not job:
             return
         loop, quick = asyncio.get_running_loop(), self._limits.quick
-        state, spent = _process_usage(worker.pid)
+        state, spent = _process_usage(helper.pid)
         if state in ("T", "t"):
-            logger.warning("worker pool: a worker was stopped by a signal: it is replaced")
-            self._stop_worker(worker)
-        elif spent - worker.cpu_before < quick / 2 and loop.time() - worker.started_at < 4 * quick:
-            worker.timer = loop.call_later(
-                quick / 2, self._on_quick_limit, worker, job
+            logger.warning("helper pool: a helper was stopped by a signal: it is replaced")
+            self._stop_helper(helper)
+        elif spent - helper.cpu_before < quick / 2 and loop.time() - helper.started_at < 4 * quick:
+            helper.timer = loop.call_later(
+                quick / 2, self._on_quick_limit, helper, job
             )  # the machine is busy, not the job
-        elif sum(worker.is_slow for worker in self._workers.values()) < SLOW_WORKERS_MAX:
+        elif sum(helper.is_slow for helper in self._helpers.values()) < SLOW_HELPERS_MAX:
             job.is_long = True
-            self._move_to_slow_lane(worker, job)
+            self._move_to_slow_lane(helper, job)
             self._assign()
         else:
             job.is_long = True
-            worker.job = None
-            self._stop_worker(worker)
+            helper.job = None
+            self._stop_helper(helper)
             self._enqueue(job)
 
-    def _move_to_slow_lane(self, worker: _Worker, job: _Job) -> None:
-        """Lower the worker's priority, and set the time limit of its job."""
+    def _move_to_slow_lane(self, helper: _Helper, job: _Job) -> None:
+        """Lower the helper's priority, and set the time limit of its job."""
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, worker.pid, NICENESS_SLOW)
+            os.setpriority(os.PRIO_PROCESS, helper.pid, NICENESS_SLOW)
         loop = asyncio.get_running_loop()
-        remaining = max(0.0, worker.started_at + self._limits.wall - loop.time())
-        worker.timer = loop.call_later(remaining, self._on_wall_limit, worker, job)
+        remaining = max(0.0, helper.started_at + self._limits.wall - loop.time())
+        helper.timer = loop.call_later(remaining, self._on_wall_limit, helper, job)
 
-    def _on_wall_limit(self, worker: _Worker, job: _Job) -> None:
-        if worker.job is job:
-            worker.job = None
+    def _on_wall_limit(self, helper: _Helper, job: _Job) -> None:
+        if helper.job is job:
+            helper.job = None
             self._fail_too_long(job)
-            self._stop_worker(worker)
+            self._stop_helper(helper)
 
     def _fail_too_long(self, job: _Job) -> None:
-        logger.error("worker pool: job failed: time limit exceeded")
+        logger.error("helper pool: job failed: time limit exceeded")
         job.fail(JobLimitExceeded("what the origin sent takes longer to read than a feed may"))
 
-    # -- workers
+    # -- helpers
 
-    def _add_worker(self) -> None:
-        """Start a worker, unless another is starting. Raises Overload."""
-        if self._control is None or any(not starting.pid for starting in self._workers.values()):
+    def _add_helper(self) -> None:
+        """Start a helper, unless another is starting. Raises Overload."""
+        if self._control is None or any(not starting.pid for starting in self._helpers.values()):
             return
         try:
             own_end, peer_end = socket.socketpair()
         except OSError as error:
             raise _overload(error) from error
         self._numbers += 1
-        worker = _Worker(self._numbers)
+        helper = _Helper(self._numbers)
         with peer_end:
             try:
                 socket.send_fds(
-                    self._control, [START_WORKER + worker.number.to_bytes(NUMBER_SIZE, "big")], [peer_end.fileno()]
+                    self._control, [START_HELPER + helper.number.to_bytes(NUMBER_SIZE, "big")], [peer_end.fileno()]
                 )
             except OSError:
                 own_end.close()
                 self._on_template_exit()
                 return
-        self._workers[worker.number] = worker
-        worker.listener = asyncio.ensure_future(self._listen(worker, own_end))
+        self._helpers[helper.number] = helper
+        helper.listener = asyncio.ensure_future(self._listen(helper, own_end))
 
-    async def _listen(self, worker: _Worker, own_end: socket.socket) -> None:
-        """Receive the results of a worker until it exits."""
-        reader, worker.writer = await asyncio.open_connection(sock=own_end, limit=READ_BUFFER)
+    async def _listen(self, helper: _Helper, own_end: socket.socket) -> None:
+        """Receive the results of a helper until it exits."""
+        reader, helper.writer = await asyncio.open_connection(sock=own_end, limit=READ_BUFFER)
         try:
             async with asyncio.timeout(START_TIMEOUT):
                 pid = int.from_bytes(await reader.readexactly(NUMBER_SIZE), "big")
@@ -301,10 +301,10 @@ class WorkerPool:
             self._on_template_exit()
             return
         except (asyncio.IncompleteReadError, ConnectionError):
-            self._on_worker_exit(worker)
+            self._on_helper_exit(helper)
             self._on_template_exit()
             return
-        worker.pid, self._in_threads = pid, False
+        helper.pid, self._in_threads = pid, False
         self._assign()
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
@@ -315,54 +315,54 @@ class WorkerPool:
                 lengths = decode_numbers(await reader.readexactly(count * NUMBER_SIZE))
                 if sum(lengths) > RESULT_MAX:
                     break
-                worker.cpu_before = spent / _MICRO
-                self._on_result(worker, [await reader.readexactly(length) for length in lengths])
-        self._on_worker_exit(worker)
+                helper.cpu_before = spent / _MICRO
+                self._on_result(helper, [await reader.readexactly(length) for length in lengths])
+        self._on_helper_exit(helper)
         self._assign()
 
-    def _on_result(self, worker: _Worker, result: Parts) -> None:
-        job, worker.job = worker.job, None
-        worker.jobs_done += 1
+    def _on_result(self, helper: _Helper, result: Parts) -> None:
+        job, helper.job = helper.job, None
+        helper.jobs_done += 1
         self.restart_pause, self._failed_starts = 0.0, 0
-        if worker.timer is not None:
-            worker.timer.cancel()
+        if helper.timer is not None:
+            helper.timer.cancel()
         if job is None:
             return
         if not job.done.done():
             job.done.set_result(result)
-        if job.is_long or b"MemoryError" in result[0][:64] or worker.jobs_done >= WORKER_JOBS_MAX:
-            self._stop_worker(worker)  # to free its memory
+        if job.is_long or b"MemoryError" in result[0][:64] or helper.jobs_done >= HELPER_JOBS_MAX:
+            self._stop_helper(helper)  # to free its memory
         self._assign()
 
-    def _stop_worker(self, worker: _Worker) -> None:
-        """End a worker; its job, if it has one, is repeated."""
-        self._on_worker_exit(worker)
+    def _stop_helper(self, helper: _Helper) -> None:
+        """End a helper; its job, if it has one, is repeated."""
+        self._on_helper_exit(helper)
         self._assign()
 
-    def _on_worker_exit(self, worker: _Worker) -> None:
-        """Remove a worker that has exited or is ended; its job may be the reason."""
-        if self._workers.pop(worker.number, None) is None:
+    def _on_helper_exit(self, helper: _Helper) -> None:
+        """Remove a helper that has exited or is ended; its job may be the reason."""
+        if self._helpers.pop(helper.number, None) is None:
             return
-        if worker.timer is not None:
-            worker.timer.cancel()
-        if worker.writer is not None:
-            worker.writer.close()
-        if worker.listener is not None and worker.listener is not asyncio.current_task():
-            worker.listener.cancel()
+        if helper.timer is not None:
+            helper.timer.cancel()
+        if helper.writer is not None:
+            helper.writer.close()
+        if helper.listener is not None and helper.listener is not asyncio.current_task():
+            helper.listener.cancel()
         if self._control is not None:
-            with contextlib.suppress(OSError):  # the template has ended, and all workers with it
-                self._control.send(KILL_WORKER + worker.number.to_bytes(NUMBER_SIZE, "big"))
-        job, worker.job = worker.job, None
+            with contextlib.suppress(OSError):  # the template has ended, and all helpers with it
+                self._control.send(KILL_HELPER + helper.number.to_bytes(NUMBER_SIZE, "big"))
+        job, helper.job = helper.job, None
         if job is None:
             return
         if job.is_long:
             self._fail_too_long(job)
             return
-        job.worker_exits += 1
-        if job.worker_exits < ATTEMPTS_MAX:
+        job.helper_exits += 1
+        if job.helper_exits < ATTEMPTS_MAX:
             self._quick.appendleft(job)
             return
-        logger.error("worker pool: job failed: two workers exited during it")
+        logger.error("helper pool: job failed: two helpers exited during it")
         job.fail(FeedproxyError("feedproxy failed at what the origin sent; its log says more"))
 
     # -- the template
@@ -374,7 +374,7 @@ class WorkerPool:
             except OSError as error:
                 logger.warning("no process for reading feeds could be started: %s", error)
                 self._failed_starts, self.restart_pause = FAILED_STARTS_MAX, RESTART_PAUSE_MAX
-            self._close_workers()
+            self._close_helpers()
             self._failed_starts += 1
             if self._failed_starts > FAILED_STARTS_MAX:
                 self._fall_back_to_threads()
@@ -382,7 +382,7 @@ class WorkerPool:
             self.restart_pause = min(RESTART_PAUSE_MAX, 2 * self.restart_pause + 0.1)
 
     async def _run_template(self) -> None:
-        """Start a template and the first worker; return when it exits. Raises OSError if it cannot be started."""
+        """Start a template and the first helper; return when it exits. Raises OSError if it cannot be started."""
         own_end, peer_end = socket.socketpair()
         own_end.setblocking(False)
         self._ended = asyncio.Event()
@@ -397,7 +397,7 @@ class WorkerPool:
         self._control = own_end
         try:
             with contextlib.suppress(Overload):  # the next job starts one
-                self._add_worker()
+                self._add_helper()
             await self._ended.wait()
         finally:
             loop.remove_reader(own_end)
@@ -408,7 +408,7 @@ class WorkerPool:
             self._ended.set()
 
     def _fall_back_to_threads(self) -> None:
-        """Run waiting jobs in threads until a worker process is ready."""
+        """Run waiting jobs in threads until a helper process is ready."""
         if not self._in_threads:
             logger.warning("feeds are read in threads until a process for it comes to life")
         self._in_threads = True
@@ -419,7 +419,7 @@ class WorkerPool:
         self._quick.clear()
         self._slow.clear()
 
-    def _close_workers(self) -> None:
+    def _close_helpers(self) -> None:
         control, self._control = self._control, None
         if control is not None:
             control.close()
@@ -427,8 +427,8 @@ class WorkerPool:
             self.template.kill()
             self.template.wait()
             self.template = None
-        for worker in list(self._workers.values()):
-            self._on_worker_exit(worker)
+        for helper in list(self._helpers.values()):
+            self._on_helper_exit(helper)
 
     async def close(self) -> None:
         """End the processes and cancel the remaining jobs; callers drain their refreshes before."""
@@ -436,11 +436,11 @@ class WorkerPool:
             self._supervisor.cancel()
             await asyncio.gather(self._supervisor, return_exceptions=True)
             self._supervisor = None
-        under_way = [worker.job for worker in self._workers.values() if worker.job is not None]
-        listeners = [worker.listener for worker in self._workers.values() if worker.listener is not None]
-        for worker in self._workers.values():
-            worker.job = None
-        self._close_workers()
+        under_way = [helper.job for helper in self._helpers.values() if helper.job is not None]
+        listeners = [helper.listener for helper in self._helpers.values() if helper.listener is not None]
+        for helper in self._helpers.values():
+            helper.job = None
+        self._close_helpers()
         await asyncio.gather(*listeners, return_exceptions=True)
         for job in (*under_way, *self._quick, *self._slow):
             job.done.cancel()
