@@ -1,5 +1,6 @@
 """Operations on the cache beside requests: by the operator, pings and pushes, the schedule, and writes to origins."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -170,7 +171,7 @@ class CacheAdmin:
             case throttle.Deferred(until, _, reason):
                 self._dispatch.schedule_refresh(target, until - self._clock.now())
                 return RefreshReport(target, "later", reason, at=until)
-        landed = await self._dispatch.refresh_in_background(target)
+        landed = await asyncio.shield(self._dispatch.refresh(target))
         return RefreshReport(target, landed.outcome, landed.reason or str(landed.detail or ""), landed.fwd_status)
 
     async def flush(self, target: str) -> None:
@@ -375,4 +376,4 @@ class CacheAdmin:
             self.agenda.note(target)  # a peer has refreshed it
             return
         self._observer.scheduled(target)
-        await self._dispatch.refresh_in_background(target)
+        await asyncio.shield(self._dispatch.refresh(target))

@@ -171,7 +171,7 @@ class ResponseSelector:
         permission = self._dispatch.check_fetch_allowed(resource, target, context.settings)
         is_resting = now < rests_until(resource, stored, freshness, context.settings)
         if isinstance(permission, throttle.Allowed) and not stored.authorized and not is_resting:
-            self._dispatch.start_refresh(target)
+            self._dispatch.refresh(target)
         return self._hit(context, stored, freshness, detail)
 
     def _unsatisfiable(self, context: RequestContext, reason: str) -> ProxyResponse:

@@ -149,7 +149,7 @@ class RefreshCoordinator:
             if assess(resource, newest, context.settings, now).fresh(now):
                 return
         if isinstance(self.check_fetch_allowed(resource, context.request.target, context.settings), throttle.Allowed):
-            self.start_refresh(context.request.target)
+            self.refresh(context.request.target)
 
     def can_join(self, context: RequestContext) -> bool:
         """Return whether this request would join a refresh that is running."""
@@ -189,10 +189,6 @@ class RefreshCoordinator:
             key = next(self._solo_keys)
         raise AssertionError("unreachable: a solo refresh is never joined")
 
-    async def refresh_in_background(self, target: str) -> RefreshResult:
-        """Refresh a target that no client waits for, or join the refresh that is running; return its result."""
-        return await asyncio.shield(self.start_refresh(target))
-
     async def apply_push(self, target: str, push: Push, stored: StoredResponse) -> RefreshResult:
         """Store pushed content in place of the stored variant."""
         settings = self._settings_for(target)
@@ -208,8 +204,11 @@ class RefreshCoordinator:
         )
         return await self._run_job(job)
 
-    def start_refresh(self, target: str) -> asyncio.Task[RefreshResult]:
-        """Start a background refresh, or join the one that is running, without waiting for it."""
+    def refresh(self, target: str) -> asyncio.Task[RefreshResult]:
+        """Start a background refresh, or join the one that is running; return its task.
+
+        Callers that wait shield it: others may share the task.
+        """
         with requesting(Requester(is_known=_is_known_feed(self._store.get(target)))):
             task, _ = self._join_or_start(target, target, lambda: self._run_in_background(target))
         return task
@@ -225,7 +224,7 @@ class RefreshCoordinator:
             try:
                 await self._clock.sleep(seconds)
                 if self._coordination.invalidation_epoch(target) == epoch:
-                    await self.refresh_in_background(target)
+                    await asyncio.shield(self.refresh(target))
             finally:
                 if self._scheduled.get(target) is asyncio.current_task():
                     del self._scheduled[target]
@@ -413,7 +412,7 @@ class RefreshCoordinator:
                 case throttle.Deferred(until):
                     self.schedule_refresh(sighting.location, until - self._clock.now())
                 case throttle.Allowed():
-                    self.start_refresh(sighting.location)
+                    self.refresh(sighting.location)
 
     def announce_invalidation(self, targets: list[str]) -> None:
         """Report that copies of these targets in other caches are no longer valid."""

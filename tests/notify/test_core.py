@@ -166,7 +166,7 @@ async def test_a_change_while_the_last_one_is_being_told_is_told_after_it(stand:
     await stand.read()
     for title in ("two", "three"):
         stand.origin.publish("/feed.xml", a_feed(title))
-        await stand.runtime.service._dispatch.refresh_in_background(TARGET)
+        await stand.runtime.service._dispatch.refresh(TARGET)
         while stand.notifications._pending_changes or not stand.others.calls:  # noqa: ASYNC110 (nobody tells when)
             await asyncio.sleep(0.001)
 
@@ -208,7 +208,7 @@ async def test_a_crash_in_the_middle_loses_no_delivery(stand_at: Callable[..., A
     origin.publish("/feed.xml", a_feed("one"))
     await first.read()
     origin.publish("/feed.xml", a_feed("two"))
-    await first.runtime.service._dispatch.refresh_in_background(TARGET)
+    await first.runtime.service._dispatch.refresh(TARGET)
     while len(first.others.calls) < MAX_CONCURRENT:  # noqa: ASYNC110 (nobody tells when)
         await asyncio.sleep(0.001)
     await first.runtime.service.store.flush()
@@ -235,7 +235,7 @@ async def test_a_feed_that_changes_while_what_changed_before_is_looked_for_is_to
         for each in targets:
             yield each  # seen as it was
             origin.publish("/feed.xml", a_feed("two", "one"))
-            await held[0].proxy._dispatch.refresh_in_background(each)
+            await held[0].proxy._dispatch.refresh(each)
 
     monkeypatch.setattr(notification_service, "throttled", with_a_change)
     second = await stand_at(folder="store", origin=origin, clock=clock, join=held.append)
@@ -390,7 +390,7 @@ async def test_a_change_right_after_the_first_sight_is_told(stand: Stand) -> Non
     await stand.subscribe(ME)
     for title in ("one", "two"):
         stand.origin.publish("/feed.xml", a_feed(title))
-        await stand.runtime.service._dispatch.refresh_in_background(TARGET)
+        await stand.runtime.service._dispatch.refresh(TARGET)
     await stand.settled()
 
     assert len(stand.others.calls) == 1

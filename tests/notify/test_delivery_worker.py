@@ -42,7 +42,7 @@ async def test_deliveries_to_the_host_wait_meanwhile(stand: Stand) -> None:
         await asyncio.sleep(0)
 
     stand.origin.publish("/feed.xml", a_feed("two"))
-    await stand.runtime.service._dispatch.refresh_in_background("http://origin.example/feed.xml")
+    await stand.runtime.service._dispatch.refresh("http://origin.example/feed.xml")
     await stand.notifications.wait_idle()
     assert len(stand.others.calls) == MAX_PER_HOST
     stand.others.gate.set()
@@ -125,7 +125,7 @@ async def test_deliveries_to_hosts_that_hang_leave_room_for_others(
     stand.others.gate = asyncio.Event()
 
     stand.origin.publish("/feed.xml", a_feed("two"))
-    await stand.runtime.service._dispatch.refresh_in_background("http://origin.example/feed.xml")
+    await stand.runtime.service._dispatch.refresh("http://origin.example/feed.xml")
     async with asyncio.timeout(30):
         while "http://swift.example/" not in [url for _, url, _ in stand.others.calls]:  # noqa: ASYNC110
             await asyncio.sleep(0.001)

@@ -37,7 +37,7 @@ async def test_a_change_is_noted_when_the_store_has_it_and_not_before(
     disk = SlowDisk(stand, monkeypatch)
     stand.origin.publish("/feed.xml", a_feed("two", "one"))
 
-    await stand.runtime.service._dispatch.refresh_in_background(TARGET)
+    await stand.runtime.service._dispatch.refresh(TARGET)
     await asyncio.wait_for(disk.waited.wait(), PATIENCE)
     noted, told = await stand.notifications.changes.last_number(), list(stand.others.calls)
     disk.gate.set()
@@ -94,6 +94,6 @@ async def errands(bell: RefreshRequests) -> int:
 async def test_a_feed_that_was_met_a_moment_ago_is_known_to_a_ping_of_its_site(stand: Stand) -> None:
     stand.origin.publish("/feed.xml", a_feed("one"))
 
-    await stand.runtime.service._dispatch.refresh_in_background(TARGET)
+    await stand.runtime.service._dispatch.refresh(TARGET)
 
     assert await stand.notifications.refresh_requests.find_feeds("http://origin.example/") == [TARGET]
