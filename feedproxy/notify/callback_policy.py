@@ -1,4 +1,4 @@
-"""Which callback URLs a client may name: none that leads back to this proxy, which would loop or relay to others."""
+"""The check of callback URLs that clients name: none may lead back to this proxy, and loop or relay to others."""
 
 from urllib.parse import urlsplit
 

@@ -30,7 +30,7 @@ class ChangeLists:
         return await self._recent(call, SHORT_LIST)
 
     async def archive(self, call: Call) -> Response:
-        """`changes/YYYY/MM/DD/HH.xml`, UTC. Raises NotFound for an hour that is none, to come, or too long ago."""
+        """Answer `changes/YYYY/MM/DD/HH.xml`, UTC. Raises NotFound for an invalid, future or expired hour."""
         begin, now = changes_xml.parse_archive_hour(call.path.removeprefix("changes/")), self._service.clock.now()
         if begin is None or begin > now or begin + HOUR <= now - RETENTION:
             raise NotFound("there is no archive of that hour")

@@ -19,9 +19,11 @@ from feedproxy.notify.protocol import Change, DeliveryRequest
 from feedproxy.store.resource import Resource
 
 CHANNEL_NAME_MAX = 300
+"""Characters of a channel's title that are stored."""
 RETENTION: Seconds = 31 * 86_400
 """Seconds for which changes are kept: the archives reach back 31 days."""
 CHANGES_MAX = 200_000
+"""Changes that are kept at most, the newest ones."""
 SITE_FEEDS_MAX = 50
 """Feeds that one ping of a site refreshes at most."""
 
@@ -127,9 +129,9 @@ class ChangeLog:
         return row[0] if row is not None else 0
 
     async def feeds_of_site(self, url: str) -> list[str]:
-        """The known feeds of a site, by its normalised address: those that link to it, and those that lie below it.
+        """Return the known feeds of a site, by its normalised URL: those that link to it, and those below it.
 
-        SITE_MAX at most, those that changed last.
+        They are SITE_FEEDS_MAX at most, the last changed first.
         """
         place = host_and_path(url)
         folder = place if place.endswith("/") else place + "/"

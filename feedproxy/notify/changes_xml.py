@@ -17,7 +17,9 @@ from feedproxy.http.date import format_http_date
 from feedproxy.notify.protocol import Change
 
 LONG_LIST: Seconds = 3 * 3600
+"""Seconds that changes.xml covers."""
 SHORT_LIST: Seconds = 300
+"""Seconds that shortChanges.xml covers."""
 HOUR: Seconds = 3600
 ENTRIES_MAX = 5_000
 """Entries of one document at most, the newest ones: about 800 KB."""

@@ -1,8 +1,7 @@
-"""The courier: takes what is due out of the queue, sends it, and writes down what came of it.
+"""The delivery worker: sends the deliveries that are due, and records their outcomes.
 
-At most `AT_ONCE` deliveries are in memory, `PER_HOST` of them to one host, however many wait: ten thousand
-subscribers of one feed are ten thousand short rows in the ledger. Outcomes are written in batches, so that the disk
-is not waited for ten thousand times; a crash in between means that some are told twice, and none is lost.
+At most MAX_CONCURRENT deliveries are in memory, MAX_PER_HOST of them to one host; the others are rows in the database.
+Outcomes are recorded in batches, which saves commits. After a crash some deliveries are sent twice, and none is lost.
 """
 
 import asyncio
@@ -26,21 +25,23 @@ from feedproxy.upstream.callback_client import AddressTrust
 logger = logging.getLogger(__name__)
 
 MAX_CONCURRENT = 32
+"""Deliveries under way at most."""
 MAX_PER_HOST = 2
-"""What one host gets at once: a stranger can subscribe others' servers, verified or not."""
+"""Requests to one host at a time: a client can name callbacks of servers that are not its own."""
 SLOW_CALL: Seconds = 5
+"""Seconds after which a call makes its host a slow one."""
 MAX_CONCURRENT_SLOW = 8
-"""Hosts whose last call took longer than SLOW have so many places together, among deliveries and among what is asked:
-sixteen that hang would else take them all."""
+"""Calls to all slow hosts together, among deliveries and among immediate requests. Otherwise 16 hosts that hang would
+take all of MAX_CONCURRENT."""
 SLOW_HOSTS_MAX = 512
-"""Slow hosts that are remembered; the one of longest ago is forgotten for another."""
-
+"""Slow hosts that are remembered; the oldest is forgotten first."""
 
 MAX_CONCURRENT_REQUESTS = 32
+"""Immediate requests under way at most."""
 REQUESTS_WAITING_MAX = 256
-"""Who registers a hundred feeds at once waits for his own turn."""
+"""Immediate requests that wait for capacity at most."""
 REQUEST_TIMEOUT: Seconds = 10
-"""Somebody waits for the outcome, and his own patience is some half a minute."""
+"""Seconds for an immediate request. The client waits for its outcome, usually for about 30 s."""
 
 
 FAILED_REQUESTS_MAX = 50
@@ -50,14 +51,14 @@ SUBSCRIPTION_REQUESTS = frozenset({"verify", "subscribe", "unsubscribe"})
 
 
 class Overloaded(FeedproxyError):
-    """So much is being asked already, of this host or of all, that it has to be tried later."""
+    """Too many immediate requests are waiting, for this host or in all."""
 
     status_hint = 503
     detail = "busy"
 
 
 class CallbackCaller(Shape):
-    """What the courier sends with: upstream/callback_client.py's Caller."""
+    """The client that sends messages (upstream/callback_client.py)."""
 
     async def call(
         self,
@@ -76,7 +77,7 @@ class CallbackCaller(Shape):
 
 @dataclass(slots=True)
 class DeliveryCounts:
-    """What was sent since the start."""
+    """Attempts since the start, by outcome."""
 
     delivered: int = 0
     retried: int = 0
@@ -96,7 +97,7 @@ class FailedRequest:
 
 
 class DeliveryWorker:
-    """Delivers. `step` is the whole of it; the loop that calls it again is in notification_service.py."""
+    """Sends deliveries. The loop in notification_service.py calls `run_once`."""
 
     def __init__(
         self,
@@ -127,13 +128,14 @@ class DeliveryWorker:
 
     @property
     def running_count(self) -> int:
-        """Deliveries being made now."""
+        """The number of deliveries under way."""
         return len(self._running)
 
     async def request_now(self, message: Message) -> Response:
-        """The answer to what somebody waits for: a challenge, a test notification. It counts among its host's calls.
+        """Send a message whose outcome a client waits for (a challenge, a test notification); return the response.
 
-        Raises Busy, and what the caller raises; FetchTimeout after ASK_TIMEOUT.
+        It counts among the calls to its host. Raises Overloaded, FetchTimeout after REQUEST_TIMEOUT, and the errors of
+        CallbackCaller.
         """
         host = registrable_domain(message.url)
         await self._wait_for_capacity(host)
@@ -141,10 +143,10 @@ class DeliveryWorker:
             async with asyncio.timeout(REQUEST_TIMEOUT):
                 return await self._call(host, message)
         except TimeoutError as error:
-            raise FetchTimeout(f"it did not answer within {REQUEST_TIMEOUT:g} s") from error
+            raise FetchTimeout(f"no response within {REQUEST_TIMEOUT:g} s") from error
         finally:
             self._requests_by_host[host] -= 1
-            self._requests_by_host += Counter()  # without the zeros
+            self._requests_by_host += Counter()  # drops the zeros
             async with self._capacity:
                 self._capacity.notify_all()
             self._wake()
@@ -154,19 +156,19 @@ class DeliveryWorker:
         self.failed_requests.append(FailedRequest(self._clock.now(), protocol, what, topic, callback, reason))
 
     def check(self, url: str) -> None:
-        """Raises Forbidden and BadTarget for a callback that can never be called."""
+        """Raise Forbidden or BadTarget for a callback that can never be called."""
         self._caller.check(url)
 
     async def resolves_to(self, url: str, address: str) -> bool:
-        """Whether a call to `url` could go to this address: whoever comes from there speaks for himself.
+        """Return whether the host of `url` resolves to this address, so that its client names itself.
 
-        Raises Forbidden, BadTarget, Unreachable where no call could go there at all.
+        Raises Forbidden, BadTarget, Unreachable if the URL cannot be called.
         """
         own = _normalise_address(address)
         return own in map(_normalise_address, await self._caller.resolve(url))
 
     async def _wait_for_capacity(self, host: str) -> None:
-        """Wait for a turn among those who are asked, and take it."""
+        """Wait until an immediate request to a host may start, and count it."""
         if self._waiting >= REQUESTS_WAITING_MAX:
             raise Overloaded("too many subscriptions are being verified; please try again later")
         self._waiting += 1
@@ -190,7 +192,7 @@ class DeliveryWorker:
         return sum(count for host, count in calls.items() if host in self._slow_hosts)
 
     async def _call(self, host: str, message: Message) -> Response:
-        """The answer to a call; whether its host is slow is remembered."""
+        """Send a message and return the response. Records whether its host is slow."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -205,7 +207,7 @@ class DeliveryWorker:
                     del self._slow_hosts[next(iter(self._slow_hosts))]
 
     async def run_once(self) -> None:
-        """Write down what is done, and begin what is due and fits. Raises StoreError."""
+        """Record outcomes, and start due deliveries up to the limits. Raises StoreError."""
         await self._record_outcomes()
         delivered = Counter(delivery.host for delivery, _ in self._running.values())
         hosts = self._requests_by_host + delivered
@@ -227,15 +229,15 @@ class DeliveryWorker:
                 hosts[delivery.host] += 1
                 begun += 1
                 self._running[delivery.id] = (delivery, asyncio.ensure_future(self._deliver(delivery)))
-            if begun == len(due):  # all that came has begun: if there is more, there is no room for it
+            if begun == len(due):  # every delivery found was started: more of them would exceed the limits
                 return
 
     async def next_due(self) -> Instant | None:
-        """When something is due that is not under way; while something is, that wakes the loop by itself."""
+        """Return when the next delivery is due. None while deliveries are under way, which wake the loop themselves."""
         return None if self._running or self._outcomes else await self._queue.next_due()
 
     async def close(self, timeout: Seconds) -> None:
-        """Let what is under way end, `timeout` seconds at most. What is cut off is sent again at the next start."""
+        """Finish deliveries under way within `timeout` seconds. Cancelled ones are sent again at the next start."""
         tasks = [task for _, task in self._running.values()]
         if tasks:
             _, rest = await asyncio.wait(tasks, timeout=timeout)
@@ -262,7 +264,7 @@ class DeliveryWorker:
             logger.warning("%s", error)
             await self._clock.sleep(1)
             settled = None
-        if settled is None:  # nothing is known of it: it is due as before
+        if settled is None:  # the outcome is unknown: the delivery stays due
             self._running.pop(delivery.id, None)
         else:
             self._outcomes.append(settled)
@@ -271,7 +273,7 @@ class DeliveryWorker:
     async def _attempt(self, delivery: Delivery) -> DeliveryOutcome:
         protocol = self._protocols.get(delivery.request.protocol)
         if protocol is None:
-            return self._outcome(delivery, None, Retry("this protocol is switched off"))
+            return self._outcome(delivery, None, Retry("the protocol is switched off"))
         number = delivery.request.subscription
         subscription = await self._subscriptions.get(number) if number is not None else None
         if number is not None and subscription is None:
@@ -283,14 +285,14 @@ class DeliveryWorker:
         except StoreError:
             raise
         except Exception:
-            logger.exception("a delivery by %s failed", protocol.name)
+            logger.exception("notify: delivery by %s failed", protocol.name)
             verdict = Retry("feedproxy failed; its log says more")
         return self._outcome(delivery, protocol, verdict)
 
     async def _send(self, delivery: Delivery, protocol: Protocol, subscription: Subscription | None) -> Verdict:
         message = await protocol.message(delivery, subscription)
         if message is None:
-            return Refused("there is nothing to tell any more")
+            return Refused("the notification is obsolete")
         answer: Response | FeedproxyError
         try:
             answer = await self._call(delivery.host, message)
@@ -325,7 +327,7 @@ class DeliveryWorker:
 
 
 def _normalise_address(address: str) -> str:
-    """An address as one text, IPv4 that came by way of IPv6 as IPv4."""
+    """Return an address in its canonical form, an IPv4-mapped IPv6 address as IPv4."""
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,13 +1,13 @@
-"""Purge sinks: caches in front of a publisher's proxy (a CDN, Varnish) that are told what is outdated.
+"""Purge sinks: caches in front of a publisher's proxy (a CDN, Varnish) that purge a feed when it changes.
 
-A sink is an address with a word in front of it, or without:
+A sink is a URL, which may have a prefix:
 
-    http://varnish.example:6081/                  PURGE, with the feed's name in a Surrogate-Key field
-    url:http://nginx.example/                     PURGE of the feed's public path there, for caches that know addresses
-    https://api.example/purge/{key}               POST; {key} stands for the feed's name
+    http://varnish.example:6081/                  PURGE, with the feed's key in a Surrogate-Key field
+    url:http://nginx.example/                     PURGE of the feed's public path there, for caches keyed by URL
+    https://api.example/purge/{key}               POST; {key} stands for the feed's key
 
-The name is the one that the answers carry (Surrogate-Key), so that every form of the feed goes at once: codings and
-renderings.
+The key is that of the Surrogate-Key field of responses. It purges all representations of the feed together: codings
+and conversions.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,7 +29,7 @@ from feedproxy.upstream.callback_client import AddressTrust
 
 
 class PurgeMethod(StrEnum):
-    """What a cache knows its copies by."""
+    """The form of a purge request."""
 
     KEY = "key"
     URL = "url"
@@ -60,18 +60,18 @@ def read_purge_sink(text: str) -> PurgeSink:
 
 
 def read_purge_fields(lines: Iterable[str]) -> Fields:
-    """`Name: value` lines that are sent with every purge. Raises UsageError, which does not repeat the value."""
+    """Return the fields of `Name: value` lines for every purge. Raises UsageError, which does not repeat the value."""
     read: list[tuple[str, str]] = []
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon or not is_token(name) or not value.strip() or not value.isascii() or not value.isprintable():
-            raise UsageError("a purge field is written NAME: VALUE, such as Fastly-Key: SECRET")
+            raise UsageError("invalid purge field: expected NAME: VALUE, such as Fastly-Key: SECRET")
         read.append((name, value.strip()))
     return Fields(read)
 
 
 class DownstreamPurge:
-    """The protocol `purge`: what is in front hears that a feed's content, or its whereabouts, are others now."""
+    """The protocol `purge`: the configured caches purge feeds that change or move."""
 
     name = "purge"
     retry_for = DAY
@@ -81,21 +81,21 @@ class DownstreamPurge:
         self._settings = settings
 
     def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
-        """A purge at every sink, listed or not: who knows the key learns nothing of the feed."""
+        """Return a purge at every sink. Unlisted feeds are purged, too: the key discloses nothing of a feed."""
         return self.purge_requests(change.target, number=change.number)
 
     def purge_requests(self, target: str, *, number: int = 0) -> Iterable[DeliveryRequest]:
-        """The orders to purge this target everywhere; none for what is not the publisher's own."""
+        """Return the purges of a target at every sink; none unless it is a feed of the upstream."""
         settings = self._settings()
         if is_upstream_target(target, settings):
             for each in settings.purge_sinks:
                 yield DeliveryRequest(self.name, "purge", target, read_purge_sink(each).url, change=number, data=each)
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Sinks are the operator's own machines: their addresses are not checked."""
+        """Return the purge request. Sinks are the operator's own machines: their addresses are not checked."""
         settings, order = self._settings(), delivery.request
         if order.data not in settings.purge_sinks:
-            return None  # the operator has taken it away
+            return None  # the operator has removed the sink
         sink, key = read_purge_sink(order.data), surrogate_key(order.topic)
         fields = Fields([("User-Agent", own_user_agent(settings)), ("Surrogate-Key", key)])
         for name, value in read_purge_fields(settings.purge_fields):
@@ -117,13 +117,16 @@ class DownstreamPurge:
     async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
-        """404 and 410 say that nothing was held. Everything else is tried again, a refusal too: while the operator
-        mends it (an acl, a token), the outdated copy is still there."""
+        """Return Delivered for 2xx, and for 404 and 410: the cache has no copy.
+
+        Other responses are retried, refusals too: the cache keeps its old copy until the operator has corrected the
+        access rule or the token.
+        """
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer))
         if 200 <= answer.status < 300 or answer.status in (404, 410):
             return Delivered(f"{answer.status}")
-        return Retry(f"it answered {answer.status}")
+        return Retry(f"status {answer.status}")
 
     async def renew(self, subscription: Subscription) -> None:
-        """Nothing is subscribed to."""
+        """Do nothing: this protocol has no subscriptions."""

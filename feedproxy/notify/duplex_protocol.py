@@ -1,4 +1,4 @@
-"""A protocol that is spoken on both sides: one tells those who subscribed here, the other asks to be told."""
+"""A protocol with two sides: the publisher notifies subscribers, the subscriber subscribes at other servers."""
 
 from collections.abc import Iterable
 from typing import Protocol as Shape
@@ -11,7 +11,7 @@ from feedproxy.notify.subscriptions import Role, Subscription
 
 
 class ProtocolSide(Shape):
-    """What one side sends for a subscription, and what the answer means (protocol.py)."""
+    """One side of a protocol: the message for a subscription, and the verdict on the response (protocol.py)."""
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None: ...
 
@@ -19,24 +19,24 @@ class ProtocolSide(Shape):
 
 
 class SubscriberSide(ProtocolSide, Shape):
-    """The side that asks."""
+    """The side that subscribes at other servers."""
 
     subscriptions: OutboundSubscriptions
 
 
-class DuplexProtocol[T: ProtocolSide, H: SubscriberSide]:
-    """Both sides as one protocol of the courier: who fails is tried for a day and once more, and then forgotten."""
+class DuplexProtocol[P: ProtocolSide, S: SubscriberSide]:
+    """Both sides as one protocol. A delivery is retried for a day; then its subscription is removed."""
 
     retry_for = DAY
     remove_on_failure = True
 
-    def __init__(self, name: str, publisher: T, subscriber: H) -> None:
+    def __init__(self, name: str, publisher: P, subscriber: S) -> None:
         self.name = name
         self.publisher = publisher
         self.subscriber = subscriber
 
     def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
-        """Nobody is told who did not subscribe."""
+        """Return none: only subscribers are notified."""
         return ()
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:

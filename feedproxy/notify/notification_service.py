@@ -1,4 +1,4 @@
-"""Hearing and telling, put together: the one object that the service, the endpoints and the operator speak to."""
+"""The notification service: its loop records changes, delivers them, and runs the protocols that addons add."""
 
 import asyncio
 import contextlib
@@ -35,24 +35,27 @@ from feedproxy.store.resource import Resource
 logger = logging.getLogger(__name__)
 
 POLL_INTERVAL: Seconds = 5
-"""Another process of this machine may have queued something; and a clock may have been put right."""
+"""Seconds between two iterations at most: another process may have queued work, and the clock may be corrected."""
 TRIM_INTERVAL: Seconds = 600
+"""Seconds between two deletions of old changes and pings."""
 RENEWAL_RETRY_DELAY: Seconds = 900
+"""Seconds until a subscription is renewed again if its protocol set no later time."""
 PENDING_MAX = 10_000
-"""Changes that wait for a ledger that fails; what is beyond is found at the next start."""
+"""Changes, and deferred calls, that wait while the database fails. The next start finds the changes beyond it."""
 BATCH_SIZE = 100
+"""Changes that are recorded in one transaction at most."""
 LOOP_INTERVAL: Seconds = 0.05
-"""From one round to the next: what comes one by one is told at once, what comes by the hundred, together."""
+"""Seconds from one iteration to the next: a single change is recorded at once, many changes together."""
 
 STORE_WRITE_TIMEOUT: Seconds = 5
-"""A disk that hangs for longer holds up nobody who wants to know of a change."""
+"""Seconds to wait for the store to write a changed feed. After that its subscribers are notified all the same."""
 
 NEW_FEED_DELAY: Seconds = 0.5
-"""Feeds that are met for the first time wait so long for one another: nobody is told of them."""
+"""Seconds for which new feeds are collected into one transaction. They have no subscribers to notify."""
 
 
 class NotificationService:
-    """Who hears and who tells that a feed changed. `begin` starts it, inside a running event loop."""
+    """Receives and sends notifications of changed feeds. `start` needs a running event loop."""
 
     def __init__(
         self,
@@ -104,21 +107,21 @@ class NotificationService:
         self._idle = False
 
     def add(self, protocol: Protocol) -> None:
-        """One more way of telling and hearing."""
+        """Add a protocol."""
         self.protocols[protocol.name] = protocol
 
     @property
     def can_receive_calls(self) -> bool:
-        """Whether others could call us: push needs an address."""
+        """True with a `public_url`: other servers can send pushes."""
         return bool(self.settings().public_url)
 
     async def enqueue(self, *orders: DeliveryRequest) -> None:
-        """Queue these, kept when it returns, and begin. Raises StoreError."""
+        """Enqueue deliveries and wake the loop. They are durable when it returns. Raises StoreError."""
         await self.queue.add(*orders, now=self.clock.now())
         self.wake()
 
     def defer(self, chore: Callable[[], Awaitable[None]]) -> None:
-        """Do this in the loop's next turn; where the ledger fails then, it is left to the next occasion."""
+        """Await `action` in the loop's next iteration. It is dropped if the database fails then."""
         self._deferred.append(chore)
         self.wake()
 
@@ -131,7 +134,7 @@ class NotificationService:
             self._add_pending(seen)
 
     def on_peer_change(self, seen: FeedSnapshot) -> None:
-        """Another machine has found this: its subscribers here are told. Returns at once."""
+        """Record a change that a peer found, to notify its subscribers here. Returns at once."""
         self._peer_changes.add(seen)
         self._add_pending(seen)
 
@@ -155,26 +158,26 @@ class NotificationService:
             self.defer(self.events.delivery_started.emit)
 
     async def is_listed(self, target: str) -> bool:
-        """Whether strangers may be told this address: it is the upstream's, or in the public list."""
+        """Return whether public lists may name this target: it is the upstream's, or in the list of feeds."""
         return is_upstream_target(target, self.settings()) or target in await self._listed_feeds()
 
     def start(self) -> None:
-        """Catch up with what changed before, and go on until `close`."""
+        """Record what changed before the start, and run until `close`."""
         if not self._tasks:
             self.proxy.events.feed_changed.subscribe(self.on_feed_changed)
             self.proxy.events.refresh_ended.subscribe(self._on_refresh_ended)
             self._tasks = [asyncio.ensure_future(self._reconcile()), asyncio.ensure_future(self._loop())]
 
     def wake(self) -> None:
-        """There is something to do."""
+        """Begin the loop's next iteration without waiting for its interval."""
         if self._wake_timer is not None:
             self._wake_timer.cancel()
             self._wake_timer = None
         self._wake_event.set()
 
     async def wait_idle(self) -> None:
-        """Return when nothing can be done at this hour: for tests."""
-        await asyncio.gather(*self._tasks[:1])  # what changed before
+        """Return when no work is due at this time: for tests."""
+        await asyncio.gather(*self._tasks[:1])  # the reconciliation at the start
         while (
             not self._idle
             or self._wake_timer
@@ -183,11 +186,11 @@ class NotificationService:
             or self.refresh_requests.running_count
         ):
             if self._wake_timer is not None:
-                self.wake()  # what is collected for a moment is looked at now
+                self.wake()  # the delay of new feeds is skipped
             await asyncio.sleep(0.001)
 
     async def close(self, timeout: Seconds) -> None:
-        """Write down what is known, let what is being sent end (`timeout` at most), and close the ledger."""
+        """Record pending changes, finish deliveries under way within `timeout` seconds, and close the database."""
         self.proxy.events.feed_changed.unsubscribe(self.on_feed_changed)
         self.proxy.events.refresh_ended.unsubscribe(self._on_refresh_ended)
         self.wake()  # no timer outlives this
@@ -244,7 +247,7 @@ class NotificationService:
                 logger.warning("%s", error)
                 pause = 1.0
             except Exception:
-                logger.exception("notifications stumbled")
+                logger.exception("notify: loop iteration failed")
                 pause = 1.0
             if not self._wake_event.is_set():
                 self._idle = True
@@ -271,10 +274,10 @@ class NotificationService:
             waker.cancel()
 
     async def _write_pending_changes(self) -> None:
-        """What the service has told, into the ledger; it stays here until it is there.
+        """Record pending changes in the database. They stay pending until the commit.
 
-        The store comes first. Killed in between, the next start finds a copy that was not told of (`_catch_up`); the
-        other way round it would find a change that was told of, and no copy of it to send or to serve.
+        The store writes first. If the process ends in between, `_reconcile` finds the copy at the next start. In the
+        other order it would find a recorded change without a copy to send.
         """
         async with self._writing:
             while news := self._pending_changes[:BATCH_SIZE]:
@@ -289,7 +292,7 @@ class NotificationService:
                 del self._pending_changes[: len(news)]
 
     async def _wait_stored(self, news: list[FeedSnapshot]) -> None:
-        """Return when the store has written these. One after the other: it writes many together, and is asked once."""
+        """Return when the store has written these feeds, or after STORE_WRITE_TIMEOUT."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STORE_WRITE_TIMEOUT):
                 for each in news:
@@ -300,10 +303,10 @@ class NotificationService:
             self.events.feed_seen.emit(resource)
 
     async def _start_deliveries(self) -> None:
-        """At this process's first turn, and at the first after an outage."""
+        """Emit `delivery_started` in the first iteration that delivers, and in the first after an outage."""
         now = self.clock.now()
         if back := self._outages.clock_set_back_by(now):
-            logger.warning("the clock was put back by %.0f s: what waits is put back with it", back)
+            logger.warning("notify: clock set back by %.0f s, deadlines moved back by as much", back)
             await self.database.run(partial(shift_deadlines, seconds=back))
         if self._outages.record_tick(now):
             await self.events.delivery_started.emit()
@@ -322,7 +325,7 @@ class NotificationService:
                 await protocol.renew(each)
 
     async def _reconcile(self) -> None:
-        """What the store holds and the ledger has not told: a crash may have come between the two."""
+        """Record the stored feeds that changed and were not recorded: the process may have ended in between."""
         try:
             sights = list[FeedSnapshot]()
             async for target in throttled(self.proxy.store.targets()):

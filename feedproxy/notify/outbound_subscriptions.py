@@ -1,8 +1,8 @@
-"""What we asked to be told of: kept up, confirmed, given up.  For protocols where the subscriber keeps the books.
+"""Subscriptions of this proxy at other servers, for protocols without leases that the server verifies.
 
-A feed's document (a `cloud`) or the operator (a rule) says whom to ask. Asking is a delivery, `what="subscribe"`, so it
-is tried again and survives a restart. Every subscription has an address of its own to be called at, with a secret in
-it: who calls there was told it by us. After a restart, or when the machine was away for a while, all are confirmed.
+A feed's document (its `cloud`) or a rule of the operator names the server. The request is a delivery with
+`what="subscribe"`: it is retried and survives a restart. Each subscription has a callback URL with a secret of its own,
+which only that server knows. After a restart or an outage all subscriptions are confirmed.
 """
 
 import hmac
@@ -22,24 +22,25 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 PAGE_SIZE = 500
+"""Subscriptions that are read from the database at a time."""
 
 REQUEST_LIFETIME: Seconds = 2 * DAY
-"""Longer than anybody is asked in vain (duplex_protocol.py: patience)."""
+"""Seconds for which a request may wait for its answer: longer than DuplexProtocol.retry_for."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionTarget:
-    """Whom to ask to be told of a feed's changes, and what else the asking needs."""
+    """The server that notifies of a feed's changes, and what else the request to it needs."""
 
     callback: str
     data: Mapping[str, str]
 
 
 class OutboundSubscriptions:
-    """The subscriptions of one protocol. `wish` says whom to ask for a feed; None where nobody is to be asked.
+    """Maintains the subscriptions of one protocol.
 
-    `renewed` and `lasts` are when a subscription is confirmed, and when it has ended where nobody confirms it;
-    with `by_pushes` each push confirms it.
+    `find_target` returns the server for a feed, or None. A subscription is renewed after `renew_after` seconds and
+    expires after `lifetime` seconds. With `renewed_by_pushes` each push extends it.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class OutboundSubscriptions:
         service.events.delivery_started.subscribe(self.confirm_all)
 
     def on_feed(self, resource: Resource) -> None:
-        """A feed was stored, or is held at the start: it may name somebody to ask."""
+        """Subscribe to a stored feed if it names a server."""
         if self._service.can_receive_calls and (wish := self._find_target(resource)) is not None:
             self._service.defer(partial(self.subscribe, resource.target, wish))
 
@@ -73,7 +74,7 @@ class OutboundSubscriptions:
             self._service.defer(partial(self._end_withdrawn, target))
 
     async def _end_withdrawn(self, topic: str) -> None:
-        """A feed is for everybody no longer: who is not to be asked for it any more is forgotten at once."""
+        """Remove the subscriptions to a feed that is no longer public, unless the operator named its server."""
         resource = self._service.proxy.store.peek(topic)
         wish = self._find_target(resource) if resource is not None else None
         for each in await self._service.subscriptions.all(role=Role.PUBLISHER, protocol=self._protocol, topic=topic):
@@ -82,7 +83,7 @@ class OutboundSubscriptions:
                 await self._service.proxy.admin.end_push_lease(topic)
 
     async def subscribe(self, topic: str, wish: SubscriptionTarget) -> None:
-        """Ask to be told, unless that is done already; who was asked before and is named no longer is forgotten."""
+        """Subscribe at the target unless subscribed. Subscriptions at servers that are no longer named are removed."""
         subscriptions, now = self._service.subscriptions, self._service.clock.now()
         secret = secrets.token_hex(16)
         for each in await subscriptions.all(role=Role.PUBLISHER, protocol=self._protocol, topic=topic):
@@ -102,19 +103,19 @@ class OutboundSubscriptions:
         await self._request(await subscriptions.put(new))
 
     async def confirm_all(self) -> None:
-        """Ask again for all: "when the service comes back on-line it should confirm all subscriptions"."""
+        """Renew all: "when the service comes back on-line it should confirm all subscriptions"."""
         last = 0
         while page := await self._service.subscriptions.all(
             role=Role.PUBLISHER, protocol=self._protocol, after=last, limit=PAGE_SIZE
         ):
             for each in page:
-                # What was told while we were away is lost: until the next push the feed is asked as ever.
+                # Pushes during the outage are lost: until the next one the feed is polled as usual.
                 await self._service.proxy.admin.end_push_lease(each.topic)
                 await self.renew(each)
             last = page[-1].id
 
     async def renew(self, subscription: Subscription) -> None:
-        """Ask again, unless it is not wanted any more."""
+        """Request the subscription again, or remove it if its feed no longer names the server."""
         resource = self._service.proxy.store.peek(subscription.topic)
         wish = self._find_target(resource) if resource is not None and self._service.can_receive_calls else None
         if subscription.state is State.PAUSED:
@@ -128,12 +129,12 @@ class OutboundSubscriptions:
             await self._request(subscription)
 
     async def confirmed(self, subscription: Subscription, words: str) -> Verdict:
-        """The other side will tell us."""
+        """Extend a subscription that the server has accepted."""
         await self._extend(subscription)
         return Delivered(words)
 
     async def rejected(self, subscription: Subscription, words: str) -> Verdict:
-        """The other side will not tell us: it is asked again tomorrow."""
+        """Keep a subscription that the server has rejected, and request it again in a day."""
         now = self._service.clock.now()
         await self._service.subscriptions.extend(
             subscription.id, expires=now + REQUEST_LIFETIME, renew_at=now + DAY, state=State.PENDING
@@ -142,7 +143,7 @@ class OutboundSubscriptions:
         return Refused(words)
 
     async def find_by_callback(self, path: str) -> Subscription | None:
-        """Whose address that is, by the end of its path; None for nobody's."""
+        """Return the subscription with this last part of its callback's path, or None."""
         number, _, secret = path.partition("-")
         if not (number.isascii() and number.isdigit() and len(number) < 16):
             return None
@@ -152,16 +153,16 @@ class OutboundSubscriptions:
         return found if hmac.compare_digest(found.secret.encode(), secret.encode("utf-8", "replace")) else None
 
     async def on_notification(self, subscription: Subscription) -> bool:
-        """The other side says that the feed has changed: it is fetched. False where that is not wanted any more.
+        """Enqueue a refresh of the topic. Return False if the subscription is no longer wanted.
 
-        Nobody but who was given the address can say it, so how often one address rings does not matter.
+        Only the server knows the callback URL, so its notifications are not limited in rate.
         """
         resource = self._service.proxy.store.peek(subscription.topic)
         if resource is None or self._find_target(resource) is None:
             return False
         if subscription.state is not State.PAUSED:
             await self._service.subscriptions.record_notification(
-                subscription.id, self._service.clock.now(), "it told of a change", success=True
+                subscription.id, self._service.clock.now(), "change reported", success=True
             )
             if self._renewed_by_pushes:
                 await self._extend(subscription)
@@ -177,7 +178,7 @@ class OutboundSubscriptions:
         )
 
     async def _request(self, subscription: Subscription) -> None:
-        # It has to stand as long as the asking may take, be it that its time is over: we slept, or nobody answers.
+        # The subscription must outlast the retries of its request, also if it has expired during an outage.
         least = self._service.clock.now() + REQUEST_LIFETIME
         if subscription.expires < least:
             await self._service.subscriptions.extend(
@@ -189,5 +190,5 @@ class OutboundSubscriptions:
 
 
 def callback_of(settings: Settings, protocol: str, subscription: Subscription) -> str:
-    """Where this subscription's pushes come in; `public_url` has to be there."""
+    """Return the callback URL of a subscription. Needs a `public_url`."""
     return endpoint_address(settings, f"push/{protocol}/{subscription.id}-{subscription.secret}")

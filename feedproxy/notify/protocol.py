@@ -1,4 +1,4 @@
-"""What a protocol has to say: what is sent for a delivery, and what the answer means."""
+"""The interface of a notification protocol, and the values that it exchanges with the delivery worker."""
 
 import typing
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ DAY: Seconds = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The content of a feed changed. `name` is the channel's title, `url` its site; `number` counts changes."""
+    """A change of a feed's content. `name` is the channel's title, `url` its site; `number` counts changes."""
 
     number: int
     target: str
@@ -23,15 +23,15 @@ class Change:
     url: str
     at: Instant
     listed: bool = True
-    """Whether it may be named to everybody (proxy/visibility.py)."""
+    """True if public lists may name the feed (proxy/visibility.py)."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryRequest:
-    """Something to be sent: by which protocol, to whom, about which feed.
+    """A request to deliver a message of a protocol about a topic to a callback.
 
-    There is one delivery for each (protocol, what, topic, callback): a second order for what is still waiting takes
-    its place, so a queue is never longer than the list of those who subscribed.
+    The queue has one delivery for each (protocol, what, topic, callback). A second request replaces the first while it
+    waits, so the queue is never longer than the list of subscriptions.
     """
 
     protocol: str
@@ -45,7 +45,7 @@ class DeliveryRequest:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """An order under way: `tries` made so far, `since` the order was given (or the first failure's change came)."""
+    """A queued delivery: `tries` failures so far, `since` the request (or the change of the first failure)."""
 
     id: int
     request: DeliveryRequest
@@ -56,7 +56,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What goes out. `fields` hold the Content-Type; `named` says by whom the address was."""
+    """An HTTP request to send. `address_trust` says who named the URL: a client, or the operator."""
 
     method: str
     url: str
@@ -67,21 +67,21 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """It is done."""
+    """The delivery is complete."""
 
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Not now. It is tried again with growing pauses until the protocol's patience ends, and once more then."""
+    """The attempt failed. It is repeated with growing pauses for `retry_for` seconds, and once at their end."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Never. `remove` forgets the subscription as well."""
+    """The delivery has failed for good. `remove` deletes the subscription as well."""
 
     reason: str
     remove: bool = False
@@ -91,38 +91,38 @@ type Verdict = Delivered | Retry | Refused
 
 
 class Protocol(typing.Protocol):
-    """A way of telling and hearing. Names are those of the texts: `ping`, `rsscloud`, `websub`, `cnws`."""
+    """A notification protocol: `ping`, `purge`, `rsscloud`, `websub` or `cnws`."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def retry_for(self) -> Seconds:
-        """How long what fails is tried again; DAY at least."""
+        """Seconds for which a failing delivery is retried; DAY at least."""
         ...
 
     @property
     def remove_on_failure(self) -> bool:
-        """Whether the subscription goes when patience ends; else only the delivery does."""
+        """True if the subscription is removed after the last retry; otherwise only the delivery is."""
         ...
 
     def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
-        """What is to be sent for a change beside what subscriptions ask for."""
+        """Return the deliveries for a change in addition to those to subscribers."""
         ...
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """What to send now; None where there is nothing to say any more, and the delivery is dropped."""
+        """Return the message to send now, or None to drop the delivery."""
         ...
 
     async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
-        """What the answer means. An error is no answer: address refused (Forbidden), no connection, too slow."""
+        """Return the verdict on a response, or on the error in its place: address refused, no connection, timeout."""
         ...
 
     async def renew(self, subscription: Subscription) -> None:
-        """`renew_at` of something we hear has come: queue the order that asks again, and set the next `renew_at`.
+        """Enqueue the request that renews a subscription at another server, and set its next `renew_at`.
 
-        Where it does not, it is asked again a quarter of an hour later.
+        Otherwise it is called again after RENEWAL_RETRY_DELAY (notification_service.py).
         """
         ...

@@ -1,8 +1,8 @@
-"""The bell: somebody says that a feed or a site changed, and what we hold of it is fetched, once.
+"""The queue of refresh requests from pings and pushes. Each request refreshes a stored feed once.
 
-Whoever rings may lie, and nobody can tell. So ringing makes us do no more than a reader could: known feeds are asked
-for as soon as their floor allows, once however often the bell rings, and strangers are written down, not fetched
-(unless the operator wants that). Who rings too often is told so. What was accepted is an errand in the ledger.
+Pings are not authenticated. A ping therefore causes no more requests to an origin than a feed reader could: a known
+feed is fetched as soon as its minimum interval allows, however many pings name it. Unknown sites are recorded, and
+fetched only with `ping_unknown=fetch`. `source_limit` limits the pings of a client. Accepted requests are durable.
 """
 
 import asyncio
@@ -24,19 +24,21 @@ from feedproxy.upstream.special_networks import client_network
 logger = logging.getLogger(__name__)
 
 CLIENTS_MAX = 10_000
-"""Addresses that are counted: a flood from more of them forgets the ones that rang longest ago."""
+"""Clients that a RateLimiter counts; the one whose last request is oldest is forgotten first."""
 UNKNOWN_SITES_MAX = 1_000
-"""Unknown sites that are written down; the one that rang longest ago goes first."""
+"""Unknown sites that are recorded; the one whose last ping is oldest is removed first."""
 ALL_CLIENTS = ""
+"""The key of UNKNOWN_FETCHES_PER_MINUTE in the rate limiter."""
 UNKNOWN_FETCHES_PER_MINUTE = 30
-"""Unknown addresses fetched because somebody said so, of all sources together."""
+"""Unknown URLs that pings of all clients together cause to be fetched."""
 MAX_CONCURRENT = 8
+"""Refreshes of this queue under way at most."""
 TRIES_MAX = 5
-"""Of an errand whose origin fails; after that the next reader asks."""
+"""Attempts at a request whose origin fails. After them the next client request refreshes the feed."""
 
 
 class TooManyRequests(FeedproxyError):
-    """Somebody rings more often than he may."""
+    """A client exceeds `source_limit`."""
 
     status_hint = 429
     detail = "too-often"
@@ -44,7 +46,7 @@ class TooManyRequests(FeedproxyError):
 
 @dataclass(frozen=True, slots=True)
 class UnknownSite:
-    """A site that rang and is not known here."""
+    """A site that was named by pings and has no stored feed."""
 
     url: str
     name: str
@@ -54,7 +56,7 @@ class UnknownSite:
 
 
 class FeedRefresher(Shape):
-    """What the bell asks of the service."""
+    """The operations of CacheAdmin that this queue needs."""
 
     def next_allowed_fetch(self, target: str) -> Instant | None: ...
 
@@ -70,14 +72,14 @@ class FeedRefresher(Shape):
 
 
 class RateLimiter:
-    """How often each address rings: so many times a minute, with as many at one go. (A bucket that fills steadily.)"""
+    """A token bucket for each client network. It holds the requests of one minute."""
 
     def __init__(self, capacity: int = CLIENTS_MAX) -> None:
         self._capacity = capacity
         self._tokens: OrderedDict[str, tuple[float, Instant]] = OrderedDict()
 
     def allow(self, address: str, now: Instant, per_minute: int) -> bool:
-        """Whether this address may ring once more; 0 per minute is any number."""
+        """Count a request of this address and return whether it is within the limit; 0 is no limit."""
         if per_minute <= 0:
             return True
         source = client_network(address)
@@ -91,7 +93,7 @@ class RateLimiter:
 
 
 class RefreshRequests:
-    """Hears pings and pushes, and runs the errands that come of them."""
+    """Accepts pings and pushes, and runs the refreshes that they request."""
 
     def __init__(
         self,
@@ -117,14 +119,14 @@ class RefreshRequests:
         self.rate_limiter = RateLimiter()
 
     async def find_feeds(self, *addresses: str) -> list[str]:
-        """The known feeds that these normalised addresses mean: feeds themselves, else all of their sites.
+        """Return the known feeds that these normalised URLs name: the first feed, else all feeds of these sites.
 
         Raises StoreError.
         """
         for address in addresses:
             if self._service.is_feed(target := self._service.to_upstream_url(address)):
                 return [target]
-        await self._write_pending_changes()  # a feed that was met a moment ago is known, too
+        await self._write_pending_changes()  # includes feeds that were fetched just now
         found: dict[str, None] = {}
         for address in addresses:
             for form in dict.fromkeys((address, self._service.to_upstream_url(address))):
@@ -132,19 +134,19 @@ class RefreshRequests:
         return [each for each in found if self._service.is_feed(each)]
 
     async def accept_ping(self, targets: Sequence[str], source: str) -> None:
-        """These feeds have changed, says `source` (an address): they are fetched, and that is kept when it returns.
+        """Enqueue refreshes of feeds that the client at address `source` reports as changed.
 
-        Raises TooOften where the source rings more often than `source_limit` allows, StoreError.
+        The requests are durable when it returns. Raises TooManyRequests above `source_limit`, StoreError.
         """
         if not self.rate_limiter.allow(source, self._clock.now(), self._settings().source_limit):
-            raise TooManyRequests("too many pings come from your address; please try again in a minute")
+            raise TooManyRequests("too many pings from this address; try again in a minute")
         if targets:
             await self.enqueue(targets)
 
     async def enqueue(self, targets: Sequence[str], *, is_test: bool = False) -> None:
-        """These are fetched as soon as may be, once; kept when it returns. Raises StoreError.
+        """Enqueue one refresh of each target. The requests are durable when it returns. Raises StoreError.
 
-        A test call, which a cloud makes before it tells of changes, lets the next call wait for no `ping_interval`.
+        A cloud verifies a callback by a test notification. `is_test`: the next request need not wait `ping_interval`.
         """
         if is_test:
             self._tests.update(targets)
@@ -155,7 +157,7 @@ class RefreshRequests:
         def work(db: sqlite3.Connection) -> None:
             for target in targets:
                 row = db.execute("SELECT at FROM rung WHERE target = ?", (target,)).fetchone()
-                # A clock put back must not silence a feed.
+                # An instant in the future was recorded before the clock was set back.
                 last = min(row["at"], now) if row is not None else 0.0
                 due = max(now, last + interval)
                 db.execute(
@@ -168,12 +170,12 @@ class RefreshRequests:
         self._wake()
 
     async def enqueue_unknown(self, address: str) -> None:
-        """Fetch what is not known here, for the operator wants that: so many a minute, whoever rings."""
+        """Enqueue the fetch of an unknown URL, up to UNKNOWN_FETCHES_PER_MINUTE."""
         if self.rate_limiter.allow(ALL_CLIENTS, self._clock.now(), UNKNOWN_FETCHES_PER_MINUTE):
             await self.enqueue([address])
 
     async def record_unknown_site(self, url: str, name: str) -> None:
-        """A site rang that is not known here: it is written down."""
+        """Record a ping of an unknown site."""
         now = self._clock.now()
 
         def work(db: sqlite3.Connection) -> None:
@@ -190,7 +192,7 @@ class RefreshRequests:
         await self._database.run(work)
 
     async def unknown_sites(self, limit: int = 100) -> list[UnknownSite]:
-        """The unknown sites that rang last."""
+        """Return the unknown sites, latest ping first."""
         rows = await self._database.run(
             lambda db: db.execute("SELECT * FROM strangers ORDER BY last DESC LIMIT ?", (limit,)).fetchall()
         )
@@ -198,11 +200,11 @@ class RefreshRequests:
 
     @property
     def running_count(self) -> int:
-        """Errands being run now."""
+        """The number of refreshes under way."""
         return len(self._running)
 
     async def start_due(self) -> None:
-        """Begin the errands that are due. Raises StoreError."""
+        """Start the refreshes that are due. Raises StoreError."""
         now = self._clock.now()
         room = MAX_CONCURRENT - len(self._running)
         if room <= 0:
@@ -223,12 +225,12 @@ class RefreshRequests:
                 self._running[target] = asyncio.ensure_future(errand)
 
     async def trim(self, now: Instant) -> None:
-        """Forget when feeds were rung for that nobody has rung for lately."""
+        """Delete the instants of refreshes that no longer delay a request."""
         before = now - max(86_400, self._settings().ping_interval)
         await self._database.run(lambda db: db.execute("DELETE FROM rung WHERE at < ?", (before,)))
 
     async def next_due(self) -> Instant | None:
-        """When the next errand is due that is not under way."""
+        """Return when the next request that is not under way is due, or None."""
         marks = ",".join("?" * len(self._running))
         found: Instant | None = await self._database.run(
             lambda db: db.execute(
@@ -239,7 +241,7 @@ class RefreshRequests:
         return found
 
     async def close(self) -> None:
-        """Leave what is under way; it is run again at the next start."""
+        """Cancel the refreshes under way. They run again at the next start."""
         tasks = list(self._running.values())
         for task in tasks:
             task.cancel()
@@ -258,16 +260,16 @@ class RefreshRequests:
                 await self._database.run(lambda db: _finish(db, target, pings, began, interval, is_test=is_test))
                 await self._follow_autodiscovery(target)
         except FeedproxyError as error:
-            logger.warning("a ping's refresh failed: %s", error)
+            logger.warning("notify: refresh for a ping failed: %s", error)
             await self._clock.sleep(1)
         finally:
             self._running.pop(target, None)
             self._wake()
 
     async def _follow_autodiscovery(self, target: str) -> None:
-        """Where a page was fetched since its feed is looked for: the first that it names is fetched.
+        """Enqueue the first feed that a page names, if the page was fetched for an unknown ping.
 
-        What a page has named is a feed or nothing: pages that name one another lead nowhere.
+        A URL that a page named is not searched for feeds itself, so pages that name one another form no loop.
         """
         if self._settings().ping_unknown != "fetch" or self._service.is_feed(target) or target in self._autodiscovered:
             return
@@ -287,7 +289,7 @@ class RefreshRequests:
 def _finish(
     db: sqlite3.Connection, target: str, pings: int, began: Instant, interval: Seconds, *, is_test: bool
 ) -> None:
-    """The errand is done, but for who rang while it was under way: perhaps it came too early for his change."""
+    """Remove a finished request. Pings received during the refresh keep it: their change may be newer."""
     db.execute("DELETE FROM errands WHERE target = ? AND pings = ?", (target, pings))
     db.execute(
         "UPDATE errands SET due = ?, tries = 0, pings = pings - ? WHERE target = ?", (began + interval, pings, target)

@@ -1,4 +1,4 @@
-"""Short answers of the endpoints that hear and tell: never stored, and nothing but what they say they are."""
+"""Responses of the notification endpoints: not stored, and not sniffed for another media type."""
 
 from feedproxy.http.message import Fields, Response
 
@@ -6,7 +6,7 @@ XML = "text/xml; charset=utf-8"
 
 
 def generated_response(status: int, media_type: str, body: bytes) -> Response:
-    """An answer with this content."""
+    """Return a response with this content."""
     lines = [
         ("Content-Type", media_type),
         ("Cache-Control", "no-store"),
@@ -17,5 +17,5 @@ def generated_response(status: int, media_type: str, body: bytes) -> Response:
 
 
 def plain_text(status: int, text: str) -> Response:
-    """A text, such as a challenge that is given back: no browser takes it for a page."""
+    """Return a response of plain text, such as a repeated challenge. Browsers do not take it for a page."""
     return generated_response(status, "text/plain; charset=utf-8", text.encode())

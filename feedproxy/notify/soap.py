@@ -1,6 +1,6 @@
 """SOAP 1.1 as far as rssCloud needs it: one call with plain parameters, one value or a fault in return.
 
-What libraries there are want a WSDL, which rssCloud does not have. Envelopes of SOAP 1.2 are read, too.
+Libraries for SOAP need a WSDL, which rssCloud does not have. Envelopes of SOAP 1.2 are read, too.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ type ParameterValue = str | list[str]
 
 @dataclass(frozen=True, slots=True)
 class SoapCall:
-    """A method's name, and its parameters in order: name and value."""
+    """A call: its method and namespace, and names and values of its parameters in order."""
 
     method: str
     namespace: str
@@ -33,31 +33,31 @@ class SoapCall:
 
 
 def parse_document(content: bytes) -> Element:
-    """The root of a document without document type and entities. Raises BadCall."""
+    """Return the root element of a document. Raises InvalidCall, also for a document type or entities."""
     if is_excessive(content) or safe_length(content) < len(content):
-        raise InvalidCall("this is more XML than a call has")
+        raise InvalidCall("the call has too many elements, attributes or lines")
     try:
         root: Element = fromstring(content, forbid_dtd=True)
     except (ParseError, ValueError, LookupError) as error:
-        raise InvalidCall("this is no well-formed XML, or it has a document type") from error
+        raise InvalidCall("invalid document: expected well-formed XML without a document type") from error
     return root
 
 
 def split_tag(tag: str) -> tuple[str, str]:
-    """Namespace and local name of an element's tag."""
+    """Return namespace and local name of an element's tag."""
     space, brace, local = tag.removeprefix("{").rpartition("}")
     return (space, local) if brace else ("", tag)
 
 
 def read_call(content: bytes) -> SoapCall:
-    """The call in an envelope. Raises BadCall."""
+    """Return the call in an envelope. Raises InvalidCall."""
     method = _in_body(content)
     space, local = split_tag(method.tag)
     return SoapCall(local, space, tuple((split_tag(each.tag)[1], _value(each)) for each in method))
 
 
 def read_answer(content: bytes) -> str:
-    """The value that a method returned; empty where it returned none. Raises BadCall for a fault."""
+    """Return the value of a response, empty if it has none. Raises InvalidCall for a fault."""
     answer = _in_body(content)
     if split_tag(answer.tag)[1] == "Fault":
         words = " ".join(" ".join(answer.itertext()).split())
@@ -66,7 +66,7 @@ def read_answer(content: bytes) -> str:
 
 
 def write_call(method: str, parameters: Sequence[tuple[str, ParameterValue | int]], namespace: str = "") -> bytes:
-    """An envelope with a call."""
+    """Return an envelope with a call."""
     inner = "".join(_parameter(name, value) for name, value in parameters)
     declared = f' xmlns:m="{_text(namespace)}"' if namespace else ""
     name = f"m:{method}" if namespace else method
@@ -74,7 +74,7 @@ def write_call(method: str, parameters: Sequence[tuple[str, ParameterValue | int
 
 
 def write_response(call: SoapCall, value: bool) -> Response:
-    """The response that returns a truth value."""
+    """Return the response with a boolean."""
     name = f"m:{call.method}Response"
     declared = f' xmlns:m="{_text(call.namespace)}"'
     result = f'<Result xsi:type="xsd:boolean">{int(value)}</Result>'
@@ -84,7 +84,7 @@ def write_response(call: SoapCall, value: bool) -> Response:
 
 
 def write_fault(words: str, *, client: bool = True) -> Response:
-    """A fault: "the SOAP HTTP server MUST issue an HTTP 500" (SOAP 1.1, section 6.2)."""
+    """Return a fault: "the SOAP HTTP server MUST issue an HTTP 500" (SOAP 1.1, section 6.2)."""
     code = "SOAP-ENV:Client" if client else "SOAP-ENV:Server"
     inner = f"<faultcode>{code}</faultcode><faultstring>{_text(words)}</faultstring>"
     return generated_response(500, XML, _envelope(f"<SOAP-ENV:Fault>{inner}</SOAP-ENV:Fault>"))
@@ -94,7 +94,7 @@ def _in_body(content: bytes) -> Element:
     root = parse_document(content)
     space, local = split_tag(root.tag)
     if local != "Envelope" or space not in (SOAP_11, SOAP_12):
-        raise InvalidCall("this is no SOAP envelope")
+        raise InvalidCall("invalid call: expected a SOAP envelope")
     body = root.find(f"{{{space}}}Body")
     if body is None or len(body) == 0:
         raise InvalidCall("the envelope's body is empty")

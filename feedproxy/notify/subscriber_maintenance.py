@@ -1,10 +1,10 @@
-"""Subscriptions to a feed that has become private, or that has moved.
+"""Maintenance of the subscriptions to feeds that have become private, or that have moved.
 
-Private: a rule says so, or its origin forbids shared caches to keep it (Cache-Control: private, no-store). Its
-subscriptions end at once, not at their leases' ends. A feed that is only not stored at the moment is not private.
+A feed is private if a rule says so, or if its origin forbids shared caches to store it (Cache-Control: private,
+no-store). Its subscriptions end at once, not with their leases. A public feed that is not stored keeps them.
 
-Moved: readers are redirected to the new address. Subscriptions know both addresses, and subscribers get the news of
-either. A WebSub delivery names the address that the news is of.
+If a feed has moved, its subscriptions name both addresses, and subscribers are notified of changes at either. A WebSub
+delivery names the address whose content changed.
 """
 
 import asyncio
@@ -19,11 +19,13 @@ from feedproxy.notify.topics import is_no_longer_public, redirect_target
 from feedproxy.refresh.events import RefreshEnded
 
 SWEEP_INTERVAL: Seconds = 600
+"""Seconds between two checks of all topics."""
 PAGE_SIZE = 500
+"""Subscriptions that are ended in one transaction."""
 
 
 class SubscriberMaintenance:
-    """The subscribers of one protocol. `farewell` is what they are told whose subscription ends."""
+    """Maintains the subscribers of one protocol. `final_message` returns the delivery that ends a subscription."""
 
     def __init__(
         self,
@@ -39,7 +41,6 @@ class SubscriberMaintenance:
         service.events.tick.subscribe(self._on_tick)
 
     def _on_refresh_ended(self, event: RefreshEnded) -> None:
-        """An update is over."""
         target = event.target
         if is_no_longer_public(self._service, target) or redirect_target(self._service, target) != target:
             self._service.defer(partial(self.update_subscriptions, target))
@@ -59,7 +60,7 @@ class SubscriberMaintenance:
             await asyncio.sleep(0)
 
     async def update_subscriptions(self, topic: str) -> None:
-        """Let those who subscribed to this feed share its fate."""
+        """End the subscriptions to a private feed; move those to a feed that has moved."""
         if is_no_longer_public(self._service, topic):
             await self._end(topic)
         elif (there := redirect_target(self._service, topic)) != topic:

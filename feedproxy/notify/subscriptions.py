@@ -1,4 +1,4 @@
-"""The registry: who is told of a feed's changes, and where we asked to be told. Every entry ends by itself."""
+"""Subscriptions to feeds: of subscribers here, and of this proxy at other servers. Each expires unless renewed."""
 
 import json
 import sqlite3
@@ -14,14 +14,14 @@ from feedproxy.notify.database import NotificationDatabase
 
 
 class Role(StrEnum):
-    """Which way the news goes."""
+    """The other side's role."""
 
-    SUBSCRIBER = "tell"  # they subscribed here: we tell them
-    PUBLISHER = "hear"  # we subscribed there: they tell us
+    SUBSCRIBER = "tell"  # subscribed here: it is notified
+    PUBLISHER = "hear"  # this proxy subscribed there: it notifies
 
 
 class State(StrEnum):
-    """Whether deliveries are made."""
+    """The state of a subscription. Only active ones get deliveries."""
 
     PENDING = "pending"  # not verified yet
     ACTIVE = "active"
@@ -29,7 +29,7 @@ class State(StrEnum):
 
 
 class SubscriptionsFull(FeedproxyError):
-    """No more subscriptions are taken."""
+    """The limit of subscriptions is reached."""
 
     status_hint = 503
     detail = "full"
@@ -37,10 +37,10 @@ class SubscriptionsFull(FeedproxyError):
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One registration. `topic` is the target URI of the feed, `callback` the other side's address.
+    """One subscription. `topic` is the feed's target URI, `callback` the other side's URL.
 
-    `expires` always stands: what is not renewed ends. `renew_at` is when we have to renew what we hear. `secret` is
-    left out of every repr; `data` is the protocol's own, texts by name.
+    `renew_at` is when this proxy renews its own subscription. `secret` is left out of every repr. `data` belongs to the
+    protocol.
     """
 
     role: Role
@@ -57,25 +57,26 @@ class Subscription:
     last_try: Instant | None = None
     last_success: Instant | None = None
     failures: int = 0
-    """In a row."""
+    """Failed deliveries in a row."""
     note: str = ""
-    """What the last try came to, in words."""
+    """The reason of the last outcome, for the operator."""
     moved_from: str = ""
-    """The target that was subscribed to, where that feed has moved to `topic` since."""
+    """The original topic, if the feed has moved to `topic` since."""
 
 
 class Subscriptions:
-    """All of them, in the ledger. Everything here raises StoreError."""
+    """The subscriptions in the database. Every method raises StoreError."""
 
     def __init__(self, database: NotificationDatabase, max_count: int) -> None:
         self._database = database
         self.max_count = max_count
-        """Subscriptions taken, all protocols together."""
+        """Subscriptions of all protocols that are accepted at most."""
 
     async def put(self, new: Subscription) -> Subscription:
-        """Keep it, in place of the one with the same role, protocol, topic and callback; with its id.
+        """Insert a subscription, or replace the one with the same role, protocol, topic and callback. Return it.
 
-        What is known of earlier tries stays; a subscription that the operator has paused stays paused. Raises Full.
+        A replaced subscription keeps its id and the record of its deliveries; a paused one stays paused. Raises
+        SubscriptionsFull.
         """
 
         def work(db: sqlite3.Connection) -> Subscription:
@@ -98,7 +99,7 @@ class Subscriptions:
         return await self._database.run(work)
 
     async def add_data(self, number: int, **data: str) -> None:
-        """Add these members to the data of the one with this id, as it is by then; nothing if there is none."""
+        """Add members to the current `data` of the subscription with this id, if it exists."""
 
         def work(db: sqlite3.Connection) -> None:
             row = db.execute("SELECT data FROM subscriptions WHERE id = ?", (number,)).fetchone()
@@ -109,9 +110,9 @@ class Subscriptions:
         await self._database.run(work)
 
     async def check_capacity(self, callback: str, per_site: int) -> None:
-        """Whether one more may be taken with this callback; what waits for its proof counts. Raises Full.
+        """Raise SubscriptionsFull unless a subscription with this callback may be added.
 
-        `per_site` bounds those of one registrable domain; 0 is any number.
+        Pending verifications count. `per_site` limits the subscriptions of one registrable domain; 0 is no limit.
         """
         site = registrable_domain(callback)
 
@@ -127,7 +128,7 @@ class Subscriptions:
             raise SubscriptionsFull("no more subscriptions are taken for now")
 
     async def record_notification(self, number: int, now: Instant, reason: str, *, success: bool) -> None:
-        """Somebody has told us something by this subscription: note it."""
+        """Record a push that was received for this subscription."""
         await self._database.run(
             lambda db: db.execute(
                 "UPDATE subscriptions SET last_try = ?, note = ?, failures = CASE WHEN ? THEN 0 ELSE failures + 1 END,"
@@ -137,18 +138,18 @@ class Subscriptions:
         )
 
     async def get(self, number: int) -> Subscription | None:
-        """The one with this id."""
+        """Return the subscription with this id, or None."""
         row = await self._database.run(
             lambda db: db.execute("SELECT * FROM subscriptions WHERE id = ?", (number,)).fetchone()
         )
         return _read(row) if row is not None else None
 
     async def find(self, role: Role, protocol: str, topic: str, callback: str) -> Subscription | None:
-        """The one that is there already."""
+        """Return the subscription with this key, or None."""
         return await self._database.run(lambda db: _find(db, role, protocol, topic, callback))
 
     async def find_current_or_moved(self, role: Role, protocol: str, target: str, callback: str) -> Subscription | None:
-        """The one that has this target as its topic, or had it before the feed moved."""
+        """Return the subscription whose topic is the target, or was before the feed moved."""
 
         def work(db: sqlite3.Connection) -> Subscription | None:
             if (found := _find(db, role, protocol, target, callback)) is not None:
@@ -164,7 +165,7 @@ class Subscriptions:
     async def all(
         self, *, role: Role | None = None, protocol: str = "", topic: str = "", after: int = 0, limit: int = 1000
     ) -> list[Subscription]:
-        """Those that match, by id; what is left open matches all. `after` is the last id seen, to go on from."""
+        """Return matching subscriptions by id, beginning behind the id `after`. An empty argument matches all."""
         asked: dict[str, Any] = {"role": role, "protocol": protocol, "topic": topic}
         given = {name: value for name, value in asked.items() if value}
         where = " AND ".join(["id > ?", *(f"{name} = ?" for name in given)])
@@ -177,19 +178,19 @@ class Subscriptions:
         return [_read(row) for row in rows]
 
     async def topics(self, role: Role, protocol: str) -> list[str]:
-        """What these are about, each once."""
+        """Return the distinct topics of a role and protocol."""
         asked = "SELECT DISTINCT topic FROM subscriptions WHERE role = ? AND protocol = ?"
         rows = await self._database.run(lambda db: db.execute(asked, (role, protocol)).fetchall())
         return [row["topic"] for row in rows]
 
     async def moved_topics(self, protocol: str) -> list[str]:
-        """The targets that were subscribed to and have moved since, each once."""
+        """Return the distinct original topics of the feeds that have moved."""
         asked = "SELECT DISTINCT moved_from FROM subscriptions WHERE moved_from <> '' AND protocol = ?"
         rows = await self._database.run(lambda db: db.execute(asked, (protocol,)).fetchall())
         return [row["moved_from"] for row in rows]
 
     async def subscribed_topics(self, *, role: Role, protocol: str, among: Sequence[str]) -> set[str]:
-        """Those of these topics that somebody is subscribed to."""
+        """Return those of these topics that have a subscription."""
         asked = "SELECT 1 FROM subscriptions WHERE topic = ? AND role = ? AND protocol = ?"
 
         def work(db: sqlite3.Connection) -> set[str]:
@@ -198,9 +199,10 @@ class Subscriptions:
         return await self._database.run(work) if among else set()
 
     async def move(self, protocol: str, topic: str, new_topic: str) -> None:
-        """The feed that was subscribed to as `topic` is at `there` now: its subscribers hear of both.
+        """Move the subscriptions of a feed that has moved from `topic` to `new_topic`. They cover both.
 
-        Who has subscribed to `there` as well keeps the one. With `there` as `topic`, the feed is back.
+        A callback that has subscribed to both keeps one subscription. With `new_topic` equal to `topic` the feed has
+        moved back.
         """
 
         def work(db: sqlite3.Connection) -> None:
@@ -215,7 +217,7 @@ class Subscriptions:
         await self._database.run(work)
 
     async def count(self) -> dict[tuple[str, str, str], int]:
-        """How many, by role, protocol and state."""
+        """Return the number of subscriptions by role, protocol and state."""
         rows = await self._database.run(
             lambda db: db.execute(
                 "SELECT role, protocol, state, count(*) FROM subscriptions GROUP BY role, protocol, state"
@@ -224,17 +226,17 @@ class Subscriptions:
         return {(row[0], row[1], row[2]): row[3] for row in rows}
 
     async def set_state(self, number: int, state: State) -> bool:
-        """Pause, resume, or count as verified; whether it was there."""
+        """Set the state. Return whether the subscription exists."""
         return await self._database.run(
             lambda db: db.execute("UPDATE subscriptions SET state = ? WHERE id = ?", (state, number)).rowcount > 0
         )
 
     async def remove(self, *numbers: int) -> bool:
-        """Forget these, and what is queued for them, in one transaction; whether any was there."""
+        """Remove subscriptions and their deliveries in one transaction. Return whether any existed."""
         return await self._database.run(lambda db: sum(remove_in(db, each) for each in numbers) > 0)
 
     async def expire(self, now: Instant) -> int:
-        """Remove those whose time is over; how many."""
+        """Remove expired subscriptions and return their number."""
 
         def work(db: sqlite3.Connection) -> int:
             over = "SELECT id FROM subscriptions WHERE expires <= ?"
@@ -244,7 +246,7 @@ class Subscriptions:
         return await self._database.run(work)
 
     async def due_for_renewal(self, now: Instant, limit: int = 100) -> list[Subscription]:
-        """Those that we have to renew by now, the most urgent first. Paused ones are left to expire."""
+        """Return the subscriptions to renew by now, longest due first. Paused ones are left to expire."""
         rows = await self._database.run(
             lambda db: db.execute(
                 "SELECT * FROM subscriptions WHERE renew_at <= ? AND state <> 'paused' ORDER BY renew_at LIMIT ?",
@@ -256,7 +258,7 @@ class Subscriptions:
     async def extend(
         self, number: int, *, expires: Instant, renew_at: Instant | None = None, state: State | None = None
     ) -> None:
-        """It ends then, and is renewed then; its state is this, unless the operator has paused it."""
+        """Set expiry, renewal and, unless the operator has paused the subscription, its state."""
         await self._database.run(
             lambda db: db.execute(
                 "UPDATE subscriptions SET expires = ?, renew_at = ?,"
@@ -266,14 +268,14 @@ class Subscriptions:
         )
 
     async def set_renewal(self, number: int, until: Instant | None) -> None:
-        """Renew it then, or never."""
+        """Set the time of the next renewal; None: never."""
         await self._database.run(
             lambda db: db.execute("UPDATE subscriptions SET renew_at = ? WHERE id = ?", (until, number))
         )
 
 
 def registrable_domain(callback: str) -> str:
-    """Whose server it is: the registrable domain; what cannot be read stands for itself."""
+    """Return the registrable domain of a callback, or the callback itself if it is invalid."""
     try:
         return uri.site_of(uri.normalise(callback))
     except FeedproxyError:
@@ -281,7 +283,7 @@ def registrable_domain(callback: str) -> str:
 
 
 def remove_in(db: sqlite3.Connection, number: int) -> bool:
-    """Remove a subscription within a transaction."""
+    """Remove a subscription within a transaction. Return whether it existed."""
     db.execute("DELETE FROM deliveries WHERE subscription = ?", (number,))
     return db.execute("DELETE FROM subscriptions WHERE id = ?", (number,)).rowcount > 0
 

@@ -1,7 +1,7 @@
-"""Which feeds may strangers subscribe to?  Those that lists name to everybody, and that anybody may read.
+"""Topics: the feed that a client's URL means, and whether clients may subscribe to it.
 
-A subscription must not make us fetch what nobody reads here, so the feed is held already; but for a publisher's own
-feeds, which are asked of the upstream that the operator named.
+Clients may subscribe to public feeds that are stored: a subscription must not make the proxy fetch a feed without
+readers. Feeds of the operator's own upstream are the exception; they are fetched if necessary.
 """
 
 import contextlib
@@ -17,41 +17,40 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 SITE_FEEDS_MAX = 10
-"""Feeds that one subscription to a site stands for."""
-
+"""Feeds that one subscription to a site covers at most."""
 
 REDIRECTS_MAX = 5
-"""One after the other."""
+"""Permanent redirects that are followed in a row."""
 
 
 class UnknownTopic(FeedproxyError):
-    """Nobody is told of changes of that."""
+    """No public feed is known at that URL."""
 
     status_hint = 404
     detail = "not-found"
 
 
 async def resolve_topic(service: NotificationService, address: str, topics_allowed: str, base: str) -> str:
-    """The target of the feed at this address, as a stranger wrote it. Raises NotWatched, StoreError.
+    """Return the target of the feed at a URL that a client names. Raises UnknownTopic, StoreError.
 
-    `base` is our own address as he wrote it; `whose` is `own` (the upstream's feeds alone) or `known` (all public
-    ones); with `off` there is none.
+    `base` is the proxy's URL as the client wrote it. `topics_allowed` is `own` (only feeds of the upstream), `known`
+    (all public feeds) or `off`.
     """
     try:
         target = current_topic(service, service.proxy.admin.to_upstream_url(named_address(service, address, base)))
     except BadTarget as error:
-        raise UnknownTopic(f"{address[:200]} is no address of a feed: {error}") from error
+        raise UnknownTopic(f"{address[:200]} is not the URL of a feed: {error}") from error
     own = is_upstream_target(target, service.settings())
     if own and topics_allowed != "off" and not service.proxy.admin.is_feed(target):
         await service.proxy.admin.refresh(target)
     if not (topics_allowed == "known" or (own and topics_allowed == "own")) or not may_notify(service, target):
-        # The same words for what is unknown and for what is private: that is nobody's business.
-        raise UnknownTopic(f"{address[:200]} is not watched here; only feeds that are read through this proxy are")
+        # Unknown and private feeds get the same message, so that it discloses neither.
+        raise UnknownTopic(f"{address[:200]} is not available here: expected a feed that is read through this proxy")
     return target
 
 
 async def resolve_topics(service: NotificationService, address: str, topics_allowed: str, base: str) -> list[str]:
-    """The feed at this address, or the feeds of this site. Raises NotWatched, StoreError."""
+    """Return the targets of the feed at a URL, or of the site's feeds. Raises UnknownTopic, StoreError."""
     try:
         return [await resolve_topic(service, address, topics_allowed, base)]
     except UnknownTopic as error:
@@ -62,7 +61,7 @@ async def resolve_topics(service: NotificationService, address: str, topics_allo
         targets = []
         for each in found:
             if not await service.is_listed(each):
-                continue  # the site was named, and not this address
+                continue  # the client named the site, not this feed
             with contextlib.suppress(UnknownTopic):
                 targets.append(await resolve_topic(service, each, topics_allowed, base))
         if not targets:
@@ -71,7 +70,7 @@ async def resolve_topics(service: NotificationService, address: str, topics_allo
 
 
 def named_address(service: NotificationService, address: str, base: str) -> str:
-    """The address that a stranger names: readers of the gateway know feeds by an address of ours. Raises BadTarget."""
+    """Return the normalised URL that a client means; a gateway URL means its target. Raises BadTarget."""
     named, settings = uri.normalise(address.strip()), service.settings()
     for own in (settings.public_url, base):
         below = own.rstrip("/") + "/"
@@ -82,30 +81,30 @@ def named_address(service: NotificationService, address: str, base: str) -> str:
 
 
 def may_notify(service: NotificationService, target: str) -> bool:
-    """Whether strangers may hear of changes of this target: a feed that is held, and everybody's."""
+    """Return whether changes of this target may be notified: it is a stored, public feed."""
     return service.proxy.admin.is_feed(target) and not is_no_longer_public(service, target)
 
 
 def is_no_longer_public(service: NotificationService, target: str) -> bool:
-    """Whether this is, or what is known of it says that it is, no feed for everybody."""
+    """Return whether a target is private, by its stored resource or else by its settings."""
     settings, resource = service.settings_for(target), service.proxy.store.peek(target)
     return is_private(resource, settings) if resource is not None else not may_be_listed(target, settings)
 
 
 def is_private(resource: Resource, settings: Settings) -> bool:
-    """Whether this feed is not for everybody, by these settings of its target."""
-    # A feed of which no response is left is one whose origin lets nobody else keep it.
+    """Return whether a feed is private, by these settings of its target."""
+    # A feed without a stored response is one whose origin forbids shared caches to store it.
     is_kept = resource.channel is None or bool(resource.variants)
     return not is_kept or not may_be_listed(resource.target, settings, resource)
 
 
 def current_topic(service: NotificationService, target: str) -> str:
-    """Where a feed is that has moved for good, if it is held there; else where it was."""
+    """Return the target that a feed has moved to for good if it is a feed there, else the target."""
     return _follow_redirects(service, target, service.proxy.admin.is_feed)
 
 
 def redirect_target(service: NotificationService, target: str) -> str:
-    """Where readers of this feed are led: to where it has moved for good, whether or not it is held there yet."""
+    """Return the target that clients of a feed are redirected to, whether or not it is stored."""
     return _follow_redirects(service, target, lambda _: True)
 
 
@@ -116,7 +115,7 @@ def _follow_redirects(service: NotificationService, target: str, is_allowed: Cal
         sighting = resource.relocation if resource is not None else None
         match relocation.active_relocation(sighting, service.clock.now(), settings, target=visited[-1]):
             case relocation.RespondMoved(location) if location in visited:
-                return target  # a circle of redirects leads nowhere
+                return target  # the redirects form a loop
             case relocation.RespondMoved(location) if is_allowed(location):
                 visited.append(location)
             case _:

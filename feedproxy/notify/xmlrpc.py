@@ -1,7 +1,7 @@
-"""XML-RPC: one endpoint, many methods.
+"""XML-RPC: the dispatcher of one endpoint, and the reading and writing of calls.
 
-Python's own xmlrpc reads and writes the values; defusedxml's parser stands in front of it and refuses what no call
-has: a document type, and with it entities. (xmlrpc.client alone would expand them.)
+Python's xmlrpc.client reads and writes the values. It would expand entities, so defusedxml's parser refuses documents
+with a document type.
 """
 
 import logging
@@ -20,31 +20,31 @@ from feedproxy.request.endpoints import Call
 logger = logging.getLogger(__name__)
 
 CONTENT_MAX = 65_536
-"""Bytes of a call: a ping has half a thousand, a subscription to a hundred feeds some ten thousand."""
+"""Bytes of a call. A ping has about 500, a subscription to a hundred feeds about 10,000."""
 
 CHARACTER_COUNTS_MAX = {b"<": 2_000, b"=": 2_000, b"&": 2_000, b"\n": 8_000, b"\r": 8_000}
-"""Signs of a call, which is read where readers wait: what is made of these takes most of the time. A subscription to a
-hundred feeds has some hundreds of each."""
+"""Occurrences of characters in a call. They determine the time of parsing, which happens in the event loop. A
+subscription to a hundred feeds has some hundreds of each."""
 
 NOT_WELL_FORMED, NO_METHOD, INTERNAL_ERROR = -32700, -32601, -32603
-"""The codes that implementations of XML-RPC have agreed on for faults."""
+"""Fault codes of the XML-RPC implementations (Specification for Fault Code Interoperability)."""
 
 type Method = Callable[[tuple[Any, ...], Call], Awaitable[Any]]
-"""Gets the parameters; returns what xmlrpc.client can write. Raises BadCall where they are not of its form."""
+"""Takes the parameters; returns a value that xmlrpc.client can write. Raises InvalidCall for wrong parameters."""
 
 
 class XmlRpcDispatcher:
-    """The methods, by name."""
+    """Calls methods by name."""
 
     def __init__(self) -> None:
         self._methods: dict[str, Method] = {}
 
     def add(self, name: str, method: Method) -> None:
-        """Offer a method; the names of the texts are case-sensitive."""
+        """Add a method. Names are case-sensitive."""
         self._methods[name] = method
 
     async def answer(self, call: Call) -> Response:
-        """The endpoint's handler. A fault is an answer, too: status 200, as the specification has it."""
+        """Answer a call. A fault has status 200, as the specification requires."""
         try:
             name, parameters = read_call(call.content)
         except InvalidCall as error:
@@ -64,14 +64,14 @@ class XmlRpcDispatcher:
 
 
 def is_excessive(content: bytes) -> bool:
-    """Whether a document has more of what takes time than a call has."""
+    """Return whether a document exceeds CHARACTER_COUNTS_MAX."""
     return any(content.count(sign) > most for sign, most in CHARACTER_COUNTS_MAX.items())
 
 
 def read_call(content: bytes) -> tuple[str, tuple[Any, ...]]:
-    """Method name and parameters. Raises BadCall for what is no XML-RPC call."""
+    """Return a call's method name and parameters. Raises InvalidCall."""
     if is_excessive(content):
-        raise InvalidCall("this is more XML than a call has")
+        raise InvalidCall("the call has too many elements, attributes or lines")
     unmarshaller = xmlrpc.client.Unmarshaller()
     try:
         parser = DefusedExpatParser(unmarshaller, forbid_dtd=True, forbid_entities=True, forbid_external=True)
@@ -79,21 +79,21 @@ def read_call(content: bytes) -> tuple[str, tuple[Any, ...]]:
         parser.close()
         parameters = unmarshaller.close()
     except Exception as error:
-        # expat's, defusedxml's, and whatever a value of the wrong form makes Python's own classes raise.
-        raise InvalidCall("this is no XML-RPC call") from error
+        # Exceptions of expat and defusedxml, and of xmlrpc.client for a malformed value.
+        raise InvalidCall("invalid XML-RPC call") from error
     name = unmarshaller.getmethodname()
     if not isinstance(name, str) or not isinstance(parameters, tuple):
-        raise InvalidCall("this is no XML-RPC call: it names no method")
+        raise InvalidCall("invalid XML-RPC call: the method name is missing")
     return name.strip(), parameters
 
 
 def write_call(name: str, *parameters: str) -> bytes:
-    """A call whose parameters are texts."""
+    """Return a call with strings as parameters."""
     return xmlrpc.client.dumps(tuple(map(remove_unwritable, parameters)), name).encode()
 
 
 def read_answer(content: bytes) -> Any:
-    """The value that a method returned. Raises BadCall where it is none, or a fault."""
+    """Return the value of a response. Raises InvalidCall for a fault or an invalid response."""
     unmarshaller = xmlrpc.client.Unmarshaller()
     try:
         parser = DefusedExpatParser(unmarshaller, forbid_dtd=True, forbid_entities=True, forbid_external=True)
@@ -103,12 +103,12 @@ def read_answer(content: bytes) -> Any:
     except xmlrpc.client.Fault as fault:
         raise InvalidCall(f"fault {fault.faultCode}: {str(fault.faultString)[:200]}") from fault
     except Exception as error:
-        raise InvalidCall("this is no answer of XML-RPC") from error
+        raise InvalidCall("invalid XML-RPC response") from error
     return value
 
 
 def write_response(value: Any) -> Response:
-    """The response that returns this value, or this fault."""
+    """Return the response with this value or fault."""
     if not isinstance(value, xmlrpc.client.Fault):
         value = (value,)
     else:
@@ -119,5 +119,5 @@ def write_response(value: Any) -> Response:
 
 
 def remove_unwritable(text: str) -> str:
-    """A text without what XML cannot hold."""
+    """Return the text without the characters that XML does not allow."""
     return "".join(each for each in text if each in "\t\n\r" or (each >= " " and not "\ud800" <= each <= "\udfff"))

@@ -9,22 +9,24 @@ from feedproxy.http import uri
 from feedproxy.http.redaction import has_secret
 
 NAME_MAX = 1024
-"""weblogs.com took so many characters, and 255 for an address, which is too few for today's."""
+"""Characters of a name, as at weblogs.com."""
 URL_MAX = 2048
+"""Characters of a URL. weblogs.com allowed 255, too few for current ones."""
 TAGS_MAX = 1024
+"""Characters of tags that are read."""
 
 
 class InvalidCall(FeedproxyError):
-    """The call is not of the method's form: a fault, not a refusal."""
+    """The call does not have the form of the method. It is answered with a fault."""
 
     status_hint = 400
     detail = "bad-target"
     fault_code = -32602
-    """What implementations of XML-RPC have agreed on for wrong parameters."""
+    """The XML-RPC fault code for invalid parameters (Specification for Fault Code Interoperability)."""
 
 
 class InvalidPing(FeedproxyError):
-    """The call is well-formed, and what it says cannot be a ping: `flerror` is 1, and this is the message."""
+    """The call is well-formed, but its values are invalid: `flerror` is 1, and the message is this error."""
 
     status_hint = 400
     detail = "bad-target"
@@ -32,7 +34,7 @@ class InvalidPing(FeedproxyError):
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """Who says that what has changed. Addresses are normalised; `page` and `feed` may be empty."""
+    """A report that a site has changed. URLs are normalised; `page` and `feed` may be empty."""
 
     name: str
     url: str
@@ -42,18 +44,18 @@ class Ping:
     tags: tuple[str, ...] = ()
 
     def addresses(self) -> list[str]:
-        """What was named, the most exact first."""
+        """Return the named URLs, the most specific first."""
         return [each for each in dict.fromkeys((self.feed, self.url, self.page)) if each]
 
     def has_public_address(self) -> bool:
-        """Whether its address may be written down: not where it is a secret."""
+        """Return whether the URL may be recorded: it contains no secret."""
         return not has_secret(self.url)
 
 
 def simple(parameters: Sequence[Any]) -> Ping:
-    """weblogUpdates.ping: "two parameters, the name and url of the website or blog that has changed".
+    """Return the ping of a weblogUpdates.ping: "the name and url of the website or blog that has changed".
 
-    The definition of 2001 has two more: the page to check, and a category. Raises BadCall, BadPing.
+    The definition of 2001 has two more parameters: the page to check, and a category. Raises InvalidCall, InvalidPing.
     """
     name, url, *rest = _texts("weblogUpdates.ping", parameters, 2, 4)
     ping = ping_of(name, url)
@@ -63,9 +65,9 @@ def simple(parameters: Sequence[Any]) -> Ping:
 
 
 def extended(parameters: Sequence[Any]) -> Ping:
-    """weblogUpdates.extendedPing: name, home page, changed page, feed, and optionally tags with `|` between them.
+    """Return the ping of a weblogUpdates.extendedPing: name, home page, changed page, feed, `|`-separated tags.
 
-    Raises BadCall, BadPing.
+    Raises InvalidCall, InvalidPing.
     """
     name, url, page, feed, *tags = _texts("weblogUpdates.extendedPing", parameters, 4, 5)
     ping = ping_of(name, url)
@@ -75,7 +77,7 @@ def extended(parameters: Sequence[Any]) -> Ping:
 
 
 def ping_of(name: str, url: str) -> Ping:
-    """A ping from its two texts. Raises BadPing."""
+    """Return a ping from its name and URL. Raises InvalidPing."""
     name = " ".join(name.split())
     if len(name) > NAME_MAX:
         raise InvalidPing(f"the name is longer than {NAME_MAX} characters")
@@ -101,7 +103,7 @@ def _address(text: str, *, optional: bool = False) -> str:
     try:
         return uri.normalise(text)
     except BadTarget as error:
-        raise InvalidPing(f"{text[:200]} is no address of a site: {error}") from error
+        raise InvalidPing(f"invalid url {text[:200]}: {error}") from error
 
 
 def _tags(text: str) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
-"""Pings that come in: by XML-RPC and by HTTP GET; what they mean, and what is answered.
+"""The receiver of pings by XML-RPC and HTTP GET.
 
-The answer is the same whether or not the site is known here: it is nobody's business what others read.
+The response is the same for known and unknown sites: it must not disclose which feeds are read here.
 """
 
 import html
@@ -30,21 +30,21 @@ p{{overflow-wrap:anywhere}}</style></head>
 
 
 class PingReceiver:
-    """Hears pings."""
+    """Accepts pings and answers them."""
 
     def __init__(self, service: NotificationService) -> None:
         self._service = service
 
     async def simple(self, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
-        """weblogUpdates.ping."""
+        """Answer weblogUpdates.ping."""
         return await self._respond(messages.simple, parameters, call)
 
     async def extended(self, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
-        """weblogUpdates.extendedPing."""
+        """Answer weblogUpdates.extendedPing."""
         return await self._respond(messages.extended, parameters, call)
 
     async def page(self, call: Call) -> Response:
-        """`/pingSiteForm?name=…&url=…`: "an HTML human readable page", with a status other than 200 where it failed."""
+        """Answer `/pingSiteForm?name=…&url=…` with "an HTML human readable page". Errors have their status."""
         try:
             given = parse_qs(call.query, keep_blank_values=True, max_num_fields=20)
         except ValueError:
@@ -53,17 +53,19 @@ class PingReceiver:
             heard = messages.ping_of(given.get("name", [""])[0], given.get("url", [""])[0])
             await self.accept(heard, call.client)
         except TooManyRequests as error:
-            return _page(429, "Not so often, please", str(error), ("Retry-After", "60"))
+            return _page(429, "Too many pings", str(error), ("Retry-After", "60"))
         except InvalidPing as error:
-            return _page(400, "That was no ping", str(error))
+            return _page(400, "Invalid ping", str(error))
         except FeedproxyError:
-            return _page(503, "Please try again later", "the ping could not be written down", ("Retry-After", "60"))
+            return _page(503, "Please try again later", "the ping could not be recorded", ("Retry-After", "60"))
         return _page(
-            200, THANKS, f"It says that {heard.name or heard.url} has changed. If it is read here, we look soon"
+            200,
+            THANKS,
+            f"It reports that {heard.name or heard.url} has changed. If it is read here, it will be fetched soon",
         )
 
     async def accept(self, heard: Ping, visit: ClientContext) -> None:
-        """Act on a ping that came by this visit. Raises TooOften, StoreError."""
+        """Enqueue the refreshes that a client's ping requests. Raises TooManyRequests, StoreError."""
         bell, settings, source = self._service.refresh_requests, self._service.settings(), visit.address
         heard = replace(heard, url=self._resolve(heard.url, visit), feed=self._resolve(heard.feed, visit))
         targets = await bell.find_feeds(heard.feed) if heard.feed else []
@@ -77,14 +79,14 @@ class PingReceiver:
             await bell.enqueue_unknown(heard.feed or heard.url)
 
     def _resolve(self, address: str, visit: ClientContext) -> str:
-        """The feed that a gateway address of ours means, else the address; empty stays so."""
+        """Return the target of a gateway URL; other URLs are returned unchanged."""
         try:
             return named_address(self._service, address, visit.base) if address else ""
         except BadTarget:
             return address
 
     async def _respond(self, read: Any, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
-        """The struct of two: "flerror is a boolean … the message describes the success or failure"."""
+        """Return the struct of a response: "flerror is a boolean … the message describes the success or failure"."""
         try:
             await self.accept(read(parameters), call.client)
         except InvalidCall:
@@ -92,7 +94,7 @@ class PingReceiver:
         except (InvalidPing, TooManyRequests) as error:
             return {"flerror": True, "message": str(error)}
         except FeedproxyError:
-            return {"flerror": True, "message": "the ping could not be written down; please try again later"}
+            return {"flerror": True, "message": "the ping could not be recorded; please try again later"}
         return {"flerror": False, "message": THANKS}
 
 

@@ -1,9 +1,9 @@
-"""Ping sinks: who is told of every change of a publisher's own feeds (RSS Feed State, Pinging).
+"""Ping sinks: servers that are pinged for every change of a publisher's own feeds (RSS Feed State, Pinging).
 
-A sink is an address with a word in front of it, or without:
+A sink is a URL, which may have a prefix:
 
-    https://sink.example/ping?name={name}&url={url}   HTTP GET; {feed} stands for the feed's address
-    https://sink.example/ping?name={0}&url={1}        the same, as the text has them; a {0} alone is the address
+    https://sink.example/ping?name={name}&url={url}   HTTP GET; {feed} stands for the feed's URL
+    https://sink.example/ping?name={0}&url={1}        the same, as in the text; a {0} alone is the URL
     https://rpc.sink.example/RPC2                     XML-RPC, weblogUpdates.ping
     extended:https://rpc.sink.example/RPC2            XML-RPC, weblogUpdates.extendedPing
 """
@@ -76,7 +76,7 @@ def read_sink(text: str) -> PingSink:
 
 
 def expand_template(template: str, name: str, url: str, feed: str) -> str:
-    """A GET template with its values, "URI encoded"."""
+    """Return a GET template with its values, "URI encoded"."""
     numbered = {"0": name, "1": url} if "{1}" in template else {"0": url}
     values = {"name": name, "url": url, "feed": feed or url, **numbered}
     for word, value in values.items():
@@ -105,24 +105,24 @@ def ping_message(sink: PingSink, agent: str, *, name: str, url: str, feed: str =
 
 
 def site_ping_request(sink: str, said: Ping) -> DeliveryRequest:
-    """The order to tell a sink what an operator says of some site."""
+    """Return the request to ping a sink for a site that the operator names."""
     data = json.dumps({"name": said.name or urlsplit(said.url).netloc, "url": said.url, "feed": said.feed})
     return DeliveryRequest("ping", "ping", said.feed or said.url, sink, data=data)
 
 
 def own_user_agent(settings: Settings) -> str:
-    """The User-Agent of what we send to others by ourselves."""
+    """Return the User-Agent of notifications and subscription requests."""
     return f"feedproxy/{__version__}" + (f" (+{settings.contact_url})" if settings.contact_url else "")
 
 
 def interpret_response(sink: PingSink, answer: Response | FeedproxyError) -> Verdict:
-    """What a sink's answer means. Who is away is tried again; who says no has heard it."""
+    """Return the verdict on a sink's response. Failures of the server are retried, refusals are final."""
     if isinstance(answer, FeedproxyError):
         return Retry(str(answer))
     if answer.status == 429 or answer.status >= 500:
-        return Retry(f"it answered {answer.status}")
+        return Retry(f"status {answer.status}")
     if not 200 <= answer.status < 300:
-        return Refused(f"it answered {answer.status}")
+        return Refused(f"status {answer.status}")
     if sink.kind is SinkKind.GET:
         return Delivered(f"{answer.status}")
     try:
@@ -130,15 +130,15 @@ def interpret_response(sink: PingSink, answer: Response | FeedproxyError) -> Ver
     except InvalidCall as error:
         return Refused(str(error))
     if not isinstance(told, dict):
-        return Delivered("it answered")
+        return Delivered("response without a struct")
     # "flerror" here, "flError" there: read without regard to case.
     struct = {str(key).lower(): value for key, value in told.items()}
     words = str(struct.get("message", ""))[:200]
-    return Refused(f"it refused: {words}") if struct.get("flerror") else Delivered(words)
+    return Refused(f"refused: {words}") if struct.get("flerror") else Delivered(words)
 
 
 class PingSinks:
-    """The protocol `ping`: the configured sinks hear of changes of the upstream's feeds."""
+    """The protocol `ping`: pings the configured sinks for changes of the upstream's feeds."""
 
     name = "ping"
     retry_for = DAY
@@ -149,17 +149,17 @@ class PingSinks:
         self._resource = resource
 
     def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
-        """A ping to every sink, where the feed is the publisher's own."""
+        """Return a ping to every sink if the feed is a listed one of the upstream."""
         settings = self._settings()
         if change.listed and settings.public_url and is_upstream_target(change.target, settings):
             for each in settings.ping_sinks:
                 yield DeliveryRequest(self.name, "ping", change.target, each, change=change.number)
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Made of what is known of the feed now."""
+        """Return the ping, with the feed's current title and site."""
         settings, order = self._settings(), delivery.request
         if order.callback not in settings.ping_sinks:
-            return None  # the operator has taken it away
+            return None  # the operator has removed the sink
         sink, agent = read_sink(order.callback), own_user_agent(settings)
         if order.data:
             return ping_message(sink, agent, **json.loads(order.data))
@@ -178,4 +178,4 @@ class PingSinks:
         return interpret_response(read_sink(delivery.request.callback), answer)
 
     async def renew(self, subscription: Subscription) -> None:
-        """Nothing is subscribed to."""
+        """Do nothing: this protocol has no subscriptions."""
