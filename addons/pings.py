@@ -11,7 +11,7 @@ from feedproxy.errors import UsageError
 from feedproxy.http.message import Response
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings.receiver import PingReceiver
-from feedproxy.notify.pings.sinks import PingSinks, read_sink
+from feedproxy.notify.pings.sinks import PingSinks, read_ping_sink
 from feedproxy.notify.xmlrpc import CONTENT_MAX
 from feedproxy.request.endpoints import Call
 
@@ -36,7 +36,7 @@ class Pings:
         if "ping_sinks" in updated:
             try:
                 for sink in app.settings.ping_sinks:
-                    read_sink(sink)
+                    read_ping_sink(sink)
             except UsageError as error:
                 raise exceptions.OptionsError(f"ping_sinks: {error}") from error
 

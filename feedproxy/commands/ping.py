@@ -13,7 +13,7 @@ from feedproxy.http.message import Response
 from feedproxy.http.redaction import without_secrets
 from feedproxy.notify.pings import messages as pings
 from feedproxy.notify.pings.messages import Ping
-from feedproxy.notify.pings.sinks import PingSink, interpret_response, own_user_agent, ping_message, read_sink
+from feedproxy.notify.pings.sinks import PingSink, interpret_response, own_user_agent, ping_message, read_ping_sink
 from feedproxy.notify.protocol import Delivered, Verdict
 from feedproxy.settings import Settings
 from feedproxy.upstream.address_policy import AddressPolicy
@@ -50,7 +50,7 @@ def ping(args: argparse.Namespace) -> int:
         lines = [f"{sink}  queued" for sink in result["sinks"]]
         print(json.dumps(result, ensure_ascii=False, indent=1) if args.format == "json" else "\n".join(lines))
         return 0
-    sinks = [read_sink(sink) for sink in args.sink]
+    sinks = [read_ping_sink(sink) for sink in args.sink]
     try:
         site_ping = pings.extended([args.name or urlsplit(args.url).netloc, args.url, "", args.feed])
     except FeedproxyError as error:

@@ -15,15 +15,15 @@ def is_callback_to_self(callback: str, settings: Settings, base: str) -> bool:
     """
     called = uri.normalise(callback)
     for own in {settings.public_url, base} - {""}:
-        ours = uri.normalise(own.rstrip("/") + settings.endpoint_prefix)
-        if not _is_same_server(ours, called):
+        endpoints = uri.normalise(own.rstrip("/") + settings.endpoint_prefix)
+        if not _is_same_server(endpoints, called):
             continue
-        if not settings.upstream or (urlsplit(called).path or "/").startswith(urlsplit(ours).path):
+        if not settings.upstream or (urlsplit(called).path or "/").startswith(urlsplit(endpoints).path):
             return True
     return False
 
 
-def _is_same_server(one: str, other: str) -> bool:
+def _is_same_server(url: str, other_url: str) -> bool:
     """Return True for the same host and port. The default ports of http and https count as one server."""
-    (host, port), (other_host, other_port) = uri.host_port(one), uri.host_port(other)
+    (host, port), (other_host, other_port) = uri.host_port(url), uri.host_port(other_url)
     return host == other_host and (port == other_port or (port in _DEFAULT_PORTS and other_port in _DEFAULT_PORTS))

@@ -35,7 +35,7 @@ class ChangeLists:
         if begin is None or begin > now or begin + HOUR <= now - RETENTION:
             raise NotFound("there is no archive of that hour")
         changes = await self._changes(begin, begin + HOUR)
-        modified = max((each.at for each in changes), default=begin)
+        modified = max((change.at for change in changes), default=begin)
         over = begin + HOUR <= now
         return await self._respond(
             call, changes, updated=begin + HOUR, modified=modified, caching="max-age=3600" if over else "no-cache"
@@ -50,8 +50,8 @@ class ChangeLists:
     async def _changes(self, begin: Instant, end: Instant) -> list[Change]:
         """Return the changes of feeds that are public now. A rule or the origin may have made a feed private since."""
         found = await self._service.changes.between(begin, end, ENTRIES_MAX)
-        public = [each for each in found if not is_no_longer_public(self._service, each.target)]
-        return [each for each in public if await self._service.is_listed(each.target)]
+        public = [change for change in found if not is_no_longer_public(self._service, change.target)]
+        return [change for change in public if await self._service.is_listed(change.target)]
 
     async def _respond(
         self, call: Call, changes: list[Change], *, updated: Instant, modified: Instant, caching: str
@@ -60,15 +60,18 @@ class ChangeLists:
         base = call.client.base
         entries = [
             WeblogEntry(
-                each.name, displayed_url(each.url, settings, base), displayed_url(each.target, settings, base), each.at
+                change.name,
+                displayed_url(change.url, settings, base),
+                displayed_url(change.target, settings, base),
+                change.at,
             )
-            for each in changes
+            for change in changes
         ]
         count = await self._service.changes.last_number()
-        said = uri.query_value(call.query, "when")
-        if said not in ("", "minutes", "seconds"):
-            raise BadTarget(f"when={said[:40]}: expected minutes or seconds")
-        minutes = (said or settings.changes_when) == "minutes"
+        unit = uri.query_value(call.query, "when")
+        if unit not in ("", "minutes", "seconds"):
+            raise BadTarget(f"when={unit[:40]}: expected minutes or seconds")
+        minutes = (unit or settings.changes_when) == "minutes"
         body = changes_xml.write_document(entries, updated=updated, count=count, minutes=minutes)
         tag = parse_tag(changes_xml.entity_tag(body))
         assert tag is not None

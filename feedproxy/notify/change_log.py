@@ -30,7 +30,7 @@ SITE_FEEDS_MAX = 50
 
 @dataclass(frozen=True, slots=True)
 class FeedSnapshot:
-    """What the log needs to know of a feed's content at one instant."""
+    """The properties of a feed's content at one instant that the log needs."""
 
     target: str
     digest: str
@@ -80,18 +80,20 @@ class ChangeLog:
         """
 
         def work(db: sqlite3.Connection) -> tuple[list[Change], list[FeedSnapshot]]:
-            unclear = [each for each in snapshots if _is_incomparable(db, each)]
-            clear = [each for each in snapshots if each not in unclear] if unclear else snapshots
-            changes = [change for each in clear if (change := _insert_change(db, each)) is not None]
+            incomparable = [snapshot for snapshot in snapshots if _is_incomparable(db, snapshot)]
+            comparable = (
+                [snapshot for snapshot in snapshots if snapshot not in incomparable] if incomparable else snapshots
+            )
+            changes = [change for snapshot in comparable if (change := _insert_change(db, snapshot)) is not None]
             for change in changes:
                 if change.listed:
                     enqueue_for_subscribers(db, change, now)
                 enqueue_in(db, extra_deliveries(change), now)
-            return changes, unclear
+            return changes, incomparable
 
-        changes, unclear = await self._database.run(work)
-        reckoned = [found for each in unclear if (found := await self._compute_digest(each)) is not None]
-        return changes + await self.record(reckoned, now, extra_deliveries) if reckoned else changes
+        changes, incomparable = await self._database.run(work)
+        completed = [found for snapshot in incomparable if (found := await self._compute_digest(snapshot)) is not None]
+        return changes + await self.record(completed, now, extra_deliveries) if completed else changes
 
     async def reconcile(
         self, snapshots: Sequence[FeedSnapshot], now: Instant, extra_deliveries: ExtraDeliveries
@@ -102,14 +104,18 @@ class ChangeLog:
         """
 
         def work(db: sqlite3.Connection) -> list[FeedSnapshot]:
-            told = {}
-            for each in snapshots:
-                row = db.execute("SELECT digest, at FROM known WHERE target = ?", (each.target,)).fetchone()
-                told[each.target] = row
-            return [each for each in snapshots if (row := told[each.target]) is None or row["at"] < each.at]
+            recorded = {}
+            for snapshot in snapshots:
+                row = db.execute("SELECT digest, at FROM known WHERE target = ?", (snapshot.target,)).fetchone()
+                recorded[snapshot.target] = row
+            return [
+                snapshot
+                for snapshot in snapshots
+                if (row := recorded[snapshot.target]) is None or row["at"] < snapshot.at
+            ]
 
-        fresh = await self._database.run(work)
-        known = [replace(each, is_new=True) for each in fresh]  # a feed without a row has no subscribers
+        changed = await self._database.run(work)
+        known = [replace(snapshot, is_new=True) for snapshot in changed]  # a feed without a row has no subscribers
         return await self.record(known, now, extra_deliveries)
 
     async def between(self, begin: Instant, end: Instant, limit: int) -> list[Change]:
@@ -124,8 +130,8 @@ class ChangeLog:
 
     async def last_number(self) -> int:
         """Return the number of the last listed change. Numbers count from the database's creation."""
-        asked = "SELECT id FROM changes WHERE listed ORDER BY id DESC LIMIT 1"
-        row = await self._database.run(lambda db: db.execute(asked).fetchone())
+        query = "SELECT id FROM changes WHERE listed ORDER BY id DESC LIMIT 1"
+        row = await self._database.run(lambda db: db.execute(query).fetchone())
         return row[0] if row is not None else 0
 
     async def feeds_of_site(self, url: str) -> list[str]:
@@ -135,12 +141,12 @@ class ChangeLog:
         """
         place = host_and_path(url)
         folder = place if place.endswith("/") else place + "/"
-        behind = folder[:-1] + "0"  # the first text that sorts after every path below the folder: "0" follows "/"
+        folder_end = folder[:-1] + "0"  # the first text that sorts after every path below the folder: "0" follows "/"
 
         def work(db: sqlite3.Connection) -> list[str]:
             rows = db.execute(
                 "SELECT target FROM known WHERE link = ? OR (place >= ? AND place < ?) ORDER BY at DESC LIMIT ?",
-                (place.rstrip("/"), folder, behind, SITE_FEEDS_MAX),
+                (place.rstrip("/"), folder, folder_end, SITE_FEEDS_MAX),
             ).fetchall()
             return [row["target"] for row in rows]
 
@@ -149,7 +155,7 @@ class ChangeLog:
     async def forget(self, targets: Iterable[str]) -> None:
         """Remove these targets, which the store no longer has."""
         await self._database.run(
-            lambda db: db.executemany("DELETE FROM known WHERE target = ?", [(each,) for each in targets])
+            lambda db: db.executemany("DELETE FROM known WHERE target = ?", [(target,) for target in targets])
         )
 
     async def known_targets(self, after: str, limit: int) -> list[str]:
@@ -177,37 +183,37 @@ def host_and_path(url: str) -> str:
     return f"{split.netloc}{split.path or '/'}"
 
 
-def _is_incomparable(db: sqlite3.Connection, seen: FeedSnapshot) -> bool:
-    if pending_hash(seen.digest) is None:
+def _is_incomparable(db: sqlite3.Connection, snapshot: FeedSnapshot) -> bool:
+    if pending_hash(snapshot.digest) is None:
         return False
-    row = db.execute("SELECT digest FROM known WHERE target = ?", (seen.target,)).fetchone()
+    row = db.execute("SELECT digest FROM known WHERE target = ?", (snapshot.target,)).fetchone()
     return row is not None and pending_hash(row["digest"]) is None
 
 
-def _insert_change(db: sqlite3.Connection, seen: FeedSnapshot) -> Change | None:
-    row = db.execute("SELECT digest FROM known WHERE target = ?", (seen.target,)).fetchone()
-    if row is not None and row["digest"] == seen.digest:
+def _insert_change(db: sqlite3.Connection, snapshot: FeedSnapshot) -> Change | None:
+    row = db.execute("SELECT digest FROM known WHERE target = ?", (snapshot.target,)).fetchone()
+    if row is not None and row["digest"] == snapshot.digest:
         return None
-    url = seen.link or site_url(seen.target)
+    url = snapshot.link or site_url(snapshot.target)
     db.execute(
         "INSERT INTO known (target, digest, at, place, link, name) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (target)"
         " DO UPDATE SET digest = excluded.digest, at = excluded.at, link = excluded.link, name = excluded.name",
         (
-            seen.target,
-            seen.digest,
-            seen.at,
-            host_and_path(seen.target),
-            host_and_path(seen.link).rstrip("/"),
-            seen.name,
+            snapshot.target,
+            snapshot.digest,
+            snapshot.at,
+            host_and_path(snapshot.target),
+            host_and_path(snapshot.link).rstrip("/"),
+            snapshot.name,
         ),
     )
-    if row is None and seen.is_new:
+    if row is None and snapshot.is_new:
         return None
     cursor = db.execute(
         "INSERT INTO changes (at, target, name, url, listed) VALUES (?, ?, ?, ?, ?)",
-        (seen.at, seen.target, seen.name, url, seen.listed),
+        (snapshot.at, snapshot.target, snapshot.name, url, snapshot.listed),
     )
-    return Change(cursor.lastrowid or 0, seen.target, seen.name, url, seen.at, seen.listed)
+    return Change(cursor.lastrowid or 0, snapshot.target, snapshot.name, url, snapshot.at, snapshot.listed)
 
 
 def site_url(target: str) -> str:

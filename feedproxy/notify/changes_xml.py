@@ -40,7 +40,7 @@ class WeblogEntry:
 
 def reference_time(now: Instant, changes: Iterable[Change]) -> Instant:
     """Return the instant that `updated` names and `when` counts from, in whole seconds."""
-    newest = max((math.ceil(each.at) for each in changes), default=0)
+    newest = max((math.ceil(change.at) for change in changes), default=0)
     return float(max(now // 60 * 60, min(newest, math.ceil(now))))
 
 
@@ -66,10 +66,10 @@ def write_document(entries: Iterable[WeblogEntry], *, updated: Instant, count: i
         '<?xml version="1.0" encoding="utf-8"?>',
         f'<weblogUpdates version="2" updated="{format_http_date(updated)}" count="{count}">',
     ]
-    for each in entries:
-        ago = max(0, math.floor(updated - each.at))
+    for entry in entries:
+        ago = max(0, math.floor(updated - entry.at))
         when = ago // 60 if minutes else ago
-        named = (("name", each.name), ("url", each.url), ("rssUrl", each.rss_url))
+        named = (("name", entry.name), ("url", entry.url), ("rssUrl", entry.rss_url))
         attributes = " ".join(f"{name}={quoteattr(_UNWRITABLE.sub('', value))}" for name, value in named)
         lines.append(f' <weblog {attributes} when="{when}"/>')
     return "\n".join([*lines, "</weblogUpdates>", ""]).encode()

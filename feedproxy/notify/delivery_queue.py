@@ -57,19 +57,19 @@ class DeliveryQueue:
     def __init__(self, database: NotificationDatabase) -> None:
         self._database = database
 
-    async def add(self, *orders: DeliveryRequest, now: Instant) -> None:
+    async def add(self, *requests: DeliveryRequest, now: Instant) -> None:
         """Enqueue these; they are durable when it returns."""
-        await self._database.run(lambda db: enqueue_in(db, orders, now))
+        await self._database.run(lambda db: enqueue_in(db, requests, now))
 
     async def due(
         self, now: Instant, *, limit: int, exclude_ids: Collection[int] = (), exclude_hosts: Collection[str] = ()
     ) -> list[Delivery]:
         """Return at most `limit` due deliveries, longest due first, without the excluded ones."""
         ids, hosts = ",".join("?" * len(exclude_ids)), ",".join("?" * len(exclude_hosts))
-        asked = f"SELECT * FROM deliveries WHERE due <= ? AND id NOT IN ({ids}) AND host NOT IN ({hosts})"  # noqa: S608
+        query = f"SELECT * FROM deliveries WHERE due <= ? AND id NOT IN ({ids}) AND host NOT IN ({hosts})"  # noqa: S608
         rows = await self._database.run(
             lambda db: db.execute(
-                f"{asked} ORDER BY due, id LIMIT ?", (now, *exclude_ids, *exclude_hosts, limit)
+                f"{query} ORDER BY due, id LIMIT ?", (now, *exclude_ids, *exclude_hosts, limit)
             ).fetchall()
         )
         return [_read(row) for row in rows]
@@ -79,8 +79,8 @@ class DeliveryQueue:
         outcomes = list(outcomes)
 
         def work(db: sqlite3.Connection) -> None:
-            for each in outcomes:
-                _record_outcome(db, each)
+            for outcome in outcomes:
+                _record_outcome(db, outcome)
 
         await self._database.run(work)
 
@@ -129,16 +129,22 @@ _ON_CONFLICT = (
 )
 
 
-def enqueue_in(db: sqlite3.Connection, orders: Iterable[DeliveryRequest], now: Instant) -> None:
+def enqueue_in(db: sqlite3.Connection, requests: Iterable[DeliveryRequest], now: Instant) -> None:
     """Enqueue deliveries within a transaction."""
     db.executemany(
         f"{_INSERT} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ''){_ON_CONFLICT}",
         [
             (
-                *(each.protocol, each.what, each.topic, each.callback, registrable_domain(each.callback)),
-                *(each.subscription, each.change, each.data, now, now),
+                *(
+                    request.protocol,
+                    request.what,
+                    request.topic,
+                    request.callback,
+                    registrable_domain(request.callback),
+                ),
+                *(request.subscription, request.change, request.data, now, now),
             )
-            for each in orders
+            for request in requests
         ],
     )
 
@@ -153,10 +159,10 @@ def enqueue_for_subscribers(db: sqlite3.Connection, change: Change, now: Instant
 
 
 def _record_outcome(db: sqlite3.Connection, outcome: DeliveryOutcome) -> None:
-    delivery, order = outcome.delivery, outcome.delivery.request
-    words = outcome.verdict.reason[:300]
-    if order.subscription is not None:
-        good = isinstance(outcome.verdict, Delivered)
+    delivery, request = outcome.delivery, outcome.delivery.request
+    reason = outcome.verdict.reason[:300]
+    if request.subscription is not None:
+        is_delivered = isinstance(outcome.verdict, Delivered)
         db.execute(
             "UPDATE subscriptions SET last_try = ?,"
             " note = CASE WHEN last_try > ? AND last_try < ? THEN note ELSE ? END,"
@@ -166,36 +172,36 @@ def _record_outcome(db: sqlite3.Connection, outcome: DeliveryOutcome) -> None:
                 outcome.at,
                 outcome.started,
                 outcome.at + CLOCK_TOLERANCE,
-                words,
-                good,
-                good,
+                reason,
+                is_delivered,
+                is_delivered,
                 outcome.at,
-                order.subscription,
+                request.subscription,
             ),
         )
     match outcome.verdict:
         case Retry() if outcome.next_try is not None:
             db.execute(
                 "UPDATE deliveries SET due = ?, tries = tries + 1, note = ? WHERE id = ?",
-                (outcome.next_try, words, delivery.id),
+                (outcome.next_try, reason, delivery.id),
             )
         case Delivered() | Retry() | Refused():
             # A request that replaced this one meanwhile has not been sent: it stays, and its retries begin anew.
             db.execute(
                 "UPDATE deliveries SET due = ?, since = ?, tries = 0, note = '' WHERE id = ?"
                 " AND (change <> ? OR data <> ?)",
-                (outcome.at, outcome.at, delivery.id, order.change, order.data),
+                (outcome.at, outcome.at, delivery.id, request.change, request.data),
             )
             db.execute(
                 "DELETE FROM deliveries WHERE id = ? AND change = ? AND data = ?",
-                (delivery.id, order.change, order.data),
+                (delivery.id, request.change, request.data),
             )
-    if outcome.remove and order.subscription is not None:
-        remove_in(db, order.subscription)
+    if outcome.remove and request.subscription is not None:
+        remove_in(db, request.subscription)
 
 
 def _read(row: sqlite3.Row) -> Delivery:
-    order = DeliveryRequest(
+    request = DeliveryRequest(
         *(row["protocol"], row["what"], row["topic"], row["callback"], row["subscription"]), row["change"], row["data"]
     )
-    return Delivery(row["id"], order, row["host"], row["tries"], row["since"])
+    return Delivery(row["id"], request, row["host"], row["tries"], row["since"])

@@ -45,7 +45,7 @@ REQUEST_TIMEOUT: Seconds = 10
 
 
 FAILED_REQUESTS_MAX = 50
-"""Failed subscription requests that are remembered; the oldest is forgotten for another."""
+"""Failed subscription requests that are remembered; the oldest is forgotten first."""
 SUBSCRIPTION_REQUESTS = frozenset({"verify", "subscribe", "unsubscribe"})
 """Deliveries that make or end a subscription (`DeliveryRequest.what`). Without one, no subscription shows a failure."""
 
@@ -86,7 +86,7 @@ class DeliveryCounts:
 
 @dataclass(frozen=True, slots=True)
 class FailedRequest:
-    """A subscription request that has failed for good: a callback's or our own."""
+    """A subscription request that has failed for good, of a subscriber or of this proxy."""
 
     at: Instant
     protocol: str
@@ -132,7 +132,7 @@ class DeliveryWorker:
         return len(self._running)
 
     async def request_now(self, message: Message) -> Response:
-        """Send a message whose outcome a client waits for (a challenge, a test notification); return the response.
+        """Send a message while a client waits for the outcome (a challenge, a test notification); return the response.
 
         It counts among the calls to its host. Raises Overloaded, FetchTimeout after REQUEST_TIMEOUT, and the errors of
         CallbackCaller.
@@ -194,14 +194,14 @@ class DeliveryWorker:
     async def _call(self, host: str, message: Message) -> Response:
         """Send a message and return the response. Records whether its host is slow."""
         loop = asyncio.get_running_loop()
-        began = loop.time()
+        started = loop.time()
         try:
             return await self._caller.call(
                 message.method, message.url, message.fields, message.body, trust=message.address_trust
             )
         finally:
             self._slow_hosts.pop(host, None)
-            if loop.time() - began > SLOW_CALL:
+            if loop.time() - started > SLOW_CALL:
                 self._slow_hosts[host] = None
                 if len(self._slow_hosts) > SLOW_HOSTS_MAX:
                     del self._slow_hosts[next(iter(self._slow_hosts))]
@@ -219,7 +219,7 @@ class DeliveryWorker:
             due = await self._queue.due(
                 self._clock.now(), limit=room, exclude_ids=self._running.keys(), exclude_hosts=full
             )
-            begun = 0
+            started_count = 0
             for delivery in due:
                 is_slow = delivery.host in self._slow_hosts
                 if hosts[delivery.host] >= MAX_PER_HOST or (is_slow and slow >= MAX_CONCURRENT_SLOW):
@@ -227,9 +227,9 @@ class DeliveryWorker:
                     continue
                 slow += is_slow
                 hosts[delivery.host] += 1
-                begun += 1
+                started_count += 1
                 self._running[delivery.id] = (delivery, asyncio.ensure_future(self._deliver(delivery)))
-            if begun == len(due):  # every delivery found was started: more of them would exceed the limits
+            if started_count == len(due):  # every delivery found was started: more of them would exceed the limits
                 return
 
     async def next_due(self) -> Instant | None:
@@ -240,34 +240,34 @@ class DeliveryWorker:
         """Finish deliveries under way within `timeout` seconds. Cancelled ones are sent again at the next start."""
         tasks = [task for _, task in self._running.values()]
         if tasks:
-            _, rest = await asyncio.wait(tasks, timeout=timeout)
-            for task in rest:
+            _, unfinished = await asyncio.wait(tasks, timeout=timeout)
+            for task in unfinished:
                 task.cancel()
-            await asyncio.gather(*rest, return_exceptions=True)
+            await asyncio.gather(*unfinished, return_exceptions=True)
         with contextlib.suppress(StoreError):
             await self._record_outcomes()
 
     async def _record_outcomes(self) -> None:
-        done = list(self._outcomes)
-        if not done:
+        outcomes = list(self._outcomes)
+        if not outcomes:
             return
-        await self._queue.record_outcomes(done)
-        del self._outcomes[: len(done)]
-        for each in done:
-            self._running.pop(each.delivery.id, None)
+        await self._queue.record_outcomes(outcomes)
+        del self._outcomes[: len(outcomes)]
+        for outcome in outcomes:
+            self._running.pop(outcome.delivery.id, None)
 
     async def _deliver(self, delivery: Delivery) -> None:
-        began = self._clock.now()
+        started = self._clock.now()
         try:
-            settled = replace(await self._attempt(delivery), started=began)
+            outcome = replace(await self._attempt(delivery), started=started)
         except StoreError as error:
             logger.warning("%s", error)
             await self._clock.sleep(1)
-            settled = None
-        if settled is None:  # the outcome is unknown: the delivery stays due
+            outcome = None
+        if outcome is None:  # the outcome is unknown: the delivery stays due
             self._running.pop(delivery.id, None)
         else:
-            self._outcomes.append(settled)
+            self._outcomes.append(outcome)
         self._wake()
 
     async def _attempt(self, delivery: Delivery) -> DeliveryOutcome:
@@ -305,25 +305,29 @@ class DeliveryWorker:
         match verdict:
             case Retry():
                 self.counts.retried += 1
-                patience = protocol.retry_for if protocol is not None else 86_400
-                again = next_try(delivery.tries + 1, delivery.since, now, retry_for=patience, jitter=self._jitter())
-                ends = again is None and protocol is not None and protocol.remove_on_failure
-                if again is None:
+                retry_for = protocol.retry_for if protocol is not None else 86_400
+                next_attempt = next_try(
+                    delivery.tries + 1, delivery.since, now, retry_for=retry_for, jitter=self._jitter()
+                )
+                is_last = next_attempt is None and protocol is not None and protocol.remove_on_failure
+                if next_attempt is None:
                     self._record_if_subscription_request(delivery, verdict.reason)
-                return DeliveryOutcome(delivery, verdict, now, again, remove=ends)
-            case Refused(words, remove):
+                return DeliveryOutcome(delivery, verdict, now, next_attempt, remove=is_last)
+            case Refused(reason, remove):
                 self.counts.refused += 1
-                asked = delivery.request
-                logger.info("%s: %s refused, %s: %s", asked.protocol, asked.what or "delivery", asked.callback, words)
-                self._record_if_subscription_request(delivery, words)
+                request = delivery.request
+                logger.info(
+                    "%s: %s refused, %s: %s", request.protocol, request.what or "delivery", request.callback, reason
+                )
+                self._record_if_subscription_request(delivery, reason)
                 return DeliveryOutcome(delivery, verdict, now, remove=remove)
         self.counts.delivered += 1
         return DeliveryOutcome(delivery, verdict, now)
 
     def _record_if_subscription_request(self, delivery: Delivery, reason: str) -> None:
-        asked = delivery.request
-        if asked.what in SUBSCRIPTION_REQUESTS:
-            self.record_failed_request(asked.protocol, asked.what, asked.topic, asked.callback, reason)
+        request = delivery.request
+        if request.what in SUBSCRIPTION_REQUESTS:
+            self.record_failed_request(request.protocol, request.what, request.topic, request.callback, reason)
 
 
 def _normalise_address(address: str) -> str:

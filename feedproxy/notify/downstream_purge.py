@@ -11,16 +11,15 @@ and conversions.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import urlsplit
 
-from feedproxy.errors import BadTarget, FeedproxyError, UsageError
-from feedproxy.http import uri
+from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.http.field_values import is_token
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.pings.sinks import own_user_agent
 from feedproxy.notify.protocol import DAY, Change, Delivered, Delivery, DeliveryRequest, Message, Retry, Verdict
+from feedproxy.notify.sink_address import SinkAddress, read_sink_address
 from feedproxy.notify.subscriptions import Subscription
 from feedproxy.request.upstream_request import surrogate_key
 from feedproxy.request.url_mapping import is_upstream_target, to_public
@@ -36,38 +35,33 @@ class PurgeMethod(StrEnum):
     TEMPLATE = "template"
 
 
-@dataclass(frozen=True, slots=True)
-class PurgeSink:
-    """Where to purge, and how. `url` is a template where `{key}` is in it."""
-
-    method: PurgeMethod
-    url: str
+type PurgeSink = SinkAddress[PurgeMethod]
+"""The address of a purge sink. Its URL is a template if it contains `{key}`."""
 
 
 def read_purge_sink(text: str) -> PurgeSink:
-    """A sink as it is written in an option. Raises UsageError."""
-    said = text.strip()
-    by_url = said.startswith("url:")
-    url = said.removeprefix("url:")
-    how = PurgeMethod.URL if by_url else PurgeMethod.TEMPLATE if "{key}" in url else PurgeMethod.KEY
-    try:
-        uri.normalise(url.replace("{key}", "feed-0"))
-    except BadTarget as error:
-        raise UsageError(f"a purge sink is an address such as http://127.0.0.1:6081/, not {text!r}: {error}") from error
-    if by_url and urlsplit(url).path not in ("", "/"):
-        raise UsageError(f"the purge sink {text!r} gets the feed's own path: it has none itself")
-    return PurgeSink(how, url)
+    """Return the purge sink that an option names. Raises UsageError."""
+    sink = read_sink_address(
+        text,
+        prefixes=(PurgeMethod.URL,),
+        default_kind=lambda url: PurgeMethod.TEMPLATE if "{key}" in url else PurgeMethod.KEY,
+        example_url=lambda _, url: url.replace("{key}", "feed-0"),
+        expected="a URL such as http://127.0.0.1:6081/",
+    )
+    if sink.kind is PurgeMethod.URL and urlsplit(sink.url).path not in ("", "/"):
+        raise UsageError(f"invalid purge sink {text!r}: expected a URL without a path")
+    return sink
 
 
 def read_purge_fields(lines: Iterable[str]) -> Fields:
     """Return the fields of `Name: value` lines for every purge. Raises UsageError, which does not repeat the value."""
-    read: list[tuple[str, str]] = []
+    fields_read: list[tuple[str, str]] = []
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon or not is_token(name) or not value.strip() or not value.isascii() or not value.isprintable():
             raise UsageError("invalid purge field: expected NAME: VALUE, such as Fastly-Key: SECRET")
-        read.append((name, value.strip()))
-    return Fields(read)
+        fields_read.append((name, value.strip()))
+    return Fields(fields_read)
 
 
 class DownstreamPurge:
@@ -88,23 +82,23 @@ class DownstreamPurge:
         """Return the purges of a target at every sink; none unless it is a feed of the upstream."""
         settings = self._settings()
         if is_upstream_target(target, settings):
-            for each in settings.purge_sinks:
-                yield DeliveryRequest(self.name, "purge", target, read_purge_sink(each).url, change=number, data=each)
+            for sink in settings.purge_sinks:
+                yield DeliveryRequest(self.name, "purge", target, read_purge_sink(sink).url, change=number, data=sink)
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
         """Return the purge request. Sinks are the operator's own machines: their addresses are not checked."""
-        settings, order = self._settings(), delivery.request
-        if order.data not in settings.purge_sinks:
+        settings, request = self._settings(), delivery.request
+        if request.data not in settings.purge_sinks:
             return None  # the operator has removed the sink
-        sink, key = read_purge_sink(order.data), surrogate_key(order.topic)
+        sink, key = read_purge_sink(request.data), surrogate_key(request.topic)
         fields = Fields([("User-Agent", own_user_agent(settings)), ("Surrogate-Key", key)])
         for name, value in read_purge_fields(settings.purge_fields):
             fields = fields.with_field(name, value)
-        match sink.method:
+        match sink.kind:
             case PurgeMethod.TEMPLATE:
                 return Message("POST", sink.url.replace("{key}", key), fields, address_trust=AddressTrust.OPERATOR_HOST)
             case PurgeMethod.URL:
-                split = urlsplit(to_public(order.topic, settings))
+                split = urlsplit(to_public(request.topic, settings))
                 path = (split.path or "/") + (f"?{split.query}" if split.query else "")
                 return Message(
                     "PURGE",

@@ -115,33 +115,33 @@ class NotificationService:
         """True with a `public_url`: other servers can send pushes."""
         return bool(self.settings().public_url)
 
-    async def enqueue(self, *orders: DeliveryRequest) -> None:
+    async def enqueue(self, *requests: DeliveryRequest) -> None:
         """Enqueue deliveries and wake the loop. They are durable when it returns. Raises StoreError."""
-        await self.queue.add(*orders, now=self.clock.now())
+        await self.queue.add(*requests, now=self.clock.now())
         self.wake()
 
-    def defer(self, chore: Callable[[], Awaitable[None]]) -> None:
+    def defer(self, action: Callable[[], Awaitable[None]]) -> None:
         """Await `action` in the loop's next iteration. It is dropped if the database fails then."""
-        self._deferred.append(chore)
+        self._deferred.append(action)
         self.wake()
 
     def on_feed_changed(self, event: FeedChanged) -> None:
         """Record a change of a feed, to be notified by the loop."""
         self._emit_feed_seen(event.resource)
-        seen = self._snapshot(event.resource, first=event.is_new)
-        if seen is not None:
-            self._peers.publish_change(seen)
-            self._add_pending(seen)
+        snapshot = self._snapshot(event.resource, first=event.is_new)
+        if snapshot is not None:
+            self._peers.publish_change(snapshot)
+            self._add_pending(snapshot)
 
-    def on_peer_change(self, seen: FeedSnapshot) -> None:
+    def on_peer_change(self, snapshot: FeedSnapshot) -> None:
         """Record a change that a peer found, to notify its subscribers here. Returns at once."""
-        self._peer_changes.add(seen)
-        self._add_pending(seen)
+        self._peer_changes.add(snapshot)
+        self._add_pending(snapshot)
 
-    def _add_pending(self, seen: FeedSnapshot) -> None:
+    def _add_pending(self, snapshot: FeedSnapshot) -> None:
         if len(self._pending_changes) < PENDING_MAX:
-            self._pending_changes.append(seen)
-        if not seen.is_new:
+            self._pending_changes.append(snapshot)
+        if not snapshot.is_new:
             self.wake()
         elif self._wake_timer is None:
             self._wake_timer = asyncio.get_running_loop().call_later(NEW_FEED_DELAY, self.wake)
@@ -208,29 +208,33 @@ class NotificationService:
         settings = self.settings_for(resource.target)
         return snapshot_of(resource, is_new=first, listed=may_be_listed(resource.target, settings, resource))
 
-    async def _compute_digest(self, seen: FeedSnapshot) -> FeedSnapshot | None:
-        resource, stem = self.proxy.store.peek(seen.target), pending_hash(seen.digest)
-        held = [each for each in resource.variants if each.content.tag == stem] if resource is not None else []
-        if not held or (body := held[0].content.bodies.get("identity")) is None:
+    async def _compute_digest(self, snapshot: FeedSnapshot) -> FeedSnapshot | None:
+        resource, content_hash = self.proxy.store.peek(snapshot.target), pending_hash(snapshot.digest)
+        variants = (
+            [variant for variant in resource.variants if variant.content.tag == content_hash]
+            if resource is not None
+            else []
+        )
+        if not variants or (body := variants[0].content.bodies.get("identity")) is None:
             return None
-        declared = held[0].fields.get("content-type")
+        declared = variants[0].fields.get("content-type")
         try:
             channel = await self.proxy.helper_pool.submit(partial(read, body, declared))
         except FeedproxyError:
             return None
-        return replace(seen, digest=channel.content_digest) if channel is not None else None
+        return replace(snapshot, digest=channel.content_digest) if channel is not None else None
 
     def _extra_deliveries_of(self, claimed: set[str], change: Change) -> Iterable[DeliveryRequest]:
         return self._extra_deliveries(change) if change.target in claimed else ()
 
     def _extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
-        return [order for each in self.protocols.values() for order in each.extra_deliveries(change)]
+        return [request for protocol in self.protocols.values() for request in protocol.extra_deliveries(change)]
 
     async def _loop(self) -> None:
-        loop, began = asyncio.get_running_loop(), -LOOP_INTERVAL
+        loop, started = asyncio.get_running_loop(), -LOOP_INTERVAL
         while True:
-            await asyncio.sleep(max(0.0, began + LOOP_INTERVAL - loop.time()))
-            began = loop.time()
+            await asyncio.sleep(max(0.0, started + LOOP_INTERVAL - loop.time()))
+            started = loop.time()
             self._wake_event.clear()
             try:
                 await self._write_pending_changes()
@@ -255,14 +259,14 @@ class NotificationService:
                 self._idle = False
 
     async def _pause(self) -> Seconds:
-        dues = [
-            each
-            for each in (await self.refresh_requests.next_due(), await self.delivery_worker.next_due())
-            if each is not None
+        due_times = [
+            due
+            for due in (await self.refresh_requests.next_due(), await self.delivery_worker.next_due())
+            if due is not None
         ]
         if self.refresh_requests.running_count or self.delivery_worker.running_count:
             return POLL_INTERVAL
-        return min([POLL_INTERVAL, *(max(0.05, each - self.clock.now()) for each in dues)])
+        return min([POLL_INTERVAL, *(max(0.05, due - self.clock.now()) for due in due_times)])
 
     async def _sleep(self, seconds: Seconds) -> None:
         sleeper = asyncio.ensure_future(self.clock.sleep(seconds))
@@ -280,23 +284,23 @@ class NotificationService:
         other order it would find a recorded change without a copy to send.
         """
         async with self._writing:
-            while news := self._pending_changes[:BATCH_SIZE]:
-                await self._wait_stored(news)
+            while batch := self._pending_changes[:BATCH_SIZE]:
+                await self._wait_stored(batch)
                 claimed = {
                     snapshot.target
-                    for snapshot in news
+                    for snapshot in batch
                     if snapshot not in self._peer_changes and await self._peers.claim_delivery(snapshot)
                 }
-                await self.changes.record(news, self.clock.now(), partial(self._extra_deliveries_of, claimed))
-                self._peer_changes.difference_update(news)
-                del self._pending_changes[: len(news)]
+                await self.changes.record(batch, self.clock.now(), partial(self._extra_deliveries_of, claimed))
+                self._peer_changes.difference_update(batch)
+                del self._pending_changes[: len(batch)]
 
-    async def _wait_stored(self, news: list[FeedSnapshot]) -> None:
+    async def _wait_stored(self, batch: list[FeedSnapshot]) -> None:
         """Return when the store has written these feeds, or after STORE_WRITE_TIMEOUT."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STORE_WRITE_TIMEOUT):
-                for each in news:
-                    await self.proxy.store.wait_written(each.target)
+                for snapshot in batch:
+                    await self.proxy.store.wait_written(snapshot.target)
 
     def _emit_feed_seen(self, resource: Resource) -> None:
         if resource.channel is not None:
@@ -305,9 +309,9 @@ class NotificationService:
     async def _start_deliveries(self) -> None:
         """Emit `delivery_started` in the first iteration that delivers, and in the first after an outage."""
         now = self.clock.now()
-        if back := self._outages.clock_set_back_by(now):
-            logger.warning("notify: clock set back by %.0f s, deadlines moved back by as much", back)
-            await self.database.run(partial(shift_deadlines, seconds=back))
+        if step := self._outages.clock_set_back_by(now):
+            logger.warning("notify: clock set back by %.0f s, deadlines moved back by as much", step)
+            await self.database.run(partial(shift_deadlines, seconds=step))
         if self._outages.record_tick(now):
             await self.events.delivery_started.emit()
 
@@ -318,28 +322,28 @@ class NotificationService:
             await self.refresh_requests.trim(now)
             self._last_trim = now
         await self.subscriptions.expire(now)
-        for each in await self.subscriptions.due_for_renewal(now):
-            await self.subscriptions.set_renewal(each.id, now + RENEWAL_RETRY_DELAY)
-            protocol = self.protocols.get(each.protocol)
+        for subscription in await self.subscriptions.due_for_renewal(now):
+            await self.subscriptions.set_renewal(subscription.id, now + RENEWAL_RETRY_DELAY)
+            protocol = self.protocols.get(subscription.protocol)
             if protocol is not None:
-                await protocol.renew(each)
+                await protocol.renew(subscription)
 
     async def _reconcile(self) -> None:
         """Record the stored feeds that changed and were not recorded: the process may have ended in between."""
         try:
-            sights = list[FeedSnapshot]()
+            snapshots = list[FeedSnapshot]()
             async for target in throttled(self.proxy.store.targets()):
                 resource = self.proxy.store.peek(target)
-                seen = self._snapshot(resource, first=False) if resource is not None else None
+                snapshot = self._snapshot(resource, first=False) if resource is not None else None
                 if resource is not None:
                     self._emit_feed_seen(resource)
-                if seen is None:
+                if snapshot is None:
                     continue
-                sights.append(seen)
-                if len(sights) == BATCH_SIZE:
-                    await self.changes.reconcile(sights, self.clock.now(), self._extra_deliveries)
-                    sights = []
-            await self.changes.reconcile(sights, self.clock.now(), self._extra_deliveries)
+                snapshots.append(snapshot)
+                if len(snapshots) == BATCH_SIZE:
+                    await self.changes.reconcile(snapshots, self.clock.now(), self._extra_deliveries)
+                    snapshots = []
+            await self.changes.reconcile(snapshots, self.clock.now(), self._extra_deliveries)
             await self._forget_deleted()
             self.wake()
         except StoreError as error:
@@ -349,6 +353,6 @@ class NotificationService:
         last = ""
         while page := await self.changes.known_targets(last, 1000):
             last = page[-1]
-            gone = [each async for each in throttled(page) if not self.proxy.store.holds(each)]
-            if gone:
-                await self.changes.forget(gone)
+            deleted = [target async for target in throttled(page) if not self.proxy.store.holds(target)]
+            if deleted:
+                await self.changes.forget(deleted)

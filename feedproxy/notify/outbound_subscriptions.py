@@ -65,8 +65,8 @@ class OutboundSubscriptions:
 
     def on_feed(self, resource: Resource) -> None:
         """Subscribe to a stored feed if it names a server."""
-        if self._service.can_receive_calls and (wish := self._find_target(resource)) is not None:
-            self._service.defer(partial(self.subscribe, resource.target, wish))
+        if self._service.can_receive_calls and (server := self._find_target(resource)) is not None:
+            self._service.defer(partial(self.subscribe, resource.target, server))
 
     def _on_refresh_ended(self, event: RefreshEnded) -> None:
         target = event.target
@@ -76,29 +76,31 @@ class OutboundSubscriptions:
     async def _end_withdrawn(self, topic: str) -> None:
         """Remove the subscriptions to a feed that is no longer public, unless the operator named its server."""
         resource = self._service.proxy.store.peek(topic)
-        wish = self._find_target(resource) if resource is not None else None
-        for each in await self._service.subscriptions.all(role=Role.PUBLISHER, protocol=self._protocol, topic=topic):
-            if wish is None:
-                await self._service.subscriptions.remove(each.id)
+        server = self._find_target(resource) if resource is not None else None
+        for subscription in await self._service.subscriptions.all(
+            role=Role.PUBLISHER, protocol=self._protocol, topic=topic
+        ):
+            if server is None:
+                await self._service.subscriptions.remove(subscription.id)
                 await self._service.proxy.admin.end_push_lease(topic)
 
-    async def subscribe(self, topic: str, wish: SubscriptionTarget) -> None:
+    async def subscribe(self, topic: str, server: SubscriptionTarget) -> None:
         """Subscribe at the target unless subscribed. Subscriptions at servers that are no longer named are removed."""
         subscriptions, now = self._service.subscriptions, self._service.clock.now()
         secret = secrets.token_hex(16)
-        for each in await subscriptions.all(role=Role.PUBLISHER, protocol=self._protocol, topic=topic):
-            if each.callback != wish.callback:
-                await subscriptions.remove(each.id)
-            elif dict(each.data) == dict(wish.data):
+        for subscription in await subscriptions.all(role=Role.PUBLISHER, protocol=self._protocol, topic=topic):
+            if subscription.callback != server.callback:
+                await subscriptions.remove(subscription.id)
+            elif dict(subscription.data) == dict(server.data):
                 return
             else:
-                secret = each.secret
+                secret = subscription.secret
         new = Subscription(
-            *(Role.PUBLISHER, self._protocol, topic, wish.callback),
+            *(Role.PUBLISHER, self._protocol, topic, server.callback),
             expires=now + max(self._lifetime, REQUEST_LIFETIME),
             since=now,
             secret=secret,
-            data=wish.data,
+            data=server.data,
         )
         await self._request(await subscriptions.put(new))
 
@@ -108,39 +110,39 @@ class OutboundSubscriptions:
         while page := await self._service.subscriptions.all(
             role=Role.PUBLISHER, protocol=self._protocol, after=last, limit=PAGE_SIZE
         ):
-            for each in page:
+            for subscription in page:
                 # Pushes during the outage are lost: until the next one the feed is polled as usual.
-                await self._service.proxy.admin.end_push_lease(each.topic)
-                await self.renew(each)
+                await self._service.proxy.admin.end_push_lease(subscription.topic)
+                await self.renew(subscription)
             last = page[-1].id
 
     async def renew(self, subscription: Subscription) -> None:
         """Request the subscription again, or remove it if its feed no longer names the server."""
         resource = self._service.proxy.store.peek(subscription.topic)
-        wish = self._find_target(resource) if resource is not None and self._service.can_receive_calls else None
+        server = self._find_target(resource) if resource is not None and self._service.can_receive_calls else None
         if subscription.state is State.PAUSED:
             return
-        if wish is None:
+        if server is None:
             await self._service.subscriptions.remove(subscription.id)
             await self._service.proxy.admin.end_push_lease(subscription.topic)
-        elif wish.callback != subscription.callback or dict(wish.data) != dict(subscription.data):
-            await self.subscribe(subscription.topic, wish)
+        elif server.callback != subscription.callback or dict(server.data) != dict(subscription.data):
+            await self.subscribe(subscription.topic, server)
         else:
             await self._request(subscription)
 
-    async def confirmed(self, subscription: Subscription, words: str) -> Verdict:
+    async def confirmed(self, subscription: Subscription, reason: str) -> Verdict:
         """Extend a subscription that the server has accepted."""
         await self._extend(subscription)
-        return Delivered(words)
+        return Delivered(reason)
 
-    async def rejected(self, subscription: Subscription, words: str) -> Verdict:
+    async def rejected(self, subscription: Subscription, reason: str) -> Verdict:
         """Keep a subscription that the server has rejected, and request it again in a day."""
         now = self._service.clock.now()
         await self._service.subscriptions.extend(
             subscription.id, expires=now + REQUEST_LIFETIME, renew_at=now + DAY, state=State.PENDING
         )
         await self._service.proxy.admin.end_push_lease(subscription.topic)
-        return Refused(words)
+        return Refused(reason)
 
     async def find_by_callback(self, path: str) -> Subscription | None:
         """Return the subscription with this last part of its callback's path, or None."""
@@ -179,10 +181,10 @@ class OutboundSubscriptions:
 
     async def _request(self, subscription: Subscription) -> None:
         # The subscription must outlast the retries of its request, also if it has expired during an outage.
-        least = self._service.clock.now() + REQUEST_LIFETIME
-        if subscription.expires < least:
+        expires = self._service.clock.now() + REQUEST_LIFETIME
+        if subscription.expires < expires:
             await self._service.subscriptions.extend(
-                subscription.id, expires=least, renew_at=least if subscription.renew_at is not None else None
+                subscription.id, expires=expires, renew_at=expires if subscription.renew_at is not None else None
             )
         await self._service.enqueue(
             DeliveryRequest(self._protocol, "subscribe", subscription.topic, subscription.callback, subscription.id)

@@ -56,7 +56,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """An HTTP request to send. `address_trust` says who named the URL: a client, or the operator."""
+    """An HTTP request to send. `address_trust` depends on the source of the URL: client or operator."""
 
     method: str
     url: str

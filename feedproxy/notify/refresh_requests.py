@@ -24,9 +24,9 @@ from feedproxy.upstream.special_networks import client_network
 logger = logging.getLogger(__name__)
 
 CLIENTS_MAX = 10_000
-"""Clients that a RateLimiter counts; the one whose last request is oldest is forgotten first."""
+"""Clients that a RateLimiter counts; the one with the oldest last request is forgotten first."""
 UNKNOWN_SITES_MAX = 1_000
-"""Unknown sites that are recorded; the one whose last ping is oldest is removed first."""
+"""Unknown sites that are recorded; the one with the oldest last ping is removed first."""
 ALL_CLIENTS = ""
 """The key of UNKNOWN_FETCHES_PER_MINUTE in the rate limiter."""
 UNKNOWN_FETCHES_PER_MINUTE = 30
@@ -34,7 +34,7 @@ UNKNOWN_FETCHES_PER_MINUTE = 30
 MAX_CONCURRENT = 8
 """Refreshes of this queue under way at most."""
 TRIES_MAX = 5
-"""Attempts at a request whose origin fails. After them the next client request refreshes the feed."""
+"""Attempts while the origin fails. After them the next client request refreshes the feed."""
 
 
 class TooManyRequests(FeedproxyError):
@@ -83,10 +83,10 @@ class RateLimiter:
         if per_minute <= 0:
             return True
         source = client_network(address)
-        left, since = self._tokens.pop(source, (float(per_minute), now))
-        left = min(float(per_minute), left + abs(now - since) * per_minute / 60)
-        allowed = left >= 1
-        self._tokens[source] = (left - 1 if allowed else left, now)
+        tokens, since = self._tokens.pop(source, (float(per_minute), now))
+        tokens = min(float(per_minute), tokens + abs(now - since) * per_minute / 60)
+        allowed = tokens >= 1
+        self._tokens[source] = (tokens - 1 if allowed else tokens, now)
         if len(self._tokens) > self._capacity:
             self._tokens.popitem(last=False)
         return allowed
@@ -131,7 +131,7 @@ class RefreshRequests:
         for address in addresses:
             for form in dict.fromkeys((address, self._service.to_upstream_url(address))):
                 found.update(dict.fromkeys(await self._changes.feeds_of_site(form)))
-        return [each for each in found if self._service.is_feed(each)]
+        return [target for target in found if self._service.is_feed(target)]
 
     async def accept_ping(self, targets: Sequence[str], source: str) -> None:
         """Enqueue refreshes of feeds that the client at address `source` reports as changed.
@@ -218,11 +218,11 @@ class RefreshRequests:
         )
         for row in rows:
             target = row["target"]
-            if (turn := self._service.next_allowed_fetch(target)) is not None:
-                await self._postpone(target, turn, row["tries"])
+            if (next_allowed := self._service.next_allowed_fetch(target)) is not None:
+                await self._postpone(target, next_allowed, row["tries"])
             else:
-                errand = self._run(target, row["tries"], row["pings"])
-                self._running[target] = asyncio.ensure_future(errand)
+                refresh = self._run(target, row["tries"], row["pings"])
+                self._running[target] = asyncio.ensure_future(refresh)
 
     async def trim(self, now: Instant) -> None:
         """Delete the instants of refreshes that no longer delay a request."""
@@ -249,15 +249,15 @@ class RefreshRequests:
 
     async def _run(self, target: str, tries: int, pings: int) -> None:
         try:
-            began, is_test = self._clock.now(), target in self._tests
+            started, is_test = self._clock.now(), target in self._tests
             self._tests.discard(target)
-            done = await self._service.refresh(target)
-            if done.outcome == "failed" and tries + 1 < TRIES_MAX:
+            report = await self._service.refresh(target)
+            if report.outcome == "failed" and tries + 1 < TRIES_MAX:
                 await self._postpone(target, self._clock.now() + 60 * 2.0**tries, tries + 1)
             else:
                 await self._service.flush(target)
                 interval = 0 if is_test else self._settings().ping_interval
-                await self._database.run(lambda db: _finish(db, target, pings, began, interval, is_test=is_test))
+                await self._database.run(lambda db: _finish(db, target, pings, started, interval, is_test=is_test))
                 await self._follow_autodiscovery(target)
         except FeedproxyError as error:
             logger.warning("notify: refresh for a ping failed: %s", error)
@@ -287,12 +287,12 @@ class RefreshRequests:
 
 
 def _finish(
-    db: sqlite3.Connection, target: str, pings: int, began: Instant, interval: Seconds, *, is_test: bool
+    db: sqlite3.Connection, target: str, pings: int, started: Instant, interval: Seconds, *, is_test: bool
 ) -> None:
     """Remove a finished request. Pings received during the refresh keep it: their change may be newer."""
     db.execute("DELETE FROM errands WHERE target = ? AND pings = ?", (target, pings))
     db.execute(
-        "UPDATE errands SET due = ?, tries = 0, pings = pings - ? WHERE target = ?", (began + interval, pings, target)
+        "UPDATE errands SET due = ?, tries = 0, pings = pings - ? WHERE target = ?", (started + interval, pings, target)
     )
     if not is_test:
-        db.execute("INSERT OR REPLACE INTO rung (target, at) VALUES (?, ?)", (target, began))
+        db.execute("INSERT OR REPLACE INTO rung (target, at) VALUES (?, ?)", (target, started))

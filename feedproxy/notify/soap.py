@@ -53,15 +53,15 @@ def read_call(content: bytes) -> SoapCall:
     """Return the call in an envelope. Raises InvalidCall."""
     method = _in_body(content)
     space, local = split_tag(method.tag)
-    return SoapCall(local, space, tuple((split_tag(each.tag)[1], _value(each)) for each in method))
+    return SoapCall(local, space, tuple((split_tag(parameter.tag)[1], _value(parameter)) for parameter in method))
 
 
 def read_answer(content: bytes) -> str:
     """Return the value of a response, empty if it has none. Raises InvalidCall for a fault."""
     answer = _in_body(content)
     if split_tag(answer.tag)[1] == "Fault":
-        words = " ".join(" ".join(answer.itertext()).split())
-        raise InvalidCall(f"fault: {words[:200]}")
+        message = " ".join(" ".join(answer.itertext()).split())
+        raise InvalidCall(f"fault: {message[:200]}")
     return "".join(answer.itertext()).strip()
 
 
@@ -83,10 +83,10 @@ def write_response(call: SoapCall, value: bool) -> Response:
     return generated_response(200, XML, _envelope(f"<{name}{declared}>{result}</{name}>"))
 
 
-def write_fault(words: str, *, client: bool = True) -> Response:
+def write_fault(message: str, *, client: bool = True) -> Response:
     """Return a fault: "the SOAP HTTP server MUST issue an HTTP 500" (SOAP 1.1, section 6.2)."""
     code = "SOAP-ENV:Client" if client else "SOAP-ENV:Server"
-    inner = f"<faultcode>{code}</faultcode><faultstring>{_text(words)}</faultstring>"
+    inner = f"<faultcode>{code}</faultcode><faultstring>{_text(message)}</faultstring>"
     return generated_response(500, XML, _envelope(f"<SOAP-ENV:Fault>{inner}</SOAP-ENV:Fault>"))
 
 
@@ -103,7 +103,7 @@ def _in_body(content: bytes) -> Element:
 
 def _value(element: Element) -> ParameterValue:
     if len(element) or any(split_tag(name)[1] == "arrayType" for name in element.attrib):
-        return ["".join(each.itertext()).strip() for each in element]
+        return ["".join(item.itertext()).strip() for item in element]
     return (element.text or "").strip()
 
 
@@ -112,7 +112,7 @@ def _parameter(name: str, value: ParameterValue | int) -> str:
         return f'<{name} xsi:type="xsd:int">{value}</{name}>'
     if isinstance(value, str):
         return f'<{name} xsi:type="xsd:string">{_text(value)}</{name}>'
-    items = "".join(f'<item xsi:type="xsd:string">{_text(each)}</item>' for each in value)
+    items = "".join(f'<item xsi:type="xsd:string">{_text(item)}</item>' for item in value)
     kind = f'xsi:type="SOAP-ENC:Array" SOAP-ENC:arrayType="xsd:string[{len(value)}]"'
     return f"<{name} {kind}>{items}</{name}>"
 

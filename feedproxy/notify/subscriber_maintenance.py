@@ -4,7 +4,7 @@ A feed is private if a rule says so, or if its origin forbids shared caches to s
 no-store). Its subscriptions end at once, not with their leases. A public feed that is not stored keeps them.
 
 If a feed has moved, its subscriptions name both addresses, and subscribers are notified of changes at either. A WebSub
-delivery names the address whose content changed.
+delivery names the address that changed.
 """
 
 import asyncio
@@ -63,12 +63,14 @@ class SubscriberMaintenance:
         """End the subscriptions to a private feed; move those to a feed that has moved."""
         if is_no_longer_public(self._service, topic):
             await self._end(topic)
-        elif (there := redirect_target(self._service, topic)) != topic:
-            await self._service.subscriptions.move(self._protocol, topic, there)
+        elif (new_topic := redirect_target(self._service, topic)) != topic:
+            await self._service.subscriptions.move(self._protocol, topic, new_topic)
 
     async def _end(self, topic: str) -> None:
-        held = partial(self._service.subscriptions.all, role=Role.SUBSCRIBER, protocol=self._protocol, topic=topic)
-        while page := await held(limit=PAGE_SIZE):
-            await self._service.subscriptions.remove(*(each.id for each in page))
-            if orders := [order for each in page if (order := self._final_message(each)) is not None]:
-                await self._service.enqueue(*orders)
+        read_page = partial(self._service.subscriptions.all, role=Role.SUBSCRIBER, protocol=self._protocol, topic=topic)
+        while page := await read_page(limit=PAGE_SIZE):
+            await self._service.subscriptions.remove(*(subscription.id for subscription in page))
+            if requests := [
+                request for subscription in page if (request := self._final_message(subscription)) is not None
+            ]:
+                await self._service.enqueue(*requests)

@@ -121,10 +121,10 @@ class Subscriptions:
                 db.execute(f"SELECT count(*), coalesce(sum(host = ?), 0) FROM {rows}", (site,)).fetchone()  # noqa: S608
                 for rows in ("subscriptions WHERE role = 'tell'", "deliveries WHERE what = 'verify'")
             ]
-            return sum(each[0] for each in counted), sum(each[1] for each in counted)
+            return sum(counts[0] for counts in counted), sum(counts[1] for counts in counted)
 
-        held, of_site = await self._database.run(work)
-        if held >= self.max_count or (per_site and of_site >= per_site):
+        total, of_site = await self._database.run(work)
+        if total >= self.max_count or (per_site and of_site >= per_site):
             raise SubscriptionsFull("no more subscriptions are taken for now")
 
     async def record_notification(self, number: int, now: Instant, reason: str, *, success: bool) -> None:
@@ -149,7 +149,7 @@ class Subscriptions:
         return await self._database.run(lambda db: _find(db, role, protocol, topic, callback))
 
     async def find_current_or_moved(self, role: Role, protocol: str, target: str, callback: str) -> Subscription | None:
-        """Return the subscription whose topic is the target, or was before the feed moved."""
+        """Return the subscription with the target as its topic, or as its topic before the feed moved."""
 
         def work(db: sqlite3.Connection) -> Subscription | None:
             if (found := _find(db, role, protocol, target, callback)) is not None:
@@ -166,12 +166,12 @@ class Subscriptions:
         self, *, role: Role | None = None, protocol: str = "", topic: str = "", after: int = 0, limit: int = 1000
     ) -> list[Subscription]:
         """Return matching subscriptions by id, beginning behind the id `after`. An empty argument matches all."""
-        asked: dict[str, Any] = {"role": role, "protocol": protocol, "topic": topic}
-        given = {name: value for name, value in asked.items() if value}
+        query: dict[str, Any] = {"role": role, "protocol": protocol, "topic": topic}
+        given = {name: value for name, value in query.items() if value}
         where = " AND ".join(["id > ?", *(f"{name} = ?" for name in given)])
         rows = await self._database.run(
             lambda db: db.execute(
-                f"SELECT * FROM subscriptions WHERE {where} ORDER BY id LIMIT ?",  # noqa: S608 -- our own names
+                f"SELECT * FROM subscriptions WHERE {where} ORDER BY id LIMIT ?",  # noqa: S608 -- fixed column names
                 (after, *given.values(), limit),
             ).fetchall()
         )
@@ -179,22 +179,22 @@ class Subscriptions:
 
     async def topics(self, role: Role, protocol: str) -> list[str]:
         """Return the distinct topics of a role and protocol."""
-        asked = "SELECT DISTINCT topic FROM subscriptions WHERE role = ? AND protocol = ?"
-        rows = await self._database.run(lambda db: db.execute(asked, (role, protocol)).fetchall())
+        query = "SELECT DISTINCT topic FROM subscriptions WHERE role = ? AND protocol = ?"
+        rows = await self._database.run(lambda db: db.execute(query, (role, protocol)).fetchall())
         return [row["topic"] for row in rows]
 
     async def moved_topics(self, protocol: str) -> list[str]:
         """Return the distinct original topics of the feeds that have moved."""
-        asked = "SELECT DISTINCT moved_from FROM subscriptions WHERE moved_from <> '' AND protocol = ?"
-        rows = await self._database.run(lambda db: db.execute(asked, (protocol,)).fetchall())
+        query = "SELECT DISTINCT moved_from FROM subscriptions WHERE moved_from <> '' AND protocol = ?"
+        rows = await self._database.run(lambda db: db.execute(query, (protocol,)).fetchall())
         return [row["moved_from"] for row in rows]
 
     async def subscribed_topics(self, *, role: Role, protocol: str, among: Sequence[str]) -> set[str]:
         """Return those of these topics that have a subscription."""
-        asked = "SELECT 1 FROM subscriptions WHERE topic = ? AND role = ? AND protocol = ?"
+        query = "SELECT 1 FROM subscriptions WHERE topic = ? AND role = ? AND protocol = ?"
 
         def work(db: sqlite3.Connection) -> set[str]:
-            return {each for each in among if db.execute(asked, (each, role, protocol)).fetchone() is not None}
+            return {topic for topic in among if db.execute(query, (topic, role, protocol)).fetchone() is not None}
 
         return await self._database.run(work) if among else set()
 
@@ -207,11 +207,11 @@ class Subscriptions:
 
         def work(db: sqlite3.Connection) -> None:
             key = (protocol, new_topic, topic)
-            ours = "role = 'tell' AND protocol = ?1 AND topic <> ?2 AND (topic = ?3 OR moved_from = ?3)"
-            came = "CASE moved_from WHEN '' THEN topic WHEN ?2 THEN '' ELSE moved_from END"
-            moved = f"UPDATE OR IGNORE subscriptions SET topic = ?2, moved_from = {came} WHERE {ours}"  # noqa: S608
+            affected = "role = 'tell' AND protocol = ?1 AND topic <> ?2 AND (topic = ?3 OR moved_from = ?3)"
+            previous = "CASE moved_from WHEN '' THEN topic WHEN ?2 THEN '' ELSE moved_from END"
+            moved = f"UPDATE OR IGNORE subscriptions SET topic = ?2, moved_from = {previous} WHERE {affected}"  # noqa: S608
             db.execute(moved, key)
-            for row in db.execute(f"SELECT id FROM subscriptions WHERE {ours}", key).fetchall():  # noqa: S608
+            for row in db.execute(f"SELECT id FROM subscriptions WHERE {affected}", key).fetchall():  # noqa: S608
                 remove_in(db, row["id"])
 
         await self._database.run(work)
@@ -233,14 +233,14 @@ class Subscriptions:
 
     async def remove(self, *numbers: int) -> bool:
         """Remove subscriptions and their deliveries in one transaction. Return whether any existed."""
-        return await self._database.run(lambda db: sum(remove_in(db, each) for each in numbers) > 0)
+        return await self._database.run(lambda db: sum(remove_in(db, number) for number in numbers) > 0)
 
     async def expire(self, now: Instant) -> int:
         """Remove expired subscriptions and return their number."""
 
         def work(db: sqlite3.Connection) -> int:
-            over = "SELECT id FROM subscriptions WHERE expires <= ?"
-            db.execute(f"DELETE FROM deliveries WHERE subscription IN ({over})", (now,))  # noqa: S608
+            expired = "SELECT id FROM subscriptions WHERE expires <= ?"
+            db.execute(f"DELETE FROM deliveries WHERE subscription IN ({expired})", (now,))  # noqa: S608
             return db.execute("DELETE FROM subscriptions WHERE expires <= ?", (now,)).rowcount
 
         return await self._database.run(work)

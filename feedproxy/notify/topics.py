@@ -40,10 +40,10 @@ async def resolve_topic(service: NotificationService, address: str, topics_allow
         target = current_topic(service, service.proxy.admin.to_upstream_url(named_address(service, address, base)))
     except BadTarget as error:
         raise UnknownTopic(f"{address[:200]} is not the URL of a feed: {error}") from error
-    own = is_upstream_target(target, service.settings())
-    if own and topics_allowed != "off" and not service.proxy.admin.is_feed(target):
+    is_own = is_upstream_target(target, service.settings())
+    if is_own and topics_allowed != "off" and not service.proxy.admin.is_feed(target):
         await service.proxy.admin.refresh(target)
-    if not (topics_allowed == "known" or (own and topics_allowed == "own")) or not may_notify(service, target):
+    if not (topics_allowed == "known" or (is_own and topics_allowed == "own")) or not may_notify(service, target):
         # Unknown and private feeds get the same message, so that it discloses neither.
         raise UnknownTopic(f"{address[:200]} is not available here: expected a feed that is read through this proxy")
     return target
@@ -59,11 +59,11 @@ async def resolve_topics(service: NotificationService, address: str, topics_allo
         except BadTarget:
             raise error from None
         targets = []
-        for each in found:
-            if not await service.is_listed(each):
+        for target in found:
+            if not await service.is_listed(target):
                 continue  # the client named the site, not this feed
             with contextlib.suppress(UnknownTopic):
-                targets.append(await resolve_topic(service, each, topics_allowed, base))
+                targets.append(await resolve_topic(service, target, topics_allowed, base))
         if not targets:
             raise
         return targets[:SITE_FEEDS_MAX]
@@ -72,9 +72,9 @@ async def resolve_topics(service: NotificationService, address: str, topics_allo
 def named_address(service: NotificationService, address: str, base: str) -> str:
     """Return the normalised URL that a client means; a gateway URL means its target. Raises BadTarget."""
     named, settings = uri.normalise(address.strip()), service.settings()
-    for own in (settings.public_url, base):
-        below = own.rstrip("/") + "/"
-        if own and not settings.upstream and named.startswith(below):
+    for is_own in (settings.public_url, base):
+        below = is_own.rstrip("/") + "/"
+        if is_own and not settings.upstream and named.startswith(below):
             with contextlib.suppress(NotFound):
                 return uri.gateway_target("/" + named.removeprefix(below))
     return named
@@ -93,7 +93,7 @@ def is_no_longer_public(service: NotificationService, target: str) -> bool:
 
 def is_private(resource: Resource, settings: Settings) -> bool:
     """Return whether a feed is private, by these settings of its target."""
-    # A feed without a stored response is one whose origin forbids shared caches to store it.
+    # A feed has no stored response if its origin forbids shared caches to store it.
     is_kept = resource.channel is None or bool(resource.variants)
     return not is_kept or not may_be_listed(resource.target, settings, resource)
 

@@ -65,7 +65,7 @@ class XmlRpcDispatcher:
 
 def is_excessive(content: bytes) -> bool:
     """Return whether a document exceeds CHARACTER_COUNTS_MAX."""
-    return any(content.count(sign) > most for sign, most in CHARACTER_COUNTS_MAX.items())
+    return any(content.count(character) > limit for character, limit in CHARACTER_COUNTS_MAX.items())
 
 
 def read_call(content: bytes) -> tuple[str, tuple[Any, ...]]:
@@ -120,4 +120,8 @@ def write_response(value: Any) -> Response:
 
 def remove_unwritable(text: str) -> str:
     """Return the text without the characters that XML does not allow."""
-    return "".join(each for each in text if each in "\t\n\r" or (each >= " " and not "\ud800" <= each <= "\udfff"))
+    return "".join(
+        character
+        for character in text
+        if character in "\t\n\r" or (character >= " " and not "\ud800" <= character <= "\udfff")
+    )

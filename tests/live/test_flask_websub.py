@@ -137,7 +137,7 @@ def test_a_hub_that_others_wrote_accepts_verifies_and_sends_what_we_believe(
     assert ask(f"{party.base}/hub", "POST", fields=FORM, body=told).status == 202
 
     until(lambda: b"two" in office.get(topic).body, deadline=120)
-    until(lambda: active(office, "hear")[0]["words"] == "told, with the content", deadline=120)
+    until(lambda: active(office, "hear")[0]["words"] == "pushed, with the content", deadline=120)
     agents = [each.agent for each in origin.asked(path)]
     assert [each.startswith("feedproxy/") for each in agents] == [True, False]
 

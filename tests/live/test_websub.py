@@ -85,7 +85,7 @@ def test_one_feedproxy_subscribes_at_another_and_is_sent_the_feed(start: Start, 
     publish(publisher, origin, path, "two", "one", "zero")
     until(lambda: b"two" in office.get(feed).body)
 
-    until(lambda: active(office, "hear")[0]["words"] == "told, with the content")
+    until(lambda: active(office, "hear")[0]["words"] == "pushed, with the content")
     assert len(origin.asked(path)) == 2
     assert office.get(feed).cache.startswith("feedproxy; hit")
     until(lambda: active(publisher, "tell")[0]["last_success"])
@@ -112,7 +112,7 @@ def test_kills_of_either_side_lose_nothing(start: Start, origin: Origin, tmp_pat
     publisher = publisher_of(start, origin, near, store=stores["publisher"])
 
     until(lambda: b"two" in office.get(feed).body)
-    until(lambda: [each for each in active(office, "hear") if each["words"] == "told, with the content"])
+    until(lambda: [each for each in active(office, "hear") if each["words"] == "pushed, with the content"])
 
 
 @pytest.fixture(scope="session")

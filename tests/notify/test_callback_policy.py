@@ -51,7 +51,7 @@ async def test_rsscloud_registers_nobody_at_our_own_address(stand_at: Callable[.
 
     answer = await clouds.hub.by_form(call("pleaseNotify", urlencode(given).encode()))
 
-    assert b'success="false" msg="the callback leads back here"' in answer.body
+    assert b'success="false" msg="the callback leads back to this proxy"' in answer.body
     assert clouds.stand.others.calls == []
 
 

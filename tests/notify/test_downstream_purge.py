@@ -11,10 +11,10 @@ from feedproxy.notify.delivery_queue import RETRY_DELAY_MIN
 from feedproxy.notify.downstream_purge import (
     DownstreamPurge,
     PurgeMethod,
-    PurgeSink,
     read_purge_fields,
     read_purge_sink,
 )
+from feedproxy.notify.sink_address import SinkAddress
 from feedproxy.request.upstream_request import surrogate_key
 from tests.stages.notify import TARGET
 from tests.stages.origin import a_feed
@@ -29,12 +29,12 @@ type StandAt = Callable[..., Any]
 @pytest.mark.parametrize(
     ("text", "sink"),
     [
-        (VARNISH, PurgeSink(PurgeMethod.KEY, VARNISH)),
-        ("url:http://nginx.example/", PurgeSink(PurgeMethod.URL, "http://nginx.example/")),
-        (API, PurgeSink(PurgeMethod.TEMPLATE, API)),
+        (VARNISH, SinkAddress(PurgeMethod.KEY, VARNISH)),
+        ("url:http://nginx.example/", SinkAddress(PurgeMethod.URL, "http://nginx.example/")),
+        (API, SinkAddress(PurgeMethod.TEMPLATE, API)),
     ],
 )
-def test_a_purge_sink_is_an_address_with_a_word_before_it_or_without(text: str, sink: PurgeSink) -> None:
+def test_a_purge_sink_is_an_address_with_a_word_before_it_or_without(text: str, sink: SinkAddress[PurgeMethod]) -> None:
     assert read_purge_sink(text) == sink
 
 

@@ -10,8 +10,9 @@ from feedproxy.cli import main
 from feedproxy.errors import Unreachable, UsageError
 from feedproxy.http.message import Response
 from feedproxy.notify.change_lists import ChangeLists
-from feedproxy.notify.pings.sinks import PingSink, PingSinks, SinkKind, interpret_response, ping_message, read_sink
+from feedproxy.notify.pings.sinks import PingSinks, SinkKind, interpret_response, ping_message, read_ping_sink
 from feedproxy.notify.protocol import Delivered, Refused, Retry
+from feedproxy.notify.sink_address import SinkAddress
 from tests.stages.clouds import call
 from tests.stages.origin import a_feed
 
@@ -22,25 +23,25 @@ GET = "http://sink.example/ping?name={name}&url={url}&f={feed}"
 @pytest.mark.parametrize(
     ("text", "sink"),
     [
-        (RPC, PingSink(SinkKind.SIMPLE, RPC)),
-        (f"simple:{RPC}", PingSink(SinkKind.SIMPLE, RPC)),
-        (f"extended:{RPC}", PingSink(SinkKind.EXTENDED, RPC)),
-        (GET, PingSink(SinkKind.GET, GET)),
-        (f"get:{GET}", PingSink(SinkKind.GET, GET)),
+        (RPC, SinkAddress(SinkKind.SIMPLE, RPC)),
+        (f"simple:{RPC}", SinkAddress(SinkKind.SIMPLE, RPC)),
+        (f"extended:{RPC}", SinkAddress(SinkKind.EXTENDED, RPC)),
+        (GET, SinkAddress(SinkKind.GET, GET)),
+        (f"get:{GET}", SinkAddress(SinkKind.GET, GET)),
     ],
 )
-def test_a_sink_is_an_address_with_a_word_before_it_or_without(text: str, sink: PingSink) -> None:
-    assert read_sink(text) == sink
+def test_a_sink_is_an_address_with_a_word_before_it_or_without(text: str, sink: SinkAddress[SinkKind]) -> None:
+    assert read_ping_sink(text) == sink
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "ftp://a.example/", f"get:{RPC}", "http://{url}/"])
 def test_what_is_no_sink_is_told_at_once(text: str) -> None:
     with pytest.raises(UsageError):
-        read_sink(text)
+        read_ping_sink(text)
 
 
 def test_a_template_gets_its_values_encoded() -> None:
-    message = ping_message(read_sink(GET), "me", name="A & {url}", url="http://a.example/?b=c&d", feed="")
+    message = ping_message(read_ping_sink(GET), "me", name="A & {url}", url="http://a.example/?b=c&d", feed="")
 
     assert message.url.endswith(
         "?name=A%20%26%20%7Burl%7D&url=http%3A%2F%2Fa.example%2F%3Fb%3Dc%26d&f=http%3A%2F%2Fa.example%2F%3Fb%3Dc%26d"
@@ -48,7 +49,9 @@ def test_a_template_gets_its_values_encoded() -> None:
 
 
 def test_an_extended_ping_has_its_four_parameters_in_order() -> None:
-    message = ping_message(read_sink(f"extended:{RPC}"), "me", name="N\x00ame", url="http://a/", feed="http://a/feed")
+    message = ping_message(
+        read_ping_sink(f"extended:{RPC}"), "me", name="N\x00ame", url="http://a/", feed="http://a/feed"
+    )
 
     assert xmlrpc.client.loads(message.body.decode()) == (
         ("Name", "http://a/", "http://a/", "http://a/feed"),
@@ -76,7 +79,7 @@ def answered(value: Any) -> Response:
     ],
 )
 def test_an_answer_is_a_yes_a_no_or_a_later(answer: Any, kind: type) -> None:
-    assert isinstance(interpret_response(read_sink(RPC), answer), kind)
+    assert isinstance(interpret_response(read_ping_sink(RPC), answer), kind)
 
 
 async def test_sinks_hear_of_the_upstreams_feeds_and_of_no_others(stand_at: Callable[..., Any]) -> None:
@@ -128,7 +131,7 @@ async def test_sinks_and_the_list_of_changes_name_the_same_public_addresses(
     ],
 )
 def test_a_template_may_be_written_with_numbers(template: str, expected: str) -> None:
-    message = ping_message(read_sink(template), "me", name="News", url="http://a.example/")
+    message = ping_message(read_ping_sink(template), "me", name="News", url="http://a.example/")
 
     assert message.url.endswith(expected)
 

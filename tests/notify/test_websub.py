@@ -195,7 +195,9 @@ async def test_content_for_a_feed_read_by_https_has_to_come_from_a_hub_by_https(
         assert len(bodies) == used
 
 
-@pytest.mark.parametrize(("later", "words"), [(1, "told, with the content"), (-1, "the hub has accepted the request")])
+@pytest.mark.parametrize(
+    ("later", "words"), [(1, "pushed, with the content"), (-1, "the hub has accepted the request")]
+)
 async def test_what_was_heard_while_a_hub_was_asked_is_newer_than_its_answer(
     stand_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, later: int, words: str
 ) -> None:
@@ -208,7 +210,7 @@ async def test_what_was_heard_while_a_hub_was_asked_is_newer_than_its_answer(
         (known,) = await made.held(Role.PUBLISHER)
         at = stand.clock.now() + later
         await stand.notifications.subscriptions.record_notification(
-            known.id, at, "told, with the content", success=True
+            known.id, at, "pushed, with the content", success=True
         )
         return answer
 

@@ -199,7 +199,7 @@ async def test_a_procedure_at_a_domain_has_to_answer_true(
     clouds.stand.others.answer = answering(answer)
 
     assert await by_rpc(clouds, "changed", 8080, "/notify", "xml-rpc", [TARGET], "victim.example") is False
-    assert "rsscloud: registration refused: the call failed when the callback was tested" in caplog.text
+    assert "rsscloud: registration refused: the test notification failed" in caplog.text
     clouds.stand.others.answer = answering(TRUE)
     assert await by_rpc(clouds, "changed", 8080, "/notify", "xml-rpc", [TARGET], "willing.example") is True
 

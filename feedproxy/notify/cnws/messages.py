@@ -1,6 +1,6 @@
-"""The change notification service (CNWS, "a proposed specification for a very simple web service", 2003): its XML.
+"""Messages of the change notification service (CNWS, "a proposed specification for a very simple web service", 2003).
 
-The two sides are in publisher.py (others subscribe here) and subscriber.py (we subscribe with others).
+publisher.py accepts subscriptions; subscriber.py subscribes at other publishers.
 """
 
 from dataclasses import dataclass
@@ -17,15 +17,16 @@ NAME = "cnws"
 NAMESPACE = "http://www.owlfish.com/thoughts/cnws-2003-04-08.html"
 
 TITLE_MAX = 255
-""" "The title can be up to 255 characters in length, the description can be of any length." """
+"""Characters of a title. "The title can be up to 255 characters in length, the description can be of any length." """
 DESCRIPTION_MAX = 4000
-"""Our own bound: "an excerpt from a post"."""
+"""Characters of a description that is sent: "an excerpt from a post"."""
 CHANGES_MAX = 100
+"""Changes of one notification."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRequest:
-    """Who wants to be told of changes of what."""
+    """A request of the server at `url` to be notified of changes of a resource."""
 
     resource: str
     url: str
@@ -33,7 +34,7 @@ class SubscriptionRequest:
 
 @dataclass(frozen=True, slots=True)
 class ResourceChange:
-    """What changed. Title and description are optional."""
+    """A change of a resource. Title and description are optional."""
 
     resource: str
     title: str = ""
@@ -41,46 +42,46 @@ class ResourceChange:
 
 
 def read(content: bytes) -> SubscriptionRequest | tuple[ResourceChange, ...]:
-    """A message: a subscription, or changes. Raises BadCall for anything else."""
+    """Return the subscription request or the changes of a message. Raises InvalidCall."""
     root = _notification(content)
     subscribe = _child(root, "subscribe")
     if subscribe is not None:
         resource, url = _text(subscribe, "resourceID"), _text(subscribe, "notificationURL")
         if not resource or not url:
-            raise InvalidCall("a subscription names a resourceID and a notificationURL")
+            raise InvalidCall("invalid subscription: expected a resourceID and a notificationURL")
         return SubscriptionRequest(resource, url)
     changes = tuple(
-        ResourceChange(_text(each, "resourceID"), _text(each, "title"), _text(each, "description"))
-        for each in root
-        if split_tag(each.tag)[1] == "resourceChange"
+        ResourceChange(_text(change, "resourceID"), _text(change, "title"), _text(change, "description"))
+        for change in root
+        if split_tag(change.tag)[1] == "resourceChange"
     )
-    if not changes or len(changes) > CHANGES_MAX or not all(each.resource for each in changes):
-        raise InvalidCall("this is neither a subscription nor a change of something")
+    if not changes or len(changes) > CHANGES_MAX or not all(change.resource for change in changes):
+        raise InvalidCall(f"invalid message: expected a subscription, or 1 to {CHANGES_MAX} changes")
     return changes
 
 
 def read_result(content: bytes) -> bool:
-    """Whether the other side said true. Raises BadCall where it said neither."""
+    """Return the status of a result. Raises InvalidCall."""
     result = _child(_notification(content), "result")
     status = _text(result, "status").lower() if result is not None else ""
     if status not in ("true", "false"):
-        raise InvalidCall("it said neither true nor false")
+        raise InvalidCall("invalid result: expected the status true or false")
     return status == "true"
 
 
 def write_change(resource: str, at: Instant, title: str = "", description: str = "") -> bytes:
-    """That a resource has changed. Title and description are plain text."""
+    """Return the notification of a change. Title and description are plain text."""
     parts = [("resourceID", resource), ("changeTime", format_http_date(at)), *_optional_parts(title, description)]
     return _document("resourceChange", parts)
 
 
 def write_subscribe(resource: str, url: str) -> bytes:
-    """That we want to be told at this address."""
+    """Return the request to notify this URL of changes."""
     return _document("subscribe", [("resourceID", resource), ("notificationURL", url)])
 
 
 def write_result(status: bool, title: str = "", description: str = "") -> bytes:
-    """The answer to either."""
+    """Return the result of a subscription request or a notification."""
     return _document("result", [("status", str(status).lower()), *_optional_parts(title, description)])
 
 
@@ -88,12 +89,12 @@ def _notification(content: bytes) -> Element:
     root = parse_document(content)
     space, local = split_tag(root.tag)
     if local != "notification" or space not in ("", NAMESPACE):
-        raise InvalidCall("this is no notification of CNWS")
+        raise InvalidCall("invalid message: expected a notification element of CNWS")
     return root
 
 
 def _child(element: Element, local: str) -> Element | None:
-    return next((each for each in element if split_tag(each.tag) in ((NAMESPACE, local), ("", local))), None)
+    return next((child for child in element if split_tag(child.tag) in ((NAMESPACE, local), ("", local))), None)
 
 
 def _text(element: Element, local: str) -> str:
@@ -102,7 +103,7 @@ def _text(element: Element, local: str) -> str:
 
 
 def _optional_parts(title: str, description: str) -> list[tuple[str, str]]:
-    """Those of the two that are there, within their bounds."""
+    """Return the elements for title and description, cut to their limits and without empty ones."""
     given = (("title", title[:TITLE_MAX].rstrip()), ("description", description[:DESCRIPTION_MAX].rstrip()))
     return [(name, text) for name, text in given if text]
 

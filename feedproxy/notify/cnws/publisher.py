@@ -1,11 +1,11 @@
 """The publisher's side of CNWS: "a publisher server which adds the subscriber to a list of interested parties".
 
-The text knows no proof that a subscriber wants to be called, and says that one may be needed "to reduce the
-possibility for abuse". Here a notificationURL at the caller's own address needs none. At any other address, it is sent
-one notification, and has to answer it with a `result` that says true: no other server does.
+The text defines no verification of a subscriber, and says that one may be needed "to reduce the possibility for
+abuse". Here a notificationURL at the caller's own address needs none. At another address it gets one notification, and
+has to answer with a `result` of true, which only a CNWS server does.
 
-Nor does the text end a subscription. Here it ends after 40 days in which the subscriber has said true to nothing:
-"If any publisher has not issued a notification … within 30 days the subscriber should try and re-confirm".
+The text defines no end of a subscription either. Here it ends 40 days after the last `result` of true: "If any
+publisher has not issued a notification … within 30 days the subscriber should try and re-confirm".
 """
 
 import logging
@@ -32,10 +32,11 @@ from feedproxy.request.entrance import ClientContext
 from feedproxy.store.resource import Resource
 
 SUBSCRIPTION_LIFETIME: Seconds = 40 * DAY
+"""Seconds until a subscription ends after its last confirmation: 30 days, and time to confirm it."""
 
 
 class SubscriberRejected(FeedproxyError):
-    """The subscriber did not prove that it wants to be called."""
+    """The verification of a subscriber failed."""
 
     status_hint = 403
     detail = "access"
@@ -45,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 class Publisher:
-    """The endpoint, and what is told."""
+    """Answers subscription requests, and makes and interprets notifications."""
 
     def __init__(self, service: NotificationService) -> None:
         self._service = service
@@ -53,46 +54,47 @@ class Publisher:
         SubscriberMaintenance(service, NAME)
 
     async def endpoint(self, call: Call) -> Response:
-        """`/-/cnws`: "If the response is an error (HTTP, or FALSE) then the subscription is refused"."""
+        """Answer `/-/cnws`: "If the response is an error (HTTP, or FALSE) then the subscription is refused"."""
         try:
-            asked = messages.read(call.content)
+            request = messages.read(call.content)
         except InvalidCall as error:
             return generated_response(400, XML, messages.write_result(False, description=str(error)))
-        if not isinstance(asked, SubscriptionRequest):
-            return generated_response(200, XML, messages.write_result(False))  # we asked nobody to tell us here
+        if not isinstance(request, SubscriptionRequest):
+            # Notifications go to the callback URLs of subscriptions, not to this endpoint.
+            return generated_response(200, XML, messages.write_result(False))
         try:
-            topic = await self.subscribe(asked, call.client)
+            topic = await self.subscribe(request, call.client)
         except FeedproxyError as error:
-            logger.info("cnws: subscription of %s to %s refused: %s", asked.url, asked.resource, error)
+            logger.info("cnws: subscription of %s to %s refused: %s", request.url, request.resource, error)
             return generated_response(200, XML, messages.write_result(False, description=str(error)))
-        said = await self._headlines(self._service.proxy.store.get(topic))
-        if said is None:
+        headlines = await self._headlines(self._service.proxy.store.get(topic))
+        if headlines is None:
             return generated_response(200, XML, messages.write_result(True))
-        return generated_response(200, XML, messages.write_result(True, said.title, said.summary))
+        return generated_response(200, XML, messages.write_result(True, headlines.title, headlines.summary))
 
-    async def subscribe(self, asked: SubscriptionRequest, visit: ClientContext) -> str:
-        """Add a subscriber who comes by this visit; the (first) target that it is about.
+    async def subscribe(self, request: SubscriptionRequest, client: ClientContext) -> str:
+        """Verify and add a client's subscription. Return its first target.
 
-        Raises what FeedproxyErrors there are where it is not added.
+        Raises FeedproxyError if it is refused.
         """
         service, settings = self._service, self._service.settings()
-        if not self._rate_limiter.allow(visit.address, service.clock.now(), settings.source_limit):
-            raise TooManyRequests("too many subscriptions come from your address; please try again in a minute")
-        callback = uri.normalise(asked.url)
-        if is_callback_to_self(callback, settings, visit.base):
-            raise SubscriberRejected("the notificationURL leads back here")
-        topics = await resolve_topics(service, asked.resource, settings.cnws_publisher, visit.base)
+        if not self._rate_limiter.allow(client.address, service.clock.now(), settings.source_limit):
+            raise TooManyRequests("too many subscriptions from this address; try again in a minute")
+        callback = uri.normalise(request.url)
+        if is_callback_to_self(callback, settings, client.base):
+            raise SubscriberRejected("the notificationURL leads back to this proxy")
+        topics = await resolve_topics(service, request.resource, settings.cnws_publisher, client.base)
         known = [await service.subscriptions.find(Role.SUBSCRIBER, NAME, topic, callback) for topic in topics]
         if not all(known):
             await service.subscriptions.check_capacity(callback, settings.subscriptions_per_site)
             try:
-                await self._verify(callback, topics[0], asked.resource, visit.address)
+                await self._verify(callback, topics[0], request.resource, client.address)
             except FeedproxyError as error:
                 service.delivery_worker.record_failed_request(NAME, "verify", topics[0], callback, str(error))
                 raise
         now = service.clock.now()
         for topic in topics:
-            data = {"resource": asked.resource}
+            data = {"resource": request.resource}
             new = Subscription(
                 *(Role.SUBSCRIBER, NAME, topic, callback),
                 expires=now + SUBSCRIPTION_LIFETIME,
@@ -109,21 +111,23 @@ class Publisher:
         answer = await self._service.delivery_worker.request_now(await self._change_message(callback, topic, resource))
         try:
             if not 200 <= answer.status < 300 or not messages.read_result(answer.body):
-                raise SubscriberRejected("the subscriber does not want to be told")
+                raise SubscriberRejected("the subscriber refused the test notification")
         except InvalidCall as error:
             raise SubscriberRejected(str(error)) from error
 
-    # -- what is told
+    # -- notifications
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
-        """The notification, with the title and the text of the newest item."""
+        """Return the notification, with the title and the text of the newest item."""
         topic = delivery.request.topic
         if not may_notify(self._service, topic):
             return None
         return await self._change_message(subscription.callback, topic, subscription.data.get("resource", topic))
 
     async def interpret(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
-        """ "If the response is false then remove this server from the list. If a HTTP error occurs then the server is
+        """Return the verdict on a subscriber's response.
+
+        "If the response is false then remove this server from the list. If a HTTP error occurs then the server is
         removed from the list. If the host can not be contacted then an ageing process begins."
         """
         if isinstance(answer, Forbidden | BadTarget):
@@ -131,30 +135,32 @@ class Publisher:
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer))
         if not 200 <= answer.status < 300:
-            return Refused(f"it answered {answer.status}", remove=True)
+            return Refused(f"status {answer.status}", remove=True)
         try:
             wanted = messages.read_result(answer.body)
         except InvalidCall:
-            return Delivered(f"it answered {answer.status}, and not what it should")
+            return Delivered(f"status {answer.status} without a result")
         if not wanted:
-            return Refused("it is not interested any more", remove=True)
+            return Refused("the subscriber is no longer interested", remove=True)
         now = self._service.clock.now()
         await self._service.subscriptions.extend(subscription.id, expires=now + SUBSCRIPTION_LIFETIME)
-        return Delivered("it wants to hear more")
+        return Delivered("confirmed")
 
     async def _change_message(self, callback: str, topic: str, resource: str) -> Message:
-        held = self._service.proxy.store.get(topic)
-        said = await self._headlines(held) or Headlines()
-        at = held.changes[-1] if held is not None and held.changes else self._service.clock.now()
+        feed = self._service.proxy.store.get(topic)
+        headlines = await self._headlines(feed) or Headlines()
+        at = feed.changes[-1] if feed is not None and feed.changes else self._service.clock.now()
         agent = own_user_agent(self._service.settings())
         fields = Fields([("User-Agent", agent), ("Content-Type", XML)])
         return Message(
-            "POST", callback, fields, messages.write_change(resource, at, said.newest_title, said.newest_text)
+            "POST", callback, fields, messages.write_change(resource, at, headlines.newest_title, headlines.newest_text)
         )
 
     async def _headlines(self, resource: Resource | None) -> Headlines | None:
-        """What the copy says; read once for each version, however many are told."""
-        stored = next((each for each in resource.variants[::-1] if each.content.feed), None) if resource else None
+        """Return the headlines of a stored feed. They are read once for each version."""
+        stored = (
+            next((variant for variant in resource.variants[::-1] if variant.content.feed), None) if resource else None
+        )
         try:
             return await self._service.proxy.conversions.headlines(stored) if stored is not None else None
         except FeedproxyError:

@@ -1,8 +1,8 @@
-"""The subscriber's side of CNWS: where the operator names a publisher for a feed (`cnws_subscribe`), we subscribe.
+"""The subscriber's side of CNWS: subscribes at the publisher that the operator names for a feed (`cnws_subscribe`).
 
 "A server should normally only need to confirm (by re-subscribing) if there has been a service outage." And: "If any
 publisher has not issued a notification for a given resource within 30 days the subscriber should try and re-confirm
-the subscription." What is no longer of interest is answered with false.
+the subscription." A notification of an unwanted resource is answered with false.
 """
 
 from feedproxy.clock import Seconds
@@ -23,12 +23,13 @@ from feedproxy.store.resource import Resource
 from feedproxy.upstream.callback_client import AddressTrust
 
 CONFIRM_AFTER: Seconds = 30 * DAY
+"""Seconds after the last push until a subscription is confirmed."""
 SUBSCRIPTION_LIFETIME: Seconds = CONFIRM_AFTER + 2 * DAY
-"""Time to confirm, and to try that for a day."""
+"""Seconds until a subscription ends, with the time to confirm it and to retry that for a day."""
 
 
 class Subscriber:
-    """The subscriptions that we have with publishers."""
+    """Subscribes at publishers, and answers their notifications."""
 
     def __init__(self, service: NotificationService) -> None:
         self._service = service
@@ -42,10 +43,10 @@ class Subscriber:
         )
 
     def find_target(self, resource: Resource) -> SubscriptionTarget | None:
-        """The publisher that the operator named for this feed."""
-        named = self._service.settings_for(resource.target).cnws_subscribe
+        """Return the publisher that the operator named for this feed, or None."""
+        publisher_url = self._service.settings_for(resource.target).cnws_subscribe
         try:
-            return SubscriptionTarget(uri.normalise(named), {}) if named else None
+            return SubscriptionTarget(uri.normalise(publisher_url), {}) if publisher_url else None
         except BadTarget:
             return None
 
@@ -59,29 +60,29 @@ class Subscriber:
         return Message("POST", subscription.callback, fields, body, address_trust=AddressTrust.CONFIGURED_NAME)
 
     async def interpret(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
-        """ "If the response is an error (HTTP, or FALSE) then the subscription is refused by the publisher"."""
+        """Return the verdict: "If the response is an error (HTTP, or FALSE) then the subscription is refused"."""
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer))
         if not 200 <= answer.status < 300:
-            return await self.subscriptions.rejected(subscription, f"it answered {answer.status}")
+            return await self.subscriptions.rejected(subscription, f"status {answer.status}")
         try:
             if not messages.read_result(answer.body):
-                return await self.subscriptions.rejected(subscription, "it refused")
+                return await self.subscriptions.rejected(subscription, "refused")
         except InvalidCall as error:
             return await self.subscriptions.rejected(subscription, str(error))
         return await self.subscriptions.confirmed(subscription, "subscribed")
 
     async def endpoint(self, call: Call) -> Response:
-        """`/-/push/cnws/…`: something has changed, says a publisher; true where we still want to know."""
+        """Answer `/-/push/cnws/…`: true if the subscription is still wanted."""
         try:
-            told = messages.read(call.content)
+            message = messages.read(call.content)
         except InvalidCall:
             return generated_response(400, XML, messages.write_result(False))
         subscription = await self.subscriptions.find_by_callback(call.path.rpartition("/")[2])
         wanted = False
-        if subscription is not None and not isinstance(told, SubscriptionRequest):
-            mine = any(_is_same_topic(each.resource, subscription) for each in told)
-            wanted = mine and await self.subscriptions.on_notification(subscription)
+        if subscription is not None and not isinstance(message, SubscriptionRequest):
+            is_subscribed = any(_is_same_topic(change.resource, subscription) for change in message)
+            wanted = is_subscribed and await self.subscriptions.on_notification(subscription)
         return generated_response(200, XML, messages.write_result(wanted))
 
 

@@ -45,7 +45,7 @@ class Ping:
 
     def addresses(self) -> list[str]:
         """Return the named URLs, the most specific first."""
-        return [each for each in dict.fromkeys((self.feed, self.url, self.page)) if each]
+        return [address for address in dict.fromkeys((self.feed, self.url, self.page)) if address]
 
     def has_public_address(self) -> bool:
         """Return whether the URL may be recorded: it contains no secret."""
@@ -87,9 +87,9 @@ def ping_of(name: str, url: str) -> Ping:
 def _texts(method: str, parameters: Sequence[Any], least: int, most: int) -> list[str]:
     if not least <= len(parameters) <= most:
         raise InvalidCall(f"{method} takes {least} to {most} parameters, not {len(parameters)}")
-    if not all(isinstance(each, str) for each in parameters):
+    if not all(isinstance(parameter, str) for parameter in parameters):
         raise InvalidCall(f"the parameters of {method} are strings")
-    return [each.strip() for each in parameters]
+    return [parameter.strip() for parameter in parameters]
 
 
 def _address(text: str, *, optional: bool = False) -> str:
@@ -107,4 +107,4 @@ def _address(text: str, *, optional: bool = False) -> str:
 
 
 def _tags(text: str) -> tuple[str, ...]:
-    return tuple(each for each in (tag.strip() for tag in text[:TAGS_MAX].split("|")) if each and each != "none")
+    return tuple(tag for tag in (tag.strip() for tag in text[:TAGS_MAX].split("|")) if tag and tag != "none")

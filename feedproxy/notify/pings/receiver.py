@@ -9,11 +9,12 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from feedproxy.errors import BadTarget, FeedproxyError
-from feedproxy.http.message import Fields, Response
+from feedproxy.http.message import Response
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings import messages
 from feedproxy.notify.pings.messages import InvalidCall, InvalidPing, Ping
 from feedproxy.notify.refresh_requests import TooManyRequests
+from feedproxy.notify.responses import generated_response
 from feedproxy.notify.topics import named_address
 from feedproxy.request.endpoints import Call
 from feedproxy.request.entrance import ClientContext
@@ -25,7 +26,7 @@ PAGE = """<!DOCTYPE html>
 <meta name="viewport" content="width=device-width"><style>:root{{color-scheme:light dark}}\
 body{{font:1rem/1.5 system-ui,sans-serif;max-width:42rem;margin:4rem auto;padding:0 1rem}}\
 p{{overflow-wrap:anywhere}}</style></head>
-<body><h1>{title}</h1><p>{words}</p></body></html>
+<body><h1>{title}</h1><p>{text}</p></body></html>
 """
 
 
@@ -46,12 +47,12 @@ class PingReceiver:
     async def page(self, call: Call) -> Response:
         """Answer `/pingSiteForm?name=…&url=…` with "an HTML human readable page". Errors have their status."""
         try:
-            given = parse_qs(call.query, keep_blank_values=True, max_num_fields=20)
+            query = parse_qs(call.query, keep_blank_values=True, max_num_fields=20)
         except ValueError:
-            given = {}
+            query = {}
         try:
-            heard = messages.ping_of(given.get("name", [""])[0], given.get("url", [""])[0])
-            await self.accept(heard, call.client)
+            ping = messages.ping_of(query.get("name", [""])[0], query.get("url", [""])[0])
+            await self.accept(ping, call.client)
         except TooManyRequests as error:
             return _page(429, "Too many pings", str(error), ("Retry-After", "60"))
         except InvalidPing as error:
@@ -61,27 +62,27 @@ class PingReceiver:
         return _page(
             200,
             THANKS,
-            f"It reports that {heard.name or heard.url} has changed. If it is read here, it will be fetched soon",
+            f"It reports that {ping.name or ping.url} has changed. If it is read here, it will be fetched soon",
         )
 
-    async def accept(self, heard: Ping, visit: ClientContext) -> None:
+    async def accept(self, ping: Ping, client: ClientContext) -> None:
         """Enqueue the refreshes that a client's ping requests. Raises TooManyRequests, StoreError."""
-        bell, settings, source = self._service.refresh_requests, self._service.settings(), visit.address
-        heard = replace(heard, url=self._resolve(heard.url, visit), feed=self._resolve(heard.feed, visit))
-        targets = await bell.find_feeds(heard.feed) if heard.feed else []
+        refresh_requests, settings, source = self._service.refresh_requests, self._service.settings(), client.address
+        ping = replace(ping, url=self._resolve(ping.url, client), feed=self._resolve(ping.feed, client))
+        targets = await refresh_requests.find_feeds(ping.feed) if ping.feed else []
         if not targets:
-            targets = await bell.find_feeds(*heard.addresses())
-        await bell.accept_ping(targets, source)
-        if targets or settings.ping_unknown == "ignore" or not heard.has_public_address():
+            targets = await refresh_requests.find_feeds(*ping.addresses())
+        await refresh_requests.accept_ping(targets, source)
+        if targets or settings.ping_unknown == "ignore" or not ping.has_public_address():
             return
-        await bell.record_unknown_site(heard.url, heard.name)
+        await refresh_requests.record_unknown_site(ping.url, ping.name)
         if settings.ping_unknown == "fetch":
-            await bell.enqueue_unknown(heard.feed or heard.url)
+            await refresh_requests.enqueue_unknown(ping.feed or ping.url)
 
-    def _resolve(self, address: str, visit: ClientContext) -> str:
+    def _resolve(self, address: str, client: ClientContext) -> str:
         """Return the target of a gateway URL; other URLs are returned unchanged."""
         try:
-            return named_address(self._service, address, visit.base) if address else ""
+            return named_address(self._service, address, client.base) if address else ""
         except BadTarget:
             return address
 
@@ -98,10 +99,10 @@ class PingReceiver:
         return {"flerror": False, "message": THANKS}
 
 
-def _page(status: int, title: str, words: str, *extra: tuple[str, str]) -> Response:
-    words = words[:1].upper() + words[1:]
-    body = PAGE.format(title=html.escape(title), words=html.escape(words) + ".").encode()
-    lines = [("Content-Type", "text/html; charset=utf-8"), ("Cache-Control", "no-store"), *extra]
+def _page(status: int, title: str, text: str, *extra_fields: tuple[str, str]) -> Response:
+    text = text[:1].upper() + text[1:] + "."
+    body = PAGE.format(title=html.escape(title), text=html.escape(text)).encode()
     policy = "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'"
-    lines += [("Content-Security-Policy", policy), ("X-Content-Type-Options", "nosniff")]
-    return Response(status, Fields([*lines, ("Content-Length", str(len(body)))]), body)
+    return generated_response(
+        status, "text/html; charset=utf-8", body, ("Content-Security-Policy", policy), *extra_fields
+    )

@@ -10,13 +10,11 @@ A sink is a URL, which may have a prefix:
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import quote, urlsplit
 
 from feedproxy import __version__
-from feedproxy.errors import BadTarget, FeedproxyError, UsageError
-from feedproxy.http import uri
+from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.pings.messages import InvalidCall, Ping
 from feedproxy.notify.protocol import (
@@ -30,6 +28,7 @@ from feedproxy.notify.protocol import (
     Retry,
     Verdict,
 )
+from feedproxy.notify.sink_address import SinkAddress, read_sink_address
 from feedproxy.notify.subscriptions import Subscription
 from feedproxy.notify.xmlrpc import read_answer, write_call
 from feedproxy.request.url_mapping import displayed_url, is_upstream_target
@@ -46,33 +45,28 @@ class SinkKind(StrEnum):
     EXTENDED = "extended"
 
 
-@dataclass(frozen=True, slots=True)
-class PingSink:
-    """Where to ping, and how. `url` is a template for HTTP GET."""
-
-    kind: SinkKind
-    url: str
+type PingSink = SinkAddress[SinkKind]
+"""The address of a ping sink. Its URL is a template for HTTP GET."""
 
 
-def read_sink(text: str) -> PingSink:
-    """A sink as it is written in an option. Raises UsageError."""
-    word, colon, rest = text.strip().partition(":")
-    how = SinkKind(word) if colon and word in tuple(SinkKind) else None
-    url = rest if how is not None else text.strip()
-    if how is None:
-        how = SinkKind.GET if "{" in url else SinkKind.SIMPLE
-    example = (
-        expand_template(url, "name", "http://site.invalid/", "http://site.invalid/feed") if how is SinkKind.GET else url
+def read_ping_sink(text: str) -> PingSink:
+    """Return the ping sink that an option names. Raises UsageError."""
+    sink = read_sink_address(
+        text,
+        prefixes=SinkKind,
+        default_kind=lambda url: SinkKind.GET if "{" in url else SinkKind.SIMPLE,
+        example_url=_example_url,
+        expected="a URL such as https://rpc.example/RPC2",
     )
-    try:
-        uri.normalise(example)
-    except BadTarget as error:
-        raise UsageError(
-            f"a ping sink is an address such as https://rpc.example/RPC2, not {text!r}: {error}"
-        ) from error
-    if how is SinkKind.GET and example == url:
-        raise UsageError(f"the ping sink {text!r} has no place for an address: {{url}}")
-    return PingSink(how, url)
+    if sink.kind is SinkKind.GET and _example_url(sink.kind, sink.url) == sink.url:
+        raise UsageError(f"invalid ping sink {text!r}: expected {{url}} in the template")
+    return sink
+
+
+def _example_url(kind: SinkKind, url: str) -> str:
+    if kind is not SinkKind.GET:
+        return url
+    return expand_template(url, "name", "http://site.invalid/", "http://site.invalid/feed")
 
 
 def expand_template(template: str, name: str, url: str, feed: str) -> str:
@@ -104,10 +98,10 @@ def ping_message(sink: PingSink, agent: str, *, name: str, url: str, feed: str =
     )
 
 
-def site_ping_request(sink: str, said: Ping) -> DeliveryRequest:
+def site_ping_request(sink: str, ping: Ping) -> DeliveryRequest:
     """Return the request to ping a sink for a site that the operator names."""
-    data = json.dumps({"name": said.name or urlsplit(said.url).netloc, "url": said.url, "feed": said.feed})
-    return DeliveryRequest("ping", "ping", said.feed or said.url, sink, data=data)
+    data = json.dumps({"name": ping.name or urlsplit(ping.url).netloc, "url": ping.url, "feed": ping.feed})
+    return DeliveryRequest("ping", "ping", ping.feed or ping.url, sink, data=data)
 
 
 def own_user_agent(settings: Settings) -> str:
@@ -126,15 +120,15 @@ def interpret_response(sink: PingSink, answer: Response | FeedproxyError) -> Ver
     if sink.kind is SinkKind.GET:
         return Delivered(f"{answer.status}")
     try:
-        told = read_answer(answer.body)
+        result = read_answer(answer.body)
     except InvalidCall as error:
         return Refused(str(error))
-    if not isinstance(told, dict):
+    if not isinstance(result, dict):
         return Delivered("response without a struct")
     # "flerror" here, "flError" there: read without regard to case.
-    struct = {str(key).lower(): value for key, value in told.items()}
-    words = str(struct.get("message", ""))[:200]
-    return Refused(f"refused: {words}") if struct.get("flerror") else Delivered(words)
+    struct = {str(key).lower(): value for key, value in result.items()}
+    message = str(struct.get("message", ""))[:200]
+    return Refused(f"refused: {message}") if struct.get("flerror") else Delivered(message)
 
 
 class PingSinks:
@@ -152,19 +146,19 @@ class PingSinks:
         """Return a ping to every sink if the feed is a listed one of the upstream."""
         settings = self._settings()
         if change.listed and settings.public_url and is_upstream_target(change.target, settings):
-            for each in settings.ping_sinks:
-                yield DeliveryRequest(self.name, "ping", change.target, each, change=change.number)
+            for sink in settings.ping_sinks:
+                yield DeliveryRequest(self.name, "ping", change.target, sink, change=change.number)
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
         """Return the ping, with the feed's current title and site."""
-        settings, order = self._settings(), delivery.request
-        if order.callback not in settings.ping_sinks:
+        settings, request = self._settings(), delivery.request
+        if request.callback not in settings.ping_sinks:
             return None  # the operator has removed the sink
-        sink, agent = read_sink(order.callback), own_user_agent(settings)
-        if order.data:
-            return ping_message(sink, agent, **json.loads(order.data))
-        feed = displayed_url(order.topic, settings)
-        resource = self._resource(order.topic)
+        sink, agent = read_ping_sink(request.callback), own_user_agent(settings)
+        if request.data:
+            return ping_message(sink, agent, **json.loads(request.data))
+        feed = displayed_url(request.topic, settings)
+        resource = self._resource(request.topic)
         channel = resource.channel if resource is not None else None
         link = channel.link if channel is not None and channel.link.startswith(("http://", "https://")) else ""
         split = urlsplit(feed)
@@ -175,7 +169,7 @@ class PingSinks:
     async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
-        return interpret_response(read_sink(delivery.request.callback), answer)
+        return interpret_response(read_ping_sink(delivery.request.callback), answer)
 
     async def renew(self, subscription: Subscription) -> None:
         """Do nothing: this protocol has no subscriptions."""

@@ -1,4 +1,4 @@
-"""The workstation: we register with the `cloud` of feeds that are read here, and are told of their changes.
+"""The rssCloud aggregator: registers at the `cloud` of feeds that are read here, and receives notifications.
 
 "By convention registrations expire after 25 hours. Workstations should register every 24 hours for each subscription
 to keep them current." And: "It will work for systems with non-fixed IP addresses if the workstation software
@@ -35,12 +35,13 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 PROCEDURE = "rssCloud.notify"
-"""What the cloud calls here, where it calls a procedure; in SOAP its last part."""
+"""The procedure that a cloud calls here by XML-RPC; its last part by SOAP."""
 CHALLENGE_MAX = 256
+"""Characters of a challenge that is repeated."""
 
 
 def cloud_of(resource: Resource) -> SubscriptionTarget | None:
-    """The cloud that a feed names; None where it names none that could be called."""
+    """Return the cloud that a feed names, or None if it names none that can be called."""
     cloud = resource.channel.cloud if resource.channel is not None else None
     # "protocol is xml-rpc, soap or http-post (case-sensitive)"
     if cloud is None or cloud.protocol not in tuple(NotificationMethod) or not cloud.domain.strip():
@@ -55,7 +56,7 @@ def cloud_of(resource: Resource) -> SubscriptionTarget | None:
 
 
 class RssCloudAggregator:
-    """The subscriptions to clouds."""
+    """Registers at clouds, and answers their calls."""
 
     def __init__(self, service: NotificationService) -> None:
         self._service = service
@@ -64,7 +65,7 @@ class RssCloudAggregator:
         )
 
     def find_target(self, resource: Resource) -> SubscriptionTarget | None:
-        """The cloud to register with: of a public feed, and not our own."""
+        """Return the cloud to register at; None for a private feed and for the cloud of this proxy."""
         found = cloud_of(resource)
         if found is None:
             return None
@@ -75,60 +76,60 @@ class RssCloudAggregator:
         return None if found.callback.startswith(public) else found
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
-        """The registration, in the protocol of the cloud."""
+        """Return the registration, in the protocol of the cloud."""
         settings = self._service.settings()
         if not settings.public_url:
             return None
         return registration(subscription, settings)
 
     async def interpret(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
-        """ "The cloud returns true if it was able to do the registration, false otherwise"."""
+        """Return the verdict on a cloud's response: "true if it was able to do the registration, false otherwise"."""
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer))
         if answer.status == 429 or answer.status >= 500:
-            return Retry(f"it answered {answer.status}")
+            return Retry(f"status {answer.status}")
         try:
-            done, words = _registration_result(NotificationMethod(subscription.data["way"]), answer)
+            succeeded, reason = _registration_result(NotificationMethod(subscription.data["way"]), answer)
         except InvalidCall as error:
-            done, words = False, str(error)
-        if not done:
-            return await self.subscriptions.rejected(subscription, words or f"it answered {answer.status} and false")
-        return await self.subscriptions.confirmed(subscription, words or "registered")
+            succeeded, reason = False, str(error)
+        if not succeeded:
+            return await self.subscriptions.rejected(subscription, reason or f"status {answer.status}, result false")
+        return await self.subscriptions.confirmed(subscription, reason or "registered")
 
     async def endpoint(self, call: Call) -> Response:
-        """`/-/push/rsscloud/…`: challenges, and notifications in whatever protocol."""
+        """Answer `/-/push/rsscloud/…`: challenges, and notifications in any protocol."""
         subscription = await self.subscriptions.find_by_callback(call.path.rpartition("/")[2])
         if call.request.method == "GET":
             return self._answer_challenge(call, subscription)
         if not call.content.lstrip().startswith(b"<"):
-            given = dict(messages.parse_form(call.content))
-            done = await self._on_notification(subscription, given.get("url", ""))
-            return plain_text(200, "Thanks.") if done else plain_text(404, "Nobody asked for that here.")
+            form = dict(messages.parse_form(call.content))
+            succeeded = await self._on_notification(subscription, form.get("url", ""))
+            return plain_text(200, "Thanks.") if succeeded else plain_text(404, "There is no such subscription.")
         try:
             return await self._answer_call(call.content, subscription)
         except InvalidCall as error:
             return rpc.write_response(xmlrpc.client.Fault(messages.FAULT_CODE, str(error)))
 
     def _answer_challenge(self, call: Call, subscription: Subscription | None) -> Response:
-        given = dict(parse_qsl(call.query, keep_blank_values=True, max_num_fields=20))
-        token = given.get("challenge", "")
+        form = dict(parse_qsl(call.query, keep_blank_values=True, max_num_fields=20))
+        token = form.get("challenge", "")
         if (
             subscription is None
             or not 0 < len(token) <= CHALLENGE_MAX
-            or not _is_same_topic(given.get("url", ""), subscription)
+            or not _is_same_topic(form.get("url", ""), subscription)
         ):
-            return plain_text(404, "Nobody asked for that here.")
+            return plain_text(404, "There is no such subscription.")
         return plain_text(200, token)
 
     async def _answer_call(self, content: bytes, subscription: Subscription | None) -> Response:
-        """By XML-RPC or SOAP: "one parameter, the url of the channel that changed … The workstation returns true"."""
+        """Answer a notification by XML-RPC or SOAP: "one parameter, the url of the channel that changed"."""
         if soap.split_tag(soap.parse_document(content).tag)[1] == "Envelope":
-            asked = soap.read_call(content)
-            texts = [value for _, value in asked.parameters if isinstance(value, str)]
-            return soap.write_response(asked, await self._on_notification(subscription, texts[0] if texts else ""))
+            soap_call = soap.read_call(content)
+            texts = [value for _, value in soap_call.parameters if isinstance(value, str)]
+            return soap.write_response(soap_call, await self._on_notification(subscription, texts[0] if texts else ""))
         _, parameters = rpc.read_call(content)
         if len(parameters) != 1 or not isinstance(parameters[0], str):
-            raise InvalidCall("a notification has one parameter, the address of the feed that changed")
+            raise InvalidCall("invalid notification: expected one parameter, the URL of the changed feed")
         return rpc.write_response(await self._on_notification(subscription, parameters[0]))
 
     async def _on_notification(self, subscription: Subscription | None, url: str) -> bool:
@@ -138,56 +139,56 @@ class RssCloudAggregator:
 
 
 def registration(subscription: Subscription, settings: Settings) -> Message:
-    """What is sent to the cloud of a subscription."""
+    """Return the registration for a subscription."""
     split = urlsplit(callback_of(settings, NAME, subscription))
     secure = split.scheme == "https"
     port = split.port or (443 if secure else 80)
-    way, procedure = NotificationMethod(subscription.data["way"]), subscription.data["procedure"]
+    method, procedure = NotificationMethod(subscription.data["way"]), subscription.data["procedure"]
     lines = [("User-Agent", own_user_agent(settings))]
-    if way.is_form:
+    if method.is_form:
         lines += [("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "text/xml, application/xml")]
-        own_way = NotificationMethod.HTTPS_POST if secure and port != 443 else NotificationMethod.HTTP_POST
-        given = {
+        own_method = NotificationMethod.HTTPS_POST if secure and port != 443 else NotificationMethod.HTTP_POST
+        form = {
             "notifyProcedure": "",
-            "protocol": str(own_way),
+            "protocol": str(own_method),
             "port": str(port),
             "path": split.path,
             "domain": split.hostname or "",
             "url1": subscription.topic,
         }
-        return Message("POST", subscription.callback, Fields(lines), urlencode(given).encode())
+        return Message("POST", subscription.callback, Fields(lines), urlencode(form).encode())
     lines.append(("Content-Type", "text/xml; charset=utf-8"))
-    # The procedure of 2003 has five parameters, and calls back where it was called from; today's has a domain, too.
+    # The procedure of 2003 has five parameters and notifies the caller's address; later ones have a domain, too.
     domain = [split.hostname or ""] if procedure.startswith("rssCloud.") else []
-    if way is NotificationMethod.XML_RPC:
-        called: tuple[Any, ...] = (PROCEDURE, port, split.path, str(way), [subscription.topic], *domain)
+    if method is NotificationMethod.XML_RPC:
+        called: tuple[Any, ...] = (PROCEDURE, port, split.path, str(method), [subscription.topic], *domain)
         body = xmlrpc.client.dumps(called, procedure or "rssCloud.pleaseNotify").encode()
         return Message("POST", subscription.callback, Fields(lines), body)
     parameters: list[tuple[str, soap.ParameterValue | int]] = [
         ("notifyProcedure", PROCEDURE.rpartition(".")[2]),
         ("port", port),
         ("path", split.path),
-        ("protocol", str(way)),
+        ("protocol", str(method)),
         ("urlList", [subscription.topic]),
     ]
-    parameters += [("domain", each) for each in domain]
+    parameters += [("domain", name) for name in domain]
     lines.append(("SOAPAction", f'"{urlsplit(subscription.callback).path}"'))
     body = soap.write_call(procedure.rpartition(".")[2] or "pleaseNotify", parameters, SOAP_NAMESPACE)
     return Message("POST", subscription.callback, Fields(lines), body)
 
 
-def _registration_result(way: NotificationMethod, answer: Response) -> tuple[bool, str]:
-    """Whether the cloud did it, and its words. Raises BadCall."""
-    if way.is_form:
+def _registration_result(method: NotificationMethod, answer: Response) -> tuple[bool, str]:
+    """Return whether the registration succeeded, and the cloud's message. Raises InvalidCall."""
+    if method.is_form:
         if not 200 <= answer.status < 300:
-            return False, f"it answered {answer.status}"
+            return False, f"status {answer.status}"
         return messages.read_result(answer.body)
-    value = rpc.read_answer(answer.body) if way is NotificationMethod.XML_RPC else soap.read_answer(answer.body)
+    value = rpc.read_answer(answer.body) if method is NotificationMethod.XML_RPC else soap.read_answer(answer.body)
     return value is True or value in ("1", "true"), ""
 
 
 def _is_same_topic(url: str, subscription: Subscription) -> bool:
-    """Whether this is the feed that we registered for."""
+    """Return whether this URL is the topic of the subscription."""
     try:
         return uri.normalise(url.strip()) == subscription.topic
     except BadTarget:

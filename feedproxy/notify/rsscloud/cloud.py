@@ -1,10 +1,9 @@
-"""The cloud: workstations register here for feeds, prove that they want to be called, and are told of changes.
+"""The rssCloud server: aggregators register here for feeds, and are notified of changes after a verification.
 
-Nothing is told before the proof. A callback at the caller's own address proves itself by taking a test notification:
-"A workstation cannot make a registration call on behalf of another." A callback at a `domain` has to say more than
-any web server would: to give back a challenge (http-post), or to answer true (XML-RPC, SOAP). Somebody waits for the
-outcome of the proof, so it is asked for at once, within the caps of deliveries (Courier.ask); if the process dies
-meanwhile, nothing was promised.
+A callback at the caller's own address is verified by a test notification: "A workstation cannot make a registration
+call on behalf of another." A callback at a `domain` needs a proof that an arbitrary web server would not give: it
+repeats a challenge (http-post), or returns true (XML-RPC, SOAP). The client waits for the outcome, so the verification
+is sent at once (DeliveryWorker.request_now) and is not durable.
 """
 
 import logging
@@ -39,15 +38,12 @@ from feedproxy.request.entrance import ClientContext
 
 logger = logging.getLogger(__name__)
 
-REGISTERED = (
-    "Thanks for the registration. You will be told when the feed changes. It expires after 25 hours: register anew "
-    "every 24."
-)
+REGISTERED = "Thanks for the registration. It expires after 25 hours: register again every 24 hours."
 METHODS = ("pleaseNotify", "rssPleaseNotify")
 
 
 class RssCloudServer:
-    """The endpoints of the cloud, and what it tells."""
+    """Answers registrations and pings, and makes and interprets notifications."""
 
     def __init__(self, service: NotificationService) -> None:
         self._service = service
@@ -58,12 +54,14 @@ class RssCloudServer:
     # -- registration
 
     async def by_rpc(self, parameters: tuple[object, ...], call: Call) -> bool:
-        """`rssCloud.pleaseNotify`, `xmlStorageSystem.rssPleaseNotify`: "returns true if it was able to do the
-        registration, false otherwise". Raises WrongCall."""
+        """Answer `rssCloud.pleaseNotify` and `xmlStorageSystem.rssPleaseNotify`.
+
+        "It returns true if it was able to do the registration, false otherwise." Raises MalformedCall.
+        """
         return await self._try_register(messages.from_parameters, parameters, call)
 
     async def by_form(self, call: Call) -> Response:
-        """`/-/pleaseNotify`."""
+        """Answer `/-/pleaseNotify`."""
         accept = call.request.fields.combined("accept") or ""
         try:
             await self.register(messages.from_form(call.content), call.client)
@@ -72,36 +70,41 @@ class RssCloudServer:
         return messages.write_result("notifyResult", True, REGISTERED, accept)
 
     async def by_soap(self, call: Call) -> Response:
-        """`/-/soap`: registration, and ping."""
+        """Answer `/-/soap`: a registration or a ping."""
         try:
-            asked = soap.read_call(call.content)
-            if asked.method in METHODS:
-                return soap.write_response(asked, await self._try_register(messages.from_soap, asked, call))
-            if asked.method == "ping":
-                return soap.write_response(asked, await self.ping(tuple(value for _, value in asked.parameters), call))
-            raise InvalidCall(f"there is no method {asked.method[:100]}")
+            soap_call = soap.read_call(call.content)
+            if soap_call.method in METHODS:
+                return soap.write_response(soap_call, await self._try_register(messages.from_soap, soap_call, call))
+            if soap_call.method == "ping":
+                return soap.write_response(
+                    soap_call, await self.ping(tuple(value for _, value in soap_call.parameters), call)
+                )
+            raise InvalidCall(f"there is no method {soap_call.method[:100]}")
         except InvalidCall as error:
             return soap.write_fault(str(error))
 
-    async def register(self, said: Registration, visit: ClientContext) -> None:
-        """Register who comes by this visit. Raises Refusal and what else FeedproxyErrors there are."""
+    async def register(self, registration: Registration, client: ClientContext) -> None:
+        """Verify and register a client's callback. Raises FeedproxyError."""
         service, now = self._service, self._service.clock.now()
         settings = service.settings()
-        if not self._rate_limiter.allow(visit.address, now, settings.source_limit):
-            raise TooManyRequests("too many registrations come from your address; please try again in a minute")
-        topics = {url: await resolve_topic(service, url, settings.rsscloud_hub, visit.base) for url in said.urls}
-        callback = said.callback(visit.address)
-        if is_callback_to_self(callback, settings, visit.base):
-            raise RegistrationRefused("the callback leads back here")
+        if not self._rate_limiter.allow(client.address, now, settings.source_limit):
+            raise TooManyRequests("too many registrations from this address; try again in a minute")
+        topics = {
+            url: await resolve_topic(service, url, settings.rsscloud_hub, client.base) for url in registration.urls
+        }
+        callback = registration.callback(client.address)
+        if is_callback_to_self(callback, settings, client.base):
+            raise RegistrationRefused("the callback leads back to this proxy")
         await service.subscriptions.check_capacity(callback, settings.subscriptions_per_site)
+        url = registration.urls[0]
         try:
-            await self._verify(said, callback, said.urls[0])
+            await self._verify(registration, callback, url)
         except FeedproxyError as error:
-            service.delivery_worker.record_failed_request(NAME, "verify", topics[said.urls[0]], callback, str(error))
+            service.delivery_worker.record_failed_request(NAME, "verify", topics[url], callback, str(error))
             raise
         now = service.clock.now()
         for url, topic in topics.items():
-            data = {"way": str(said.method), "procedure": said.procedure, "url": url}
+            data = {"way": str(registration.method), "procedure": registration.procedure, "url": url}
             new = Subscription(
                 *(Role.SUBSCRIBER, NAME, topic, callback),
                 expires=now + REGISTRATION_LIFETIME,
@@ -117,57 +120,59 @@ class RssCloudServer:
         except MalformedCall:
             raise
         except FeedproxyError as error:
-            # XML-RPC and SOAP have a boolean for it, and no words.
+            # XML-RPC and SOAP return a boolean without a message.
             logger.info("rsscloud: registration refused: %s", error)
             return False
         return True
 
-    async def _verify(self, said: Registration, callback: str, url: str) -> None:
-        agent, courier = own_user_agent(self._service.settings()), self._service.delivery_worker
-        if said.domain and said.method.is_form:
+    async def _verify(self, registration: Registration, callback: str, url: str) -> None:
+        agent, worker = own_user_agent(self._service.settings()), self._service.delivery_worker
+        if registration.domain and registration.method.is_form:
             token = secrets.token_urlsafe(24)
-            answer = await courier.request_now(messages.challenge(callback, url, token, agent))
+            answer = await worker.request_now(messages.challenge(callback, url, token, agent))
             if not 200 <= answer.status < 300 or answer.body != token.encode():
-                raise RegistrationRefused("the callback did not give the challenge back")
+                raise RegistrationRefused("the callback did not repeat the challenge")
             return
-        test = messages.notification(said.method, callback, said.procedure, url, agent)
-        if words := messages.failure_reason(said.method, await courier.request_now(test), strictly=bool(said.domain)):
-            raise RegistrationRefused(f"the call failed when the callback was tested: {words}")
+        test = messages.notification(registration.method, callback, registration.procedure, url, agent)
+        if reason := messages.failure_reason(
+            registration.method, await worker.request_now(test), strictly=bool(registration.domain)
+        ):
+            raise RegistrationRefused(f"the test notification failed: {reason}")
 
     # -- pings
 
     async def ping(self, parameters: tuple[object, ...], call: Call) -> bool:
-        """`rssCloud.ping`: "true whenever well-formed". Raises WrongCall."""
+        """Answer `rssCloud.ping`: "true whenever well-formed". Raises MalformedCall."""
         if len(parameters) != 1 or not isinstance(parameters[0], str):
-            raise MalformedCall("a ping has one parameter, the address of the feed that changed")
+            raise MalformedCall("invalid ping: expected one parameter, the URL of the changed feed")
         await self._accept_ping(parameters[0], call.client)
         return True
 
     async def hello(self, parameters: tuple[object, ...], call: Call) -> bool:
-        """`rssCloud.hello`: somebody is here."""
+        """Answer `rssCloud.hello` with true."""
         return True
 
     async def ping_by_form(self, call: Call) -> Response:
-        """`/-/ping`."""
+        """Answer `/-/ping`."""
         accept = call.request.fields.combined("accept") or ""
         url = next((value for name, value in messages.parse_form(call.content) if name.lower() == "url"), "")
-        words = await self._accept_ping(url, call.client)
-        return messages.write_result("result", not words, words or THANKS, accept)
+        reason = await self._accept_ping(url, call.client)
+        return messages.write_result("result", not reason, reason or THANKS, accept)
 
-    async def _accept_ping(self, url: str, visit: ClientContext) -> str:
-        """Act on a ping; why it was none, empty where it was."""
+    async def _accept_ping(self, url: str, client: ClientContext) -> str:
+        """Accept a ping. Return the reason if it is refused, else an empty string."""
         try:
-            await self._ping_receiver.accept(ping_messages.ping_of("", url), visit)
+            await self._ping_receiver.accept(ping_messages.ping_of("", url), client)
         except (InvalidPing, TooManyRequests) as error:
             return str(error)
         except FeedproxyError:
-            return "the ping could not be written down; please try again later"
+            return "the ping could not be recorded; please try again later"
         return ""
 
-    # -- what is told
+    # -- notifications
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
-        """The notification, in the protocol that was asked for."""
+        """Return the notification, in the protocol of the registration."""
         if not may_notify(self._service, delivery.request.topic):
             return None
         data = subscription.data
@@ -177,16 +182,16 @@ class RssCloudServer:
         )
 
     async def interpret(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
-        """What it came to: who fails is tried for a day, and then removed."""
+        """Return the verdict on a response. Failures are retried for a day; then the subscription is removed."""
         if isinstance(answer, Forbidden):
             return Refused(str(answer), remove=True)
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer))
         if answer.status == 410:
-            return Refused("it answered 410", remove=True)
-        words = messages.failure_reason(NotificationMethod(subscription.data["way"]), answer)
-        return Retry(words) if words else Delivered(f"it answered {answer.status}")
+            return Refused("status 410", remove=True)
+        reason = messages.failure_reason(NotificationMethod(subscription.data["way"]), answer)
+        return Retry(reason) if reason else Delivered(f"status {answer.status}")
 
 
 def _error_message(error: FeedproxyError) -> str:
-    return "the registration could not be written down" if isinstance(error, StoreError) else str(error)
+    return "the registration could not be recorded" if isinstance(error, StoreError) else str(error)

@@ -1,7 +1,7 @@
-"""Which hubs tell of a feed's changes, and under what name (WebSub, section 4).
+"""Discovery of a feed's hubs and of its topic URL (WebSub, section 4).
 
 "Subscribers MUST check for HTTP Link headers first. In the absence of HTTP Link headers, and if the topic is an XML
-based feed or an HTML page, subscribers MUST check for embedded link elements." Pages are not what is read here.
+based feed or an HTML page, subscribers MUST check for embedded link elements." HTML pages are not searched here.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from feedproxy.http.link import parse_links
 from feedproxy.http.message import Fields
 
 HUBS_MAX = 5
-"""Hubs of one feed that are tried, one after the other."""
+"""Hubs of one feed that are tried in turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,20 +25,20 @@ class DiscoveredHubs:
 
 
 def discover(target: str, fields: Fields, channel: Channel) -> DiscoveredHubs:
-    """What a feed fetched from `target` says, with these response fields."""
+    """Return the hubs and the topic that a feed names, in its response fields or in its document."""
     links = parse_links(fields)
-    hubs = [each.href for each in links if "hub" in each.rels] or list(channel.hubs)
-    selves = [each.href for each in links if "self" in each.rels]
-    selves = selves or [each.href for each in channel.self_links if each.rel == "self"]
-    found = dict.fromkeys(each for reference in hubs if (each := _resolve(target, reference)))
+    hubs = [link.href for link in links if "hub" in link.rels] or list(channel.hubs)
+    selves = [link.href for link in links if "self" in link.rels]
+    selves = selves or [link.href for link in channel.self_links if link.rel == "self"]
+    found = dict.fromkeys(url for reference in hubs if (url := _resolve(target, reference)))
     # "subscribers SHOULD always favor the HTTPS URL for hubs"
     ordered = sorted(found, key=lambda hub: not hub.startswith("https://"))
-    topic = next((each for reference in selves if (each := _resolve(target, reference))), target)
+    topic = next((url for reference in selves if (url := _resolve(target, reference))), target)
     return DiscoveredHubs(topic, tuple(ordered[:HUBS_MAX]))
 
 
 def prefer_https(hub: str, tries: int) -> str:
-    """The address to call a hub at: first by https, "even if the URL is advertised as HTTP"; then as it stands."""
+    """Return the URL to call a hub at: first with https, "even if the URL is advertised as HTTP", then unchanged."""
     if tries or not hub.startswith("http://"):
         return hub
     host, port = uri.host_port(hub)

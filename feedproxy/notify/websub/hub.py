@@ -1,9 +1,8 @@
-"""A WebSub hub at `/-/hub`: whoever subscribes, and proves that he did, is sent our feeds whenever they change.
+"""The WebSub hub at `/-/hub`: verifies subscription requests, and sends feeds to their subscribers.
 
-Nothing is kept of a request but an order in the queue, until its callback has answered the challenge: so whatever a
-stranger asks for costs one GET of the address he named, and the subscription that was there before stays as it was.
-Content lies in the store alone: a delivery that waits is a row that names the feed, and what is sent is what the feed
-is then.
+Until its callback has answered the challenge, a request is only a delivery in the queue. It causes one GET of the
+callback, and leaves an existing subscription unchanged. A waiting delivery names the feed; its content is read from the
+store when it is sent.
 """
 
 import json
@@ -20,6 +19,7 @@ from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings.sinks import own_user_agent
 from feedproxy.notify.protocol import Delivered, Delivery, DeliveryRequest, Message, Refused, Retry, Verdict
 from feedproxy.notify.refresh_requests import RateLimiter, TooManyRequests
+from feedproxy.notify.responses import plain_text
 from feedproxy.notify.subscriber_maintenance import SubscriberMaintenance
 from feedproxy.notify.subscriptions import Role, State, Subscription
 from feedproxy.notify.topics import current_topic, may_notify, named_address
@@ -31,147 +31,151 @@ from feedproxy.request.endpoints import Call
 from feedproxy.request.url_mapping import is_upstream_target, to_public
 
 VERIFICATION_TRIES = 3
-"""Of a callback that cannot be reached. One that answers has answered."""
+"""Attempts to verify or deny at a callback that cannot be reached. The first response is final."""
 
 DENY = "deny"
-"""The order to tell somebody who was subscribed that he is no longer."""
+"""The kind of delivery that tells a subscriber the end of its subscription."""
 
-NO_FEED = "there is no public feed at that address"
+NO_FEED = "there is no public feed at that URL"
 
 
 class Hub:
-    """The endpoint, and what a delivery of ours is."""
+    """Answers requests at the endpoint, and makes and interprets deliveries."""
 
     def __init__(self, service: NotificationService) -> None:
         self._service = service
         self._rate_limiter = RateLimiter()
         SubscriberMaintenance(service, NAME, _final_message)
 
-    # -- what is asked of us
+    # -- requests
 
     async def answer(self, call: Call) -> Response:
-        """`POST /-/hub`. What is wrong is told "in the response body as plain text"."""
+        """Answer `POST /-/hub`. Errors are described "in the response body as plain text"."""
         try:
             return await self._answer(call)
         except TooManyRequests as error:
-            return messages.plain_text(429, str(error), ("Retry-After", "60"))
+            return plain_text(429, str(error), ("Retry-After", "60"))
         except InvalidRequest as error:
-            return messages.plain_text(error.status_hint, str(error))
+            return plain_text(error.status_hint, str(error))
         except FeedproxyError as error:
             status = error.status_hint if error.status_hint in (429, 503) else 503
-            return messages.plain_text(status, "please try again later", ("Retry-After", "300"))
+            return plain_text(status, "please try again later", ("Retry-After", "300"))
 
     async def _answer(self, call: Call) -> Response:
-        asked = messages.read_request(call.request.fields.get("content-type"), call.content)
-        if isinstance(asked, PublishRequest):
-            await self._accept_publish(asked, call.client.address, call.client.base)
+        request = messages.read_request(call.request.fields.get("content-type"), call.content)
+        if isinstance(request, PublishRequest):
+            await self._accept_publish(request, call.client.address, call.client.base)
             return Response(HTTPStatus.NO_CONTENT)
         service = self._service
         settings, now = service.settings(), service.clock.now()
         if settings.websub_hub == "off" or not service.can_receive_calls:
-            raise InvalidRequest("this hub takes no subscriptions", 403)
+            raise InvalidRequest("this hub accepts no subscriptions", 403)
         if not self._rate_limiter.allow(call.client.address, now, settings.source_limit):
-            raise TooManyRequests("too many requests come from your address; please try again in a minute")
-        if is_callback_to_self(asked.callback, settings, call.client.base):
+            raise TooManyRequests("too many requests from this address; try again in a minute")
+        if is_callback_to_self(request.callback, settings, call.client.base):
             raise InvalidRequest("hub.callback leads back to this hub")
-        if asked.mode is Mode.SUBSCRIBE:
+        if request.mode is Mode.SUBSCRIBE:
             try:
-                service.delivery_worker.check(asked.callback)
+                service.delivery_worker.check(request.callback)
             except (Forbidden, BadTarget) as error:
                 raise InvalidRequest(f"hub.callback cannot be called: {error}", 403) from error
-        target = self._target(asked, call.client.base)
-        known = await service.subscriptions.find_current_or_moved(Role.SUBSCRIBER, NAME, target, asked.callback)
-        if asked.mode is Mode.UNSUBSCRIBE and known is None:
+        target = self._target(request, call.client.base)
+        known = await service.subscriptions.find_current_or_moved(Role.SUBSCRIBER, NAME, target, request.callback)
+        if request.mode is Mode.UNSUBSCRIBE and known is None:
             raise InvalidRequest("there is no such subscription", 404)
         if known is None:
-            await service.subscriptions.check_capacity(asked.callback, settings.subscriptions_per_site)
+            await service.subscriptions.check_capacity(request.callback, settings.subscriptions_per_site)
         data = {
-            "mode": asked.mode,
-            "topic": asked.topic,
-            "lease": messages.granted_lease(asked.lease, settings.websub_lease),
-            "secret": asked.secret,
+            "mode": request.mode,
+            "topic": request.topic,
+            "lease": messages.granted_lease(request.lease, settings.websub_lease),
+            "secret": request.secret,
             "nonce": messages.token(),
         }
-        await service.enqueue(DeliveryRequest(NAME, "verify", target, asked.callback, data=json.dumps(data)))
-        return messages.plain_text(202, "the request will be verified")
+        await service.enqueue(DeliveryRequest(NAME, "verify", target, request.callback, data=json.dumps(data)))
+        return plain_text(202, "the request will be verified")
 
-    async def _accept_publish(self, said: PublishRequest, source: str, base: str) -> None:
-        """A publisher's notice is a ping: what is known is fetched, and nothing else."""
-        bell, found = self._service.refresh_requests, list[str]()
-        for each in said.topics:
+    async def _accept_publish(self, request: PublishRequest, source: str, base: str) -> None:
+        """Accept a publish request as a ping: known feeds are fetched, others are ignored."""
+        refresh_requests, found = self._service.refresh_requests, list[str]()
+        for topic in request.topics:
             try:
-                found += await bell.find_feeds(named_address(self._service, each, base))
+                found += await refresh_requests.find_feeds(named_address(self._service, topic, base))
             except BadTarget as error:
-                raise InvalidRequest(f"hub.url is no address: {error}") from error
-        await bell.accept_ping(list(dict.fromkeys(found)), source)
+                raise InvalidRequest(f"invalid hub.url: {error}") from error
+        await refresh_requests.accept_ping(list(dict.fromkeys(found)), source)
 
-    def _target(self, asked: SubscriptionRequest, base: str) -> str:
-        """The feed of ours that a topic names. Raises Wrong."""
+    def _target(self, request: SubscriptionRequest, base: str) -> str:
+        """Return the target that a topic names. Raises InvalidRequest."""
         try:
-            target = self._service.proxy.admin.to_upstream_url(named_address(self._service, asked.topic, base))
+            target = self._service.proxy.admin.to_upstream_url(named_address(self._service, request.topic, base))
             target = current_topic(self._service, target)
         except BadTarget as error:
-            raise InvalidRequest(f"hub.topic is no address: {error}") from error
-        if asked.mode is Mode.UNSUBSCRIBE:
+            raise InvalidRequest(f"invalid hub.topic: {error}") from error
+        if request.mode is Mode.UNSUBSCRIBE:
             return target
         settings = self._service.settings_for(target)
         own = is_upstream_target(target, settings)
         if not own and settings.websub_hub != "known":
-            raise InvalidRequest("this hub tells of its own publisher's feeds alone", 403)
-        # What is our own, and has not been asked for yet, is looked at before the verification.
+            raise InvalidRequest("this hub serves only the feeds of its own publisher", 403)
+        # A feed of the upstream that is not stored yet is fetched before the verification.
         may_come = own and self._service.proxy.store.get(target) is None and may_be_listed(target, settings)
         if not may_notify(self._service, target) and not (may_come and not settings.readers):
             raise InvalidRequest(NO_FEED, 404)
         return target
 
-    # -- what we send
+    # -- messages
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """A verification, a denial, or the feed."""
-        order = delivery.request
+        """Return a verification, a denial, or the feed."""
+        request = delivery.request
         agent = ("User-Agent", own_user_agent(self._service.settings()))
-        if order.what == DENY:
-            return Message("GET", _denial(order.callback, order.data), Fields([agent]))
-        if order.what == "verify":
-            data = json.loads(order.data)
-            if data["mode"] == Mode.SUBSCRIBE and not await self._check_public(order.topic):
-                return Message("GET", _denial(order.callback, data["topic"]), Fields([agent]))
+        if request.what == DENY:
+            return Message("GET", _denial(request.callback, request.data), Fields([agent]))
+        if request.what == "verify":
+            data = json.loads(request.data)
+            if data["mode"] == Mode.SUBSCRIBE and not await self._check_public(request.topic):
+                return Message("GET", _denial(request.callback, data["topic"]), Fields([agent]))
             more = {"lease_seconds": data["lease"]} if data["mode"] == Mode.SUBSCRIBE else {}
-            asked = {"mode": data["mode"], "topic": data["topic"], "challenge": _challenge(delivery), **more}
-            return Message("GET", messages.with_parameters(order.callback, **asked), Fields([agent]))
+            query = {"mode": data["mode"], "topic": data["topic"], "challenge": _challenge(delivery), **more}
+            return Message("GET", messages.with_parameters(request.callback, **query), Fields([agent]))
         if subscription is None:
             return None
-        if not may_notify(self._service, order.topic):
-            topic = subscription.data.get("topic", order.topic)
-            return Message("GET", _denial(order.callback, topic), Fields([agent]))
-        return await self._content(order, subscription, agent)
+        if not may_notify(self._service, request.topic):
+            topic = subscription.data.get("topic", request.topic)
+            return Message("GET", _denial(request.callback, topic), Fields([agent]))
+        return await self._content(request, subscription, agent)
 
     async def _content(
-        self, order: DeliveryRequest, subscription: Subscription, agent: tuple[str, str]
+        self, request: DeliveryRequest, subscription: Subscription, agent: tuple[str, str]
     ) -> Message | None:
-        """The feed, as it is now: "MUST contain the full contents of the topic URL"."""
+        """Return the message with the current feed: "MUST contain the full contents of the topic URL"."""
         if not self._service.can_receive_calls:
-            return None  # a delivery "MUST" name the hub (section 7), and it has no address any more
-        settings = self._service.settings_for(order.topic)
-        resource = self._service.proxy.store.get(order.topic)
-        feeds = (each for each in reversed(resource.variants) if each.content.feed) if resource is not None else ()
-        stored = next((each for each in feeds if not each.authorized), None)
+            return None  # a delivery "MUST" name the hub (section 7), which has no URL without `public_url`
+        settings = self._service.settings_for(request.topic)
+        resource = self._service.proxy.store.get(request.topic)
+        feeds = (
+            (response for response in reversed(resource.variants) if response.content.feed)
+            if resource is not None
+            else ()
+        )
+        stored = next((response for response in feeds if not response.authorized), None)
         body = await self._decoded_body(stored, settings.decoded_max) if stored is not None else None
         if stored is None or body is None:
             return None
         lines = [
             agent,
-            ("Link", messages.link_field(endpoint_address(settings, HUB), to_public(order.topic, settings))),
+            ("Link", messages.link_field(endpoint_address(settings, HUB), to_public(request.topic, settings))),
         ]
         if media_type := stored.content.media_type or stored.fields.get("content-type"):
             lines.append(("Content-Type", media_type))
         if subscription.secret:
             signed = messages.signature(subscription.secret, body, settings.websub_signature)
             lines.append(("X-Hub-Signature", signed))
-        return Message("POST", order.callback, Fields(lines), body)
+        return Message("POST", request.callback, Fields(lines), body)
 
     async def _decoded_body(self, stored: StoredResponse, limit: int) -> bytes | None:
-        """The content without its coding; None where it cannot be read."""
+        """Return the content without its coding, or None if it is invalid."""
         bodies = stored.content.bodies
         if "identity" in bodies:
             return bodies["identity"]
@@ -184,48 +188,48 @@ class Hub:
             return None
 
     async def _check_public(self, target: str) -> bool:
-        """Validation (section 5.2): our own feeds may not have been asked for yet."""
+        """Return whether a topic is public (section 5.2). An unknown feed of the upstream is fetched first."""
         settings = self._service.settings_for(target)
         if self._service.proxy.store.get(target) is None and is_upstream_target(target, settings):
             await self._service.proxy.admin.refresh(target)
         return may_notify(self._service, target)
 
-    # -- what was answered
+    # -- responses
 
     async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
-        """What a callback's answer means."""
+        """Return the verdict on a callback's response."""
         if delivery.request.what == DENY:
-            again = isinstance(answer, Unreachable | FetchTimeout) and delivery.tries + 1 < VERIFICATION_TRIES
-            return Retry(str(answer)) if again else Delivered("denied")
+            is_retried = isinstance(answer, Unreachable | FetchTimeout) and delivery.tries + 1 < VERIFICATION_TRIES
+            return Retry(str(answer)) if is_retried else Delivered("denied")
         if not may_notify(self._service, delivery.request.topic) and not _is_unsubscription(delivery):
             return Refused(f"denied: {NO_FEED}", remove=True)
         if isinstance(answer, Forbidden | BadTarget):
-            return Refused(f"its address may not be called: {answer}")
+            return Refused(f"the callback may not be called: {answer}")
         if delivery.request.what == "verify":
             return await self._interpret_verification(delivery, answer)
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer))
         if 200 <= answer.status < 300:
-            return Delivered(f"it answered {answer.status}")
+            return Delivered(f"status {answer.status}")
         if answer.status == HTTPStatus.GONE:
-            return Refused("it answered 410: the subscription is gone", remove=True)
+            return Refused("status 410: the subscriber has ended the subscription", remove=True)
         # "The hub MUST consider all other subscriber response codes as failures"
-        return Retry(f"it answered {answer.status}")
+        return Retry(f"status {answer.status}")
 
     async def _interpret_verification(self, delivery: Delivery, answer: Response | FeedproxyError) -> Verdict:
-        order, service = delivery.request, self._service
+        request, service = delivery.request, self._service
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer)) if delivery.tries + 1 < VERIFICATION_TRIES else Refused(str(answer))
         if not 200 <= answer.status < 300:
-            return Refused(f"the callback answered {answer.status}")
+            return Refused(f"status {answer.status} from the callback")
         if answer.body != _challenge(delivery).encode():
             return Refused("the callback did not repeat the challenge")
-        data, now = json.loads(order.data), service.clock.now()
+        data, now = json.loads(request.data), service.clock.now()
         if data["mode"] == Mode.UNSUBSCRIBE:
             known = await service.subscriptions.find_current_or_moved(
-                Role.SUBSCRIBER, NAME, order.topic, order.callback
+                Role.SUBSCRIBER, NAME, request.topic, request.callback
             )
             if known is not None:
                 await service.subscriptions.remove(known.id)
@@ -234,8 +238,8 @@ class Hub:
         new = Subscription(
             Role.SUBSCRIBER,
             NAME,
-            order.topic,
-            order.callback,
+            request.topic,
+            request.callback,
             now + lease,
             State.ACTIVE,
             since=now,
@@ -247,7 +251,7 @@ class Hub:
 
 
 def _final_message(known: Subscription) -> DeliveryRequest:
-    """A hub may deny "at any point (even if it was previously accepted)", and has to tell (section 5.2)."""
+    """Return the denial: a hub may deny "at any point (even if it was previously accepted)" (section 5.2)."""
     return DeliveryRequest(NAME, DENY, known.topic, known.callback, data=known.data.get("topic", known.topic))
 
 
@@ -260,6 +264,6 @@ def _denial(callback: str, topic: str) -> str:
 
 
 def _is_unsubscription(delivery: Delivery) -> bool:
-    """Who leaves may do so, whatever has become of the feed."""
-    order = delivery.request
-    return order.what == "verify" and json.loads(order.data)["mode"] == Mode.UNSUBSCRIBE
+    """Return True for the verification of an unsubscription, which a private feed allows, too."""
+    request = delivery.request
+    return request.what == "verify" and json.loads(request.data)["mode"] == Mode.UNSUBSCRIBE

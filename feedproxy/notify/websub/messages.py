@@ -1,6 +1,6 @@
-"""WebSub's texts: what is asked of a hub, what it asks back, and signatures (W3C Recommendation, 23 January 2018).
+"""WebSub messages: requests to hubs, verifications, and signatures (W3C Recommendation, 23 January 2018).
 
-Pure: what is sent and judged with these is in hub.py and subscriber.py.
+hub.py and subscriber.py send and interpret them.
 """
 
 import hmac
@@ -14,24 +14,26 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http import uri
 from feedproxy.http.field_values import parse_parameters
-from feedproxy.http.message import Fields, Response
 
 NAME = "websub"
 
 FORM = "application/x-www-form-urlencoded"
 
 SECRET_MAX = 200
-"""Bytes. "This parameter MUST be less than 200 bytes in length." """
+"""Bytes of hub.secret. "This parameter MUST be less than 200 bytes in length." """
 
 ADDRESS_MAX = 2048
+"""Characters of a callback URL."""
 PARAMETERS_MAX = 100
+"""Parameters of one request."""
 TOPICS_MAX = 50
 """Topics of one publish request."""
 
 LEASE_MIN: Seconds = 60
-"""A subscription that lasts less would be renewed more often than feeds are polled."""
+"""Seconds of the shortest lease: a shorter one would be renewed more often than feeds are polled."""
 
 SEAL_LENGTH = 16
+"""Hexadecimal digits of the seal at the end of a token: 64 bits."""
 
 METHODS = ("sha1", "sha256", "sha384", "sha512")
 """The recognised algorithm names (section 7.1.1)."""
@@ -41,7 +43,7 @@ _PERCENT = re.compile(r"%(2D|2E|5F|7E|3[0-9]|[46][1-9A-F]|[57][0-9A])", re.IGNOR
 
 
 class Mode(StrEnum):
-    """`hub.mode`."""
+    """The values of `hub.mode`."""
 
     SUBSCRIBE = "subscribe"
     UNSUBSCRIBE = "unsubscribe"
@@ -50,18 +52,18 @@ class Mode(StrEnum):
 
 
 class InvalidRequest(FeedproxyError):
-    """A request to a hub with an error in it; the reason is for its developer."""
+    """An invalid request to a hub."""
 
     detail = "websub"
 
-    def __init__(self, words: str, status: int = 400) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
         self.status_hint = status
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRequest:
-    """A request to subscribe or to unsubscribe. `topic` and `callback` stand as they were given."""
+    """A request to subscribe or to unsubscribe. `topic` and `callback` are unchanged."""
 
     mode: Mode
     topic: str
@@ -72,66 +74,69 @@ class SubscriptionRequest:
 
 @dataclass(frozen=True, slots=True)
 class PublishRequest:
-    """A publisher says that these topics have changed."""
+    """A publisher's report that these topics have changed."""
 
     topics: tuple[str, ...]
 
 
 def read_request(media_type: str | None, body: bytes) -> SubscriptionRequest | PublishRequest:
-    """What is asked of a hub. Raises Wrong.
+    """Return the request to a hub. Raises InvalidRequest.
 
     "Hubs MUST ignore additional request parameters they do not understand."
     """
     if parse_parameters(media_type or "")[0] != FORM:
-        raise InvalidRequest(f"the Content-Type has to be {FORM}", 415)
-    given = _form(body)
-    mode = _single_value(given, "hub.mode", required=True)
+        raise InvalidRequest(f"invalid Content-Type: expected {FORM}", 415)
+    parameters = _form(body)
+    mode = _single_value(parameters, "hub.mode", required=True)
     if mode == Mode.PUBLISH:
-        topics = [*given.get("hub.url", ()), *given.get("hub.topic", ())]
+        topics = [*parameters.get("hub.url", ()), *parameters.get("hub.topic", ())]
         if not topics or len(topics) > TOPICS_MAX:
-            raise InvalidRequest(f"hub.url is to name what has changed, {TOPICS_MAX} addresses at most")
+            raise InvalidRequest(f"invalid hub.url: expected 1 to {TOPICS_MAX} changed topics")
         return PublishRequest(tuple(dict.fromkeys(topics)))
     if mode not in (Mode.SUBSCRIBE, Mode.UNSUBSCRIBE):
-        raise InvalidRequest("hub.mode is subscribe, unsubscribe or publish")
-    secret = _single_value(given, "hub.secret")
+        raise InvalidRequest("invalid hub.mode: expected subscribe, unsubscribe or publish")
+    secret = _single_value(parameters, "hub.secret")
     if len(secret.encode()) >= SECRET_MAX:
-        raise InvalidRequest(f"hub.secret has to be less than {SECRET_MAX} bytes long")
+        raise InvalidRequest(f"invalid hub.secret: expected less than {SECRET_MAX} bytes")
     return SubscriptionRequest(
         Mode(mode),
-        _single_value(given, "hub.topic", required=True),
-        read_callback(_single_value(given, "hub.callback", required=True)),
+        _single_value(parameters, "hub.topic", required=True),
+        read_callback(_single_value(parameters, "hub.callback", required=True)),
         # "MUST be ignored by the hub in that case."
-        _parse_lease(_single_value(given, "hub.lease_seconds")) if mode == Mode.SUBSCRIBE else None,
+        _parse_lease(_single_value(parameters, "hub.lease_seconds")) if mode == Mode.SUBSCRIBE else None,
         secret,
     )
 
 
 def read_callback(text: str) -> str:
-    """A callback that may be called. Raises Wrong.
+    """Return the callback with its non-reserved characters decoded. Raises InvalidRequest.
 
-    "Hubs MUST always decode non-reserved characters for these URL parameters"; else it stays as it was given: "The Hub
-    MUST use the exact callback used by the subscriber".
+    "Hubs MUST always decode non-reserved characters for these URL parameters". Otherwise "the Hub MUST use the exact
+    callback used by the subscriber".
     """
     if len(text) > ADDRESS_MAX:
         raise InvalidRequest(f"hub.callback is longer than {ADDRESS_MAX} characters")
     if "#" in text:
-        raise InvalidRequest("hub.callback has a fragment, which is never sent")
+        raise InvalidRequest("invalid hub.callback: a fragment is never sent")
     try:
         uri.normalise(text)
     except BadTarget as error:
-        raise InvalidRequest(f"hub.callback cannot be called: {error}") from error
+        raise InvalidRequest(f"invalid hub.callback: {error}") from error
     if not text.isascii():
-        raise InvalidRequest("hub.callback has characters that have to be percent-encoded")
+        raise InvalidRequest("invalid hub.callback: expected other than ASCII characters to be percent-encoded")
     return _PERCENT.sub(lambda match: chr(int(match[1], 16)), text)
 
 
 def granted_lease(asked: int | None, most: int) -> int:
-    """The seconds of a lease. "Hubs MUST enforce lease expirations, and MUST NOT issue perpetual lease durations." """
+    """Return the seconds of a lease.
+
+    "Hubs MUST enforce lease expirations, and MUST NOT issue perpetual lease durations."
+    """
     return int(max(LEASE_MIN, min(most if asked is None else asked, most)))
 
 
 def with_parameters(callback: str, **parameters: str | int) -> str:
-    """The callback with hub.* parameters appended.
+    """Return the callback with hub.* parameters appended.
 
     "Hubs MUST preserve the query string during subscription verification by appending new parameters to the end of
     the list using the & (ampersand) character to join."
@@ -142,17 +147,17 @@ def with_parameters(callback: str, **parameters: str | int) -> str:
 
 
 def challenge(nonce: str, attempt: int) -> str:
-    """A "random, single-use hub.challenge": each attempt at one verification has its own."""
+    """Return a "random, single-use hub.challenge". Each attempt at a verification has its own."""
     return hmac.new(nonce.encode(), str(attempt).encode(), "sha256").hexdigest()
 
 
 def signature(secret: str, body: bytes, method: str) -> str:
-    """The value of X-Hub-Signature."""
+    """Return the value of X-Hub-Signature."""
     return f"{method}={hmac.new(secret.encode(), body, method).hexdigest()}"
 
 
 def is_signed(value: str | None, secret: str, body: bytes) -> bool:
-    """Whether X-Hub-Signature was made with this secret, by the method that it names; compared in constant time."""
+    """Return whether X-Hub-Signature is valid for this secret and body. The comparison takes constant time."""
     method, _, found = (value or "").strip().partition("=")
     if method.lower() not in METHODS or not found.isascii():
         return False
@@ -161,28 +166,28 @@ def is_signed(value: str | None, secret: str, body: bytes) -> bool:
 
 
 def link_field(hub: str, topic: str) -> str:
-    """The Link field of a content distribution. "The Hub SHOULD combine these headers into a single Link Header" """
+    """Return the Link field of a content distribution: "a single Link Header"."""
     return f'<{hub}>; rel="hub", <{topic}>; rel="self"'
 
 
 def write_form(**parameters: str | int) -> bytes:
-    """hub.* parameters as the body of a request to a hub."""
+    """Return hub.* parameters as the body of a request to a hub."""
     return urlencode({f"hub.{name}": value for name, value in parameters.items()}).encode()
 
 
 def token() -> str:
-    """What makes an address unguessable, and a secret: 192 random bits."""
+    """Return a secret of 192 random bits, for callback URLs and signatures."""
     return secrets.token_urlsafe(24)
 
 
 def sealed_token(key: bytes) -> str:
-    """A token that says to us, and to nobody else, that it is one of ours, before anything is looked up."""
+    """Return a token with a seal, which `is_sealed` recognises without a look-up in the database."""
     nonce = secrets.token_urlsafe(24)
     return nonce + _seal(key, nonce)
 
 
 def is_sealed(key: bytes, text: str) -> bool:
-    """Whether this was made by `sealed_token` with this key."""
+    """Return whether `sealed_token` made this token with this key."""
     nonce, seal = text[:-SEAL_LENGTH], text[-SEAL_LENGTH:]
     return hmac.compare_digest(_seal(key, nonce).encode(), seal.encode("utf-8", "replace"))
 
@@ -191,29 +196,21 @@ def _seal(key: bytes, nonce: str) -> str:
     return hmac.new(key, nonce.encode("utf-8", "replace"), "sha256").hexdigest()[:SEAL_LENGTH]
 
 
-def plain_text(status: int, words: str = "", *extra: tuple[str, str]) -> Response:
-    """An answer in plain text, which a browser takes for nothing else."""
-    body = words.encode()
-    lines = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store"), *extra]
-    lines += [("X-Content-Type-Options", "nosniff"), ("Content-Length", str(len(body)))]
-    return Response(status, Fields(lines), body)
-
-
 def _form(body: bytes) -> dict[str, list[str]]:
     try:
         pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=PARAMETERS_MAX, errors="strict")
     except (ValueError, UnicodeError) as error:
-        raise InvalidRequest("the body is no form in UTF-8") from error
+        raise InvalidRequest("invalid body: expected a form in UTF-8") from error
     found: dict[str, list[str]] = {}
     for name, value in pairs:
         found.setdefault(name, []).append(value)
     return found
 
 
-def _single_value(given: dict[str, list[str]], name: str, *, required: bool = False) -> str:
-    values = given.get(name, [])
+def _single_value(parameters: dict[str, list[str]], name: str, *, required: bool = False) -> str:
+    values = parameters.get(name, [])
     if len(values) > 1:
-        raise InvalidRequest(f"{name} stands there more than once")
+        raise InvalidRequest(f"invalid {name}: expected one value")
     if required and not (values and values[0]):
         raise InvalidRequest(f"{name} is missing")
     return values[0] if values else ""
@@ -223,5 +220,5 @@ def _parse_lease(text: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and int(text[:12]) > 0):
-        raise InvalidRequest("hub.lease_seconds has to be a positive decimal integer")
+        raise InvalidRequest("invalid hub.lease_seconds: expected a positive decimal integer")
     return int(text[:12])

@@ -1,4 +1,4 @@
-"""WebSub as one of the protocols of the courier: hub and subscriber behind one name."""
+"""The protocol `websub`: hub and subscriber together."""
 
 from collections.abc import Callable
 
@@ -13,11 +13,11 @@ from feedproxy.notify.websub.messages import NAME
 from feedproxy.notify.websub.subscriber import Subscriber
 
 _SUBSCRIBER_REQUESTS = frozenset({"subscribe", "unsubscribe"})
-"""Orders of the subscriber; the hub's are `verify` and `notify`."""
+"""Kinds of deliveries of the subscriber. Those of the hub are `verify`, `notify` and `deny`."""
 
 
 class WebSub:
-    """Both roles. `hub` and `pushes` answer at their endpoints; `key` is a secret of this installation."""
+    """Both roles. `hub` and `distribution_receiver` answer endpoints; `key` returns a secret of this installation."""
 
     name = NAME
     retry_for = DAY
@@ -30,21 +30,21 @@ class WebSub:
         self.distribution_receiver = DistributionReceiver(service, self.subscriber, key)
 
     def extra_deliveries(self, change: Change) -> tuple[DeliveryRequest, ...]:
-        """Nobody is told who did not subscribe."""
+        """Return none: only subscribers are notified."""
         return ()
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """What to send now."""
+        """Return the message to send now."""
         role = self.subscriber if delivery.request.what in _SUBSCRIBER_REQUESTS else self.hub
         return await role.message(delivery, subscription)
 
     async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
-        """What the answer means."""
+        """Return the verdict on a response."""
         role = self.subscriber if delivery.request.what in _SUBSCRIBER_REQUESTS else self.hub
         return await role.interpret(delivery, subscription, answer)
 
     async def renew(self, subscription: Subscription) -> None:
-        """A lease of ours will end."""
+        """Renew a lease at a hub."""
         await self.subscriber.renew(subscription)

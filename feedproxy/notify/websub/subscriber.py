@@ -1,13 +1,12 @@
-"""Subscribing at the hubs of the feeds that are read here, and renewing, moving and ending that.
+"""The WebSub subscriber: subscribes at the hubs of the feeds that are read here, renews and ends subscriptions.
 
-Who wants what: a feed that somebody reads and that names a hub is subscribed to at one of its hubs, the next one where
-that fails. What nobody reads any more, or what names other hubs now, is unsubscribed from. All feeds are looked at now
-and then (`SWEEP`), and each when its content changes: so nothing is forgotten over a restart, an outage, or a lease
-that ran out meanwhile.
+A feed that has readers and names hubs is subscribed to at one of them, at the next one if that fails. A feed that has
+no readers any more, or names other hubs, is unsubscribed from. Feeds are checked every SWEEP_INTERVAL, and when their
+content changes. Therefore restarts, outages and expired leases lose no subscription.
 
-Each request to a hub has a callback of its own, that nobody can guess: `/-/push/websub/ID.TOKEN` ("changed when
-subscriptions are renewed"). The token that was verified last counts, the one before is answered 410. Calls that come to
-them are content_distribution.py's.
+Each request to a hub has a callback URL of its own that cannot be guessed: `/-/push/websub/ID.TOKEN` ("changed when
+subscriptions are renewed"). The last verified token is valid; the one before is answered 410.
+content_distribution.py answers these calls.
 """
 
 from collections.abc import Callable
@@ -34,20 +33,23 @@ from feedproxy.rules import may_serve_under
 from feedproxy.store.resource import Resource
 
 LEASE: Seconds = 10 * DAY
-"""What is asked for: "10 days is a good default"."""
+"""Seconds of lease that are requested: "10 days is a good default"."""
 SWEEP_INTERVAL: Seconds = 600
+"""Seconds between two checks of all feeds."""
 SWEEP_BATCH = 1000
-"""Feeds looked at in a turn: a hundred thousand take ten minutes, and no delivery waits for longer than some tenths."""
+"""Feeds checked in one iteration of the loop, which delays deliveries by some tenths of a second."""
 RECHECK_FOR: Seconds = 60
-"""A feed that was just met is looked at for so long: its first reader counts only once it has been answered."""
+"""Seconds for which a new feed is checked again: its first reader counts only after the response."""
 PENDING_CHECKS_MAX = 10_000
+"""Feeds that wait for their check at most; the sweep finds the others."""
 VERIFICATION_TIMEOUT: Seconds = DAY
-"""A hub has so long to verify; and after that one that refused is asked again."""
+"""Seconds that a hub has to verify a request. After that a hub that refused is tried again."""
 REDIRECTS_MAX = 3
+"""Redirects of one request to a hub."""
 
 
 class Subscriber:
-    """Decides what to subscribe to, and speaks to hubs."""
+    """Decides which feeds to subscribe to, and sends the requests to hubs."""
 
     def __init__(self, service: NotificationService, key: Callable[[], bytes]) -> None:
         self._service = service
@@ -61,7 +63,7 @@ class Subscriber:
         service.events.refresh_ended.subscribe(self._on_refresh_ended)
         service.events.tick.subscribe(self._on_tick)
 
-    # -- what is wanted
+    # -- which feeds
 
     def _on_feed(self, resource: Resource) -> None:
         if (
@@ -69,14 +71,14 @@ class Subscriber:
             or len(self._pending_checks) + len(self._without_hub) >= PENDING_CHECKS_MAX
         ):
             return
-        # Most feeds name no hub, and never did: of those nothing needs to be read again.
+        # Most feeds name no hub: they are only compared with the existing subscriptions, all in one query.
         if self._discover(resource.target, resource).hubs:
             self._pending_checks[resource.target] = self._service.clock.now()
         else:
             self._without_hub.add(resource.target)
 
     def _on_refresh_ended(self, event: RefreshEnded) -> None:
-        """What is for everybody no longer is unsubscribed from at once: a hub is not told of what is private."""
+        """Check a feed that is no longer public at once: a hub must not know of private feeds."""
         target = event.target
         if (
             self._service.can_receive_calls
@@ -91,12 +93,14 @@ class Subscriber:
         now = service.clock.now()
         if not service.can_receive_calls:
             return
-        # After a start these are thousands, which are asked for together.
+        # After a start these are thousands, so one query reads their subscriptions.
         unread, plain = [target for target in self._pending_checks if not self.is_read(target)], list(self._without_hub)
-        held = await service.subscriptions.subscribed_topics(role=Role.PUBLISHER, protocol=NAME, among=unread + plain)
+        subscribed = await service.subscriptions.subscribed_topics(
+            role=Role.PUBLISHER, protocol=NAME, among=unread + plain
+        )
         self._without_hub.difference_update(plain)
-        self._pending_checks.update((each, now) for each in plain if each in held)
-        needless = set(unread) - held
+        self._pending_checks.update((target, now) for target in plain if target in subscribed)
+        needless = set(unread) - subscribed
         for target, since in list(self._pending_checks.items()):
             done = target not in needless and await self._check(target)
             if done or abs(now - since) >= RECHECK_FOR:
@@ -109,12 +113,12 @@ class Subscriber:
         await self._continue_sweep()
 
     async def _sweep(self) -> None:
-        """Look at every subscription that we have, and from now on at every feed that is read, some in each turn."""
+        """Check all subscriptions now, and all feeds with readers in the next iterations."""
         after = 0
         while page := await self._service.subscriptions.all(role=Role.PUBLISHER, protocol=NAME, after=after):
             after = page[-1].id
-            for each in page:
-                await self._check(each.topic)
+            for subscription in page:
+                await self._check(subscription.topic)
         self._sweep_remaining = self._service.proxy.counts.targets()
 
     async def _continue_sweep(self) -> None:
@@ -125,23 +129,26 @@ class Subscriber:
                 await self._check(target)
 
     async def _check(self, target: str) -> bool:
-        """Do what one feed needs; False where nobody reads it, which may be since its first reader is still waiting."""
-        held = await self._service.subscriptions.all(role=Role.PUBLISHER, protocol=NAME, topic=target)
+        """Subscribe or unsubscribe as one feed requires. Return False if it has a hub but no readers yet."""
+        subscriptions = await self._service.subscriptions.all(role=Role.PUBLISHER, protocol=NAME, topic=target)
         found = self._discover(target, self._service.proxy.store.peek(target))
-        for each in held:
-            if each.callback not in found.hubs and _is_wanted(each):
-                await self._unsubscribe(each)
+        for subscription in subscriptions:
+            if subscription.callback not in found.hubs and _is_wanted(subscription):
+                await self._unsubscribe(subscription)
         if not found.hubs:
             return True
         if not self.is_read(target):
-            # After a stop nobody has read anything for a while: that is no sign of anything.
+            # After a start the counts say nothing until a whole window has passed.
             if self._service.clock.now() - self._started >= self._service.settings().subscriber_window:
-                for each in held:
-                    if _is_wanted(each):
-                        await self._unsubscribe(each)
+                for subscription in subscriptions:
+                    if _is_wanted(subscription):
+                        await self._unsubscribe(subscription)
             return False
-        failed = {each.callback for each in held if "failed" in each.data}
-        if not any(_is_wanted(each) and each.callback in found.hubs and each.callback not in failed for each in held):
+        failed = {subscription.callback for subscription in subscriptions if "failed" in subscription.data}
+        if not any(
+            _is_wanted(subscription) and subscription.callback in found.hubs and subscription.callback not in failed
+            for subscription in subscriptions
+        ):
             for hub in found.hubs:
                 if hub not in failed:
                     await self._subscribe(target, hub, found.topic)
@@ -149,28 +156,28 @@ class Subscriber:
         return True
 
     def _discover(self, target: str, resource: Resource | None) -> DiscoveredHubs:
-        """The hubs to subscribe to this feed at; none where it is not to be."""
+        """Return the hubs to subscribe to a feed at; none if it must not be subscribed to."""
         settings = self._service.settings_for(target)
         nothing = DiscoveredHubs(target)
         if resource is None or resource.channel is None or not settings.push_subscribe:
             return nothing
-        # A publisher's own front knows of changes before any hub does; and a hub is not told of what is private.
+        # A publisher's own proxy knows of changes before a hub does, and a hub must not know of private feeds.
         if is_upstream_target(target, settings) or is_private(resource, settings):
             return nothing
-        stored = next((each for each in reversed(resource.variants) if each.content.feed), None)
+        stored = next((response for response in reversed(resource.variants) if response.content.feed), None)
         if stored is None:
             return nothing
         found = discover(target, stored.fields, resource.channel)
         if not covers_topic(self._service, target, found.topic):
             return nothing
         own = endpoint_address(settings, "")
-        return replace(found, hubs=tuple(each for each in found.hubs if not each.startswith(own)))
+        return replace(found, hubs=tuple(hub for hub in found.hubs if not hub.startswith(own)))
 
     def is_read(self, target: str) -> bool:
-        """Whether somebody has read this feed within `subscriber_window`."""
+        """Return whether a feed has had readers within `subscriber_window`."""
         return self._service.proxy.counts.total(target, self._service.clock.now()) > 0
 
-    # -- asking
+    # -- requests
 
     async def _subscribe(self, target: str, hub: str, topic: str) -> None:
         now = self._service.clock.now()
@@ -183,37 +190,41 @@ class Subscriber:
         except SubscriptionsFull:
             self._pending_checks.pop(target, None)
 
-    async def _request_lease(self, known: Subscription) -> None:
-        """Order the request for a new subscription, or for another lease."""
-        data = {name: value for name, value in known.data.items() if name not in ("failed", "hops")}
-        data |= {"hub": known.callback, "next": messages.sealed_token(self._key()), "wanted": Mode.SUBSCRIBE}
-        known = await self._service.subscriptions.put(replace(known, data=data))
+    async def _request_lease(self, subscription: Subscription) -> None:
+        """Enqueue the request for a subscription, or for another lease."""
+        data = {name: value for name, value in subscription.data.items() if name not in ("failed", "hops")}
+        data |= {"hub": subscription.callback, "next": messages.sealed_token(self._key()), "wanted": Mode.SUBSCRIBE}
+        subscription = await self._service.subscriptions.put(replace(subscription, data=data))
         await self._service.enqueue(
-            DeliveryRequest(NAME, "subscribe", known.topic, known.callback, known.id, data=str(data["next"]))
+            DeliveryRequest(
+                NAME, "subscribe", subscription.topic, subscription.callback, subscription.id, data=str(data["next"])
+            )
         )
 
-    async def _unsubscribe(self, known: Subscription) -> None:
-        """Order the end of a subscription. It stays here until the hub has asked whether it is meant, a day at most."""
+    async def _unsubscribe(self, subscription: Subscription) -> None:
+        """Enqueue the unsubscription. The subscription remains until the hub has verified it, for a day at most."""
         now, service = self._service.clock.now(), self._service
-        await service.proxy.admin.end_push_lease(known.topic)
-        if not known.data.get("key"):
-            await service.subscriptions.remove(known.id)
+        await service.proxy.admin.end_push_lease(subscription.topic)
+        if not subscription.data.get("key"):
+            await service.subscriptions.remove(subscription.id)
             return
-        data = {**known.data, "wanted": Mode.UNSUBSCRIBE}
-        known = await service.subscriptions.put(
-            replace(known, data=data, renew_at=None, expires=now + VERIFICATION_TIMEOUT)
+        data = {**subscription.data, "wanted": Mode.UNSUBSCRIBE}
+        subscription = await service.subscriptions.put(
+            replace(subscription, data=data, renew_at=None, expires=now + VERIFICATION_TIMEOUT)
         )
-        await service.enqueue(DeliveryRequest(NAME, "unsubscribe", known.topic, known.callback, known.id))
+        await service.enqueue(
+            DeliveryRequest(NAME, "unsubscribe", subscription.topic, subscription.callback, subscription.id)
+        )
 
-    async def renew(self, known: Subscription) -> None:
-        """Its lease will end: "the subscriber MUST re-request the subscription" where it is still wanted."""
-        await self._check(known.topic)
-        now = await self._service.subscriptions.get(known.id)
+    async def renew(self, subscription: Subscription) -> None:
+        """Renew a lease that will end: "the subscriber MUST re-request the subscription"."""
+        await self._check(subscription.topic)
+        now = await self._service.subscriptions.get(subscription.id)
         if now is not None and _is_wanted(now) and self._service.can_receive_calls:
             await self._request_lease(now)
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """The request to a hub."""
+        """Return the request to a hub."""
         if subscription is None or not self._service.can_receive_calls:
             return None
         settings, data, mode = self._service.settings(), subscription.data, Mode(delivery.request.what)
@@ -233,7 +244,7 @@ class Subscriber:
     async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
-        """What a hub's answer means. 202 is a promise: it will ask whether we meant it."""
+        """Return the verdict on a hub's response. After 202 the hub will verify the request."""
         if subscription is None:
             return Refused("the subscription has ended")
         if isinstance(answer, Forbidden | BadTarget):
@@ -241,61 +252,61 @@ class Subscriber:
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer))
         if 200 <= answer.status < 300:
-            # Added, not put: meanwhile the hub may have verified already.
+            # add_data, not put: the hub may have verified the request already.
             over = prefer_https(subscription.data["hub"], delivery.tries)
             await self._service.subscriptions.add_data(subscription.id, over=over)
             return Delivered("the hub has accepted the request")
         if answer.status in (HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.PERMANENT_REDIRECT):
             return await self._follow_redirect(subscription, answer)
         if answer.status == HTTPStatus.TOO_MANY_REQUESTS or answer.status >= 500:
-            return Retry(f"the hub answered {answer.status}")
-        words = " ".join(answer.body[:200].decode("utf-8", "replace").split())
-        return await self._fail(subscription, f"the hub answered {answer.status}: {words}")
+            return Retry(f"status {answer.status} from the hub")
+        reason = " ".join(answer.body[:200].decode("utf-8", "replace").split())
+        return await self._fail(subscription, f"status {answer.status} from the hub: {reason}")
 
-    async def _follow_redirect(self, known: Subscription, answer: Response) -> Verdict:
+    async def _follow_redirect(self, subscription: Subscription, answer: Response) -> Verdict:
         """ "The subscriber is expected to retry the subscription or unsubscription at the new hub URL." """
-        hops = int(known.data.get("hops", "0")) + 1
+        hops = int(subscription.data.get("hops", "0")) + 1
         try:
-            there = uri.resolve(known.data["hub"], answer.fields.get("location") or "")
+            there = uri.resolve(subscription.data["hub"], answer.fields.get("location") or "")
         except BadTarget:
-            return await self._fail(known, "the hub redirects to no address")
+            return await self._fail(subscription, "the hub redirects to an invalid URL")
         if hops > REDIRECTS_MAX:
-            return await self._fail(known, "the hub redirects too often")
-        await self._service.subscriptions.add_data(known.id, hub=there, hops=str(hops))
+            return await self._fail(subscription, "the hub redirects too often")
+        await self._service.subscriptions.add_data(subscription.id, hub=there, hops=str(hops))
         return Retry("the hub names another hub")
 
-    async def _fail(self, known: Subscription, words: str) -> Verdict:
-        await self.mark_failed(known, words)
-        return Refused(words)
+    async def _fail(self, subscription: Subscription, reason: str) -> Verdict:
+        await self.mark_failed(subscription, reason)
+        return Refused(reason)
 
-    async def mark_failed(self, known: Subscription, words: str, *, at_once: bool = False) -> None:
-        """This hub will not do, for a day. A lease that runs is kept to its end, unless it ends `at_once`."""
+    async def mark_failed(self, subscription: Subscription, reason: str, *, at_once: bool = False) -> None:
+        """Exclude a hub for a day. A running lease is kept to its end, unless `at_once` is set."""
         now = self._service.clock.now()
-        known = await self._service.subscriptions.get(known.id) or known
-        keeps = known.state is State.ACTIVE and known.expires > now and not at_once
+        subscription = await self._service.subscriptions.get(subscription.id) or subscription
+        keeps = subscription.state is State.ACTIVE and subscription.expires > now and not at_once
         if not keeps:
-            await self._service.proxy.admin.end_push_lease(known.topic)
-        data = {**known.data, "failed": words[:200], **({} if keeps else {"key": ""})}
+            await self._service.proxy.admin.end_push_lease(subscription.topic)
+        data = {**subscription.data, "failed": reason[:200], **({} if keeps else {"key": ""})}
         await self._service.subscriptions.put(
             replace(
-                known,
+                subscription,
                 data=data,
                 renew_at=None,
-                expires=known.expires if keeps else now + VERIFICATION_TIMEOUT,
-                state=known.state if keeps else State.PENDING,
+                expires=subscription.expires if keeps else now + VERIFICATION_TIMEOUT,
+                state=subscription.state if keeps else State.PENDING,
             )
         )
-        self._pending_checks[known.topic] = now  # another hub may do
+        self._pending_checks[subscription.topic] = now  # another hub may accept it
         self._service.wake()
 
 
 def covers_topic(service: NotificationService, target: str, topic: str) -> bool:
-    """Whether what a hub pushes for this topic may be had under this target, by rules of ours."""
+    """Return whether the rules allow a hub's content for this topic to be served under this target."""
     try:
         return may_serve_under(service.settings_for(target), service.settings_for(uri.normalise(topic)))
     except BadTarget:
-        return True  # no target of ours, so that no rule can protect it
+        return True  # rules apply to valid targets only
 
 
-def _is_wanted(known: Subscription) -> bool:
-    return known.data.get("wanted") != Mode.UNSUBSCRIBE
+def _is_wanted(subscription: Subscription) -> bool:
+    return subscription.data.get("wanted") != Mode.UNSUBSCRIBE

@@ -1,0 +1,40 @@
+"""The address of a ping sink or purge sink, as an option names it: a URL, which may have a prefix for its kind."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from feedproxy.errors import BadTarget, UsageError
+from feedproxy.http import uri
+
+
+@dataclass(frozen=True, slots=True)
+class SinkAddress[Kind: StrEnum]:
+    """The URL of a sink, or a template of it, and the kind of its requests."""
+
+    kind: Kind
+    url: str
+
+
+def read_sink_address[Kind: StrEnum](
+    text: str,
+    *,
+    prefixes: Iterable[Kind],
+    default_kind: Callable[[str], Kind],
+    example_url: Callable[[Kind, str], str],
+    expected: str,
+) -> SinkAddress[Kind]:
+    """Return the sink that `text` names. Raises UsageError, which says what was `expected`.
+
+    `prefixes` are the kinds that may be written before the URL, with a colon. `default_kind` returns the kind of a URL
+    without one. `example_url` returns the URL of a request, to be checked.
+    """
+    prefix, _, rest = text.strip().partition(":")
+    kind = next((kind for kind in prefixes if kind == prefix), None)
+    url = rest if kind is not None else text.strip()
+    kind = kind or default_kind(url)
+    try:
+        uri.normalise(example_url(kind, url))
+    except BadTarget as error:
+        raise UsageError(f"invalid sink {text!r}: expected {expected}: {error}") from error
+    return SinkAddress(kind, url)
