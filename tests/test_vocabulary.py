@@ -54,8 +54,7 @@ FIRST = re.compile(r"(Who|What|Whose|Whether|Whom|May|Is|Are|Does|For how|So|Tha
 
 QUOTED = re.compile(r"\"[^\"]*\"|`[^`]*`|“[^”]*”")
 
-LEFT: dict[str, int] = {
-}
+LEFT: dict[str, int] = {}
 """Findings that are still allowed in a folder. The numbers only fall."""
 
 

@@ -38,12 +38,12 @@ BASE = "http://10.0.0.1:8080"
         (PUBLISHER, "https://feeds.example/reader/callback", False),
     ],
 )
-def test_a_callback_that_is_our_own_leads_back(settings: Settings, callback: str, back: bool) -> None:
+def test_own_callback_is_recognised(settings: Settings, callback: str, back: bool) -> None:
     assert is_callback_to_self(callback, settings, BASE) is back
 
 
 @pytest.mark.parametrize("path", ["/-/ping", "/-/RPC2", "/http://victim.example/feed"])
-async def test_rsscloud_registers_nobody_at_our_own_address(stand_at: Callable[..., Any], path: str) -> None:
+async def test_rsscloud_refuses_callback_to_self(stand_at: Callable[..., Any], path: str) -> None:
     clouds = await clouds_on(stand_at)
     clouds.stand.origin.publish("/feed.xml", a_feed("one"))
     await clouds.stand.read()
@@ -56,9 +56,7 @@ async def test_rsscloud_registers_nobody_at_our_own_address(stand_at: Callable[.
 
 
 @pytest.mark.parametrize("procedure", ["rssCloud.ping", "rssCloud.hello", "xmlStorageSystem.rssPleaseNotify"])
-async def test_no_other_cloud_is_registered_by_a_procedure_that_is_true_for_everybody(
-    stand_at: Callable[..., Any], procedure: str
-) -> None:
+async def test_rsscloud_refuses_procedure_of_clouds(stand_at: Callable[..., Any], procedure: str) -> None:
     clouds = await clouds_on(stand_at)
     clouds.stand.origin.publish("/feed.xml", a_feed("one"))
     await clouds.stand.read()
@@ -68,7 +66,7 @@ async def test_no_other_cloud_is_registered_by_a_procedure_that_is_true_for_ever
     assert clouds.stand.others.calls == []
 
 
-async def test_cnws_tells_nobody_at_our_own_address(stand: Stand) -> None:
+async def test_cnws_refuses_callback_to_self(stand: Stand) -> None:
     publisher = Publisher(stand.notifications)
     stand.origin.publish("/feed.xml", a_feed("one"))
     await stand.read()
@@ -91,7 +89,7 @@ def caller(found: Sequence[str]) -> CallbackClient:
 
 
 @pytest.mark.parametrize("found", ["127.0.0.1", "10.0.0.5", "169.254.169.254", "::ffff:10.0.0.5"])
-async def test_a_name_that_the_operator_wrote_leads_to_no_private_address(found: str) -> None:
+async def test_configured_name_does_not_reach_private_address(found: str) -> None:
     calling = caller([found])
     try:
         with pytest.raises(Unreachable):  # in the words of a name that does not exist
@@ -101,7 +99,7 @@ async def test_a_name_that_the_operator_wrote_leads_to_no_private_address(found:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "sink.localhost"])
-async def test_an_address_that_the_operator_wrote_out_is_called_at_any_port(host: str, unused_tcp_port: int) -> None:
+async def test_configured_address_is_called_at_any_port(host: str, unused_tcp_port: int) -> None:
     calling = caller(["127.0.0.1"])
     try:
         with pytest.raises(Unreachable):  # nobody is there; but it was tried
@@ -112,7 +110,7 @@ async def test_an_address_that_the_operator_wrote_out_is_called_at_any_port(host
         await calling.close()
 
 
-async def test_a_localhost_that_is_said_to_be_elsewhere_is_not_called() -> None:
+async def test_localhost_with_public_address_is_not_called() -> None:
     with pytest.raises(Forbidden):
         await AddressPolicy(lookup=_metadata).resolve_configured("localhost", 80)
 
@@ -124,7 +122,7 @@ async def _metadata(host: str, port: int) -> Sequence[str]:
 # -- how much a push may have
 
 
-def test_our_tokens_are_told_from_others_before_anything_is_looked_up() -> None:
+def test_sealed_token_is_recognised_without_look_up() -> None:
     token = messages.sealed_token(b"ours")
 
     assert messages.is_sealed(b"ours", token)
@@ -133,7 +131,7 @@ def test_our_tokens_are_told_from_others_before_anything_is_looked_up() -> None:
         assert not messages.is_sealed(b"ours", other)
 
 
-async def test_a_push_may_have_what_a_fetch_may_have_at_an_address_that_we_gave(stand_at: Callable[..., Any]) -> None:
+async def test_push_content_limit_is_that_of_fetch_at_known_callback(stand_at: Callable[..., Any]) -> None:
     made: WebSubStand = await websub_at(stand_at, buffer_max=7_000_000)
     pushes, token = made.websub.distribution_receiver, messages.sealed_token(b"a key")
 
@@ -142,7 +140,7 @@ async def test_a_push_may_have_what_a_fetch_may_have_at_an_address_that_we_gave(
 
 
 @pytest.mark.parametrize("field", [("X-A", "a\x01b"), ("X-A", "a\r\nX-B: c"), ("X\0A", "b"), ("", "b")])
-async def test_a_field_that_breaks_the_grammar_is_not_sent_to_a_callback(field: tuple[str, str]) -> None:
+async def test_callback_request_omits_invalid_field(field: tuple[str, str]) -> None:
     calling = caller(["192.0.2.1"])
     try:
         with pytest.raises(BadTarget, match="cannot be sent"):

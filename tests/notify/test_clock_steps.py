@@ -26,7 +26,7 @@ async def told(stand: Stand) -> Stand:
 
 
 @pytest.mark.parametrize("step", [2 * 3600, 25 * 3600, YEAR])
-async def test_what_waits_for_its_next_try_does_not_wait_for_the_clock(told: Stand, step: float) -> None:
+async def test_clock_step_back_does_not_delay_retry(told: Stand, step: float) -> None:
     told.others.answer = lambda _: Unreachable("away")
     told.origin.publish("/feed.xml", a_feed("two", "one"))
     await told.read()
@@ -40,7 +40,7 @@ async def test_what_waits_for_its_next_try_does_not_wait_for_the_clock(told: Sta
     assert await told.notifications.queue.count_waiting() == {}
 
 
-async def test_what_was_to_end_ends_when_it_would_have(told: Stand) -> None:
+async def test_clock_step_back_does_not_prolong_subscription(told: Stand) -> None:
     await told.pass_time(-YEAR)
     (known,) = await told.notifications.subscriptions.all(role=Role.SUBSCRIBER)
     assert known.expires == pytest.approx(NOON - YEAR + 10 * DAY)
@@ -50,7 +50,7 @@ async def test_what_was_to_end_ends_when_it_would_have(told: Stand) -> None:
     assert await told.notifications.subscriptions.all(role=Role.SUBSCRIBER) == []
 
 
-async def test_an_accepted_ping_is_not_kept_waiting(told: Stand) -> None:
+async def test_clock_step_back_does_not_delay_ping(told: Stand) -> None:
     await told.notifications.refresh_requests.accept_ping([TARGET], "192.0.2.1")
     await told.settled()
     await told.notifications.refresh_requests.accept_ping([TARGET], "192.0.2.1")  # within ping_interval: it waits
@@ -65,7 +65,7 @@ async def test_an_accepted_ping_is_not_kept_waiting(told: Stand) -> None:
     assert due - told.clock.now() <= told.runtime.settings.ping_interval + DAY  # its site's turn comes first
 
 
-async def test_a_step_of_seconds_moves_nothing(told: Stand) -> None:
+async def test_clock_step_of_seconds_changes_no_deadline(told: Stand) -> None:
     await told.pass_time(-30)
 
     (known,) = await told.notifications.subscriptions.all(role=Role.SUBSCRIBER)
@@ -73,9 +73,7 @@ async def test_a_step_of_seconds_moves_nothing(told: Stand) -> None:
 
 
 @pytest.mark.parametrize("hours", [24.5, 25, 26, 30 * 24])
-async def test_a_step_forward_over_the_hour_of_renewal_renews_at_once(
-    stand_at: Callable[..., Any], hours: float
-) -> None:
+async def test_clock_step_forward_renews_at_once(stand_at: Callable[..., Any], hours: float) -> None:
     """Past 25 hours the cloud has forgotten us: what has ended here as well is asked for anew."""
     clouds = await clouds_on(stand_at, public_url="https://proxy.example/")
     clouds.stand.others.answer = lambda _: Response(200, body=b'<notifyResult success="true" msg=""/>')

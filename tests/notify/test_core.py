@@ -27,7 +27,7 @@ from tests.stages.origin import Origin, a_feed
 ME = "http://me.example/callback"
 
 
-async def test_who_subscribed_is_told_of_a_change_and_not_of_the_first_sight(stand: Stand) -> None:
+async def test_subscriber_is_notified_of_change_not_of_first_fetch(stand: Stand) -> None:
     await stand.subscribe(ME)
     stand.origin.publish("/feed.xml", a_feed("one"))
     await stand.read()
@@ -39,7 +39,7 @@ async def test_who_subscribed_is_told_of_a_change_and_not_of_the_first_sight(sta
     assert stand.others.calls == [("GET", ME, b"")]
 
 
-async def test_what_is_added_to_a_subscription_takes_back_nothing_that_was_put_meanwhile(stand: Stand) -> None:
+async def test_subscription_add_data_keeps_concurrent_put(stand: Stand) -> None:
     held = stand.notifications.subscriptions
     known = await held.put(replace(await stand.subscribe(ME), state=State.PENDING, data={"key": ""}))
 
@@ -54,7 +54,7 @@ async def test_what_is_added_to_a_subscription_takes_back_nothing_that_was_put_m
     assert (now.state, now.data) == (State.ACTIVE, {"key": "proved", "over": "https"})
 
 
-async def test_what_says_nothing_new_is_told_to_nobody(stand: Stand) -> None:
+async def test_unchanged_content_is_not_notified(stand: Stand) -> None:
     await stand.subscribe(ME)
     stand.origin.publish("/feed.xml", a_feed("one"))
     await stand.read()
@@ -65,7 +65,7 @@ async def test_what_says_nothing_new_is_told_to_nobody(stand: Stand) -> None:
     assert stand.others.calls == []
 
 
-async def test_a_feed_that_was_purged_and_comes_back_unchanged_is_no_news(stand: Stand) -> None:
+async def test_purged_feed_refetched_unchanged_is_not_notified(stand: Stand) -> None:
     await changed_once(stand)
     before = len(stand.others.calls)
 
@@ -75,7 +75,7 @@ async def test_a_feed_that_was_purged_and_comes_back_unchanged_is_no_news(stand:
     assert len(stand.others.calls) == before
 
 
-async def test_nobody_is_told_of_a_private_feed(stand_at: Callable[..., Any]) -> None:
+async def test_private_feed_is_not_notified(stand_at: Callable[..., Any]) -> None:
     stand = await stand_at(private=True)
 
     await changed_once(stand)
@@ -84,7 +84,7 @@ async def test_nobody_is_told_of_a_private_feed(stand_at: Callable[..., Any]) ->
     assert await stand.notifications.changes.between(0, NOON + 1, 10) == []
 
 
-async def test_a_subscription_that_is_not_verified_paused_or_over_is_told_nothing(stand: Stand) -> None:
+async def test_inactive_subscription_is_not_notified(stand: Stand) -> None:
     pending = await stand.subscribe("http://a.example/")
     paused = await stand.subscribe("http://b.example/")
     await stand.subscribe("http://c.example/", lasts=60)
@@ -100,7 +100,7 @@ async def test_a_subscription_that_is_not_verified_paused_or_over_is_told_nothin
     assert stand.others.calls == []
 
 
-async def test_a_subscription_whose_time_is_over_is_forgotten(stand: Stand) -> None:
+async def test_subscription_expired_is_removed(stand: Stand) -> None:
     await stand.subscribe(ME, lasts=DAY)
 
     await stand.pass_time(DAY)
@@ -108,7 +108,7 @@ async def test_a_subscription_whose_time_is_over_is_forgotten(stand: Stand) -> N
     assert await stand.notifications.subscriptions.all() == []
 
 
-async def test_what_fails_is_tried_again_until_it_is_heard(stand: Stand) -> None:
+async def test_delivery_is_retried_until_delivered(stand: Stand) -> None:
     await stand.subscribe(ME)
     stand.others.answer = lambda _: Unreachable("down")
     await changed_once(stand, subscribe=False)
@@ -122,7 +122,7 @@ async def test_what_fails_is_tried_again_until_it_is_heard(stand: Stand) -> None
     assert (known.failures, known.last_success) == (0, NOON + RETRY_DELAY_MIN)
 
 
-async def test_a_host_that_stays_away_is_tried_for_a_day_once_more_at_its_end_and_then_forgotten(
+async def test_delivery_to_unreachable_host_ends_after_a_day(
     stand: Stand,
 ) -> None:
     await stand.subscribe(ME)
@@ -140,7 +140,7 @@ async def test_a_host_that_stays_away_is_tried_for_a_day_once_more_at_its_end_an
     assert await stand.notifications.subscriptions.all() == []
 
 
-async def test_who_says_that_it_has_gone_is_forgotten(stand: Stand) -> None:
+async def test_subscriber_answering_410_is_removed(stand: Stand) -> None:
     await stand.subscribe(ME)
     stand.others.answer = lambda _: Response(410)
 
@@ -149,7 +149,7 @@ async def test_who_says_that_it_has_gone_is_forgotten(stand: Stand) -> None:
     assert await stand.notifications.subscriptions.all() == []
 
 
-async def test_a_second_change_while_the_first_waits_is_one_delivery(stand: Stand) -> None:
+async def test_delivery_waiting_is_replaced_by_second_change(stand: Stand) -> None:
     await stand.subscribe(ME)
     stand.others.answer = lambda _: Response(503)
     await changed_once(stand, subscribe=False)
@@ -159,7 +159,7 @@ async def test_a_second_change_while_the_first_waits_is_one_delivery(stand: Stan
     assert await stand.notifications.queue.count_waiting() == {"plain": 1}
 
 
-async def test_a_change_while_the_last_one_is_being_told_is_told_after_it(stand: Stand) -> None:
+async def test_delivery_under_way_is_followed_by_second_change(stand: Stand) -> None:
     await stand.subscribe(ME)
     stand.others.gate = asyncio.Event()
     stand.origin.publish("/feed.xml", a_feed("one"))
@@ -176,7 +176,7 @@ async def test_a_change_while_the_last_one_is_being_told_is_told_after_it(stand:
     assert len(stand.others.calls) == 2
 
 
-async def test_many_subscribers_are_told_a_few_at_a_time_and_one_host_fewer(stand: Stand) -> None:
+async def test_delivery_concurrency_is_limited_in_all_and_per_host(stand: Stand) -> None:
     for number in range(100):
         await stand.subscribe(f"http://192.0.2.{number}/")
         await stand.subscribe(f"http://one.example/{number}")
@@ -198,7 +198,7 @@ async def test_many_subscribers_are_told_a_few_at_a_time_and_one_host_fewer(stan
     assert most_of_one <= MAX_PER_HOST
 
 
-async def test_a_crash_in_the_middle_loses_no_delivery(stand_at: Callable[..., Any]) -> None:
+async def test_delivery_survives_crash(stand_at: Callable[..., Any]) -> None:
     """The first process hears nothing back, and is gone without a word."""
     clock, origin = ManualClock(NOON), Origin(ManualClock(NOON))
     first = await stand_at(folder="store", origin=origin, clock=clock)
@@ -220,7 +220,7 @@ async def test_a_crash_in_the_middle_loses_no_delivery(stand_at: Callable[..., A
     assert {url for _, url, _ in second.others.calls} == {f"http://192.0.2.{number}/" for number in range(50)}
 
 
-async def test_a_feed_that_changes_while_what_changed_before_is_looked_for_is_told_of_once(
+async def test_change_during_reconciliation_is_notified_once(
     stand_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, origin, held = ManualClock(NOON), Origin(ManualClock(NOON)), list[NotificationService]()
@@ -244,7 +244,7 @@ async def test_a_feed_that_changes_while_what_changed_before_is_looked_for_is_to
     assert second.others.calls == [("GET", ME, b"")]
 
 
-async def test_a_change_that_was_stored_and_not_yet_noted_is_told_after_the_restart(
+async def test_change_stored_but_not_recorded_is_notified_after_restart(
     stand_at: Callable[..., Any],
 ) -> None:
     clock, origin = ManualClock(NOON), Origin(ManualClock(NOON))
@@ -265,7 +265,7 @@ async def test_a_change_that_was_stored_and_not_yet_noted_is_told_after_the_rest
     assert second.others.calls == [("GET", ME, b"")]
 
 
-async def test_a_store_that_lost_the_last_version_makes_no_news_of_the_one_before(
+async def test_stored_copy_older_than_recorded_change_is_not_notified(
     stand_at: Callable[..., Any],
 ) -> None:
     clock, origin = ManualClock(NOON), Origin(ManualClock(NOON))
@@ -288,7 +288,7 @@ async def test_a_store_that_lost_the_last_version_makes_no_news_of_the_one_befor
     assert second.others.calls == []
 
 
-async def test_only_one_process_delivers(stand_at: Callable[..., Any]) -> None:
+async def test_delivery_lock_is_held_by_one_process(stand_at: Callable[..., Any]) -> None:
     first = await stand_at(folder="store")
     second = await stand_at(folder="store")
 
@@ -298,7 +298,7 @@ async def test_only_one_process_delivers(stand_at: Callable[..., Any]) -> None:
     assert second.notifications.database.acquire_delivery_lock()
 
 
-async def test_no_more_subscriptions_are_taken_than_the_operator_allows(stand_at: Callable[..., Any]) -> None:
+async def test_subscriptions_are_limited_by_option(stand_at: Callable[..., Any]) -> None:
     stand = await stand_at(subscriptions_max=2)
     await stand.subscribe("http://a.example/")
     await stand.subscribe("http://b.example/")
@@ -308,7 +308,7 @@ async def test_no_more_subscriptions_are_taken_than_the_operator_allows(stand_at
         await stand.subscribe("http://c.example/")
 
 
-async def test_subscribing_again_renews_and_keeps_what_is_known(stand: Stand) -> None:
+async def test_subscription_renewed_keeps_its_record(stand: Stand) -> None:
     first = await stand.subscribe(ME, lasts=DAY)
     await stand.notifications.subscriptions.set_state(first.id, State.PAUSED)
 
@@ -317,7 +317,7 @@ async def test_subscribing_again_renews_and_keeps_what_is_known(stand: Stand) ->
     assert again == replace(first, state=State.PAUSED, expires=NOON + 2 * DAY)
 
 
-async def test_what_we_hear_is_renewed_when_its_time_comes(stand: Stand) -> None:
+async def test_own_subscription_is_renewed_when_due(stand: Stand) -> None:
     new = Subscription(Role.PUBLISHER, "plain", TARGET, "http://hub.example/", NOON + DAY, renew_at=NOON + 3600)
     await stand.notifications.subscriptions.put(new)
 
@@ -327,18 +327,18 @@ async def test_what_we_hear_is_renewed_when_its_time_comes(stand: Stand) -> None
     assert stand.plain.renewed == ["http://hub.example/"]
 
 
-async def test_a_secret_stands_in_no_repr(stand: Stand) -> None:
+async def test_subscription_repr_omits_secret(stand: Stand) -> None:
     assert "hush" not in repr(Subscription(Role.SUBSCRIBER, "plain", TARGET, ME, 0, secret="hush"))
 
 
-async def test_an_order_of_its_own_is_sent_without_a_subscription(stand: Stand) -> None:
+async def test_delivery_without_subscription_is_sent(stand: Stand) -> None:
     await stand.notifications.enqueue(DeliveryRequest("plain", "verify", TARGET, ME))
     await stand.settled()
 
     assert stand.others.calls == [("GET", ME, b"")]
 
 
-async def test_a_damaged_ledger_is_set_aside(stand_at: Callable[..., Any], tmp_path: Any) -> None:
+async def test_database_damaged_is_set_aside(stand_at: Callable[..., Any], tmp_path: Any) -> None:
     file = tmp_path / "store" / "notify" / "ledger.sqlite3"
     file.parent.mkdir(parents=True)
     file.write_bytes(b"this is no database, is it? " * 100)
@@ -350,7 +350,7 @@ async def test_a_damaged_ledger_is_set_aside(stand_at: Callable[..., Any], tmp_p
     assert len(await stand.notifications.subscriptions.all()) == 1
 
 
-def test_pauses_grow_have_jitter_and_an_end_that_is_a_try() -> None:
+def test_retry_pauses_grow_with_jitter_to_a_last_try() -> None:
     now, pauses = NOON, []
     for tries in range(1, 100):
         at = next_try(tries, NOON, now, retry_for=DAY, jitter=0.5)
@@ -385,7 +385,7 @@ async def vanish(stand: Stand) -> None:
     await notifications.database.close()
 
 
-async def test_a_change_right_after_the_first_sight_is_told(stand: Stand) -> None:
+async def test_change_right_after_first_fetch_is_notified(stand: Stand) -> None:
     """The disk was slow: the first version was not noted yet when the second came."""
     await stand.subscribe(ME)
     for title in ("one", "two"):
@@ -396,7 +396,7 @@ async def test_a_change_right_after_the_first_sight_is_told(stand: Stand) -> Non
     assert len(stand.others.calls) == 1
 
 
-async def test_a_feed_that_was_forgotten_and_met_anew_is_told_only_if_it_says_something_else() -> None:
+async def test_evicted_feed_refetched_is_notified_only_if_changed() -> None:
     said = {"bytes:a1": "d1", "bytes:a2": "d2"}
 
     async def reckon(seen: FeedSnapshot) -> FeedSnapshot | None:
@@ -421,7 +421,7 @@ async def test_a_feed_that_was_forgotten_and_met_anew_is_told_only_if_it_says_so
     assert told == [0, 1, 0, 1, 0]
 
 
-async def test_a_ledger_of_version_1_keeps_its_subscriptions(tmp_path: Path) -> None:
+async def test_database_of_version_1_keeps_subscriptions(tmp_path: Path) -> None:
     file = tmp_path / "ledger.sqlite3"
     with contextlib.closing(sqlite3.connect(file)) as db:
         for statement in SCHEMA_1.split(";\n"):

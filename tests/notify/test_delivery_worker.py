@@ -17,7 +17,7 @@ from tests.stages.origin import a_feed
 CALLBACK = Message("GET", "http://me.example/callback")
 
 
-async def test_one_host_is_asked_little_at_a_time_whatever_is_subscribed(stand: Stand) -> None:
+async def test_immediate_requests_to_one_host_are_limited(stand: Stand) -> None:
     stand.others.gate = asyncio.Event()
     asked = [asyncio.ensure_future(stand.notifications.delivery_worker.request_now(CALLBACK)) for _ in range(10)]
     while stand.others.at_once < MAX_PER_HOST:  # noqa: ASYNC110 -- they begin when it is their turn
@@ -30,7 +30,7 @@ async def test_one_host_is_asked_little_at_a_time_whatever_is_subscribed(stand: 
     assert stand.others.most_at_once == MAX_PER_HOST
 
 
-async def test_deliveries_to_the_host_wait_meanwhile(stand: Stand) -> None:
+async def test_deliveries_wait_for_immediate_requests_to_their_host(stand: Stand) -> None:
     await stand.subscribe("http://me.example/told")
     stand.origin.publish("/feed.xml", a_feed("one"))
     await stand.read()
@@ -53,7 +53,7 @@ async def test_deliveries_to_the_host_wait_meanwhile(stand: Stand) -> None:
     assert stand.others.most_at_once == MAX_PER_HOST
 
 
-async def test_who_is_slow_is_not_waited_for(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_immediate_request_times_out(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery_worker, "REQUEST_TIMEOUT", 0.01)
     stand.others.gate = asyncio.Event()
 
@@ -64,7 +64,7 @@ async def test_who_is_slow_is_not_waited_for(stand: Stand, monkeypatch: pytest.M
     assert (await stand.notifications.delivery_worker.request_now(CALLBACK)).status == 200
 
 
-async def test_who_would_wait_too_long_is_told_to_come_later(
+async def test_immediate_request_beyond_capacity_is_overload(
     stand_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand = await stand_at()
@@ -77,7 +77,7 @@ async def test_who_would_wait_too_long_is_told_to_come_later(
 @pytest.mark.parametrize(
     ("address", "own"), [("192.0.2.1", True), ("::ffff:192.0.2.1", True), ("192.0.2.2", False), ("2001:db8::1", False)]
 )
-async def test_whoever_is_at_the_address_of_a_callback_speaks_for_it(stand: Stand, address: str, own: bool) -> None:
+async def test_callback_resolving_to_client_address_is_recognised(stand: Stand, address: str, own: bool) -> None:
     stand.others.at["me.example"] = ["198.51.100.1", "192.0.2.1"]
     stand.others.answer = lambda _: Response(500)
 
@@ -85,7 +85,7 @@ async def test_whoever_is_at_the_address_of_a_callback_speaks_for_it(stand: Stan
     assert stand.others.calls == []
 
 
-async def test_hosts_that_hang_take_few_of_the_places(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_hosts_leave_capacity_for_immediate_requests(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixteen with two calls each would be all."""
     monkeypatch.setattr(delivery_worker, "SLOW_CALL", 0)
     monkeypatch.setattr(delivery_worker, "MAX_CONCURRENT_REQUESTS", 2 * 16)
@@ -109,9 +109,7 @@ async def test_hosts_that_hang_take_few_of_the_places(stand: Stand, monkeypatch:
     await asyncio.gather(asked, *hanging)
 
 
-async def test_deliveries_to_hosts_that_hang_leave_room_for_others(
-    stand: Stand, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_slow_hosts_leave_capacity_for_deliveries(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(40):
         await stand.subscribe(f"http://hangs{number}.example/")
     await stand.subscribe("http://swift.example/")

@@ -34,18 +34,18 @@ type StandAt = Callable[..., Any]
         (API, SinkAddress(PurgeMethod.TEMPLATE, API)),
     ],
 )
-def test_a_purge_sink_is_an_address_with_a_word_before_it_or_without(text: str, sink: SinkAddress[PurgeMethod]) -> None:
+def test_purge_sink_may_have_prefix(text: str, sink: SinkAddress[PurgeMethod]) -> None:
     assert read_purge_sink(text) == sink
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "ftp://a.example/", "url:http://a.example/path"])
-def test_what_is_no_purge_sink_is_told_at_once(text: str) -> None:
+def test_purge_sink_invalid_is_usage_error(text: str) -> None:
     with pytest.raises(UsageError):
         read_purge_sink(text)
 
 
 @pytest.mark.parametrize("line", ["no colon of hunter2", "a b: hunter2", "Key:", "Key: hunter2\r\nX: y"])
-def test_a_mistake_in_a_field_is_told_without_its_value(line: str) -> None:
+def test_purge_field_error_omits_value(line: str) -> None:
     with pytest.raises(UsageError) as told:
         read_purge_fields([line])
     assert "hunter2" not in str(told.value)
@@ -66,7 +66,7 @@ async def changed_once(stand: Any) -> None:
         await stand.read()
 
 
-async def test_a_change_is_told_by_the_key_that_answers_carry(stand_at: StandAt) -> None:
+async def test_purge_names_surrogate_key_of_responses(stand_at: StandAt) -> None:
     stand = await stand_with(stand_at, VARNISH)
 
     await changed_once(stand)
@@ -75,7 +75,7 @@ async def test_a_change_is_told_by_the_key_that_answers_carry(stand_at: StandAt)
     assert stand.others.heads[0].get("surrogate-key") == KEY
 
 
-async def test_each_form_of_a_sink_is_told_in_its_own_words(stand_at: StandAt) -> None:
+async def test_purge_request_has_form_of_its_sink(stand_at: StandAt) -> None:
     sinks = ("url:http://nginx.example/", API)
     stand = await stand_with(stand_at, *sinks, purge_fields=["Fastly-Key: hunter2"])
 
@@ -92,7 +92,7 @@ async def test_each_form_of_a_sink_is_told_in_its_own_words(stand_at: StandAt) -
     assert all(fields.get("fastly-key") == "hunter2" for _, fields in told.values())
 
 
-async def test_a_private_feed_is_purged_too_for_a_key_tells_nothing(stand_at: StandAt) -> None:
+async def test_purge_includes_private_feed(stand_at: StandAt) -> None:
     stand = await stand_with(stand_at, VARNISH, private=True)
 
     await changed_once(stand)
@@ -100,7 +100,7 @@ async def test_a_private_feed_is_purged_too_for_a_key_tells_nothing(stand_at: St
     assert len(stand.others.calls) == 1
 
 
-async def test_feeds_of_others_are_purged_nowhere(stand_at: StandAt) -> None:
+async def test_purge_excludes_feeds_of_other_origins(stand_at: StandAt) -> None:
     stand = await stand_with(stand_at, VARNISH)
     for title in ("one", "two"):
         stand.origin.publish("/feed.xml", a_feed(title))
@@ -110,7 +110,7 @@ async def test_feeds_of_others_are_purged_nowhere(stand_at: StandAt) -> None:
 
 
 @pytest.mark.parametrize("answer", [Unreachable("down"), Response(503), Response(403), Response(405)])
-async def test_a_sink_that_is_away_or_will_not_is_told_later(stand_at: StandAt, answer: Any) -> None:
+async def test_purge_failed_or_refused_is_retried(stand_at: StandAt, answer: Any) -> None:
     stand = await stand_with(stand_at, VARNISH)
     stand.others.answer = lambda _: answer
     await changed_once(stand)
@@ -125,7 +125,7 @@ async def test_a_sink_that_is_away_or_will_not_is_told_later(stand_at: StandAt, 
 
 
 @pytest.mark.parametrize("status", [200, 202, 404, 410])
-async def test_a_sink_that_did_it_or_held_nothing_is_done_with(stand_at: StandAt, status: int) -> None:
+async def test_purge_succeeds_with_2xx_404_and_410(stand_at: StandAt, status: int) -> None:
     stand = await stand_with(stand_at, VARNISH)
     stand.others.answer = lambda _: Response(status)
 
@@ -134,7 +134,7 @@ async def test_a_sink_that_did_it_or_held_nothing_is_done_with(stand_at: StandAt
     assert await stand.notifications.queue.count_waiting() == {}
 
 
-async def test_a_sink_that_was_taken_away_meanwhile_is_told_nothing_more(stand_at: StandAt) -> None:
+async def test_purge_of_removed_sink_is_dropped(stand_at: StandAt) -> None:
     stand = await stand_with(stand_at, VARNISH)
     stand.others.answer = lambda _: Unreachable("down")
     await changed_once(stand)

@@ -28,9 +28,7 @@ class SlowDisk:
         await self.gate.wait()
 
 
-async def test_a_change_is_noted_when_the_store_has_it_and_not_before(
-    stand: Stand, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_change_is_recorded_after_store_write(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     stand.origin.publish("/feed.xml", a_feed("one"))
     await stand.read()
     await stand.subscribe("http://one.example/")
@@ -48,9 +46,7 @@ async def test_a_change_is_noted_when_the_store_has_it_and_not_before(
     assert [url for _, url, _ in stand.others.calls] == ["http://one.example/"]
 
 
-async def test_an_accepted_ping_is_done_when_the_store_has_what_came_of_it(
-    stand: Stand, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_ping_ends_after_store_write(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     stand.origin.publish("/feed.xml", a_feed("one"))
     await stand.read()
     disk = SlowDisk(stand, monkeypatch)
@@ -66,7 +62,7 @@ async def test_an_accepted_ping_is_done_when_the_store_has_what_came_of_it(
     assert await errands(stand.notifications.refresh_requests) == 0
 
 
-async def test_a_push_is_acknowledged_when_the_store_has_it(
+async def test_push_is_acknowledged_after_store_write(
     stand_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = await websub_at(stand_at)
@@ -91,7 +87,7 @@ async def errands(bell: RefreshRequests) -> int:
     return await bell._database.run(lambda db: int(db.execute("SELECT count(*) FROM errands").fetchone()[0]))
 
 
-async def test_a_feed_that_was_met_a_moment_ago_is_known_to_a_ping_of_its_site(stand: Stand) -> None:
+async def test_new_feed_is_found_by_ping_of_its_site(stand: Stand) -> None:
     stand.origin.publish("/feed.xml", a_feed("one"))
 
     await stand.runtime.service._dispatch.refresh(TARGET)

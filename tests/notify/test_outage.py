@@ -9,7 +9,7 @@ UNREACHABLE = Resource("http://a.example/feed", failures=Failures(3, 0.0, 0.0, D
 BROKEN = Resource("http://a.example/feed", failures=Failures(3, 0.0, 0.0, Detail.ERROR_STATUS))
 
 
-def test_the_first_turn_comes_after_an_outage_and_so_does_one_after_a_gap() -> None:
+def test_outage_ends_at_first_tick_and_after_gap() -> None:
     outages = Outages()
 
     assert [outages.record_tick(now) for now in (100.0, 105.0, 106.0 + OUTAGE_MIN, 111.0 + OUTAGE_MIN)] == [
@@ -20,14 +20,14 @@ def test_the_first_turn_comes_after_an_outage_and_so_does_one_after_a_gap() -> N
     ]
 
 
-def test_a_clock_that_is_put_back_is_no_outage() -> None:
+def test_outage_is_not_caused_by_clock_set_back() -> None:
     outages = Outages()
     outages.record_tick(10_000.0)
 
     assert outages.record_tick(5_000.0) is False
 
 
-def test_a_line_that_was_down_is_noticed_at_the_first_answer() -> None:
+def test_outage_of_network_ends_at_first_response() -> None:
     outages = Outages()
 
     assert outages.record_refresh(ANSWERED, 0.0) is False
@@ -37,7 +37,7 @@ def test_a_line_that_was_down_is_noticed_at_the_first_answer() -> None:
     assert outages.record_refresh(ANSWERED, 21.0 + OUTAGE_MIN) is False
 
 
-def test_one_origin_that_is_down_among_others_is_no_outage() -> None:
+def test_outage_is_not_caused_by_single_origin() -> None:
     outages = Outages()
 
     for minute in range(60):
@@ -45,7 +45,7 @@ def test_one_origin_that_is_down_among_others_is_no_outage() -> None:
         assert outages.record_refresh(ANSWERED, minute * 60.0 + 30) is False
 
 
-def test_an_origin_that_answers_with_an_error_has_answered() -> None:
+def test_outage_ends_at_error_response() -> None:
     outages = Outages()
     outages.record_refresh(UNREACHABLE, 0.0)
 

@@ -30,17 +30,17 @@ GET = "http://sink.example/ping?name={name}&url={url}&f={feed}"
         (f"get:{GET}", SinkAddress(SinkKind.GET, GET)),
     ],
 )
-def test_a_sink_is_an_address_with_a_word_before_it_or_without(text: str, sink: SinkAddress[SinkKind]) -> None:
+def test_ping_sink_may_have_prefix(text: str, sink: SinkAddress[SinkKind]) -> None:
     assert read_ping_sink(text) == sink
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "ftp://a.example/", f"get:{RPC}", "http://{url}/"])
-def test_what_is_no_sink_is_told_at_once(text: str) -> None:
+def test_ping_sink_invalid_is_usage_error(text: str) -> None:
     with pytest.raises(UsageError):
         read_ping_sink(text)
 
 
-def test_a_template_gets_its_values_encoded() -> None:
+def test_ping_template_values_are_encoded() -> None:
     message = ping_message(read_ping_sink(GET), "me", name="A & {url}", url="http://a.example/?b=c&d", feed="")
 
     assert message.url.endswith(
@@ -48,7 +48,7 @@ def test_a_template_gets_its_values_encoded() -> None:
     )
 
 
-def test_an_extended_ping_has_its_four_parameters_in_order() -> None:
+def test_extended_ping_has_four_parameters_in_order() -> None:
     message = ping_message(
         read_ping_sink(f"extended:{RPC}"), "me", name="N\x00ame", url="http://a/", feed="http://a/feed"
     )
@@ -78,11 +78,11 @@ def answered(value: Any) -> Response:
         (Unreachable("down"), Retry),
     ],
 )
-def test_an_answer_is_a_yes_a_no_or_a_later(answer: Any, kind: type) -> None:
+def test_ping_response_is_delivered_refused_or_retried(answer: Any, kind: type) -> None:
     assert isinstance(interpret_response(read_ping_sink(RPC), answer), kind)
 
 
-async def test_sinks_hear_of_the_upstreams_feeds_and_of_no_others(stand_at: Callable[..., Any]) -> None:
+async def test_ping_sinks_get_changes_of_upstream_only(stand_at: Callable[..., Any]) -> None:
     stand = await stand_at(
         upstream="http://origin.example", public_url="https://feeds.example/", ping_sinks=[f"extended:{RPC}"]
     )
@@ -106,9 +106,7 @@ async def test_sinks_hear_of_the_upstreams_feeds_and_of_no_others(stand_at: Call
         ("http://elsewhere.example/", "http://elsewhere.example/"),
     ],
 )
-async def test_sinks_and_the_list_of_changes_name_the_same_public_addresses(
-    stand_at: Callable[..., Any], link: str, said: str
-) -> None:
+async def test_ping_and_change_list_name_same_public_url(stand_at: Callable[..., Any], link: str, said: str) -> None:
     stand = await stand_at(
         upstream="http://origin.example/app", public_url="https://feeds.example/", ping_sinks=[f"extended:{RPC}"]
     )
@@ -130,13 +128,13 @@ async def test_sinks_and_the_list_of_changes_name_the_same_public_addresses(
         ("http://sink.example/ping?u={0}", "?u=http%3A%2F%2Fa.example%2F"),
     ],
 )
-def test_a_template_may_be_written_with_numbers(template: str, expected: str) -> None:
+def test_ping_template_may_have_numbered_values(template: str, expected: str) -> None:
     message = ping_message(read_ping_sink(template), "me", name="News", url="http://a.example/")
 
     assert message.url.endswith(expected)
 
 
-def test_the_command_line_wants_sinks_that_are_some(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ping_command_refuses_invalid_sink(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ping", "http://example.com/", "--sink", "nonsense"]) == 2
     assert main(["ping", "nonsense", "--sink", RPC]) == 2
     assert "Traceback" not in capsys.readouterr().err

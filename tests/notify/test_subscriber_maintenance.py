@@ -31,7 +31,7 @@ def last_word(stage: WebSubStand) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("said", ["private", "no-store"])
-async def test_subscribers_of_what_its_origin_makes_private_are_denied_at_once(stage: WebSubStand, said: str) -> None:
+async def test_feed_made_private_by_origin_denies_subscribers_at_once(stage: WebSubStand, said: str) -> None:
     stage.stand.origin.publish("/feed.xml", a_feed("secret", *OLD), cache_control=said)
 
     await stage.stand.read()
@@ -41,7 +41,7 @@ async def test_subscribers_of_what_its_origin_makes_private_are_denied_at_once(s
     assert stage.deliveries == []
 
 
-async def test_subscribers_of_what_a_rule_makes_private_are_denied_within_minutes(stage: WebSubStand) -> None:
+async def test_feed_made_private_by_rule_denies_subscribers_within_minutes(stage: WebSubStand) -> None:
     stage.stand.runtime.configure({**OPEN, "private": True})
 
     await stage.stand.pass_time(600)
@@ -50,7 +50,7 @@ async def test_subscribers_of_what_a_rule_makes_private_are_denied_within_minute
     assert await stage.held() == []
 
 
-async def test_who_is_away_is_told_that_he_is_denied_thrice(stage: WebSubStand) -> None:
+async def test_denial_of_unreachable_callback_is_tried_three_times(stage: WebSubStand) -> None:
     stage.confirms = False
     stage.callback = lambda _: Unreachable("away")
     stage.stand.runtime.configure({**OPEN, "private": True})
@@ -62,7 +62,7 @@ async def test_who_is_away_is_told_that_he_is_denied_thrice(stage: WebSubStand) 
     assert await stage.stand.notifications.queue.count_waiting() == {}
 
 
-async def test_what_is_merely_not_held_at_the_moment_keeps_its_subscribers(stage: WebSubStand) -> None:
+async def test_feed_not_stored_keeps_subscribers(stage: WebSubStand) -> None:
     await stage.stand.runtime.service.admin.purge(TARGET)
 
     await stage.stand.pass_time(1_200)
@@ -70,7 +70,7 @@ async def test_what_is_merely_not_held_at_the_moment_keeps_its_subscribers(stage
     assert [each.callback for each in await stage.held()] == [ME]
 
 
-async def test_what_is_told_of_here_is_unsubscribed_from_at_once_where_it_becomes_private(
+async def test_feed_made_private_ends_own_subscription(
     stand_at: Callable[..., Any],
 ) -> None:
     made = await websub_at(stand_at)
@@ -101,7 +101,7 @@ async def moved(stage: WebSubStand) -> None:
     await stage.stand.pass_time(600)
 
 
-async def test_subscribers_follow_a_feed_that_has_moved_for_good(stage: WebSubStand) -> None:
+async def test_moved_feed_keeps_subscribers(stage: WebSubStand) -> None:
     await moved(stage)
     stage.stand.origin.publish("/new.xml", a_feed("four", "three", *OLD))
 
@@ -113,7 +113,7 @@ async def test_subscribers_follow_a_feed_that_has_moved_for_good(stage: WebSubSt
     assert [each.topic for each in await stage.held()] == [NEW]
 
 
-async def test_a_feed_that_has_moved_is_known_by_its_old_address_too(stage: WebSubStand) -> None:
+async def test_moved_feed_accepts_subscription_by_old_url(stage: WebSubStand) -> None:
     await moved(stage)
 
     await stage.subscribe(callback=ME + "2")
@@ -122,7 +122,7 @@ async def test_a_feed_that_has_moved_is_known_by_its_old_address_too(stage: WebS
     assert [(each.topic, each.callback) for each in await stage.held()] == [(NEW, ME + "2")]
 
 
-async def test_who_subscribed_to_both_addresses_is_told_once(stage: WebSubStand) -> None:
+async def test_moved_feed_notifies_subscriber_of_both_urls_once(stage: WebSubStand) -> None:
     stage.stand.origin.publish("/new.xml", a_feed("three", *OLD))
     await stage.stand.read(NEW)
     await stage.subscribe(topic=NEW)
@@ -148,7 +148,7 @@ async def publish_and_read(stand: Stand, address: str, title: str) -> None:
     await stand.read(address)
 
 
-async def test_a_feed_that_has_moved_tells_its_news_before_any_sweep(stage: WebSubStand) -> None:
+async def test_moved_feed_notifies_before_sweep(stage: WebSubStand) -> None:
     await believed(stage.stand)
     await stage.stand.read(NEW)
 
@@ -158,7 +158,7 @@ async def test_a_feed_that_has_moved_tells_its_news_before_any_sweep(stage: WebS
     assert (url, b"four" in body, links_of(fields)["self"]) == (ME, True, NEW)
 
 
-async def test_a_feed_that_takes_its_move_back_tells_its_news_at_once(stage: WebSubStand) -> None:
+async def test_moved_feed_that_returns_notifies_at_once(stage: WebSubStand) -> None:
     await moved(stage)
     stage.stand.origin.publish("/new.xml", b"", status=404)
     await stage.stand.read(NEW)
@@ -170,7 +170,7 @@ async def test_a_feed_that_takes_its_move_back_tells_its_news_at_once(stage: Web
     assert (b"five" in body, links_of(fields)["self"]) == (True, TARGET)
 
 
-async def test_a_move_that_was_taken_back_is_forgotten_with_the_next_sweep(stage: WebSubStand) -> None:
+async def test_moved_feed_that_returns_is_restored_by_sweep(stage: WebSubStand) -> None:
     await moved(stage)
     await publish_and_read(stage.stand, TARGET, "four")
     await stage.stand.runtime.service.admin.refresh(TARGET)
@@ -181,9 +181,7 @@ async def test_a_move_that_was_taken_back_is_forgotten_with_the_next_sweep(stage
 
 
 @pytest.mark.parametrize("topic", [TARGET, NEW])
-async def test_a_subscriber_of_a_feed_that_has_moved_can_unsubscribe_by_both_addresses(
-    stage: WebSubStand, topic: str
-) -> None:
+async def test_moved_feed_accepts_unsubscription_by_both_urls(stage: WebSubStand, topic: str) -> None:
     await believed(stage.stand)
 
     answer = await stage.post(mode="unsubscribe", callback=ME, topic=topic)
@@ -193,7 +191,7 @@ async def test_a_subscriber_of_a_feed_that_has_moved_can_unsubscribe_by_both_add
     assert await stage.held() == []
 
 
-async def test_a_feed_that_moves_twice_takes_its_subscribers_along(stage: WebSubStand) -> None:
+async def test_moved_feed_keeps_subscribers_over_second_move(stage: WebSubStand) -> None:
     await moved(stage)
     held = stage.stand.notifications.subscriptions
     newest = "http://origin.example/newest.xml"
@@ -203,7 +201,7 @@ async def test_a_feed_that_moves_twice_takes_its_subscribers_along(stage: WebSub
     assert [(each.topic, each.moved_from) for each in await stage.held()] == [(newest, TARGET)]
 
 
-async def test_clouds_tell_of_a_feed_that_has_moved_by_the_address_registered(stand_at: Callable[..., Any]) -> None:
+async def test_moved_feed_is_notified_by_cloud_under_registered_url(stand_at: Callable[..., Any]) -> None:
     clouds = await clouds_on(stand_at, **{**OPEN, "rsscloud_hub": "known"})
     clouds.stand.others.answer = answering()
     clouds.stand.origin.publish("/feed.xml", a_feed(*OLD))
@@ -220,7 +218,7 @@ async def test_clouds_tell_of_a_feed_that_has_moved_by_the_address_registered(st
     assert told == [("http://me.example/told", [TARGET])]
 
 
-async def test_clouds_forget_who_registered_for_a_feed_that_has_become_private_and_leave_its_cloud(
+async def test_feed_made_private_ends_cloud_registrations(
     stand_at: Callable[..., Any],
 ) -> None:
     clouds = await clouds_on(stand_at, public_url=PUBLIC)

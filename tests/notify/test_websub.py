@@ -57,7 +57,7 @@ def shown(made: WebSubStand) -> str:
 # -- what a push is worth
 
 
-async def test_a_push_makes_polling_rarer_and_its_silence_makes_it_as_before(stand_at: Callable[..., Any]) -> None:
+async def test_push_lease_reduces_polling_until_it_ends(stand_at: Callable[..., Any]) -> None:
     made = await subscribed(stand_at, default_lifetime=1_800, lifetime_max=1_800)
     assert "fresh for another 29 min" in shown(made)
 
@@ -73,7 +73,7 @@ async def test_a_push_makes_polling_rarer_and_its_silence_makes_it_as_before(sta
     assert "its changes are pushed here" in shown(made)
 
 
-async def test_what_http_forbids_to_hold_is_not_held_by_a_push(stand_at: Callable[..., Any]) -> None:
+async def test_push_respects_no_store(stand_at: Callable[..., Any]) -> None:
     made = await websub_at(stand_at)
     made.stand.origin.publish("/feed.xml", a_feed(*OLD), link=LINKS, cache_control="max-age=60, must-revalidate")
     await made.read_by_somebody()
@@ -84,7 +84,7 @@ async def test_what_http_forbids_to_hold_is_not_held_by_a_push(stand_at: Callabl
     assert "fresh for another 60 s" in shown(made) or "fresh for another 1 min" in shown(made)
 
 
-async def test_a_promise_ends_with_its_lease(stand_at: Callable[..., Any]) -> None:
+async def test_push_lease_ends_with_subscription(stand_at: Callable[..., Any]) -> None:
     made = await subscribed(stand_at, default_lifetime=1_800, lifetime_max=1_800)
     await push(made, "four", *OLD)
     resource = made.stand.runtime.service.store.get(TARGET)
@@ -96,7 +96,7 @@ async def test_a_promise_ends_with_its_lease(stand_at: Callable[..., Any]) -> No
     assert "its changes are pushed here" not in shown(made)
 
 
-async def test_a_part_of_the_feed_is_no_copy_but_a_reason_to_fetch(stand_at: Callable[..., Any]) -> None:
+async def test_push_of_partial_feed_causes_fetch(stand_at: Callable[..., Any]) -> None:
     made = await subscribed(stand_at)
     made.stand.origin.publish("/feed.xml", a_feed("four", *OLD), link=LINKS)
 
@@ -106,7 +106,7 @@ async def test_a_part_of_the_feed_is_no_copy_but_a_reason_to_fetch(stand_at: Cal
     assert copy_of(made).count(b"<item>") == 4
 
 
-async def test_a_push_that_was_overtaken_is_no_copy_but_a_reason_to_fetch(stand_at: Callable[..., Any]) -> None:
+async def test_push_overtaken_causes_fetch(stand_at: Callable[..., Any]) -> None:
     made = await subscribed(stand_at)
     newest = ("five", "four", *OLD[:-1])
     made.stand.origin.publish("/feed.xml", a_feed(*newest), link=LINKS)
@@ -120,7 +120,7 @@ async def test_a_push_that_was_overtaken_is_no_copy_but_a_reason_to_fetch(stand_
     assert made.stand.origin.requests == asked + 1
 
 
-async def test_a_push_that_comes_twice_changes_nothing(stand_at: Callable[..., Any]) -> None:
+async def test_push_repeated_changes_nothing(stand_at: Callable[..., Any]) -> None:
     made = await subscribed(stand_at)
     await push(made, "four", *OLD)
     asked, told = made.stand.origin.requests, await made.stand.notifications.changes.last_number()
@@ -132,9 +132,7 @@ async def test_a_push_that_comes_twice_changes_nothing(stand_at: Callable[..., A
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"<rss><channel>", b"<feed xmlns='http://www.w3.org/2005/Atom'/>"])
-async def test_what_the_body_guard_does_not_take_never_replaces_the_copy(
-    stand_at: Callable[..., Any], body: bytes
-) -> None:
+async def test_push_refused_by_content_guard_keeps_copy(stand_at: Callable[..., Any], body: bytes) -> None:
     made = await subscribed(stand_at)
     before = copy_of(made)
 
@@ -144,7 +142,7 @@ async def test_what_the_body_guard_does_not_take_never_replaces_the_copy(
     assert len(made.stand.origin.log) == 2
 
 
-async def test_what_a_hub_sends_says_nothing_of_the_origin(stand_at: Callable[..., Any]) -> None:
+async def test_push_does_not_change_origin_state(stand_at: Callable[..., Any]) -> None:
     made = await subscribed(stand_at)
     made.stand.origin.break_down(500)
     await made.stand.read()
@@ -158,7 +156,7 @@ async def test_what_a_hub_sends_says_nothing_of_the_origin(stand_at: Callable[..
     assert b"four" in copy_of(made)
 
 
-async def test_a_compressed_push_is_read(stand_at: Callable[..., Any]) -> None:
+async def test_push_compressed_is_decoded(stand_at: Callable[..., Any]) -> None:
     made = await subscribed(stand_at)
     body = gzip.compress(a_feed("four", *OLD))
 
@@ -168,7 +166,7 @@ async def test_a_compressed_push_is_read(stand_at: Callable[..., Any]) -> None:
     assert made.stand.origin.requests == 1
 
 
-async def test_content_for_a_feed_read_by_https_has_to_come_from_a_hub_by_https(
+async def test_push_for_https_feed_needs_https_hub(
     stand_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = await subscribed(stand_at)
@@ -198,7 +196,7 @@ async def test_content_for_a_feed_read_by_https_has_to_come_from_a_hub_by_https(
 @pytest.mark.parametrize(
     ("later", "words"), [(1, "pushed, with the content"), (-1, "the hub has accepted the request")]
 )
-async def test_what_was_heard_while_a_hub_was_asked_is_newer_than_its_answer(
+async def test_push_during_subscription_request_is_newer_than_its_response(
     stand_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, later: int, words: str
 ) -> None:
     """A hub may verify, and push, before it answers; what it said before it was asked counts no more."""
@@ -222,7 +220,7 @@ async def test_what_was_heard_while_a_hub_was_asked_is_newer_than_its_answer(
     assert known.note == words
 
 
-async def test_who_pushes_too_often_is_told_so(stand_at: Callable[..., Any]) -> None:
+async def test_push_rate_is_limited(stand_at: Callable[..., Any]) -> None:
     made = await subscribed(stand_at, source_limit=3)
 
     answers = [(await push(made, "four", *OLD)).status for _ in range(4)]
@@ -233,7 +231,7 @@ async def test_who_pushes_too_often_is_told_so(stand_at: Callable[..., Any]) -> 
 # -- leases, outages, hubs that fail
 
 
-async def test_a_lease_is_renewed_again_and_again(stand_at: Callable[..., Any]) -> None:
+async def test_lease_is_renewed_repeatedly(stand_at: Callable[..., Any]) -> None:
     made = await subscribed(stand_at)
 
     for _ in range(4):
@@ -249,7 +247,7 @@ async def test_a_lease_is_renewed_again_and_again(stand_at: Callable[..., Any]) 
     assert known.expires > made.stand.clock.now() + 9 * DAY
 
 
-async def test_after_an_outage_in_which_the_lease_ran_out_the_feed_is_subscribed_to_anew(
+async def test_lease_expired_in_outage_is_requested_anew(
     stand_at: Callable[..., Any],
 ) -> None:
     clock = ManualClock(NOON)
@@ -266,7 +264,7 @@ async def test_after_an_outage_in_which_the_lease_ran_out_the_feed_is_subscribed
     assert asked["hub.callback"] != made.asked[0]["hub.callback"]
 
 
-async def test_after_a_short_outage_what_was_promised_stands_and_what_is_due_is_renewed(
+async def test_lease_survives_short_outage(
     stand_at: Callable[..., Any],
 ) -> None:
     clock = ManualClock(NOON)
@@ -289,7 +287,7 @@ async def test_after_a_short_outage_what_was_promised_stands_and_what_is_due_is_
     assert [each["hub.mode"] for each in again.asked] == ["subscribe"]
 
 
-async def test_a_feed_that_nobody_reads_any_more_is_unsubscribed_from(stand_at: Callable[..., Any]) -> None:
+async def test_feed_without_readers_is_unsubscribed(stand_at: Callable[..., Any]) -> None:
     made = await subscribed(stand_at)
 
     await made.stand.pass_time(DAY + HOUR)
@@ -302,7 +300,7 @@ async def test_a_feed_that_nobody_reads_any_more_is_unsubscribed_from(stand_at: 
     assert await made.held(Role.PUBLISHER) == []
 
 
-async def test_a_feed_whose_hub_has_moved_is_followed(stand_at: Callable[..., Any]) -> None:
+async def test_feed_with_new_hub_is_resubscribed(stand_at: Callable[..., Any]) -> None:
     made = await subscribed(stand_at)
     other = LINKS.replace("https://hub.example/", HUB + "new")
 
@@ -315,7 +313,7 @@ async def test_a_feed_whose_hub_has_moved_is_followed(stand_at: Callable[..., An
 
 
 @pytest.mark.parametrize("answer", [Response(400, body=b"no"), Response(403), Forbidden("private")])
-async def test_where_one_hub_refuses_the_next_is_asked(stand_at: Callable[..., Any], answer: Any) -> None:
+async def test_hub_refusal_leads_to_next_hub(stand_at: Callable[..., Any], answer: Any) -> None:
     made = await websub_at(stand_at)
     made.hub = lambda: answer if made.calls[-1][1] == HUB + "a" else Response(202)
     links = f'<{HUB}a>; rel="hub", <{HUB}b>; rel=hub'
@@ -329,7 +327,7 @@ async def test_where_one_hub_refuses_the_next_is_asked(stand_at: Callable[..., A
     assert states == {HUB + "a": True, HUB + "b": False}
 
 
-async def test_a_hub_that_is_away_is_asked_until_it_is_back(stand_at: Callable[..., Any]) -> None:
+async def test_hub_unreachable_is_retried(stand_at: Callable[..., Any]) -> None:
     made = await websub_at(stand_at)
     made.hub = lambda: Unreachable("away")
     made.stand.origin.publish("/feed.xml", a_feed(*OLD), link=LINKS)
@@ -345,7 +343,7 @@ async def test_a_hub_that_is_away_is_asked_until_it_is_back(stand_at: Callable[.
     assert [each.state for each in await made.held(Role.PUBLISHER)] == [State.ACTIVE]
 
 
-async def test_nothing_is_subscribed_to_without_an_address_of_ours_or_where_it_is_not_wanted(
+async def test_feed_is_not_subscribed_without_public_url_or_permission(
     stand_at: Callable[..., Any],
 ) -> None:
     own = LINKS.replace(HUB, "https://feeds.example/-/hub")
@@ -363,7 +361,7 @@ async def test_nothing_is_subscribed_to_without_an_address_of_ours_or_where_it_i
         assert (made.asked, await made.held(Role.PUBLISHER)) == ([], []), options
 
 
-async def test_a_feed_that_nobody_reads_is_not_subscribed_to(stand_at: Callable[..., Any]) -> None:
+async def test_feed_never_read_is_not_subscribed(stand_at: Callable[..., Any]) -> None:
     made = await websub_at(stand_at)
     made.stand.origin.publish("/feed.xml", a_feed(*OLD), link=LINKS)
 
@@ -376,7 +374,7 @@ async def test_a_feed_that_nobody_reads_is_not_subscribed_to(stand_at: Callable[
 # -- what strangers cannot do
 
 
-async def test_one_site_takes_a_bounded_number_of_subscriptions(stand_at: Callable[..., Any]) -> None:
+async def test_hub_limits_subscriptions_per_site(stand_at: Callable[..., Any]) -> None:
     made = await websub_at(stand_at, subscriptions_max=100)
     await made.change(*OLD)
 
@@ -387,7 +385,7 @@ async def test_one_site_takes_a_bounded_number_of_subscriptions(stand_at: Callab
     assert (await made.subscribe("http://other.org/")).status == 202
 
 
-async def test_what_waits_to_be_verified_counts(stand_at: Callable[..., Any]) -> None:
+async def test_hub_counts_pending_verifications(stand_at: Callable[..., Any]) -> None:
     made = await websub_at(stand_at, subscriptions_max=2)
     await made.change(*OLD)
     made.confirms = False
@@ -398,7 +396,7 @@ async def test_what_waits_to_be_verified_counts(stand_at: Callable[..., Any]) ->
     assert answers == [202, 202, 503]
 
 
-async def test_one_address_asks_a_bounded_number_of_times(stand_at: Callable[..., Any]) -> None:
+async def test_hub_limits_requests_per_client(stand_at: Callable[..., Any]) -> None:
     made = await websub_at(stand_at, source_limit=2)
     await made.change(*OLD)
 
@@ -408,7 +406,7 @@ async def test_one_address_asks_a_bounded_number_of_times(stand_at: Callable[...
     assert (await made.subscribe(ME, address="198.51.100.1")).status == 202
 
 
-async def test_a_subscription_outlives_a_restart_and_what_was_not_delivered_is(stand_at: Callable[..., Any]) -> None:
+async def test_subscription_and_delivery_survive_restart(stand_at: Callable[..., Any]) -> None:
     clock = ManualClock(NOON)
     origin = Origin(clock)
     made = await websub_at(stand_at, folder="store", origin=origin, clock=clock)
@@ -425,7 +423,7 @@ async def test_a_subscription_outlives_a_restart_and_what_was_not_delivered_is(s
     assert (url, b"four" in body, "x-hub-signature" in fields) == (ME, True, True)
 
 
-async def test_the_order_of_a_paused_subscription_is_not_told(stand_at: Callable[..., Any]) -> None:
+async def test_paused_subscription_refuses_queued_delivery(stand_at: Callable[..., Any]) -> None:
     made = await subscribed(stand_at)
     (known,) = await made.held(Role.PUBLISHER)
     await made.stand.notifications.subscriptions.set_state(known.id, State.PAUSED)
@@ -436,7 +434,7 @@ async def test_the_order_of_a_paused_subscription_is_not_told(stand_at: Callable
     assert copy_of(made) == before
 
 
-async def test_a_hub_that_has_lost_its_public_address_delivers_nothing(stand_at: Callable[..., Any]) -> None:
+async def test_hub_without_public_url_delivers_nothing(stand_at: Callable[..., Any]) -> None:
     made = await websub_at(stand_at, upstream="http://origin.example")
     await made.change("one")
     await made.subscribe()
@@ -448,7 +446,7 @@ async def test_a_hub_that_has_lost_its_public_address_delivers_nothing(stand_at:
     assert made.deliveries == []
 
 
-async def test_no_secret_is_in_what_is_shown_of_a_subscription(stand_at: Callable[..., Any]) -> None:
+async def test_subscription_display_omits_secret(stand_at: Callable[..., Any]) -> None:
     made = await subscribed(stand_at)
     (known,) = await made.held(Role.PUBLISHER)
 
@@ -456,7 +454,7 @@ async def test_no_secret_is_in_what_is_shown_of_a_subscription(stand_at: Callabl
     assert known.secret not in repr(known)
 
 
-async def test_a_verification_with_too_many_parameters_is_no_verification(stand_at: Callable[..., Any]) -> None:
+async def test_verification_with_too_many_parameters_is_refused(stand_at: Callable[..., Any]) -> None:
     made = await subscribed(stand_at)
 
     answer = await made.at_callback(query=urlencode([(f"a{number}", "b") for number in range(1_000)]))
@@ -468,7 +466,7 @@ def _to_hubs(made: WebSubStand) -> list[tuple[str, str, bytes]]:
     return [each for each in made.calls if each[0] == "POST" and each[1].startswith(HUB)]
 
 
-async def test_after_a_start_no_feed_is_taken_into_memory_for_its_hub(stand_at: Callable[..., Any]) -> None:
+async def test_start_does_not_load_feeds_into_memory_for_hubs(stand_at: Callable[..., Any]) -> None:
     clock = ManualClock(NOON)
     origin = Origin(clock)
     made = await subscribed(stand_at, folder="store", origin=origin, clock=clock)

@@ -30,12 +30,12 @@ Pinging: where it fails, another status and a page that says why
     pings a_get_ping_that_fails_has_another_status_and_a_page_that_says_why
 Pinging: the values of a GET are URI encoded
     pings the_parameters_of_a_get_ping_are_uri_encoded
-    sinks a_template_gets_its_values_encoded
+    sinks ping_template_values_are_encoded
 Pinging: a simple ping has a name, and the address of the site or of the feed
     pings the_url_of_a_simple_ping_is_the_home_page_or_the_feed
 Pinging: an extended ping has four parameters or five, the fourth the feed, the fifth tags
     pings an_extended_ping_has_four_or_five_parameters_and_the_fourth_is_the_feed
-    sinks an_extended_ping_has_its_four_parameters_in_order
+    sinks extended_ping_has_four_parameters_in_order
 Pinging: the answer is a struct of flerror and message
     pings the_response_is_a_struct_of_flerror_and_message
     pings a_ping_that_is_refused_is_no_fault_and_says_why
@@ -64,7 +64,7 @@ rssCloud: names of protocols are case-sensitive
 rssCloud: who calls is found by his address, and cannot register another
     rsscloud the_callback_is_at_the_address_of_the_caller
     rsscloud whoever_does_not_give_the_challenge_back_is_told_nothing
-    callback no_other_cloud_is_registered_by_a_procedure_that_is_true_for_everybody
+    callback rsscloud_refuses_procedure_of_clouds
 rssCloud: the cloud returns true where it could register, else false
     rsscloud the_cloud_returns_false_where_it_cannot_register
 rssCloud: a changed channel is told of with its address as the one parameter
@@ -76,7 +76,7 @@ rssCloud: registrations expire after 25 hours
 rssCloud: workstations register anew every 24 hours
     rsscloud we_register_every_24_hours
     rsscloud who_registers_every_24_hours_stays
-    clock a_step_forward_over_the_hour_of_renewal_renews_at_once
+    clock clock_step_forward_renews_at_once
 rssCloud: and when they start
     rsscloud we_register_again_at_startup_and_after_an_outage
 
@@ -142,7 +142,7 @@ WebSub 5.1.2, subscriber: 307 and 308 lead to another hub
 WebSub 5.2, hub: who is denied is told so, at any time
     websub our_own_feed_that_nobody_has_read_yet_is_looked_at_and_what_is_none_is_denied
     websub a_subscription_is_denied_when_its_topic_stops_being_public_before_it_is_delivered
-    followers subscribers_of_what_its_origin_makes_private_are_denied_at_once
+    followers feed_made_private_by_origin_denies_subscribers_at_once
 WebSub 5.2, subscriber: what is denied is over
     websub a_subscription_that_is_denied_is_over
 WebSub 5.3, hub: intent is verified with a random challenge for each, before anything is sent
@@ -158,7 +158,7 @@ WebSub 5.3, subscriber: what was asked for is confirmed with the challenge
 WebSub 5.3, subscriber: what was not asked for is 404
     websub what_was_not_asked_for_is_404
 WebSub 5.3, subscriber: the lease that was granted counts, and is renewed
-    hub a_lease_is_renewed_again_and_again
+    hub lease_is_renewed_repeatedly
 WebSub 7, hub: the whole content is posted, with the topic's media type and links to hub and self
     websub the_full_content_is_posted_with_the_topics_type_and_links
     websub in_reverse_mode_the_topic_has_its_public_name
@@ -175,7 +175,7 @@ WebSub 7, subscriber: what comes is acknowledged with 2xx
 WebSub 7, subscriber: links that come with content identify nothing
     websub the_link_fields_of_a_push_identify_nothing
 WebSub 7, subscriber: a part of the feed is no feed
-    hub a_part_of_the_feed_is_no_copy_but_a_reason_to_fetch
+    hub push_of_partial_feed_causes_fetch
 WebSub 7, subscriber: what has ended is 410
     websub a_push_for_a_subscription_that_has_ended_is_410
 WebSub 7.1, hub: with a secret the body is signed, by one of four methods
