@@ -55,11 +55,11 @@ def admission(passwords: Path, tmp_path: Path, clock: ManualClock) -> Authorizer
     )
 
 
-async def test_a_feed_without_readers_is_for_everybody(admission: Authorizer) -> None:
+async def test_feed_without_readers_option_is_open_to_all_clients(admission: Authorizer) -> None:
     assert await admission.decide((), Fields(), "192.0.2.1") == Authorized("")
 
 
-async def test_whoever_says_nothing_is_asked_by_every_way_there_is(admission: Authorizer) -> None:
+async def test_request_without_credentials_gets_all_challenges(admission: Authorizer) -> None:
     asked = await admission.decide(("*",), Fields(), "192.0.2.1")
 
     assert isinstance(asked, Challenge)
@@ -79,33 +79,33 @@ async def test_in_the_explicit_proxy_it_is_407_and_the_fields_for_proxies(admiss
     assert await admission.decide(("*",), told, "192.0.2.1", proxy=True) == Authorized("bob")
 
 
-async def test_the_right_password_lets_in_and_the_wrong_one_asks_again(admission: Authorizer) -> None:
+async def test_right_password_authorizes_and_wrong_one_is_challenged(admission: Authorizer) -> None:
     assert await admission.decide(("bob",), basic("bob", "open sesame"), "192.0.2.1") == Authorized("bob")
     assert isinstance(await admission.decide(("bob",), basic("bob", "sesame"), "192.0.2.1"), Challenge)
     assert isinstance(await admission.decide(("bob",), basic("eve", "open sesame"), "192.0.2.1"), Challenge)
 
 
-async def test_a_password_that_is_remembered_for_one_user_opens_nothing_for_another(admission: Authorizer) -> None:
+async def test_verified_password_is_valid_for_its_user_only(admission: Authorizer) -> None:
     await admission.decide(("*",), basic("bob", "open sesame"), "192.0.2.1")
 
     assert isinstance(await admission.decide(("*",), basic("bo", "b:open sesame"), "192.0.2.1"), Challenge)
 
 
-async def test_who_is_known_and_not_among_the_readers_is_refused_and_not_asked_again(admission: Authorizer) -> None:
+async def test_user_not_among_readers_is_refused_without_challenge(admission: Authorizer) -> None:
     refused = await admission.decide(("carol",), basic("bob", "open sesame"), "192.0.2.1")
 
     assert isinstance(refused, Denied)
     assert refused.status == 403
 
 
-async def test_a_wsse_token_lets_in_once(admission: Authorizer) -> None:
+async def test_wsse_token_authorizes_once(admission: Authorizer) -> None:
     fields = Fields(wsse.compose("carol", "feed me", NOW))
 
     assert await admission.decide(("carol",), fields, "192.0.2.1") == Authorized("carol")
     assert isinstance(await admission.decide(("carol",), fields, "192.0.2.1"), Challenge)
 
 
-async def test_who_guesses_is_not_listened_to_for_a_while_and_others_are(
+async def test_guessing_client_is_refused_for_a_while_and_others_are_not(
     admission: Authorizer, clock: ManualClock
 ) -> None:
     for number in range(GUESSES_MAX):
@@ -120,16 +120,14 @@ async def test_who_guesses_is_not_listened_to_for_a_while_and_others_are(
     assert await admission.decide(("*",), basic("bob", "open sesame"), "192.0.2.1") == Authorized("bob")
 
 
-async def test_to_be_asked_is_no_guess(admission: Authorizer) -> None:
+async def test_missing_credentials_are_not_counted_as_guess(admission: Authorizer) -> None:
     for _ in range(2 * GUESSES_MAX):
         await admission.decide(("*",), Fields(), "192.0.2.1")
 
     assert await admission.decide(("*",), basic("bob", "open sesame"), "192.0.2.1") == Authorized("bob")
 
 
-async def test_a_user_taken_out_of_the_file_is_out_at_once_though_his_password_was_remembered(
-    passwords: Path, clock: ManualClock
-) -> None:
+async def test_removed_user_is_refused_although_password_was_verified(passwords: Path, clock: ManualClock) -> None:
     users = PasswordFile(str(passwords), clock)
     given = parse(basic("bob", "open sesame").get("authorization") or "")
     assert given is not None
@@ -141,7 +139,7 @@ async def test_a_user_taken_out_of_the_file_is_out_at_once_though_his_password_w
     assert not await users.verify(given)
 
 
-async def test_a_file_that_is_broken_while_we_run_leaves_the_readers_as_they_were(
+async def test_password_file_broken_at_reload_keeps_its_users(
     passwords: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     users = PasswordFile(str(passwords), clock)
@@ -163,7 +161,7 @@ def test_argon2_is_read_as_well_as_bcrypt() -> None:
     assert not verify_hash(hashed, "close sesame")
 
 
-def test_a_password_that_bcrypt_would_cut_is_none() -> None:
+def test_password_longer_than_bcrypt_considers_is_refused() -> None:
     hashed = bcrypt.hashpw(b"x" * 72, bcrypt.gensalt(4)).decode()
 
     assert verify_hash(hashed, "x" * 72)
@@ -171,17 +169,17 @@ def test_a_password_that_bcrypt_would_cut_is_none() -> None:
 
 
 @pytest.mark.parametrize("line", ["bob", ":x", "bob:{SHA}abc", "bob:$apr1$abc", f"bob:{HASHED}\nbob:{HASHED}"])
-def test_a_line_that_is_none_is_told_with_its_place(line: str) -> None:
+def test_invalid_line_is_reported_with_its_place(line: str) -> None:
     with pytest.raises(UsageError, match=r"users:[12]: "):
         parse_users(line, "users")
 
 
 @pytest.mark.parametrize("value", ["", "Basic", "Basic !", "Bearer abc", "Basic " + base64.b64encode(b"bob").decode()])
-def test_what_are_no_basic_credentials_are_none(value: str) -> None:
+def test_basic_parser_rejects_invalid_credentials(value: str) -> None:
     assert parse(value) is None
 
 
-def test_a_password_may_hold_colons_and_is_never_shown() -> None:
+def test_password_may_contain_colons_and_is_never_shown() -> None:
     given = parse(basic("bob", "a:b:ü").get("authorization") or "")
 
     assert given is not None

@@ -28,7 +28,7 @@ WALLET = """\
 """
 
 
-def test_a_token_is_its_users_for_what_its_pattern_matches_and_the_file_does_not_hold_it(tmp_path: Path) -> None:
+def test_secret_token_is_valid_for_its_pattern_and_not_stored(tmp_path: Path) -> None:
     path, clock = tmp_path / "tokens", ManualClock(NOW)
 
     _, secret = issue(path, "bob", "https://example.com/*")
@@ -41,7 +41,7 @@ def test_a_token_is_its_users_for_what_its_pattern_matches_and_the_file_does_not
     assert path.stat().st_mode & 0o077 == 0
 
 
-def test_a_token_taken_back_opens_nothing_within_a_second(tmp_path: Path) -> None:
+def test_revoked_token_is_refused_within_a_second(tmp_path: Path) -> None:
     path, clock = tmp_path / "tokens", ManualClock(NOW)
     token, secret = issue(path, "bob", "example.com")
     _, other = issue(path, "bob", "example.com")
@@ -66,7 +66,7 @@ def test_no_log_and_no_page_shows_a_token(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("user", "pattern"), [("", "example.com"), ("a b", "example.com"), ("bob", "ftp://x/"), ("bob", "a b")]
 )
-def test_a_token_for_nobody_or_nothing_is_refused(tmp_path: Path, user: str, pattern: str) -> None:
+def test_secret_token_needs_user_and_pattern(tmp_path: Path, user: str, pattern: str) -> None:
     with pytest.raises(UsageError):
         issue(tmp_path / "tokens", user, pattern)
     assert list_tokens(tmp_path / "tokens") == []
@@ -85,7 +85,7 @@ def sent(wallet: OriginCredentials, target: str, user: str) -> Request | None:
     return found.apply_to(Request("GET", target, Fields([("Authorization", "mine")])), NOW) if found else None
 
 
-def test_a_readers_own_credential_comes_before_the_one_for_all(wallet: OriginCredentials) -> None:
+def test_credential_of_user_precedes_shared_one(wallet: OriginCredentials) -> None:
     own, common = sent(wallet, FEED, "bob"), sent(wallet, FEED, "carol")
 
     assert own is not None
@@ -94,14 +94,14 @@ def test_a_readers_own_credential_comes_before_the_one_for_all(wallet: OriginCre
     assert (common.target, common.fields.get("authorization")) == (FEED, "Basic dXM6ZXZlcnk6b25l")
 
 
-def test_who_has_not_signed_in_gets_no_credential_but_those_for_anybody(wallet: OriginCredentials) -> None:
+def test_unauthenticated_client_gets_only_credentials_for_anybody(wallet: OriginCredentials) -> None:
     assert sent(wallet, FEED, "") is None
     given = sent(wallet, "https://open.example/feed", "")
     assert given is not None
     assert given.fields.get("authorization") == "Bearer abc"
 
 
-def test_what_is_fetched_with_different_credentials_has_different_keys_and_a_new_password_a_new_one(
+def test_cache_keys_differ_by_credential_and_password(
     wallet: OriginCredentials,
 ) -> None:
     own, common = wallet.credential_for(FEED, "bob"), wallet.credential_for(FEED, "carol")
@@ -134,7 +134,7 @@ def test_what_is_fetched_with_different_credentials_has_different_keys_and_a_new
         "- {",
     ],
 )
-def test_a_wallet_with_a_mistake_is_told_with_its_place_and_without_its_secrets(text: str) -> None:
+def test_invalid_wallet_is_reported_with_its_place_and_without_secrets(text: str) -> None:
     with pytest.raises(UsageError, match="wallet") as told:
         parse_wallet(text, "wallet", seed=SEED)
 

@@ -37,7 +37,7 @@ def proved(value: str, gate: WsseVerifier | None = None, now: float = NOW) -> To
     return (gate or WsseVerifier()).verify(read, PASSWORDS, now)
 
 
-def test_the_published_example_is_proved_by_its_password() -> None:
+def test_published_wsse_example_is_proved() -> None:
     assert proved(SENT) is TokenVerdict.PROVED
 
 
@@ -61,16 +61,16 @@ def test_another_password_proves_nothing() -> None:
     ("off", "verdict"),
     [(-300, TokenVerdict.PROVED), (300, TokenVerdict.PROVED), (-301, TokenVerdict.OLD), (301, TokenVerdict.OLD)],
 )
-def test_the_moment_may_lie_five_minutes_away_both_ways(off: float, verdict: TokenVerdict) -> None:
+def test_created_may_differ_by_five_minutes_both_ways(off: float, verdict: TokenVerdict) -> None:
     assert proved(SENT, now=NOW + off) is verdict
 
 
 @pytest.mark.parametrize("created", ["", "yesterday", "2003-13-40T00:00:00Z", "1071499387"])
-def test_a_moment_that_cannot_be_read_is_never_near(created: str) -> None:
+def test_token_with_unreadable_created_is_old(created: str) -> None:
     assert proved(token(created=created)) is TokenVerdict.OLD
 
 
-def test_a_token_proves_once_for_as_long_as_it_is_near() -> None:
+def test_wsse_token_is_accepted_once_within_its_lifetime() -> None:
     gate = WsseVerifier()
 
     assert proved(SENT, gate, NOW - 300) is TokenVerdict.PROVED
@@ -78,7 +78,7 @@ def test_a_token_proves_once_for_as_long_as_it_is_near() -> None:
     assert proved(SENT, gate, NOW + 300) is TokenVerdict.REPLAYED
 
 
-def test_what_proved_at_one_worker_proves_at_no_other_nor_after_a_restart(tmp_path: Path) -> None:
+def test_token_used_at_one_worker_is_refused_by_others_and_after_restart(tmp_path: Path) -> None:
     first, second = (WsseVerifier(shared=NonceFolder(tmp_path / "nonces")) for _ in range(2))
 
     assert proved(SENT, first, NOW - 300) is TokenVerdict.PROVED
@@ -86,14 +86,14 @@ def test_what_proved_at_one_worker_proves_at_no_other_nor_after_a_restart(tmp_pa
     assert proved(token(nonce=b"another"), second, NOW) is TokenVerdict.PROVED
 
 
-def test_of_many_who_try_at_once_one_is_let_in(tmp_path: Path) -> None:
+def test_concurrent_uses_of_one_token_authorize_once(tmp_path: Path) -> None:
     folders = [NonceFolder(tmp_path / "nonces") for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
         for nonce in (b"a", b"b", b"c"):
             assert sum(pool.map(lambda each, n=nonce: each.claim(n, NOW + 600, NOW), folders)) == 1  # type: ignore[misc]
 
 
-def test_the_folder_forgets_what_can_prove_nothing_any_more_and_names_nobody(tmp_path: Path) -> None:
+def test_nonce_folder_removes_expired_proofs_and_stores_no_names(tmp_path: Path) -> None:
     folder = NonceFolder(tmp_path)
     for nonce in (b"a", b"b"):
         assert folder.claim(nonce, NOW + 600, NOW)
@@ -105,13 +105,13 @@ def test_the_folder_forgets_what_can_prove_nothing_any_more_and_names_nobody(tmp
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_folder_that_fails_keeps_nobody_out(tmp_path: Path) -> None:
+def test_nonce_folder_that_fails_accepts_tokens(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     assert proved(SENT, WsseVerifier(shared=NonceFolder(tmp_path / "file" / "nonces")), NOW) is TokenVerdict.PROVED
 
 
-def test_a_wrong_digest_uses_up_no_nonce() -> None:
+def test_wrong_digest_does_not_consume_nonce() -> None:
     gate = WsseVerifier()
     wrong = UsernameToken("bob", "wrong", "d36e316282959a9ed4c89851497a717f", CREATED)
 
@@ -130,20 +130,20 @@ def test_nonces_are_forgotten_once_they_can_prove_nothing_and_never_before() -> 
 
 
 @pytest.mark.parametrize("value", ["", "Basic abc", "UsernameToken", 'UsernameToken Username="bob"', "x" * 10_000])
-def test_what_is_no_token_is_none(value: str) -> None:
+def test_wsse_parser_rejects_invalid_tokens(value: str) -> None:
     assert parse(value) is None
 
 
-def test_what_we_send_proves_our_password_to_an_origin() -> None:
+def test_composed_wsse_fields_prove_password() -> None:
     fields = dict(compose("bob", PASSWORDS["bob"], NOW))
 
     assert fields["Authorization"] == 'WSSE profile="UsernameToken"'
     assert proved(fields["X-WSSE"]) is TokenVerdict.PROVED
 
 
-def test_the_challenge_names_realm_and_profile() -> None:
+def test_wsse_challenge_has_realm_and_profile() -> None:
     assert challenge('a "b"') == 'WSSE realm="a \\"b\\"", profile="UsernameToken"'
 
 
-def test_nobody_reads_a_digest_from_a_log() -> None:
+def test_wsse_digest_is_not_in_repr() -> None:
     assert "quR/" not in repr(parse(SENT))

@@ -40,7 +40,7 @@ async def test_without_a_process_threads_do_it(pool: HelperPool) -> None:
     assert await pool.submit(os.getpid) == os.getpid()
 
 
-async def test_a_process_does_it_and_results_come_to_who_asked(pool: HelperPool) -> None:
+async def test_worker_process_returns_results_to_callers(pool: HelperPool) -> None:
     await apart(pool)
 
     pids = await asyncio.gather(*(pool.submit(functools.partial(divmod, number, 7)) for number in range(50)))
@@ -84,7 +84,7 @@ async def test_an_exception_comes_back(pool: HelperPool) -> None:
         await pool.submit(functools.partial(divmod, 1, 0))
 
 
-async def test_who_goes_away_takes_nothing_from_others(pool: HelperPool) -> None:
+async def test_reader_that_leaves_does_not_affect_others(pool: HelperPool) -> None:
     await apart(pool)
     leaving = asyncio.ensure_future(pool.submit(functools.partial(pow, 2, 3)))
     staying = asyncio.ensure_future(pool.submit(functools.partial(pow, 2, 5)))

@@ -152,11 +152,11 @@ def test_few_readers_do_not_make_a_feed_of_short_life_asked_all_the_time() -> No
 
 
 @pytest.mark.parametrize("control", ["no-cache", "max-age=0", "max-age=5", "private, max-age=600", "no-store"])
-def test_what_no_copy_may_answer_is_not_refreshed(control: str) -> None:
+def test_feed_without_usable_copy_is_not_refreshed(control: str) -> None:
     assert isinstance(planned(a_feed(control=control), NOON + HOUR), Rest)
 
 
-def test_what_has_moved_is_not_refreshed() -> None:
+def test_moved_feed_is_not_refreshed() -> None:
     gone = Relocation(RelocationKind.GONE, "", NOON, NOON, 2, confirmed=True)
 
     assert isinstance(planned(replace(a_feed(), relocation=gone), NOON + HOUR), Rest)

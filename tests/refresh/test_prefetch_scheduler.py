@@ -62,7 +62,7 @@ async def test_each_feed_is_refreshed_at_its_own_moment(world: World) -> None:
     assert world.refreshed == ["b", "a"]
 
 
-async def test_what_somebody_else_has_refreshed_is_only_looked_at(world: World) -> None:
+async def test_feed_refreshed_by_another_process_is_rescheduled(world: World) -> None:
     world.due = {"a": NOON + 100}
     world.agenda.note("a")
     await world.pass_time(50)
@@ -74,7 +74,7 @@ async def test_what_somebody_else_has_refreshed_is_only_looked_at(world: World) 
     assert "a" in world.agenda
 
 
-async def test_what_nobody_reads_any_more_is_forgotten(world: World) -> None:
+async def test_rhythms_of_unread_feed_are_removed(world: World) -> None:
     world.due = {"a": NOON + 100}
     world.agenda.note("a")
     world.due.clear()
@@ -109,7 +109,7 @@ async def test_a_start_takes_up_all_that_is_read(world: World) -> None:
     assert sorted(world.refreshed) == sorted(world.due)
 
 
-async def test_what_is_put_off_again_and_again_does_not_fill_the_memory(world: World) -> None:
+async def test_rescheduling_does_not_grow_the_heap(world: World) -> None:
     for number in range(1000):
         world.due["a"] = NOON + 10_000 - number
         world.agenda.note("a")

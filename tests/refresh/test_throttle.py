@@ -29,7 +29,7 @@ def a_feed(fetched: float = 0.0, failures: Failures | None = None) -> Resource:
     return Resource(TARGET, channel=FEED, fetched=fetched, failures=failures or Failures())
 
 
-def test_what_was_never_seen_may_be_asked_for() -> None:
+def test_unknown_target_may_be_fetched() -> None:
     assert check_fetch_allowed(None, NOW, Settings(), site_free_at=NOW + 9) == Allowed()
 
 
@@ -55,7 +55,7 @@ def test_feeds_of_one_site_are_asked_one_after_the_other() -> None:
     assert (waits.until, waits.detail) == (NOW + 1, Detail.SITE_INTERVAL)
 
 
-def test_what_is_no_feed_is_not_slowed_down() -> None:
+def test_target_without_feed_is_not_throttled() -> None:
     page = Resource(TARGET, fetched=NOW)
 
     assert check_fetch_allowed(page, NOW, Settings(), site_free_at=NOW + 9) == Allowed()

@@ -156,7 +156,7 @@ def test_names_of_products_are_bounded_and_become_free_again() -> None:
     assert counts.view(FEED, NOW + DAY + 1).readers == (("Liferea", 1), ("NetNewsWire", 1))
 
 
-def test_what_has_left_the_window_is_forgotten_without_being_asked_for() -> None:
+def test_readers_outside_the_window_are_swept() -> None:
     counts = SubscriberCounts()
     for number in range(1000):
         counts.seen(f"https://example.com/{number}", reader(number + 1), "curl/8", NOW)
@@ -183,7 +183,7 @@ def test_no_request_waits_until_all_who_left_are_forgotten() -> None:
     assert all(before - after <= SWEEP_BATCH for before, after in pairwise([1002, *held]))
 
 
-def test_who_comes_back_while_others_are_forgotten_is_counted() -> None:
+def test_reader_returning_during_sweep_is_counted() -> None:
     counts = SubscriberCounts()
     for number in range(1000):
         counts.seen(f"https://example.com/{number}", reader(number + 1), "curl/8", NOW)
@@ -260,7 +260,7 @@ def test_counting_goes_on_after_a_restart_without_counting_anybody_twice() -> No
     assert after.total(FEED, NOW + 60 + DAY) == 0
 
 
-def test_what_left_the_window_meanwhile_is_gone_after_a_restart() -> None:
+def test_load_removes_readers_outside_the_window() -> None:
     after = SubscriberCounts()
 
     after.load(a_busy_day().dump(), NOW + 2 * DAY)
@@ -286,7 +286,7 @@ def test_readers_seen_in_the_future_count_as_seen_now() -> None:
     assert after.total(FEED, NOW + DAY) == 0
 
 
-def test_no_address_stands_in_what_is_kept() -> None:
+def test_stored_counts_contain_no_address() -> None:
     data = a_busy_day().dump()
 
     assert b"198.51" not in data
@@ -337,7 +337,7 @@ async def test_others_get_their_turns_while_the_counts_are_written(monkeypatch: 
     assert await writing == counts.dump()
 
 
-async def test_who_comes_and_goes_while_the_counts_are_written_is_neither_lost_nor_doubled(
+async def test_readers_during_dump_are_neither_lost_nor_counted_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     step_by_step(monkeypatch)
@@ -390,7 +390,7 @@ async def test_a_product_whose_number_another_gets_while_the_counts_are_written_
     assert "omega" in dict(counts.view("https://example.com/b", NOW).readers)
 
 
-def test_what_nobody_asked_for_since_the_start_lies_as_it_was_written_and_is_written_again_so() -> None:
+def test_unrequested_feed_stays_packed_and_is_dumped_unchanged() -> None:
     before, after = a_busy_day(), SubscriberCounts()
     after.load(before.dump(), NOW + 400)
 

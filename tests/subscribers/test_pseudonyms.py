@@ -10,7 +10,7 @@ NOW = 1_795_176_000.0
 DAY = 86_400.0
 
 
-def test_the_same_reader_has_the_same_pseudonym_in_every_process() -> None:
+def test_pseudonym_is_equal_in_all_processes() -> None:
     first, second = Identifier(SECRET), Identifier(SECRET)
 
     assert first.pseudonym("192.0.2.1", "a", "", NOW) == second.pseudonym("192.0.2.1", "a", "", NOW + 60)
@@ -26,13 +26,13 @@ def test_another_reader_has_another_pseudonym(other: tuple[str, str, str]) -> No
     assert identifier.pseudonym(*other, NOW) != identifier.pseudonym("192.0.2.1", "a", "", NOW)
 
 
-def test_a_user_and_an_address_of_the_same_name_are_not_the_same() -> None:
+def test_pseudonyms_of_user_and_address_with_equal_text_differ() -> None:
     identifier = Identifier(SECRET)
 
     assert identifier.pseudonym("ann", "a", "", NOW) != identifier.pseudonym("192.0.2.1", "a", "ann", NOW)
 
 
-def test_with_a_new_period_comes_a_new_pseudonym_and_the_last_one_with_it() -> None:
+def test_pseudonym_of_new_period_includes_the_previous_one() -> None:
     identifier = Identifier(SECRET, period=DAY)
     today = identifier.pseudonym("192.0.2.1", "a", "", NOW)
     tomorrow = identifier.pseudonym("192.0.2.1", "a", "", NOW + DAY)
@@ -50,12 +50,12 @@ def test_another_secret_gives_other_pseudonyms() -> None:
 
 
 @pytest.mark.parametrize("secret", [b"", b"short"])
-def test_a_secret_that_can_be_guessed_is_refused(secret: bytes) -> None:
+def test_identifier_rejects_short_secret(secret: bytes) -> None:
     with pytest.raises(ValueError, match="secret"):
         Identifier(secret)
 
 
-def test_a_period_must_last() -> None:
+def test_identifier_rejects_period_without_length() -> None:
     with pytest.raises(ValueError, match="period"):
         Identifier(SECRET, period=0)
 
@@ -74,7 +74,7 @@ def test_a_period_must_last() -> None:
         ("", ""),
     ],
 )
-def test_what_of_an_address_counts(address: str, counted: str) -> None:
+def test_client_network_is_ipv4_address_or_ipv6_64(address: str, counted: str) -> None:
     assert client_network(address) == counted
 
 

@@ -211,7 +211,7 @@ async def test_a_name_is_looked_up_in_one_spelling_and_its_address_checked(host:
         "[::1",
     ],
 )
-async def test_what_is_no_host_is_a_bad_target_or_forbidden(host: str) -> None:
+async def test_invalid_host_is_bad_target_or_forbidden(host: str) -> None:
     with pytest.raises((BadTarget, Forbidden)):
         await AddressPolicy(True, lookup=answering("8.8.8.8")).resolve(host, 80)
 
@@ -222,7 +222,7 @@ async def test_of_a_names_addresses_only_those_that_may_be_reached_are_left() ->
     assert await mixed.resolve("mixed.example", 80) == ["8.8.8.8", "2a00:1450::1"]
 
 
-async def test_what_a_name_resolves_to_is_told_to_the_operator_alone(caplog: pytest.LogCaptureFixture) -> None:
+async def test_resolved_addresses_are_logged_and_not_in_errors(caplog: pytest.LogCaptureFixture) -> None:
     """A name of the inside and a name that does not exist look alike from outside, in kind and in words."""
     caplog.set_level("INFO", "feedproxy")
 

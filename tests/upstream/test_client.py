@@ -282,7 +282,7 @@ LENIENT = {
 
 
 @pytest.mark.parametrize(("lines", "expected"), LENIENT.values(), ids=LENIENT)
-async def test_what_may_be_read_leniently_is(lines: bytes, expected: list[tuple[str, str]]) -> None:
+async def test_head_parser_accepts_tolerable_heads(lines: bytes, expected: list[tuple[str, str]]) -> None:
     length = b"" if b"Content" in lines else b"Content-Length: 2\r\n"
 
     got = fetched(await fetch_once(b"HTTP/1.1 200 OK\r\n" + lines + length + b"\r\nok"))
@@ -353,7 +353,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("answer", BROKEN.values(), ids=BROKEN)
-async def test_what_is_no_complete_message_is_an_error_and_asked_for_once(answer: bytes) -> None:
+async def test_incomplete_message_is_an_error_and_fetched_once(answer: bytes) -> None:
     async with origin(play(answer, then="close")) as raw, a_fetcher() as fetcher:
         with pytest.raises(MalformedResponse):
             await fetcher.fetch(a_get(raw.url()))
@@ -486,7 +486,7 @@ async def test_a_reset_is_an_error_like_any_other() -> None:
             await fetch_once(answer)
 
 
-async def test_nobody_listening_is_unreachable() -> None:
+async def test_port_without_listener_is_unreachable() -> None:
     async with origin(OK) as raw:
         url = raw.url()
     async with a_fetcher() as fetcher:

@@ -59,7 +59,7 @@ def test_chunks_are_the_same_content_in_whatever_pieces_they_come(parts: list[by
         b"0\r\n" + b"X: y\r\n" * 200,
     ],
 )
-def test_what_is_no_chunk_is_broken_or_never_complete(coded: bytes) -> None:
+def test_chunked_parser_rejects_invalid_chunks(coded: bytes) -> None:
     reading = a_reading()
     try:
         assert not reading.feed(CHUNKED + coded)
