@@ -71,7 +71,7 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
 
 
 def _outdated(stored: StoredResponse, settings: Settings) -> Allowance | None:
-    """Invalidate the upstream's own feeds that other settings have edited; other feeds are used until they are due."""
+    """Return an allowance that has ended for the upstream's feeds that other settings have edited; else None."""
     if not settings.upstream or not is_outdated(stored.content, settings):
         return None
     return Allowance(stored.response_time, "", "other settings have edited it, and the original is fetched anew")
