@@ -38,8 +38,8 @@ async def tell(store: str, port: int, subscribers: int, *, again: bool) -> None:
     delivery_worker.MAX_PER_HOST = (
         delivery_worker.MAX_CONCURRENT
     )  # all callbacks are on one host here, which is no usual thing
-    origin, plain, runtime = Origin(SystemClock()), Plain(), App(SystemClock())
-    runtime.make_fetcher = lambda: OriginFetcher(origin)
+    origin, plain = Origin(SystemClock()), Plain()
+    runtime = App(SystemClock(), make_client=lambda _: OriginFetcher(origin))
     runtime.notification_plugins["plain"] = lambda notifications: notifications.add(plain)
     runtime.configure({"store": store, "site_interval": 0, "feed_min_interval": 0, "allow_private": True})
     notifications = runtime.notifications

@@ -79,8 +79,20 @@ class Client(OriginClient, Protocol):
 class App:
     """Settings, and the parts that are made from them. The store and the client are opened at the first use."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        *,
+        make_client: Callable[[Settings], Client] | None = None,
+        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        """`make_client` returns another client than that of upstream/client.py: a replay, or an origin in memory.
+
+        `random_bytes` is the source of the names and secrets that are made at the first start.
+        """
         self.clock: Clock = clock or SystemClock()
+        self._make_client = make_client
+        self.random_bytes = random_bytes
         self._settings = Settings()
         self._adopted: Any = None
         self.rules = Rules()
@@ -124,10 +136,6 @@ class App:
         """Open connections from clients."""
         self.trusted_ca: str | None = None
         self.insecure = False
-        self.make_fetcher: Callable[[], Client] | None = None
-        """Returns another client than that of upstream/client.py: a replay, or an origin in memory."""
-        self.random_bytes: Callable[[int], bytes] = secrets.token_bytes
-        """Source of the names and secrets that are made at the first start."""
         self.endpoints = Endpoints()
         """Endpoints below `/-/`; addons add theirs."""
         self.admin_actions: dict[str, AdminHandler] = {}
@@ -169,6 +177,18 @@ class App:
         """
         self._adopted = options
         self.settings_generation += 1
+
+    def make_client(self, policy: AddressPolicy) -> Client:
+        """Return a new client for requests to origins."""
+        if self._make_client is not None:
+            return self._make_client(self.settings)
+        return Fetcher(
+            policy,
+            FetchLimits.from_settings(self.settings),
+            clock=self.clock,
+            ssl_context=upstream_context(self.trusted_ca, insecure=self.insecure),
+            parent_of=self.parent_of,
+        )
 
     def set_rules(self, rules: Rules) -> None:
         """Replace the rules of `feeds:`."""
@@ -348,7 +368,7 @@ class _Services:
         self.connect_policy = AddressPolicy(*permitted, ports(settings, settings.connect_ports), listeners=own)
         pseudonym, secret = (self.stored_secret(*item) for item in makers.items())
         self.gatekeeper = Gatekeeper(settings, app.clock, secret, _nonce_file(settings.local_store, app.worker))
-        client = (app.make_fetcher or partial(_make_client, app, self.policy))()
+        client = app.make_client(self.policy)
         credentialed = CredentialedClient(client, self.gatekeeper.with_credentials)
         self.fetcher: Client = RecordingClient(credentialed, lambda: app.recorder, app.clock)
         self.counts = SubscriberCounts(
@@ -479,21 +499,16 @@ def _nonce_file(store: str, worker: WorkerContext | None) -> Path | None:
     return worker.folder / "nonces" if worker is not None else None
 
 
-def _make_client(app: App, policy: AddressPolicy) -> Fetcher:
-    return Fetcher(
-        policy,
-        FetchLimits.from_settings(app.settings),
-        clock=app.clock,
-        ssl_context=upstream_context(app.trusted_ca, insecure=app.insecure),
-        parent_of=app.parent_of,
-    )
-
-
 def _new_pseudonym(random_bytes: Callable[[int], bytes]) -> bytes:
     return f"feedproxy-{random_bytes(4).hex()}".encode()
 
 
 _apps: "WeakKeyDictionary[object, App]" = WeakKeyDictionary()
+
+
+def bind_app(master: object, app: App) -> None:
+    """Let `get_app` return this App for a mitmproxy master, before addons are added to it."""
+    _apps[master] = app
 
 
 def get_app(master: object) -> App:

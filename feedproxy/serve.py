@@ -28,8 +28,8 @@ from feedproxy import systemd
 from feedproxy.access.gatekeeper import Gatekeeper
 from feedproxy.addons import default_addons
 from feedproxy.admin import auth
-from feedproxy.app import App, get_app
-from feedproxy.clock import Clock, Seconds
+from feedproxy.app import App, bind_app
+from feedproxy.clock import Seconds
 from feedproxy.config import (
     Config,
     OptionSpec,
@@ -123,13 +123,12 @@ class Master(master.Master):
             super()._asyncio_exception_handler(loop, context)
 
 
-def make_master(plan: ServePlan, clock: Clock | None = None) -> tuple[master.Master, App]:
+def make_master(plan: ServePlan, app: App | None = None) -> tuple[master.Master, App]:
     """Return a configured master and its App. Needs a running event loop. Raises UsageError."""
     made = Master(options.Options())
     _remove_log_events(made)
-    app = get_app(made)
-    if clock is not None:
-        app.clock = clock
+    app = app or App()
+    bind_app(made, app)
     made.addons.add(core.Core(), disable_h2c.DisableH2C(), proxyserver.Proxyserver())
     made.addons.add(*default_addons(), next_layer.NextLayer(), tlsconfig.TlsConfig())
     config, given = _read(made, plan)
@@ -487,17 +486,15 @@ class _Lifecycle:
 async def serve(
     plan: ServePlan,
     announce: Callable[[str], None],
-    clock: Clock | None = None,
+    app: App | None = None,
     worker: WorkerContext | None = None,
-    prepare: Callable[[App], None] = lambda _: None,
 ) -> int | WorkerOptions:
     """Run until SIGTERM or SIGINT, and return the exit code. Raises UsageError.
 
     `announce` is called with each address that listens. If several workers are configured and `worker` is None, nothing
-    runs, and the result is for the supervisor (supervisor.py). `prepare` is called with the App before it is opened.
+    runs, and the result is for the supervisor (supervisor.py).
     """
-    made, app = make_master(plan, clock)
-    prepare(app)
+    made, app = make_master(plan, app)
     _check_confdir(made.options.confdir)
     if app.settings.workers > 1 and worker is None:
         return _worker_options(made, app)

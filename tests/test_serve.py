@@ -11,7 +11,9 @@ from mitmproxy import master
 from feedproxy import serve
 from feedproxy.admin import auth
 from feedproxy.app import App
+from feedproxy.clock import ManualClock
 from feedproxy.errors import UsageError
+from feedproxy.refresh.result import RefreshFinished
 from feedproxy.settings import per_feed_names, restart_names
 
 
@@ -76,6 +78,15 @@ async def test_what_is_found_wrong_later_is_told_with_its_line_as_well(tmp_path:
 async def test_what_the_command_line_says_wrong_is_not_blamed_on_the_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^codings: 'lzma': expected"):
         configured(tmp_path, "codings: [gzip]\n", codings=["lzma"])
+
+
+async def test_recent_fetches_have_the_time_of_the_given_clock() -> None:
+    given = App(ManualClock(1_000_000_000))
+
+    _, app = serve.make_master(serve.ServePlan(options={"admin": "", "store": "memory:"}), given)
+    app.journal.updated(RefreshFinished("http://example.com/", "reader", 200, "updated"))
+
+    assert [fetch.at for fetch in app.journal.fetches("http://example.com/")] == [1_000_000_000]
 
 
 async def test_environment_wins_over_the_file_and_set_over_both(tmp_path: Path) -> None:

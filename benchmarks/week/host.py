@@ -15,6 +15,7 @@ from typing import Any
 from benchmarks.week.model import Feed
 from benchmarks.week.origin import is_skipped
 from benchmarks.week.page import NEVER, Page
+from feedproxy.app import App
 from feedproxy.clock import Instant, Seconds
 from feedproxy.serve import ServePlan, make_master
 from feedproxy.telemetry.metrics import Metrics
@@ -137,7 +138,7 @@ def _run(feeds: Sequence[Feed], start: float, page: Path, options: dict[str, Any
 
 async def _live(feeds: Sequence[Feed], start: float, page: Page, options: dict[str, Any], pipe: Connection) -> None:
     clock = PlayClock(page)
-    made, here = make_master(ServePlan(options=options), clock)
+    made, here = make_master(ServePlan(options=options), App(clock))
     here.metrics = metrics = Watching(feeds, clock, start)
     here.journal = RecentActivity(metrics, clock, lambda: here.settings, str)
     running = asyncio.ensure_future(made.run())

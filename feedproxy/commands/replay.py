@@ -120,7 +120,7 @@ async def _serve_proxy(args: argparse.Namespace, replay: Any, clock: Clock) -> i
     """Serve a proxy with the replay as origin of all addresses: no request leaves this machine."""
     from feedproxy import serve  # noqa: PLC0415 -- only this pays for importing mitmproxy
     from feedproxy.lab.replay.replay_listener import ReplayListener  # noqa: PLC0415
-    from feedproxy.server.replay_backend import replay_setup  # noqa: PLC0415
+    from feedproxy.server.replay_backend import make_replay_app  # noqa: PLC0415
 
     listener = ReplayListener(replay, clock, answered=_advance_callback(clock, args.per_request))
     await listener.start("127.0.0.1", 0)
@@ -138,7 +138,7 @@ async def _serve_proxy(args: argparse.Namespace, replay: Any, clock: Clock) -> i
         sets = ("polling=off", *args.set) if args.step else tuple(args.set)
         plan = serve.ServePlan(args.config, sets, options)
         announce: Callable[[str], None] = lambda address: print(f"feedproxy listens on {address}", flush=True)  # noqa: E731
-        code = await serve.serve(plan, announce, clock, prepare=replay_setup(listener.url, clock, args.seed))
+        code = await serve.serve(plan, announce, make_replay_app(listener.url, clock, args.seed))
         assert isinstance(code, int)
         return code
     finally:

@@ -16,6 +16,7 @@ from functools import lru_cache
 from itertools import groupby
 from tempfile import TemporaryDirectory
 
+from feedproxy.app import App
 from feedproxy.clock import Instant, ManualClock, Seconds
 from feedproxy.demo.counted_http import CountedResponse, CountingConnection
 from feedproxy.demo.demo_origin import Origin, Tally
@@ -170,7 +171,7 @@ async def _start_feedproxy(clock: ManualClock) -> AsyncIterator[tuple[str, int, 
             "allow_private": True,
             "trusted_proxies": ["127.0.0.1"],
         }
-        master, app = make_master(ServePlan(options=options), clock)
+        master, app = make_master(ServePlan(options=options), App(clock))
         task = asyncio.ensure_future(master.run())
         try:
             server = master.addons.get("proxyserver")

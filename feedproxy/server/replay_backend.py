@@ -1,7 +1,6 @@
-"""The proxy in front of a replay: all requests to origins go to the replay."""
+"""The proxy in front of a replay, which stands for all origins."""
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
 
 from feedproxy.admin.replay_clock import advance_clock
@@ -13,14 +12,14 @@ from feedproxy.upstream.client import Fetched, Fetcher, FetchLimits, Oversized
 
 
 class ReplayClient:
-    """Fetches from the replay at `base`, in the gateway's form, over real connections with real faults."""
+    """Fetches from the replay at `base` by real exchanges, so that faults of connections are real."""
 
     def __init__(self, base: str, limits: FetchLimits, clock: Clock) -> None:
         self._base = base
         self._fetcher = Fetcher(AddressPolicy(), limits, clock=clock)
 
     async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized:
-        """Return the replay's response for this target. Raises the errors of a Fetcher."""
+        """Return the replay's response for a target. Raises as a Fetcher does."""
         replay_request = replace(request, target=f"{self._base}/{request.target}")
         return await self._fetcher.fetch(replay_request, exempt=True)
 
@@ -29,13 +28,16 @@ class ReplayClient:
         await self._fetcher.close()
 
 
-def replay_setup(base: str, clock: Clock, seed: str) -> Callable[[App], None]:
-    """Return a function that connects an App to the replay at `base`, with its clock and repeatable randomness."""
+def make_replay_app(base: str, clock: Clock, seed: str) -> App:
+    """Return an App with the replay at `base` as its origin, and with the admin action `advance` for its clock.
 
-    def prepare(app: App) -> None:
-        app.random_bytes = random.Random(seed).randbytes  # noqa: S311 -- secrets of a replay only
-        random.seed(seed)  # the jitter of back-offs
-        app.make_fetcher = lambda: ReplayClient(base, FetchLimits.from_settings(app.settings), clock)
-        app.admin_actions["advance"] = lambda request: advance_clock(request, clock)
-
-    return prepare
+    Random choices repeat with the same `seed`.
+    """
+    random.seed(seed)  # the jitter of back-offs
+    app = App(
+        clock,
+        make_client=lambda settings: ReplayClient(base, FetchLimits.from_settings(settings), clock),
+        random_bytes=random.Random(seed).randbytes,  # noqa: S311 -- names and secrets are as short-lived as the replay
+    )
+    app.admin_actions["advance"] = lambda request: advance_clock(request, clock)
+    return app

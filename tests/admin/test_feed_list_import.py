@@ -19,9 +19,9 @@ LIST = opml.write(opml.SubscriptionList("Ours", (opml.Subscription("https://a.ex
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
-    runtime = App(ManualClock(NOW))
+    clock = ManualClock(NOW)
+    runtime = App(clock, make_client=lambda _: OriginFetcher(Origin(clock)))
     runtime.configure(OPTIONS)
-    runtime.make_fetcher = lambda: OriginFetcher(Origin(runtime.clock))
     runtime.ready = True
     feed_list = FeedListImport(runtime)
     admin = AdminServer(runtime, extra_actions={"opml": feed_list.take}, extra_pages={"opml": feed_list.show})

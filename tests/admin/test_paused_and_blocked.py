@@ -19,11 +19,10 @@ HTML = "text/html"
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
-    runtime = App(ManualClock(NOW))
+    origin = Origin(ManualClock(NOW))
+    runtime = App(origin.clock, make_client=lambda _: OriginFetcher(origin))
     runtime.configure({"admin": "127.0.0.1:0", "store": "memory:", "site_interval": 0, "polling": "off"})
-    origin = Origin(runtime.clock)
     origin.publish("/feed.xml", a_feed("An entry"))
-    runtime.make_fetcher = lambda: OriginFetcher(origin)
     runtime.ready = True
     admin = AdminServer(runtime, extra_actions={"opml": FeedListImport(runtime).take})
     await admin.start()

@@ -25,8 +25,7 @@ class Machine:
     """One feedproxy. `folder` keeps its own store; without, that is in memory."""
 
     def __init__(self, url: str, origin: Origin, prefix: str, folder: Path | None = None, **options: Any) -> None:
-        self.runtime = App(SystemClock())
-        self.runtime.make_fetcher = lambda: OriginFetcher(origin)
+        self.runtime = App(SystemClock(), make_client=lambda _: OriginFetcher(origin))
         self._origin = origin
         given: dict[str, Any] = {
             "store": url,

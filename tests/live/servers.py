@@ -185,7 +185,7 @@ async def whole_proxy(clock: ManualClock, origin_port: int, **settings: Any) -> 
     given = {"listen_port": 0, "admin": "", "store": "memory:", "log_format": "off", **settings}
     resolve: Callable[..., Any] = lambda _, *args, **named: names.resolve(*args, **named)  # noqa: E731
     with patch.object(connection_pool.CheckedResolver, "resolve", resolve):
-        made, here = make_master(ServePlan(options=given), clock)
+        made, here = make_master(ServePlan(options=given), App(clock))
         running = asyncio.ensure_future(made.run())
         server: Any = made.addons.get("proxyserver")
         while not server.listen_addrs():

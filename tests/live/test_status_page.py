@@ -24,7 +24,7 @@ from feedproxy.web.templates import page as page_of
 from tests.live.browser import PATIENCE, a_browser, axe_core
 from tests.stages import lively
 from tests.stages.admin import a_resource
-from tests.stages.origin import Origin, OriginFetcher, a_feed
+from tests.stages.origin import Origin, a_feed
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 
@@ -79,9 +79,8 @@ async def browser() -> AsyncIterator[Any]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def office(browser: Any) -> AsyncIterator[Office]:
-    runtime = lively.a_runtime(relocation_spacing=1)
-    origin = Origin(runtime.clock)
-    runtime.make_fetcher = lambda: OriginFetcher(origin)
+    origin = Origin(ManualClock(lively.NOW - lively.UP))
+    runtime = lively.a_runtime(origin, relocation_spacing=1)
     admin = AdminServer(runtime)
     await admin.start()
     await lively.furnish(runtime)

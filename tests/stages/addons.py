@@ -9,7 +9,7 @@ from mitmproxy.proxy import server_hooks
 from mitmproxy.proxy.layers.http import _hooks as hooks
 from mitmproxy.test import taddons, tflow
 
-from feedproxy.app import get_app
+from feedproxy.app import App, bind_app
 from feedproxy.clock import ManualClock
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Request
@@ -42,11 +42,11 @@ class OnAddons:
         self.runtime.set_rules(rules)
 
     async def open(self) -> None:
-        self._context = taddons.context(*default_addons())
+        self._context = taddons.context()
         self._addons = self._context.master.addons
-        self.runtime = get_app(self._context.master)
-        self.runtime.clock = self.clock
-        self.runtime.make_fetcher = lambda: OriginFetcher(self.origin)
+        self.runtime = App(self.clock, make_client=lambda _: OriginFetcher(self.origin))
+        bind_app(self._context.master, self.runtime)
+        self._addons.add(*default_addons())
         given = {**ALONE, "allow_private": True, "admin": "", "store": "memory:", "log_format": "off"}
         self._context.options.update(**{**given, **resolved(self.settings, self.origin)})
 

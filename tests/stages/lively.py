@@ -17,6 +17,7 @@ from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resou
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.telemetry.history import DAY, HOUR, TrafficCounts
 from tests.stages.admin import NOW
+from tests.stages.origin import Origin, OriginFetcher
 
 UP = 12.2 * DAY
 """Seconds that it has been running."""
@@ -161,9 +162,12 @@ def let_read(runtime: App) -> None:
             )
 
 
-def a_runtime(**options: object) -> App:
+def a_runtime(origin: Origin | None = None, **options: object) -> App:
     """The proxy on its first day, on a clock that stands still; nothing goes out, for nobody asks."""
-    runtime = App(ManualClock(NOW - UP))
+    if origin is None:
+        runtime = App(ManualClock(NOW - UP))
+    else:
+        runtime = App(origin.clock, make_client=lambda _: OriginFetcher(origin))
     given = {"admin": "127.0.0.1:0", "store": "memory:", "feed_process": False, "polling": "off"}
     runtime.configure({**given, **options})
     runtime.ready = True

@@ -161,11 +161,10 @@ async def stand_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         clock = clock or ManualClock(NOON)
         origin = origin or Origin(clock)
         others, plain = Others(), Plain()
-        runtime = App(clock)
+        runtime = App(clock, make_client=lambda _: OriginFetcher(origin))
         runtime.notification_plugins["plain"] = lambda notifications: notifications.add(plain)
         if join is not None:
             runtime.notification_plugins["joining"] = join
-        runtime.make_fetcher = lambda: OriginFetcher(origin)
         store = str(tmp_path / folder) if folder else "memory:"
         given = {"store": store, "site_interval": 0, "feed_min_interval": 0}
         runtime.configure({**given, **options})

@@ -7,6 +7,7 @@ from typing import Any, Protocol, Self
 
 import aiohttp
 
+from feedproxy.app import App
 from feedproxy.clock import ManualClock
 from feedproxy.http import uri
 from feedproxy.http.content_coding import decode
@@ -213,7 +214,7 @@ class OnProxy:
             "fast_path": False,
         }
         self._master, self.runtime = make_master(
-            ServePlan(options={**given, **resolved(self.settings, self.origin)}), self.clock
+            ServePlan(options={**given, **resolved(self.settings, self.origin)}), App(self.clock)
         )
         self._running = asyncio.ensure_future(self._master.run())
         server = self._master.addons.get("proxyserver")
