@@ -35,7 +35,7 @@ FEEDS = (
     # host and path, title, minutes since it was fetched, readers of it
     ("news.example.com/feed.xml", "The Harbour Gazette", 12, 6),
     ("weather.example.net/warnings.atom", "Coastal weather warnings", 3, 5),
-    ("blog.example.org/index.xml", "Notes from the pool", 44, 4),
+    ("blog.example.org/index.xml", "Notes from the workshop", 44, 4),
     ("podcast.example.com/episodes.rss", "Lighthouse Stories (podcast)", 96, 4),
     ("city.example.net/council/agenda.rss", "City council: agendas", 170, 2),
     ("library.example.org/new-books.rdf", "Library: new books", 25, 2),
