@@ -1,4 +1,4 @@
-"""A worker pool that has no process left for the first job."""
+"""A helper pool that has no process left for the first job."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from feedproxy.refresh.ingest.helper_pool import HelperPool
 
 
 def refuse_first_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every worker pool raise Overload for its first job only."""
+    """Let every helper pool raise Overload for its first job only."""
     submit = HelperPool.submit
     refused: set[int] = set()
 
