@@ -1,6 +1,6 @@
 """Rules: options for the feeds that a pattern matches, from the configuration's `feeds:` list (config.py).
 
-Every request looks its rules up, so the results are memoize_short by target.
+Every request looks its rules up, so the results are cached by target.
 
 The protecting options (`readers`, `private`) apply to every interpretation of an address (http/uri_interpretations.py),
 and the strictest interpretation counts. Other options apply to the address as it is written.
@@ -20,7 +20,7 @@ from feedproxy.request.url_mapping import equivalent_urls, rebase
 from feedproxy.settings import Settings, override
 
 MEMO_MAX = 4096
-"""Targets of which the rules are memoize_short: a hit has no time for a regular expression per rule."""
+"""Targets whose rules are cached: a hit has no time for a regular expression per rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class _Match(NamedTuple):
 
 
 class Rules:
-    """All rules, in the order of the file, with memoize_short results."""
+    """All rules, in the order of the file, with cached results."""
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self.rules = tuple(rules)
@@ -121,8 +121,8 @@ class Rules:
         return uri.host_of(uri.normalise(base.upstream)) == host
 
     def _lookup(self, target: str) -> _Match:
-        if (memoize_short := self._memo.get(target)) is not None:
-            return memoize_short
+        if (cached := self._memo.get(target)) is not None:
+            return cached
         forms_of_target = equivalent_urls(target, self._base) if self._base is not None else (target,)
         matching = tuple(
             index for index, rule in enumerate(self.rules) if any(map(rule.match.matches, forms_of_target))

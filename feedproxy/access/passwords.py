@@ -7,7 +7,6 @@ remembered for VERIFIED_FOR, as a keyed hash in memory only.
 import asyncio
 import hashlib
 import secrets
-from collections import OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import Executor
 
@@ -18,6 +17,7 @@ from feedproxy.access.basic import BasicCredentials
 from feedproxy.access.reloading_file import ReloadingFile, significant_lines
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import UsageError
+from feedproxy.lru import LRU
 
 VERIFIED_FOR: Seconds = 900
 VERIFIED_MAX = 10_000
@@ -65,7 +65,7 @@ class PasswordFile:
         self._clock = clock
         self._workers = workers
         self._key = secrets.token_bytes(32)
-        self._verified: OrderedDict[bytes, Instant] = OrderedDict()
+        self._verified: LRU[bytes, Instant] = LRU(entries_max=VERIFIED_MAX)
         self._version = 0
         self._waiting = 0
 
@@ -74,10 +74,10 @@ class PasswordFile:
         hashed = self._file.value.get(given.user)
         if self._version != self._file.version:
             self._version = self._file.version
-            self._verified.clear()
+            self._verified = LRU(entries_max=VERIFIED_MAX)
         seal = hashlib.blake2b(f"{given.user}\0{given.password}".encode(), key=self._key, digest_size=16).digest()
         now = self._clock.now()
-        if hashed is not None and 0 <= self._verified.get(seal, 0) - now <= VERIFIED_FOR:
+        if hashed is not None and 0 <= (self._verified.get(seal) or 0) - now <= VERIFIED_FOR:
             return True
         if self._waiting >= CHECKS_WAITING_MAX:
             return None
@@ -89,10 +89,7 @@ class PasswordFile:
             self._waiting -= 1
         if hashed is None or not right:
             return False
-        self._verified[seal] = now + VERIFIED_FOR
-        self._verified.move_to_end(seal)
-        if len(self._verified) > VERIFIED_MAX:
-            self._verified.popitem(last=False)
+        self._verified.put(seal, now + VERIFIED_FOR)
         return True
 
     def _hash_for_unknown(self, user: str) -> str:

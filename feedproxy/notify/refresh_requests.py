@@ -15,6 +15,7 @@ from typing import Protocol as Shape
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError
+from feedproxy.lru import LRU
 from feedproxy.notify.change_log import ChangeLog
 from feedproxy.notify.database import NotificationDatabase
 from feedproxy.proxy.cache_admin import RefreshReport
@@ -115,7 +116,7 @@ class RefreshRequests:
         self._wake = wake
         self._running: dict[str, asyncio.Task[None]] = {}
         self._tests: set[str] = set()
-        self._autodiscovered: OrderedDict[str, None] = OrderedDict()
+        self._autodiscovered: LRU[str, bool] = LRU(entries_max=UNKNOWN_SITES_MAX)
         self.rate_limiter = RateLimiter()
 
     async def find_feeds(self, *addresses: str) -> list[str]:
@@ -274,9 +275,7 @@ class RefreshRequests:
         if self._settings().ping_unknown != "fetch" or self._service.is_feed(target) or target in self._autodiscovered:
             return
         for feed in (await self._service.feeds_named_by(target))[:1]:
-            self._autodiscovered[feed] = None
-            if len(self._autodiscovered) > UNKNOWN_SITES_MAX:
-                self._autodiscovered.popitem(last=False)
+            self._autodiscovered.put(feed, True)
             if not self._service.is_feed(feed):
                 await self.enqueue_unknown(feed)
 

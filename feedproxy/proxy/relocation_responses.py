@@ -1,10 +1,10 @@
 """301 and 410 for targets that have moved or ended, from what is remembered of them."""
 
-from collections import OrderedDict
 from dataclasses import replace
 
 from feedproxy.cache.cache_status import CacheStatus, Detail
 from feedproxy.clock import Instant
+from feedproxy.lru import LRU
 from feedproxy.proxy.local_responses import LocalResponses
 from feedproxy.refresh.policy import relocation
 from feedproxy.refresh.result import RefreshResult
@@ -22,7 +22,7 @@ class RelocationResponses:
     def __init__(self, store: Store, local: LocalResponses) -> None:
         self._store = store
         self._local = local
-        self._dead_targets: OrderedDict[str, Resource] = OrderedDict()
+        self._dead_targets: LRU[str, Resource] = LRU(entries_max=DEAD_TARGETS_MAX)
 
     def before_fetch(self, context: RequestContext, now: Instant) -> ProxyResponse | None:
         """Return the response for a remembered relocation that need not be checked again yet, or None."""
@@ -74,8 +74,7 @@ class RelocationResponses:
         """Record a target without a feed: a relocation to it is in doubt."""
         resource, response = result.resource, result.response
         if resource.channel is None and response is not None and response.status in relocation.DOUBTFUL_STATUSES:
-            self._dead_targets[resource.target] = Resource(resource.target, failures=Failures(1, detail=Detail.REFUSED))
-            if len(self._dead_targets) > DEAD_TARGETS_MAX:
-                self._dead_targets.popitem(last=False)
+            failures = Failures(1, detail=Detail.REFUSED)
+            self._dead_targets.put(resource.target, Resource(resource.target, failures=failures))
         elif len(self._dead_targets):
-            self._dead_targets.pop(resource.target, None)
+            self._dead_targets.drop(resource.target)

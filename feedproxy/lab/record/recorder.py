@@ -6,7 +6,6 @@ recorder logs an error and stops recording; responses are not affected.
 
 import hashlib
 import logging
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
@@ -19,6 +18,7 @@ from feedproxy.http.message import Fields, Request
 from feedproxy.lab.record.exchange import Exchange, Side, content_digest
 from feedproxy.lab.record.har_writer import HarWriter, RecordingFailed
 from feedproxy.lab.record.redact import Redactor
+from feedproxy.lru import LRU
 from feedproxy.refresh.redirects import OriginClient
 from feedproxy.upstream.client import Fetched, Oversized
 
@@ -38,7 +38,7 @@ class Recorder:
         self._private = private
         self._writer: HarWriter | None = writer
         self._redactor = redactor
-        self._content_by_body: OrderedDict[tuple[bytes, str], tuple[str, bool]] = OrderedDict()
+        self._content_by_body: LRU[tuple[bytes, str], tuple[str, bool]] = LRU(entries_max=CONTENTS_CACHED_MAX)
 
     def note(self, exchange: Exchange, body: bytes | None = b"", *, private: bool = False) -> None:
         """Record one exchange. Its `reader` is an address; `body` is coded as on the wire, or None if it was not kept.
@@ -76,11 +76,9 @@ class Recorder:
         known = self._content_by_body.get(key)
         if known is None or not self._writer_has(known[0]):
             content, raw = _decode_body(body, encoding)
-            known = self._content_by_body[key] = (content_digest(content), raw)
-            if len(self._content_by_body) > CONTENTS_CACHED_MAX:
-                self._content_by_body.popitem(last=False)
+            known = (content_digest(content), raw)
+            self._content_by_body.put(key, known)
             return *known, content
-        self._content_by_body.move_to_end(key)
         return *known, b""
 
     def _writer_has(self, digest: str) -> bool:

@@ -1,7 +1,6 @@
 """Conversion of mitmproxy's flows to exchanges of a recording, live or from flow files."""
 
 import itertools
-from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from feedproxy.http.message import Fields, Request
 from feedproxy.lab.record import har
 from feedproxy.lab.record.exchange import Exchange, Recording, Side
 from feedproxy.lab.record.recorder import with_digest
+from feedproxy.lru import LRU
 from feedproxy.request.entrance import public_url_for as told_as
 from feedproxy.server.mitm.flow_handler import FlowState
 from feedproxy.server.mitm.request_routing import fields_of
@@ -34,18 +34,17 @@ class StableNames:
     def __init__(self, beginning: str) -> None:
         self._beginning = beginning
         self._numbers = itertools.count(1)
-        self._name_by_id: OrderedDict[str, str] = OrderedDict()
+        self._name_by_id: LRU[str, str] = LRU(entries_max=NAMES_MAX)
 
     def name_of(self, thing: str) -> str:
         """Return the name of an id; empty for none."""
         if not thing:
             return ""
-        if thing not in self._name_by_id:
-            self._name_by_id[thing] = f"{self._beginning}{next(self._numbers)}"
-            if len(self._name_by_id) > NAMES_MAX:
-                self._name_by_id.popitem(last=False)
-        self._name_by_id.move_to_end(thing)
-        return self._name_by_id[thing]
+        name = self._name_by_id.get(thing)
+        if name is None:
+            name = f"{self._beginning}{next(self._numbers)}"
+            self._name_by_id.put(thing, name)
+        return name
 
 
 def client_exchange(
