@@ -20,7 +20,7 @@ from feedproxy.request.url_mapping import equivalent_urls, rebase
 from feedproxy.settings import Settings, override
 
 MEMO_MAX = 4096
-"""Targets whose rules are cached: a hit has no time for a regular expression per rule."""
+"""Targets for which rules are cached: a hit has no time for a regular expression per rule."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ fetched only with `ping_unknown=fetch`. `source_limit` limits the pings of a cli
 import asyncio
 import logging
 import sqlite3
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol as Shape
@@ -18,14 +17,12 @@ from feedproxy.errors import FeedproxyError
 from feedproxy.lru import LRU
 from feedproxy.notify.change_log import ChangeLog
 from feedproxy.notify.database import NotificationDatabase
+from feedproxy.notify.rate_limit import RateLimiter
 from feedproxy.proxy.cache_admin import RefreshReport
 from feedproxy.settings import Settings
-from feedproxy.upstream.special_networks import client_network
 
 logger = logging.getLogger(__name__)
 
-CLIENTS_MAX = 10_000
-"""Clients that a RateLimiter counts; the one with the oldest last request is forgotten first."""
 UNKNOWN_SITES_MAX = 1_000
 """Unknown sites that are recorded; the one with the oldest last ping is removed first."""
 ALL_CLIENTS = ""
@@ -70,27 +67,6 @@ class FeedRefresher(Shape):
     def is_feed(self, target: str) -> bool: ...
 
     async def feeds_named_by(self, target: str) -> list[str]: ...
-
-
-class RateLimiter:
-    """A token bucket for each client network. It holds the requests of one minute."""
-
-    def __init__(self, capacity: int = CLIENTS_MAX) -> None:
-        self._capacity = capacity
-        self._tokens: OrderedDict[str, tuple[float, Instant]] = OrderedDict()
-
-    def allow(self, address: str, now: Instant, per_minute: int) -> bool:
-        """Count a request of this address and return whether it is within the limit; 0 is no limit."""
-        if per_minute <= 0:
-            return True
-        source = client_network(address)
-        tokens, since = self._tokens.pop(source, (float(per_minute), now))
-        tokens = min(float(per_minute), tokens + abs(now - since) * per_minute / 60)
-        allowed = tokens >= 1
-        self._tokens[source] = (tokens - 1 if allowed else tokens, now)
-        if len(self._tokens) > self._capacity:
-            self._tokens.popitem(last=False)
-        return allowed
 
 
 class RefreshRequests:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.notify.refresh_requests import RateLimiter
+from feedproxy.notify.rate_limit import RateLimiter
 from feedproxy.refresh.policy.prefetch import Later, Plan, Refresh
 from feedproxy.refresh.prefetch_scheduler import Agenda
 from feedproxy.store.coordination import LocalSiteThrottle, SiteThrottle

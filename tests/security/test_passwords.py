@@ -16,7 +16,7 @@ from feedproxy.access.guess_limit import GUESSES_MAX
 from feedproxy.access.passwords import PasswordFile
 from feedproxy.clock import ManualClock
 from feedproxy.http.message import Fields
-from feedproxy.notify.refresh_requests import RateLimiter
+from feedproxy.notify.rate_limit import RateLimiter
 
 NOW = 1_800_000_000.0
 CHEAP = bcrypt.hashpw(b"open sesame", bcrypt.gensalt(4)).decode()

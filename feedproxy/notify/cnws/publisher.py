@@ -21,7 +21,8 @@ from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings.messages import InvalidCall
 from feedproxy.notify.pings.sinks import own_user_agent
 from feedproxy.notify.protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
-from feedproxy.notify.refresh_requests import RateLimiter, TooManyRequests
+from feedproxy.notify.rate_limit import RateLimiter
+from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.responses import XML, generated_response
 from feedproxy.notify.subscriber_maintenance import SubscriberMaintenance
 from feedproxy.notify.subscriptions import Role, State, Subscription

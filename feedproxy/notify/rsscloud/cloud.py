@@ -20,7 +20,8 @@ from feedproxy.notify.pings.messages import InvalidCall, InvalidPing
 from feedproxy.notify.pings.receiver import THANKS, PingReceiver
 from feedproxy.notify.pings.sinks import own_user_agent
 from feedproxy.notify.protocol import Delivered, Delivery, Message, Refused, Retry, Verdict
-from feedproxy.notify.refresh_requests import RateLimiter, TooManyRequests
+from feedproxy.notify.rate_limit import RateLimiter
+from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.rsscloud import messages
 from feedproxy.notify.rsscloud.messages import (
     NAME,

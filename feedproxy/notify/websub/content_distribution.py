@@ -17,7 +17,7 @@ from feedproxy.http import content_coding, uri
 from feedproxy.http.message import Response
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.protocol import DAY
-from feedproxy.notify.refresh_requests import RateLimiter
+from feedproxy.notify.rate_limit import RateLimiter
 from feedproxy.notify.responses import plain_text
 from feedproxy.notify.subscriptions import State, Subscription
 from feedproxy.notify.websub import messages

@@ -18,7 +18,8 @@ from feedproxy.notify.callback_policy import is_callback_to_self
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings.sinks import own_user_agent
 from feedproxy.notify.protocol import Delivered, Delivery, DeliveryRequest, Message, Refused, Retry, Verdict
-from feedproxy.notify.refresh_requests import RateLimiter, TooManyRequests
+from feedproxy.notify.rate_limit import RateLimiter
+from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.responses import plain_text
 from feedproxy.notify.subscriber_maintenance import SubscriberMaintenance
 from feedproxy.notify.subscriptions import Role, State, Subscription

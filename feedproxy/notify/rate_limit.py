@@ -1,0 +1,27 @@
+"""How many pings and subscription requests a client may send (option `source_limit`)."""
+
+from feedproxy.clock import Instant
+from feedproxy.lru import LRU
+from feedproxy.upstream.special_networks import client_network
+
+CLIENTS_MAX = 10_000
+"""Clients that a RateLimiter counts; the one with the oldest last request is forgotten first."""
+
+
+class RateLimiter:
+    """A token bucket for each client network. It holds the requests of one minute."""
+
+    def __init__(self, capacity: int = CLIENTS_MAX) -> None:
+        self._buckets: LRU[str, tuple[float, Instant]] = LRU(entries_max=capacity)
+        """Tokens left, and when they were counted."""
+
+    def allow(self, address: str, now: Instant, per_minute: int) -> bool:
+        """Count a request of this address and return whether it is within the limit; 0 is no limit."""
+        if per_minute <= 0:
+            return True
+        source = client_network(address)
+        tokens, since = self._buckets.get(source) or (float(per_minute), now)
+        tokens = min(float(per_minute), tokens + abs(now - since) * per_minute / 60)
+        allowed = tokens >= 1
+        self._buckets.put(source, (tokens - 1 if allowed else tokens, now))
+        return allowed
