@@ -18,8 +18,6 @@ _TOKEN = re.compile(
     r"(?P<escaped>\\[!-~])|\{(?P<group>(?:\\[!-~]|[^\\{}*():?#+\x00-\x20\x7f])*)\}|(?P<any>\*)|(?P<sign>[^\\{}():?#+*])",
     re.DOTALL,
 )
-_ENDS_GROUP = re.compile(r"(?<!\\)(?:\\\\)*[*}]\Z")
-"""The end of a group, behind which `?`, `+` and `*` are modifiers."""
 
 
 def covers(pattern: str, base: str, target: str) -> bool:
@@ -74,7 +72,13 @@ def _read_parts(pattern: str, at: int) -> tuple[_Parts, int]:
 
 def _is_modifier(pattern: str, at: int) -> bool:
     """Tell whether this sign repeats the group before it, or makes it optional."""
-    return pattern[at] in "?+*" and _ENDS_GROUP.search(pattern, 0, at) is not None
+    if pattern[at] not in "?+*" or at == 0 or pattern[at - 1] not in "*}":
+        return False
+    # An odd number of backslashes escapes the end of the group.
+    start = at - 1
+    while start > 0 and pattern[start - 1] == "\\":
+        start -= 1
+    return (at - 1 - start) % 2 == 0
 
 
 def matches_glob(parts: Sequence[str], text: str) -> bool:

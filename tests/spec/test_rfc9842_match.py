@@ -1,5 +1,7 @@
 """RFC 9842, section 2.2.2: which URLs the `match` of a dictionary covers, for a client without request destinations."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,3 +83,11 @@ def test_pattern_of_a_path_covers_that_path_and_no_other(text: str) -> None:
 @given(st.text(alphabet="ab/:?*(){}+\\#=", max_size=20), st.text(alphabet="ab/?*", max_size=20))
 def test_any_pattern_covers_or_does_not(pattern: str, path: str) -> None:
     assert covers(pattern, BASE, f"https://example.com/{path}") in (True, False)
+
+
+def test_long_pattern_takes_linear_time() -> None:
+    started = time.process_time()
+
+    assert not covers("/" + "*a" * 32_000, BASE, BASE)
+
+    assert time.process_time() - started < 2  # with quadratic time it is a minute
