@@ -108,7 +108,7 @@ class EquivalentTargets:
 
 def _is_shared(stored: StoredResponse) -> bool:
     """Tell whether every request for the target selects this response."""
-    if stored.authorized or len(stored.key) or stored.status != 200:
+    if stored.authorized or len(stored.key) or stored.status != 200 or stored.final_target:
         return False
     return set(vary.nominated(stored.fields)) <= _SHARED_NAMES
 

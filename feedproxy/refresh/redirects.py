@@ -1,7 +1,7 @@
 """Follow redirects, a limited number, each as an ordinary fetch with all checks (RFC 9110, section 15.4)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from feedproxy.cache.cache_status import Detail
@@ -70,7 +70,12 @@ async def follow_redirects(
 
     def end_chain(broken: Detail | None = None) -> RedirectChain:
         return RedirectChain(
-            first, last, relocation.permanent_location(hops) or "", len(hops), broken, final_target=visited[-1]
+            first,
+            _without_no_vary_search(last) if hops else last,
+            relocation.permanent_location(hops) or "",
+            len(hops),
+            broken,
+            final_target=visited[-1],
         )
 
     while isinstance(last, Fetched) and last.response.status in REDIRECTS:
@@ -105,3 +110,11 @@ async def follow_redirects(
         visited.append(location_target)
         last = following
     return end_chain()
+
+
+def _without_no_vary_search(fetched: Fetched | Oversized) -> Fetched | Oversized:
+    """Return the response without No-Vary-Search, which concerns the query of its own URL, not of the first one."""
+    if not isinstance(fetched, Fetched) or "no-vary-search" not in fetched.response.fields:
+        return fetched
+    response = fetched.response
+    return replace(fetched, response=response.with_fields(response.fields.without("no-vary-search")))

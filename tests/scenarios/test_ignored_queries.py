@@ -207,3 +207,16 @@ async def test_rule_that_protects_an_equivalent_target_keeps_it_apart(door):
     await proxy.get(f"{PATH}?from=a")
 
     assert len(asked(origin)) == 2
+
+
+async def test_no_vary_search_behind_a_redirect_says_nothing_of_the_first_query(stage):
+    proxy, origin, _ = await stage()
+    for number in "12":
+        fields = {"cache_control": "max-age=600"}
+        origin.publish(f"/feed?id={number}", b"", status=302, location=f"/copy-{number}", **fields)
+        origin.publish(f"/copy-{number}", a_feed(f"item of {number}"), no_vary_search="params", **fields)
+
+    seen = [(await proxy.get(f"/feed?id={number}")).expect(200) for number in "12"]
+
+    assert [f"item of {number}".encode() in each.body for number, each in zip("12", seen, strict=True)] == [True, True]
+    assert not any("no-vary-search" in each.fields for each in seen)
