@@ -17,7 +17,8 @@ from feedproxy.http.message import Fields
 TAG_MAX = 96
 """Characters of an origin's tag that is carried; longer ones are rare, and fields are limited."""
 
-_CARRIED = re.compile(r"[0-9a-f]+\.(?:(?P<kind>[ew])(?P<tag>[A-Za-z0-9_-]+)|d(?P<date>[0-9]{1,12}))")
+_CARRIED = re.compile(r"[0-9a-f]+\.(?:(?P<kind>[ew])(?P<tag>[A-Za-z0-9_-]+)|d(?P<date>[0-9]{1,11}))")
+"""Eleven digits end in the year 5138: a client could write a number that no date has."""
 
 
 def carry_validators(base: str, fields: Fields) -> str:
@@ -28,6 +29,11 @@ def carry_validators(base: str, fields: Fields) -> str:
         return f"{base}.{'w' if tag.weak else 'e'}{encoded}" if encoded else base
     modified = parse_http_date(fields.get("last-modified") or "")
     return f"{base}.d{int(modified)}" if modified is not None and modified >= 0 else base
+
+
+def content_base(base: str) -> str:
+    """Return the base of a tag without the validator in it."""
+    return base.partition(".")[0] if _CARRIED.fullmatch(base) else base
 
 
 def conditions_for_origin(fields: Fields) -> Fields:
@@ -57,6 +63,8 @@ def fields_for_client(conditions: Fields, not_modified: Fields) -> Fields | None
             for tag, origin in carried
             if isinstance(origin, EntityTag) and origin.opaque == confirmed.opaque
         ]
+    if confirmed is None and len({origin for _, origin in carried if isinstance(origin, EntityTag)}) > 1:
+        return None  # the client has several versions, and the origin does not say which is current
     if carried:
         return fields.with_field("ETag", carried[0][0].text)
     return fields if len(conditions_for_origin(conditions)) and "if-none-match" not in conditions else None

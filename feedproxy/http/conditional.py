@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from feedproxy.clock import Instant, Seconds
+from feedproxy.http.carried_validators import content_base
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.etag import EntityTag, parse_tag, parse_tags, strong_match, tag_base
 from feedproxy.http.message import Fields
@@ -141,7 +142,11 @@ def _if_none_match(value: str, tags: Collection[EntityTag], stem: str | None, ex
         return False
     # Software on the way changes the origin's tag as it changes this proxy's.
     stems = {stem, *map(tag_base, tags)} if stem is not None else set()
-    return not any(tag_base(tag) in stems for tag in held)
+    if any(tag_base(tag) in stems for tag in held):
+        return False
+    # The same content may carry another validator of its origin.
+    content = None if stem is None else content_base(stem)
+    return not any(content_base(tag_base(tag)) == content for tag in held)
 
 
 def _modified_since(

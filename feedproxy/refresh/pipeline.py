@@ -267,10 +267,11 @@ class RefreshPipeline:
     def _apply_not_modified(
         self, job: RefreshJob, before: Resource, received: _Received, fetched: Fetched
     ) -> RefreshResult | None:
-        if job.validate is None and (confirmed := _confirmed_for_client(job, fetched)) is not None:
-            refusal = self._storing_refusal(job, replace(confirmed, status=200))
-            if not refusal:
-                return None  # the origin permits a copy now: the content is needed
+        if job.validate is None and len(carried_validators.conditions_for_origin(job.client_fields)):
+            confirmed = _confirmed_for_client(job, fetched)
+            refusal = "" if confirmed is None else self._storing_refusal(job, replace(confirmed, status=200))
+            if confirmed is None or not refusal:
+                return None  # the content is needed: for the client, or for the copy that the origin permits now
             resource = replace(before, failures=Failures())
             reason = "not modified (304): the client's copy is current"
             return RefreshResult(resource, confirmed, fwd_status=304, reason=reason, not_stored_reason=refusal)

@@ -75,3 +75,15 @@ def test_what_a_client_makes_up_never_leaves_the_form_of_a_tag(text: str) -> Non
         for _, sent in conditions_for_origin(Fields([("If-None-Match", value)])):
             assert sent.isascii()
             assert sent.isprintable()
+
+
+@pytest.mark.parametrize("seconds", ["253402300800", "999999999999", "9" * 30])
+def test_date_that_no_calendar_has_is_not_carried(seconds: str) -> None:
+    assert conditions_for_origin(Fields([("If-None-Match", f'"{HASH}.d{seconds}"')])) == Fields()
+
+
+def test_one_of_several_tags_is_confirmed_only_by_its_name() -> None:
+    old, new = (client(("ETag", tag)).get("if-none-match") or "" for tag in ('"old"', '"new"'))
+
+    assert fields_for_client(Fields([("If-None-Match", f"{old}, {new}")]), Fields()) is None
+    assert fields_for_client(Fields([("If-None-Match", old)]), Fields()) == Fields([("ETag", old)])

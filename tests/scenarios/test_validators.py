@@ -71,6 +71,40 @@ async def test_feed_that_may_be_stored_again_is_fetched_whole_for_a_conditional_
     (await proxy.get("/feed.rss")).expect(200, cache="hit")
 
 
+async def test_date_made_up_by_a_client_does_no_harm_to_a_feed_that_may_not_be_stored(stage):
+    proxy, _, clock, first = await a_copy(stage, cache_control="no-store")
+    clock.advance(minutes=5)
+
+    seen = (await proxy.get("/feed.rss", if_none_match='"aa.d999999999999"')).expect(200)
+
+    assert seen.body == first.body
+
+
+async def test_feed_is_fetched_whole_if_the_origin_confirms_another_tag_than_the_clients(stage):
+    proxy, origin, clock, first = await a_copy(stage, cache_control="no-store")
+    clock.advance(minutes=5)
+
+    def answer(request: Request) -> Response:
+        if "if-none-match" in request.fields:
+            return Response(304, Fields([("Cache-Control", "no-store"), ("ETag", '"another"')]))
+        fields = [("Cache-Control", "no-store"), ("ETag", '"new"'), ("Content-Type", "application/rss+xml")]
+        return Response(200, Fields(fields), a_feed("new", *TITLES))
+
+    origin.speak(answer)
+
+    assert b"new" in (await proxy.get("/feed.rss", if_none_match=first.tag)).expect(200).body
+
+
+async def test_client_keeps_content_whose_tag_alone_the_origin_has_changed(stage):
+    proxy, origin, clock, first = await a_copy(stage, cache_control="no-store", etag='"one"')
+    origin.publish("/feed.rss", a_feed(*TITLES), cache_control="no-store", etag='"two"')
+    clock.advance(minutes=5)
+
+    seen = (await proxy.get("/feed.rss", if_none_match=first.tag)).expect(304)
+
+    assert seen.tag != first.tag
+
+
 # -- tags
 
 
