@@ -79,6 +79,13 @@ def _is_conditional(job: RefreshJob) -> bool:
     return job.validate is not None and not is_outdated(job.validate.content, job.settings)
 
 
+def _is_of_same_target(stored: StoredResponse, target: str | None) -> bool:
+    """Return whether the stored response came from this final target, or from one that differs in the query only."""
+    if stored.final_target is None or target is None:
+        return True
+    return stored.final_target.partition("?")[0] == target.partition("?")[0]
+
+
 def _confirmed_for_client(job: RefreshJob, fetched: Fetched) -> StoredResponse | None:
     """Return the origin's 304 as the client gets it; None where it does not answer the client's conditions."""
     response = received_response(job, fetched, NOT_INGESTED)
@@ -279,6 +286,8 @@ class RefreshPipeline:
             # RFC 9110, 15.4.5: a 304 answers a conditional request only.
             error = MalformedResponse("the origin answered 304 to a request without conditions")
             return self._apply_verdict(job, before, FetchOutcome(error=error))
+        if not _is_of_same_target(job.validate, final_target(job, received.chain.final_target)):
+            return None  # a redirect leads elsewhere now, where the validators may name other content
         targeted = job.settings.is_targeted
         freshened = validation.freshen(
             job.validate,

@@ -268,3 +268,20 @@ async def test_a_redirect_to_the_public_address_in_reverse_mode_is_the_upstreams
     told = (await proxy.get("/feed", entrance=Entrance.REVERSE)).expect(301)
 
     assert told.location == f"{public}/new"
+
+
+@pytest.mark.parametrize(("second", "conditional"), [("/at-2", False), ("/at-1?signed=2", True)])
+async def test_redirect_to_another_target_with_the_same_tag_replaces_the_feed(stage, second: str, conditional: bool):
+    proxy, origin, clock = await stage(feed_hints="off")
+    for number, path in enumerate(("/at-1", second)):
+        title = "one" if conditional else f"item {number}"
+        origin.publish(path, a_feed(title), cache_control="max-age=600", etag='"v1"')
+    origin.publish("/feed", b"", status=302, location="/at-1")
+    before = await proxy.get("/feed")
+    clock.advance(minutes=20)
+    origin.publish("/feed", b"", status=302, location=second)
+
+    after = (await proxy.get("/feed")).expect(200)
+
+    assert (after.body == before.body) is conditional
+    assert ("if-none-match" in origin.heard) is conditional
