@@ -17,6 +17,9 @@ from feedproxy.http.message import Fields
 TAG_MAX = 96
 """Characters of an origin's tag that is carried; longer ones are rare, and fields are limited."""
 
+TAGS_MAX = 8
+"""Tags of a client that are read: more would make a request that origins refuse as too large."""
+
 _CARRIED = re.compile(r"[0-9a-f]+\.(?:(?P<kind>[ew])(?P<tag>[A-Za-z0-9_-]+)|d(?P<date>[0-9]{1,11}))")
 """Eleven digits end in the year 5138: a client could write a number that no date has."""
 
@@ -73,7 +76,7 @@ def fields_for_client(conditions: Fields, not_modified: Fields) -> Fields | None
 def _carried(fields: Fields) -> Iterator[tuple[EntityTag, EntityTag | int]]:
     """Yield each tag of the client that carries a validator, with that validator."""
     tags = parse_tags(fields.combined("if-none-match") or "")
-    for tag in tags if tags != "*" else ():
+    for tag in tags[:TAGS_MAX] if tags != "*" else ():
         match = _CARRIED.fullmatch(tag_base(tag))
         if match is None:
             continue

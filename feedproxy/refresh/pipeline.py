@@ -50,6 +50,9 @@ from feedproxy.upstream.client import Fetched, Oversized
 
 logger = logging.getLogger(__name__)
 
+_REFUSALS_OF_FIELDS = frozenset({400, 403, 406, 412, 413, 431})
+"""Status codes by which origins and their firewalls refuse the fields of a request."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Received:
@@ -224,7 +227,10 @@ class RefreshPipeline:
     def _interpret(
         self, job: RefreshJob, received: _Received | FeedproxyError, started: Instant
     ) -> RefreshResult | None:
-        """Judge what was received against what is stored now; None for a 304 that validates no stored response."""
+        """Judge what was received against what is stored now; None where another request is needed.
+
+        A 304 may validate no stored response, and an origin may refuse a client's conditions.
+        """
         stored = self._store.get_latest(job.request.target)
         before = (
             correct_future_instants(stored, started)
@@ -239,6 +245,10 @@ class RefreshPipeline:
             return self._apply_oversized(job, before, fetched)
         if fetched.response.status == 304:
             return self._apply_not_modified(job, before, received, fetched)
+        if fetched.response.status in _REFUSALS_OF_FIELDS and len(
+            carried_validators.conditions_for_origin(job.client_fields)
+        ):
+            return None  # a client chose the conditions: a refusal of them is no failure of the feed
         if job.request.method == "HEAD":
             return self._apply_head(job, before, fetched)
         return self._apply_complete(job, before, chain, fetched, received.ingested)

@@ -95,6 +95,26 @@ async def test_feed_is_fetched_whole_if_the_origin_confirms_another_tag_than_the
     assert b"new" in (await proxy.get("/feed.rss", if_none_match=first.tag)).expect(200).body
 
 
+@pytest.mark.parametrize("status", [403, 431])
+async def test_origin_that_refuses_the_conditions_of_a_client_has_not_failed(stage, status: int):
+    proxy, origin, clock, first = await a_copy(stage, cache_control="no-store")
+    clock.advance(minutes=5)
+    sent = []
+
+    def answer(request: Request) -> Response:
+        sent.append(request.fields.get("if-none-match"))
+        if sent[-1]:
+            return Response(status, Fields())
+        fields = [("Cache-Control", "no-store"), ("Content-Type", "application/rss+xml")]
+        return Response(200, Fields(fields), a_feed(*TITLES))
+
+    origin.speak(answer)
+    tags = ", ".join(f'"aa{number}.eQUJD"' for number in range(500))
+
+    assert (await proxy.get("/feed.rss", if_none_match=tags)).expect(200).body == first.body
+    assert [value and len(value) for value in sent] == [len('"ABC"') * 8 + len(", ") * 7, None]
+
+
 async def test_client_keeps_content_whose_tag_alone_the_origin_has_changed(stage):
     proxy, origin, clock, first = await a_copy(stage, cache_control="no-store", etag='"one"')
     origin.publish("/feed.rss", a_feed(*TITLES), cache_control="no-store", etag='"two"')
