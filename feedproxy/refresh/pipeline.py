@@ -89,6 +89,11 @@ def _is_of_same_target(stored: StoredResponse, target: str | None) -> bool:
     return stored.final_target.partition("?")[0] == target.partition("?")[0]
 
 
+def _states_lifetime(fields: Fields) -> bool:
+    """Return whether a 304 has fields that say how the response may be cached."""
+    return any(name in fields for name in ("cache-control", "cdn-cache-control", "expires"))
+
+
 def _confirmed_for_client(job: RefreshJob, fetched: Fetched) -> StoredResponse | None:
     """Return the origin's 304 as the client gets it; None where it does not answer the client's conditions."""
     response = received_response(job, fetched, NOT_INGESTED)
@@ -287,6 +292,8 @@ class RefreshPipeline:
         if job.validate is None and len(carried_validators.conditions_for_origin(job.client_fields)):
             confirmed = _confirmed_for_client(job, fetched)
             refusal = "" if confirmed is None else self._storing_refusal(job, replace(confirmed, status=200))
+            if confirmed is not None and not refusal and not _states_lifetime(confirmed.fields):
+                refusal = "the 304 does not permit it"  # what the origin said with the content still holds
             if confirmed is None or not refusal:
                 return None  # the content is needed: for the client, or for the copy that the origin permits now
             resource = replace(before, failures=Failures())

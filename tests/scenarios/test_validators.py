@@ -115,6 +115,17 @@ async def test_origin_that_refuses_the_conditions_of_a_client_has_not_failed(sta
     assert [value and len(value) for value in sent] == [len('"ABC"') * 8 + len(", ") * 7, None]
 
 
+async def test_origin_whose_304_states_no_lifetime_is_asked_once(stage):
+    proxy, origin, clock, first = await a_copy(stage, cache_control="no-store")
+    before = origin.requests
+    origin.speak(lambda request: Response(304, Fields([("ETag", request.fields.get("if-none-match") or "")])))
+    clock.advance(minutes=5)
+
+    (await proxy.get("/feed.rss", if_none_match=first.tag)).expect(304)
+
+    assert origin.requests == before + 1
+
+
 async def test_client_keeps_content_whose_tag_alone_the_origin_has_changed(stage):
     proxy, origin, clock, first = await a_copy(stage, cache_control="no-store", etag='"one"')
     origin.publish("/feed.rss", a_feed(*TITLES), cache_control="no-store", etag='"two"')
