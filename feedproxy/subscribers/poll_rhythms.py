@@ -83,6 +83,8 @@ class PollRhythms:
         self._feeds_max = feeds_max
         self._feeds: dict[str, bytearray] = {}  # polled longest ago first
         self._surprises: dict[str, None] = {}
+        self._full_until: dict[str, Instant] = {}
+        """For feeds with READERS_MAX records: before that instant none of them leaves the window."""
 
     def __len__(self) -> int:
         return len(self._feeds)
@@ -99,7 +101,7 @@ class PollRhythms:
         if records is None:
             records = bytearray()
             if len(self._feeds) >= self._feeds_max:
-                del self._feeds[next(iter(self._feeds))]
+                self.forget(next(iter(self._feeds)))
         self._feeds[target] = records
         at = _find(records, pseudonym.current)
         if at >= 0 and 0 <= now - _LAST.unpack_from(records, at + _KEY.size)[0] < REPEAT:
@@ -110,7 +112,7 @@ class PollRhythms:
             fresh = _RECORD.pack(pseudonym.current, now, 0, 0, 0, *(0,) * GAPS_MAX)
             if len(records) < READERS_MAX * _RECORD.size:
                 records += fresh
-            elif (at := self._outdated(records, now)) >= 0:
+            elif now >= self._full_until.get(target, 0.0) and (at := self._outdated(target, records, now)) >= 0:
                 records[at : at + _RECORD.size] = fresh
             else:
                 return False
@@ -151,6 +153,7 @@ class PollRhythms:
     def forget(self, target: str) -> None:
         """Forget the readers of a feed."""
         self._feeds.pop(target, None)
+        self._full_until.pop(target, None)
 
     def prune(self, now: Instant) -> None:
         """Forget the readers of all feeds that have left the window."""
@@ -168,7 +171,7 @@ class PollRhythms:
             if abs(now - reader.last) < self._window
         )
         if not current:
-            del self._feeds[target]
+            self.forget(target)
         elif len(current) < len(records):
             self._feeds[target] = bytearray(current)
 
@@ -211,14 +214,15 @@ class PollRhythms:
                 feeds[name] = _not_after(records, now)
         except (ValueError, struct.error) as error:
             raise StoreError(f"damaged poll rhythms: {error}") from error
-        self._feeds = feeds
+        self._feeds, self._full_until = feeds, {}
         self.prune(now)
 
-    def _outdated(self, records: bytearray, now: Instant) -> int:
-        """The place of a record that has left the window; -1 where there is none."""
+    def _outdated(self, target: str, records: bytearray, now: Instant) -> int:
+        """Return the place of a record that has left the window; -1 where there is none, for as long as that lasts."""
         for number, reader in enumerate(_readers(records)):
             if abs(now - reader.last) >= self._window:
                 return number * _RECORD.size
+        self._full_until[target] = min(reader.last for reader in _readers(records)) + self._window
         return -1
 
     def _poll(self, records: bytearray, at: int, key: int, now: Instant) -> bool:

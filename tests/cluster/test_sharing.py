@@ -268,15 +268,15 @@ async def test_group_that_one_machine_invalidates_is_invalid_on_all(start: Start
     one, other = await pair(start, upstream=origin.base)
     await one.get("/one")
     await other.get("/two")
-    await one.told()
-    await other.told()
+    await one.flush()
+    await other.flush()
     await other.get("/one")
     for path in ("/one", "/two"):
         origin.publish(path, a_feed("new"), cache_control=LASTING, cache_groups='"news"')
 
     response = Response(200, Fields([("Cache-Group-Invalidation", '"news"')]))
     await one.service.admin.invalidate_after_write(Request("POST", origin.url("/form")), response)
-    await one.told()
+    await one.flush()
 
     for machine in (one, other):
         for path in ("/one", "/two"):

@@ -158,7 +158,7 @@ async def test_a_feed_is_searched_read_refreshed_and_forgotten_without_javascrip
     assert "Forget 1 copy?" in await page.locator("h1").inner_text()
     assert office.runtime.service.store.get(target) is not None
     await page.get_by_role("button", name="Forget it").click()
-    assert "Forgotten" in await page.get_by_role("status").first.inner_text()
+    assert "Purged" in await page.get_by_role("status").first.inner_text()
     assert office.runtime.service.store.get(target) is None
     assert office.complaints == []
 
@@ -275,7 +275,7 @@ async def test_pages_fit_a_phone_whatever_readers_and_publishers_say(office: Off
     preview = preview_page(Preview(target, long, ((long, "2026-11-20"),), long), "http://127.0.0.1:8080")
     for name, document in (
         ("landing", preview.body),
-        ("error", page_of("error.html", status=404, code="x", words=long)),
+        ("error", page_of("error.html", status=404, code="x", message=long)),
     ):
         await page.set_content(document.decode())
         wide = await page.evaluate("document.documentElement.scrollWidth")

@@ -130,12 +130,12 @@ Feeds 11.1.8: who may not see private data is not shown it by a cache
 Feeds 11.1.8: WSSE, raw and hexadecimal sums
     guarded a_digest_opens_once_at_all_workers_together
 Feeds 11.1.8: the date of a digest has to be recent
-    wsse the_moment_may_lie_five_minutes_away_both_ways
-    wsse a_moment_that_cannot_be_read_is_never_near
+    wsse created_may_differ_by_five_minutes_both_ways
+    wsse token_with_unreadable_created_is_old
 Feeds 11.1.8: a nonce is remembered for as long as its date may differ
-    wsse a_token_proves_once_for_as_long_as_it_is_near
+    wsse wsse_token_is_accepted_once_within_its_lifetime
     wsse nonces_are_forgotten_once_they_can_prove_nothing_and_never_before
-    wsse what_proved_at_one_worker_proves_at_no_other_nor_after_a_restart
+    wsse token_used_at_one_worker_is_refused_by_others_and_after_restart
     guarded a_digest_that_opened_opens_nothing_after_a_restart
 """
 

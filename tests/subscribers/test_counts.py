@@ -21,7 +21,8 @@ DAY = 86_400.0
 
 
 def reader(number: int) -> Pseudonym:
-    return Pseudonym(number * 0x9E3779B97F4A7C15 % 2**60, 0)
+    current = number * 0x9E3779B97F4A7C15 % 2**60
+    return Pseudonym(current, current ^ 0x5DEECE66D1234567)
 
 
 def traced(counts: SubscriberCounts, requests: Iterable[tuple[str, Pseudonym, str, float]]) -> int:
