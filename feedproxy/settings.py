@@ -276,18 +276,18 @@ class Settings:
     shared_fields: tuple[str, ...] = option(
         (),
         "Names of further request fields that go to the origin although the answer is shared by all clients.",
-        "What a client sends otherwise is dropped, or its answer kept for equal requests (docs/decisions/"
-        "unusual-requests.md). Name only fields by which the origin's answers differ where its Vary says so: any client"
-        " could spoil the shared copy with others. With `authorization`, answers to credentials that are marked public,"
-        " must-revalidate or s-maxage are shared as RFC 9111, section 3.5, allows; a feed's never are.",
+        "Other request fields are dropped, or the response is stored for equal requests only (docs/decisions/"
+        "unusual-requests.md). Name a field only if the origin's Vary lists it wherever responses depend on it."
+        " Otherwise any client can replace the shared response by its own variant. With `authorization`, responses"
+        " with public, must-revalidate or s-maxage are shared as RFC 9111, section 3.5, allows, except feeds.",
         per_feed=True,
     )
     ignore_query: tuple[str, ...] = option(
         (),
         "Names of query parameters that make no difference to a feed, such as utm_* or null; `*` for any.",
-        "/feed?utm_source=x is then /feed: one stored copy and one request to the origin for both. Mostly in a rule."
-        " A parameter whose name suggests a secret is left out of wildcards. Responses say it to caches in front, in"
-        " No-Vary-Search.",
+        "/feed?utm_source=x is then /feed: one stored copy and one request to the origin for both. Usually set in a"
+        " rule. A wildcard does not match a parameter whose name suggests a secret. Responses list the ignored"
+        " parameters in No-Vary-Search, for caches in front.",
         per_feed=True,
     )
     state_freshness: bool = option(
@@ -336,7 +336,7 @@ class Settings:
     readers: tuple[str, ...] = option(
         (),
         "Users who may read, or `*` for all who signed in; empty: everyone.",
-        "Mostly in a rule. Public lists (feeds.opml, changes.xml) never name feeds with readers,"
+        "Usually set in a rule. Public lists (feeds.opml, changes.xml) never name feeds with readers,"
         " also for clients that have signed in.",
         per_feed=True,
     )
@@ -392,7 +392,7 @@ class Settings:
     negotiate: bool = option(
         False,
         "Answer in another format of the feed where the request's Accept prefers it.",
-        "Mostly in a rule, since browsers get a page then. Every format is at /-/as/FORMAT/ADDRESS without it.",
+        "Usually set in a rule, since browsers get a page then. Every format is at /-/as/FORMAT/ADDRESS without it.",
         per_feed=True,
     )
     lead_to_feeds: bool = option(

@@ -62,7 +62,10 @@ async def _ignore(_: web.Request, status: int, reason: str) -> None:
 
 
 class AdminListener:
-    """Serves routes at one address. `on_outcome` is called after each handler; `reason` gives what a success did."""
+    """Serves routes at one address.
+
+    `on_outcome` is called after each handler. After a success, `reason` returns the text that it is given.
+    """
 
     def __init__(
         self,

@@ -89,7 +89,7 @@ class NO_LIFETIME(Note):
     level = Level.INFO
     category = Category.CACHING
     summary = "Neither HTTP nor the feed says how long a copy is good."
-    advice = "Everybody guesses, mostly an hour or half of one. Say `Cache-Control: max-age`, and `ttl` in RSS."
+    advice = "Readers guess, usually half an hour or an hour. Say `Cache-Control: max-age`, and `ttl` in RSS."
     reference = "RFC 9111, section 4.2.2; RSS Feed State, TTL"
 
 
@@ -152,7 +152,7 @@ class VARIES_BY_READER(Note):
 class VARY_MISSING(Note):
     level = Level.WARN
     category = Category.CACHING
-    summary = "It is compressed for who takes that, and does not say so in Vary."
+    summary = "The response is compressed for clients that accept it, but Vary does not list Accept-Encoding."
     advice = "A cache may then give compressed bytes to a reader that cannot decode them. Say `Vary: Accept-Encoding`."
     reference = "RFC 9110, section 12.5.5"
 

@@ -145,7 +145,7 @@ class HTTPS_UNUSED(Note):
     level = Level.WARN
     category = Category.SECURITY
     summary = "The same feed is to be had by https, and this address does not lead there."
-    advice = "By http everybody on the way reads along, and may change it. Answer 301 to %(there)s."
+    advice = "With http, anyone on the network path can read and change it. Answer 301 to %(there)s."
     reference = "RFC 9110, section 17.1; RFC 7258"
 
 
@@ -153,7 +153,7 @@ class HTTP_ONLY(Note):
     level = Level.INFO
     category = Category.SECURITY
     summary = "The feed is to be had by http only."
-    advice = "Everybody on the way reads along, and may change it. Certificates cost nothing nowadays (ACME)."
+    advice = "Anyone on the network path can read and change it. Certificates cost nothing nowadays (ACME)."
     reference = "RFC 9110, section 17.1; RFC 7258"
 
 
@@ -169,7 +169,7 @@ class LENGTH_UNTOLD(Note):
     level = Level.INFO
     category = Category.CONNECTION
     summary = "Neither a length nor chunks: the end of the connection is the end of the feed."
-    advice = "Nobody can tell a whole feed from a broken-off one, and each poll costs a connection. Say Content-Length."
+    advice = "Readers cannot detect a truncated feed, and each poll costs a connection. Send Content-Length."
     reference = "RFC 9112, section 6.3"
 
 
@@ -225,5 +225,5 @@ class HEAD_DIFFERS(Note):
     level = Level.WARN
     category = Category.CONNECTION
     summary = "HEAD says something else than GET: %(what)s."
-    advice = "Who looks before fetching is led astray. The fields are to be the same as in the answer to GET."
+    advice = "Clients that send HEAD before GET are misled. The fields should be those of the response to GET."
     reference = "RFC 9110, section 9.3.2"

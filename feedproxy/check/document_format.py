@@ -120,7 +120,7 @@ class ENCODING_LIES(Note):
 class ENCODING_UNKNOWN(Note):
     level = Level.BAD
     category = Category.FORMAT
-    summary = "Nobody knows the encoding that it names, `%(encoding)s`."
+    summary = "The document names an unknown encoding, `%(encoding)s`."
     advice = "Write it in UTF-8, and say so."
     reference = "XML 1.0, section 4.3.3"
 

@@ -195,7 +195,7 @@ class DATES_MISSING(Note):
     level = Level.INFO
     category = Category.CONTENT
     summary = "%(count)s of %(of)s entries have no date."
-    advice = "Readers then sort by when they saw them first, and nobody learns how often the feed changes."
+    advice = "Readers then sort by when they saw them first, and cannot learn how often the feed changes."
     reference = "RSS 2.0, pubDate; RFC 4287, section 4.1.2"
 
 

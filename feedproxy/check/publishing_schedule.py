@@ -83,7 +83,7 @@ class TTL_VERY_SHORT(Note):
     level = Level.WARN
     category = Category.SCHEDULE
     summary = "The ttl, %(ttl)s minutes, is shorter than what readers do."
-    advice = "It invites needless polls and helps nobody. For news by the second there are WebSub and rssCloud."
+    advice = "It invites needless polls and has no benefit. For news by the second there are WebSub and rssCloud."
     reference = "RSS Feed State, TTL; WebSub"
 
 
@@ -122,7 +122,10 @@ class SKIPS_NEARLY_ALL(Note):
     level = Level.WARN
     category = Category.SCHEDULE
     summary = "skipHours and skipDays leave %(free)s hours of the week."
-    advice = "They name the hours in which nobody is to ask, not those in which to ask. Were they turned round?"
+    advice = (
+        "skipHours lists the hours in which readers should not poll. "
+        "Perhaps this feed lists the hours in which they should."
+    )
     reference = "RSS 2.0, skipHours and skipDays"
 
 

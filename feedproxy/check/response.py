@@ -303,7 +303,7 @@ class CHARSET_UNKNOWN(Note):
 class CHARSETS_DISAGREE(Note):
     level = Level.WARN
     category = Category.FORMAT
-    summary = "Content-Type says that the encoding is %(charset)s, and the document that it is %(shown)s."
+    summary = "Content-Type names the encoding %(charset)s, but the document names %(shown)s."
     advice = """\
 By the standard the field counts, and in practice the document: readers differ, and some show wrong letters. Servers
 often attach a charset to every file; leave it out for feeds."""

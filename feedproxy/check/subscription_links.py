@@ -292,7 +292,7 @@ class HUB_SILENT(Note):
     level = Level.WARN
     category = Category.NOTIFICATION
     summary = "The WebSub hub does not answer: %(why)s."
-    advice = "Subscribers try it in vain, each time. Name another, or none."
+    advice = "Each subscriber's request to it fails. Name another, or none."
     reference = "WebSub, section 4"
 
 
@@ -300,7 +300,7 @@ class HUB_WITHOUT_SELF_LINK(Note):
     level = Level.WARN
     category = Category.NOTIFICATION
     summary = "The feed names a hub and not itself."
-    advice = "A subscriber has to tell the hub a topic, which is the self link. Without one nobody can subscribe."
+    advice = "A subscriber has to tell the hub a topic, which is the self link. Without it, subscribing is impossible."
     reference = "WebSub, section 4"
 
 
@@ -320,7 +320,7 @@ class CLOUD_INCOMPLETE(Note):
     level = Level.WARN
     category = Category.NOTIFICATION
     summary = "The cloud is described in part only: %(names)s missing."
-    advice = "Nobody can register there. All five attributes are needed (registerProcedure is empty for http-post)."
+    advice = "Registration is impossible. All five attributes are needed (registerProcedure is empty for http-post)."
     reference = "RSS 2.0, cloud; rssCloud"
 
 

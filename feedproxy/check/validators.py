@@ -75,7 +75,7 @@ class LAST_MODIFIED_IN_FUTURE(Note):
     level = Level.WARN
     category = Category.CONDITIONS
     summary = "Last-Modified lies in the future: %(value)s."
-    advice = "Until then nobody learns of changes by it. Is a time zone mistaken for GMT, or an entry dated ahead?"
+    advice = "Until then readers learn of no change by it. Is a time zone mistaken for GMT, or an entry dated ahead?"
     reference = "RFC 9110, section 8.8.2.1"
 
 
@@ -103,7 +103,7 @@ class TAG_WORKS(Note):
 class TAG_IGNORED(Note):
     level = Level.WARN
     category = Category.CONDITIONS
-    summary = "The ETag is sent and not listened to: who sends it back gets everything again."
+    summary = "The ETag is ignored in If-None-Match: clients that return it get the whole feed, not 304."
     advice = """\
 The question was `If-None-Match: %(tag)s`, the answer 200 with the same tag. A program that makes the feed has to
 compare them itself; a CDN or a proxy may take the field away on its way in."""
@@ -167,7 +167,7 @@ class LAST_MODIFIED_WORKS(Note):
 class LAST_MODIFIED_IGNORED(Note):
     level = Level.WARN
     category = Category.CONDITIONS
-    summary = "Last-Modified is sent and not listened to: who sends it back gets everything again."
+    summary = "Last-Modified is ignored in If-Modified-Since: clients that return it get the whole feed, not 304."
     advice = "Compare it with `If-Modified-Since`, and answer 304. Simple readers know no other condition."
     reference = "RFC 9110, section 13.1.3"
 
@@ -194,7 +194,7 @@ class TAG_ALWAYS_NEW(Note):
     category = Category.CONDITIONS
     summary = "The same bytes come with another ETag each time."
     advice = """\
-First it was `%(one)s`, then `%(other)s`, so that nobody can ever be answered with 304. Tags are made of the content,
+First it was `%(one)s`, then `%(other)s`, so that no request is ever answered with 304. Tags are made of the content,
 not of the time, the process, or one of several servers (Apache: `FileETag MTime Size`)."""
     reference = "RFC 9110, section 8.8.1"
 
@@ -221,9 +221,7 @@ class TAG_FROZEN(Note):
     level = Level.BAD
     category = Category.CONDITIONS
     summary = "Different content came with the same ETag, `%(tag)s`."
-    advice = (
-        "Who has the old content is told that nothing is new, and misses the news. The tag has to follow the content."
-    )
+    advice = "Clients with the old content get 304 and miss the new entries. The tag must change with the content."
     reference = "RFC 9110, section 8.8.1"
 
 

@@ -44,7 +44,7 @@ def register(subparsers: Any) -> None:
 
 
 def ping(args: argparse.Namespace) -> int:
-    """Ping; 1 where a sink did not take it. Raises UsageError."""
+    """Ping the sinks; return 1 if a sink did not accept the ping. Raises UsageError."""
     if not args.sink:
         result = admin_client.ask(args, "POST", "ping", {"url": args.url, "name": args.name, "feed": args.feed})
         lines = [f"{sink}  queued" for sink in result["sinks"]]

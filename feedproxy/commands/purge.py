@@ -20,7 +20,7 @@ def register(subparsers: Any) -> None:
 
 
 def purge(args: argparse.Namespace) -> int:
-    """Ask for it; that nothing of it was held is no failure. Raises UsageError where no proxy can be reached."""
+    """Purge matching feeds; return 0, also if none was stored. Raises UsageError if no proxy can be reached."""
     result = admin_client.ask(args, "POST", "purge", admin_client.address_or_pattern(args.what))
     if args.format == "json":
         print(json.dumps(result, ensure_ascii=False, indent=1))

@@ -20,7 +20,7 @@ def register(subparsers: Any) -> None:
 
 
 def refresh(args: argparse.Namespace) -> int:
-    """Ask for it; 1 where an origin gave nothing usable. Raises UsageError where no proxy can be reached."""
+    """Refresh feeds; return 1 if none matches or a refresh fails. Raises UsageError if no proxy can be reached."""
     what = admin_client.address_or_pattern(args.what)
     result = admin_client.ask(args, "POST", "refresh", what)
     if args.format == "json":

@@ -28,7 +28,7 @@ def register(subparsers: Any) -> None:
 
 
 def status(args: argparse.Namespace) -> int:
-    """Print it. Raises UsageError where no proxy can be reached."""
+    """Print the status of a running proxy; return 0. Raises UsageError if no proxy can be reached."""
     totals = admin_client.ask(args, "GET", "status")
     asked = {"q": args.search, "per_page": str(max(1, args.limit)), "sort": "state"}
     feeds = admin_client.ask(args, "GET", "feeds", asked)
@@ -51,7 +51,7 @@ def status(args: argparse.Namespace) -> int:
 
 
 def summary(totals: Any) -> Iterator[str]:
-    """The totals, a line each."""
+    """Return the lines of the totals."""
     requests = totals["requests"]
     condition = "shutting down" if totals["draining"] else "ready" if totals["ready"] else "not listening"
     yield f"feedproxy {totals['version']}, {condition}, since {totals['started']}"

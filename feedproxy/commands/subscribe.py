@@ -38,7 +38,10 @@ def register(subparsers: Any) -> None:
 
 
 def subscribe(args: argparse.Namespace) -> int:
-    """Open it; the reader's failure is 1. Raises FeedproxyError where there is no feed, UsageError for wrong use."""
+    """Open the feed in the feed reader; return 1 if the reader fails.
+
+    Raises FeedproxyError if no feed is found, and UsageError for invalid arguments.
+    """
     _check(args)
     folders = desktop_integration.Folders.of(os.environ)
     if args.uninstall:

@@ -20,7 +20,7 @@ def register(subparsers: Any) -> None:
 
 
 def undo(args: argparse.Namespace) -> int:
-    """Ask for it; 1 where no move or end was remembered. Raises UsageError where no proxy can be reached."""
+    """Undo a move or an end; return 1 if none was stored. Raises UsageError if no proxy can be reached."""
     result = admin_client.ask(args, "POST", "undo", admin_client.address_or_pattern(args.url))
     if args.format == "json":
         print(json.dumps(result, ensure_ascii=False, indent=1))

@@ -51,8 +51,8 @@ _TREE_MAX = 100_000
 """Nodes and attributes of a tree without items; the largest known channel has a few hundred."""
 
 _BYTES_PER_NODE = 8
-"""Bytes that are parsed for each node of the tree before the nodes are counted again, so that counting takes a small
-part of the time."""
+"""Factor of the interval between two counts of the tree's nodes: after N nodes were counted, N times this many bytes
+are parsed before the next count. So counting takes a small part of the time."""
 
 ATTRIBUTES_MAX = 256
 """Attributes of one element that are read, the first ones: lxml searches each value from the first attribute on. Known

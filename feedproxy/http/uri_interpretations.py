@@ -40,7 +40,10 @@ _BEST_FIT = str.maketrans({"\u2044": "/", "\u2215": "/", "\u29f8": "/", "\u2216"
 
 
 def _decoded(path: str) -> str:
-    """Decode visible ASCII once more than the RFC allows, `%2F` and `%25` included, as servers behind a proxy do."""
+    """Decode all encoded visible ASCII, `%2F` and `%25` included, as some servers behind a proxy do.
+
+    RFC 3986, section 6.2.2.2, allows it only for unreserved characters.
+    """
     return _VISIBLE.sub(lambda found: chr(int(found[1], 16)), path)
 
 

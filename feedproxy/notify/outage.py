@@ -1,8 +1,8 @@
 """Detection of outages: servers that push to this proxy may have dropped its subscriptions meanwhile.
 
 An outage is the time before the process started, a gap between two iterations of the loop (the machine slept), or a
-time in which no origin answered (the network was down). If only one feed is read here, its origin's failure looks like
-the third; confirming its subscription once more does no harm.
+time in which no origin answered (the network was down). If only one feed is fetched, a failure of its origin cannot be
+told from a network outage; confirming the subscription again does no harm.
 """
 
 from feedproxy.cache.cache_status import Detail

@@ -345,7 +345,7 @@ class CacheAdmin:
             self.agenda.note(target)
 
     def resume(self) -> None:
-        """Start the schedule from what is stored; the feeds that were read last come first."""
+        """Start the schedule from the stored counts; the most recently requested feeds come first."""
         self.agenda.start(reversed(self._counts.targets()))
 
     def prefetch_plan(self, resource: Resource) -> prefetch.Plan:

@@ -428,13 +428,17 @@ class RefreshCoordinator:
             await self._clock.sleep(min(slot - now, settings.answer_timeout))
 
     def _may_follow_redirects(self, context: RequestContext) -> bool:
-        """Return whether redirects of an unknown target are followed: not for browsers, nor twice without a feed."""
+        """Return True if redirects of an unknown target may be followed.
+
+        They are not followed for browsers, for requests with Range, or if they have already led to something else than
+        a feed.
+        """
         accept = context.request.fields.combined("accept")
         browsing = accept is not None and _prefers_html(accept)
-        in_vain = self._non_feed_redirects.get(context.request.target) == self._coordination.invalidation_epoch(
+        led_elsewhere = self._non_feed_redirects.get(context.request.target) == self._coordination.invalidation_epoch(
             context.request.target
         )
-        return not browsing and not in_vain and "range" not in context.upstream_request.fields
+        return not browsing and not led_elsewhere and "range" not in context.upstream_request.fields
 
 
 @memoize_short()

@@ -51,8 +51,8 @@ class Agenda:
     """Owns the scheduled refreshes.
 
     `look` decides about one feed, `refresh` fetches it and returns when that is over. `lane_of` gives the lane of a
-    feed, its site usually. `surprises` gives the feeds with readers that behave otherwise than expected at their last
-    planning; these are planned again, within MAX_SLEEP.
+    feed, its site usually. `surprises` returns the feeds with readers that have polled at other times than the last
+    plan expected. These feeds are planned again within MAX_SLEEP.
     """
 
     def __init__(

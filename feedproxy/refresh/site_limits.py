@@ -19,7 +19,8 @@ SITES_MAX = 4096
 """Sites of which a reached limit is remembered; the one that was fetched from longest ago is forgotten first."""
 
 PAUSE_MAX: Seconds = 3600
-"""The longest pause of a whole site. The feed itself keeps to what the origin stated, 48 hours at most."""
+"""The longest time for which requests to a whole site are paused. The feed for which the limit was stated waits as
+long as stated, up to 48 hours."""
 
 RAISE = 2.0
 """The price of a request to a site is multiplied by this each time a limit is reached."""

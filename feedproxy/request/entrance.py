@@ -1,4 +1,4 @@
-"""The three entrances, and their rules for response fields."""
+"""The three ways to reach the proxy (gateway, forward proxy, reverse proxy), and their rules for response fields."""
 
 from dataclasses import dataclass
 from enum import StrEnum

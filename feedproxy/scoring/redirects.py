@@ -168,7 +168,10 @@ class XML_GONE_IGNORED(Note):
     level = Level.BAD
     category = Category.MOVES
     summary = "%(times)s asked for a feed whose document had said three times or more that it has ended."
-    advice = "A redirect document without a new address is RSS Feed State's 410. Tell the user, and stop asking."
+    advice = (
+        "In RSS Feed State, a redirect document without a new address means the same as status 410."
+        " Tell the user, and stop asking."
+    )
     reference = "RSS Feed State, redirects"
 
 

@@ -136,7 +136,7 @@ class SharedMemoryCoordination:
     # -- invalidations and completed fetches
 
     def invalidation_epoch(self, target: str) -> int:
-        """Return a number that differs once `target` was invalidated."""
+        """Return a number that changes each time `target` is invalidated."""
         return self._counters[1] + self._epochs[_slot(target)]
 
     def invalidate(self, target: str | None) -> None:
@@ -148,7 +148,7 @@ class SharedMemoryCoordination:
                 self._epochs[_slot(target)] += 1
 
     def completion_count(self, target: str) -> int:
-        """Return a number that differs after each completed fetch."""
+        """Return a number that changes with each completed fetch."""
         return self._completion_counts[_slot(target)]
 
     # -- leases

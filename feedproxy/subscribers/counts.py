@@ -263,7 +263,7 @@ class SubscriberCounts:
         return await asyncio.to_thread(writing.whole)
 
     def load(self, data: bytes, now: Instant) -> None:
-        """Replace everything by what `dump` returned. Raises StoreError without any change."""
+        """Replace all counts by `data`, which `dump` returned. If it raises StoreError, nothing has changed."""
         names, uses, feeds = counts_codec.load(data, now)
         self._names, self._feeds, self._entries = ProductNames(names), {}, 0
         for number, count in uses.items():

@@ -27,7 +27,7 @@ FEEDS_MAX = 200_000
 """Feeds of which readers are sampled, as many as are counted for; those polled longest ago are forgotten."""
 
 SURPRISES_MAX = 10_000
-"""Feeds that wait for their next refresh to be decided anew; of others that happens at the instant planned before."""
+"""Feeds queued for an early new plan of their next refresh. Feeds beyond the limit keep the instant planned before."""
 
 REPEAT: Seconds = 20
 """A poll so soon after the reader's last one is the same poll: a second request, or another process's word of it."""

@@ -25,7 +25,7 @@ SUMMED_GAUGES = frozenset(
         "process_virtual_memory_bytes",
     }
 )
-"""Gauges that add up. The value of the first process stands for all other gauges."""
+"""Gauges that are summed over all processes. Of every other gauge, the first process's value is reported."""
 
 type Plain = list[list[Any]]
 """Metric families as JSON values: name, text, type, and samples of name, labels and value."""

@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def read(document: Document, items: Items) -> Channel | None:
-    """Return the channel; None if the document has nothing of CDF.
+    """Return the channel; None if the document is not recognized as CDF.
 
     Below `CHANNEL` in capitals any element of CDF is enough. In other cases `channel` and `item` are words of many
     vocabularies, so only an address in an attribute or a distinctive element counts.

@@ -62,8 +62,9 @@ class FetchOutcome:
 
     `error` beside a status means that the content could not be read (undecodable, too large). `channel` is the parsed
     feed; `html`, `empty` and `truncated` describe other content, and `page` holds its first decoded bytes, which are
-    searched for a challenge. `truncated` means that the end is known to be missing; a document that merely breaks off
-    is ill-formed. For a redirect that could not be followed, `broken` is the reason.
+    searched for a challenge. `truncated` means that the end is known to be missing, as by Content-Length. An
+    unfinished document in a complete response counts as ill-formed. For a redirect that could not be followed, `broken`
+    is the reason.
     """
 
     status: int | None = None

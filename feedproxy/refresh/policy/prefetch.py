@@ -78,11 +78,11 @@ class Audience(Protocol):
     """The readers of one feed."""
 
     def recent(self, window: Seconds) -> int:
-        """Return how many without a known rhythm asked for the feed within the last `window` seconds."""
+        """Return the number of readers without a known rhythm that polled the feed within the last `window` seconds."""
         ...
 
     def expected(self, until: Instant) -> Sequence[ExpectedPoll]:
-        """Return the polls that are expected until then, in order."""
+        """Return the polls that are expected before the instant `until`, in order of time."""
         ...
 
 

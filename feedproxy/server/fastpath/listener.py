@@ -36,8 +36,8 @@ POLLS_PER_CALL = 4
 """Polls of the epoll in one callback: entering the callback is most of its cost under load."""
 EVENTS_PER_POLL = 256
 ACCEPT_BATCH = 64
-"""Connections accepted at a time while several are queued. A single connection is accepted alone, because a second
-accept would fail."""
+"""Connections accepted for one event from a callback's second poll on. The first poll accepts one connection for each
+event: under light load a second accept would fail."""
 TICK_INTERVAL: Seconds = 1
 """Time between two checks of deadlines."""
 LINGERING_TIMEOUT: Seconds = 5

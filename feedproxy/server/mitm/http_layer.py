@@ -61,7 +61,7 @@ NO_ERROR = 0
 """HTTP/2's code for a stream without error (RFC 9113, section 7)."""
 
 LINGERING_TIME: Seconds = 30
-"""Seconds for which input after such a response is discarded; nginx has the same (lingering_time)."""
+"""Seconds for which input is discarded after a RESPOND_EARLY response; nginx has the same (lingering_time)."""
 
 CONTENT_CAP = "feedproxy.content-cap"
 """Key in `flow.metadata`: another limit for this flow's content in bytes."""

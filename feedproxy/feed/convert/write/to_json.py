@@ -86,7 +86,7 @@ def _add_beyond(written: dict[str, Any], meant: Feed | Item, reread: Feed | Item
 
 
 def _content(item: Item) -> dict[str, str]:
-    """Return the content, in one form: "one or both must be present" (JSON Feed 1.1, content_html and content_text)."""
+    """Return either content_html or content_text: "one or both must be present" (JSON Feed 1.1)."""
     body = item.content or item.summary or Text("")
     if body.type == "html":
         return {"content_html": body.value}

@@ -137,7 +137,7 @@ class RetryAfterHuge(_RetryAfter):
 
 
 class Error500(Fault):
-    """500 with a page, for an hour from the beginning; say another stretch as `500@2h..3h`.
+    """500 with a page, for an hour from the beginning; `500@2h..3h` selects another period.
 
     A good reader keeps what it has and goes on at its usual pace, or slower: it neither hammers nor unsubscribes.
     """

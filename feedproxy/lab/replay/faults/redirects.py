@@ -47,7 +47,7 @@ class Redirect301(_Redirect):
 class Redirect302(_Redirect):
     """302 to another address, where the feed is.
 
-    A good reader follows this time, and asks the old address the next: the validators are the feed's all the same.
+    A good reader follows the redirect and keeps the old address. The next poll sends the feed's validators there.
     """
 
     name = "redirect-302"
