@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from benchmarks.week.history import History
-from benchmarks.week.model import Feed, Poll, Reader
+from benchmarks.week.model import OUTAGE, Feed, Poll, Reader
 from benchmarks.week.wire import Received, Wire
 from feedproxy.http.content_coding import decode
 from feedproxy.http.date import format_http_date
@@ -234,6 +234,8 @@ class Play:
         """How much later than it was published does the reader learn what is new?"""
         if held.revision is None or (feed.fate == "ends" and at >= feed.fate_at):
             return
+        if feed.fate == "outage" and 0 <= at - feed.fate_at < OUTAGE:
+            return  # no cache can have what its origin does not send
         history = self._histories[feed.number]
         newest = history.revision(at)
         behind = at - history.revised[held.revision + 1] if held.revision < newest else 0.0
