@@ -112,7 +112,11 @@ class PollRhythms:
             fresh = _RECORD.pack(pseudonym.current, now, 0, 0, 0, *(0,) * GAPS_MAX)
             if len(records) < READERS_MAX * _RECORD.size:
                 records += fresh
-            elif now >= self._full_until.get(target, 0.0) and (at := self._outdated(target, records, now)) >= 0:
+            # A clock that was set back leaves instants further ahead than a window: they count for nothing.
+            elif (
+                not 0 < self._full_until.get(target, 0.0) - now <= self._window
+                and (at := self._outdated(target, records, now)) >= 0
+            ):
                 records[at : at + _RECORD.size] = fresh
             else:
                 return False

@@ -138,6 +138,14 @@ def test_reader_is_forgotten_with_the_window_and_gives_place_to_another() -> Non
     assert len(rhythms) == 0
 
 
+def test_full_sample_of_a_clock_that_was_ahead_gives_place_to_readers() -> None:
+    rhythms = PollRhythms()
+    for number in range(READERS_MAX + 1):  # the last one finds no place
+        rhythms.note(FEED, reader(number + 1), NOW + 365 * DAY)
+
+    assert rhythms.note(FEED, reader(READERS_MAX + 2), NOW)
+
+
 def test_feeds_are_bounded_and_the_one_polled_longest_ago_is_forgotten() -> None:
     rhythms = PollRhythms(feeds_max=2)
     for number, name in enumerate(("one", "two", "one", "three")):
