@@ -61,10 +61,9 @@ class EquivalentTargets:
             self._targets.put(path, (stored.target, *others)[:TARGETS_MAX])
 
     def _by_rule(self, target: str) -> str:
-        settings = self._settings_for(target)
-        if not settings.ignore_query or "?" not in target:
+        if "?" not in target or not (ignored := self._settings_for(target).ignore_query):
             return target
-        reduced = without_parameters(target, settings.ignore_query)
+        reduced = without_parameters(target, ignored)
         return reduced if self._have_same_readers(target, reduced) else target
 
     def _by_origin(self, target: str, request: Request) -> str:
