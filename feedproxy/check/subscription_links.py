@@ -206,7 +206,7 @@ class SELF_LINK_NAMES_ANOTHER(Note):
     level = Level.WARN
     category = Category.SUBSCRIBING
     summary = "The self link names another address, which was not asked: %(href)s."
-    advice = "Whoever subscribes by a click subscribes there. Is that expected?"
+    advice = "A click to subscribe leads there. Is that expected?"
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
 
@@ -214,7 +214,7 @@ class SELF_LINK_OF_ANOTHER_FEED(Note):
     level = Level.WARN
     category = Category.SUBSCRIBING
     summary = "The self link leads to another feed: %(href)s."
-    advice = "Whoever subscribes by a click gets that one. Templates that are copied from the main feed do this."
+    advice = "A click to subscribe leads to that one. Templates that are copied from the main feed do this."
     reference = "Universal Subscription Mechanism, Atom Link Construct; RFC 4287, section 4.2.7.2"
 
 
@@ -222,7 +222,7 @@ class SELF_LINK_LEADS_TO_NO_FEED(Note):
     level = Level.BAD
     category = Category.SUBSCRIBING
     summary = "The self link, %(href)s, leads to no feed (%(why)s)."
-    advice = "Whoever subscribes by a click subscribes to nothing. Name the address that this feed is at."
+    advice = "A click to subscribe leads nowhere. Name the address that this feed is at."
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
 

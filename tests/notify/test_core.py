@@ -167,7 +167,7 @@ async def test_delivery_under_way_is_followed_by_second_change(stand: Stand) -> 
     for title in ("two", "three"):
         stand.origin.publish("/feed.xml", a_feed(title))
         await stand.runtime.service._dispatch.refresh(TARGET)
-        while stand.notifications._pending_changes or not stand.others.calls:  # noqa: ASYNC110 (nobody tells when)
+        while stand.notifications._pending_changes or not stand.others.calls:  # noqa: ASYNC110 (no event to wait for)
             await asyncio.sleep(0.001)
 
     stand.others.gate.set()
@@ -209,7 +209,7 @@ async def test_delivery_survives_crash(stand_at: Callable[..., Any]) -> None:
     await first.read()
     origin.publish("/feed.xml", a_feed("two"))
     await first.runtime.service._dispatch.refresh(TARGET)
-    while len(first.others.calls) < MAX_CONCURRENT:  # noqa: ASYNC110 (nobody tells when)
+    while len(first.others.calls) < MAX_CONCURRENT:  # noqa: ASYNC110 (no event to wait for)
         await asyncio.sleep(0.001)
     await first.runtime.service.store.flush()
     await vanish(first)

@@ -311,7 +311,7 @@ class CacheBesideModel(RuleBasedStateMachine):
     def _send(self, path: str, method: str, fields: Fields) -> Seen:
         async def act() -> Seen:
             seen = await self.stage.send(method, path, fields, entrance=Entrance.PROXY, address=HERE)
-            while self.stage.service.admin.active_refreshes:  # noqa: ASYNC110 (nobody tells when)
+            while self.stage.service.admin.active_refreshes:  # noqa: ASYNC110 (no event to wait for)
                 await asyncio.sleep(0)
             return seen
 
@@ -513,7 +513,7 @@ FAULTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "nothing grows old": ("feedproxy.cache.freshness.Freshness.fresh", lambda *_: True),
     "the age on arrival is forgotten": ("feedproxy.cache.freshness._age_value", lambda *_: 0.0),
     "everything may be stale": ("feedproxy.cache.serving_stale.prohibited", lambda *_: False),
-    "fields are kept back from nobody": ("feedproxy.cache.storing.without_withheld_fields", lambda fields, **_: fields),
+    "no field is withheld": ("feedproxy.cache.storing.without_withheld_fields", lambda fields, **_: fields),
 }
 
 

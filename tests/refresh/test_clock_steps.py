@@ -120,6 +120,6 @@ async def test_schedule_made_ahead_is_made_anew_after_the_clock_is_set_back() ->
     agenda.note("other")  # its loop turns at the latest after a nap
     async with asyncio.timeout(PATIENCE):
         await refreshed.wait()
-        while "feed" in agenda:  # noqa: ASYNC110 (nobody tells when)
+        while "feed" in agenda:  # noqa: ASYNC110 (no event to wait for)
             await asyncio.sleep(0)
     await agenda.close()

@@ -214,7 +214,7 @@ async def test_who_may_not_have_the_copy_waits_for_the_sites_turn(stage):
     asked = origin.requests
 
     waiting = asyncio.ensure_future(proxy.get("/b.rss"))
-    while not proxy.service.admin.active_refreshes:  # noqa: ASYNC110 (nobody tells when)
+    while not proxy.service.admin.active_refreshes:  # noqa: ASYNC110 (no event to wait for)
         await asyncio.sleep(0)
     await everybody_waits()
     assert origin.requests == asked

@@ -110,7 +110,7 @@ class Front:
 async def until(holds: Callable[[], bool]) -> None:
     """Let everything go on until this holds."""
     async with asyncio.timeout(PATIENCE):
-        while not holds():  # noqa: ASYNC110 (nobody tells when)
+        while not holds():  # noqa: ASYNC110 (no event to wait for)
             await asyncio.sleep(0)
 
 

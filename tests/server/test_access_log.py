@@ -40,7 +40,7 @@ def counted(stage: OnProxy, name: str, **labels: str) -> float:
 async def lines(caplog: pytest.LogCaptureFixture, number: int = 1) -> list[str]:
     """What the log holds, once so many requests are told."""
     async with asyncio.timeout(PATIENCE):
-        while len(caplog.messages) < number:  # noqa: ASYNC110 (nobody tells when)
+        while len(caplog.messages) < number:  # noqa: ASYNC110 (no event to wait for)
             await asyncio.sleep(0)
     return list(caplog.messages)
 

@@ -37,7 +37,7 @@ async def test_who_goes_away_while_a_name_is_looked_up_is_forgotten(
 
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
-    while stage.runtime.connections:  # noqa: ASYNC110 (nobody tells when)
+    while stage.runtime.connections:  # noqa: ASYNC110 (no event to wait for)
         await asyncio.sleep(0)
     answer.set()
     for _ in range(50):

@@ -279,7 +279,7 @@ class Proxy:
 
     async def settled(self) -> None:
         """Wait until no update is under way."""
-        while self.stage.service.admin.active_refreshes:  # noqa: ASYNC110 (nobody tells when)
+        while self.stage.service.admin.active_refreshes:  # noqa: ASYNC110 (no event to wait for)
             await asyncio.sleep(0)
 
     async def head(self, path: str, **fields: Any) -> Seen:
