@@ -20,7 +20,7 @@ from feedproxy.lru import LRU
 from feedproxy.memory_limits import MemoryLimits
 from feedproxy.proxy.representations.derived_body import make_body
 from feedproxy.refresh.ingest.helper_pool import HelperPool
-from feedproxy.refresh.policy.dictionary_policy import is_for_all, is_shared
+from feedproxy.refresh.policy.dictionary_policy import is_shared
 from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.request.context import ProxyResponse
 from feedproxy.request.entrance import ClientContext, Entrance, public_url_for
@@ -117,16 +117,6 @@ def with_offer(
             fields = negotiation.vary_on(fields, "Accept-Encoding", "Available-Dictionary")
     if fields is response.response.fields:
         return response
-    return replace(response, response=response.response.with_fields(fields))
-
-
-def with_cors(response: ProxyResponse, client: ClientContext, settings: Settings) -> ProxyResponse:
-    """Return the response with leave for scripts of every web origin to read it (option `cors`)."""
-    stored = response.stored
-    if not settings.cors or client.user or stored is None or not is_for_all(stored, settings):
-        return response
-    fields = response.response.fields.with_field("Access-Control-Allow-Origin", "*")
-    fields = fields.with_field("Access-Control-Expose-Headers", "*")
     return replace(response, response=response.response.with_fields(fields))
 
 

@@ -22,6 +22,7 @@ from feedproxy.http import uri
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.message_syntax import is_well_formed
+from feedproxy.proxy.cors import preflight_response
 from feedproxy.request.context import PassThrough, ProxyResponse
 from feedproxy.request.endpoints import Call, Endpoint
 from feedproxy.request.entrance import ClientContext, Entrance, apply_entrance_rules
@@ -382,7 +383,7 @@ class FlowHandler:
         self._set_response(flow, state, response, status)
 
     def _respond_locally(self, flow: http.HTTPFlow, routed: RoutedRequest) -> bool:
-        """Answer TRACE, and OPTIONS with `Max-Forwards: 0`; return False for other requests.
+        """Answer TRACE, OPTIONS with `Max-Forwards: 0`, and CORS preflights; return False for other requests.
 
         TRACE would reveal the fields that a browser adds to a script (RFC 9110, 9.3.8). OPTIONS with `Max-Forwards: 0`
         is for this proxy (7.6.2).
@@ -397,6 +398,9 @@ class FlowHandler:
         elif request.method == "OPTIONS" and passthrough.max_forwards(request.fields) == 0:
             status = CacheStatus()
             response = Response(200, Fields([allow_field, ("Content-Length", "0")]))
+        elif preflight := preflight_response(request, self.runtime.settings_for(request.target)):
+            status = CacheStatus()
+            response = preflight
         else:
             return False
         state = self._register(flow, FlowState(routed.visit))

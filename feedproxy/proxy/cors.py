@@ -1,0 +1,52 @@
+"""Cross-origin reads by scripts in browsers: the option `cors` (Fetch Standard, "CORS protocol")."""
+
+from dataclasses import replace
+
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.refresh.policy.dictionary_policy import is_for_all
+from feedproxy.request.context import ProxyResponse
+from feedproxy.request.entrance import ClientContext
+from feedproxy.settings import Settings
+
+_METHODS = ("GET", "HEAD")
+"""The methods that a script of another web origin may use."""
+
+_MAX_AGE = 86400
+"""Seconds for which a browser may keep the answer to a preflight; browsers limit this to two hours or a day."""
+
+
+def with_cors(response: ProxyResponse, client: ClientContext, settings: Settings) -> ProxyResponse:
+    """Return the response with permission for scripts of every web origin to read it.
+
+    Only responses that are for all clients get it.
+    """
+    stored = response.stored
+    if not settings.cors or client.user or stored is None or not is_for_all(stored, settings):
+        return response
+    fields = response.response.fields.with_field("Access-Control-Allow-Origin", "*")
+    fields = fields.with_field("Access-Control-Expose-Headers", "*")
+    return replace(response, response=response.response.with_fields(fields))
+
+
+def preflight_response(request: Request, settings: Settings) -> Response | None:
+    """Return the answer to a CORS-preflight request for a feed; None for other requests, which the origin answers.
+
+    A script that sends If-None-Match or A-IM to another web origin causes a preflight. `*` as a field name does not
+    include Authorization, so credentials remain excluded.
+    """
+    fields = request.fields
+    if request.method != "OPTIONS" or "origin" not in fields or not settings.cors:
+        return None
+    if fields.get("access-control-request-method") not in _METHODS or settings.readers or settings.private:
+        return None
+    return Response(
+        204,
+        Fields(
+            [
+                ("Access-Control-Allow-Origin", "*"),
+                ("Access-Control-Allow-Methods", ", ".join(_METHODS)),
+                ("Access-Control-Allow-Headers", "*"),
+                ("Access-Control-Max-Age", str(_MAX_AGE)),
+            ]
+        ),
+    )

@@ -1,0 +1,65 @@
+"""Scripts of other web origins read feeds where the operator permits it (option `cors`)."""
+
+import pytest
+
+from tests.stages.origin import a_feed
+
+PATH = "/feed.rss"
+PREFLIGHT = {
+    "origin": "https://reader.example",
+    "access_control_request_method": "GET",
+    "access_control_request_headers": "if-none-match",
+}
+
+
+async def test_preflight_for_a_feed_is_answered_without_the_origin(door):
+    proxy, origin, _ = await door(cors=True)
+    origin.publish(PATH, a_feed("one"))
+
+    seen = (await proxy.send("OPTIONS", PATH, **PREFLIGHT)).expect(204)
+
+    assert seen.fields.get("access-control-allow-origin") == "*"
+    assert seen.fields.get("access-control-allow-methods") == "GET, HEAD"
+    assert seen.fields.get("access-control-allow-headers") == "*"
+    assert "access-control-allow-credentials" not in seen.fields
+    assert origin.requests == 0
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"access_control_request_method": "PUT"},
+        {"access_control_request_method": ""},
+        {"origin": ""},
+    ],
+    ids=["method that changes", "no method", "no origin"],
+)
+async def test_other_options_request_passes_to_the_origin(door, changed):
+    proxy, origin, _ = await door(cors=True)
+    origin.publish(PATH, a_feed("one"))
+    fields = {name: value for name, value in {**PREFLIGHT, **changed}.items() if value}
+
+    seen = await proxy.send("OPTIONS", PATH, **fields)
+
+    assert origin.requests == 1
+    assert seen.fields.get("access-control-allow-methods") is None
+
+
+async def test_preflight_passes_to_the_origin_where_cors_is_off(door):
+    proxy, origin, _ = await door()
+    origin.publish(PATH, a_feed("one"))
+
+    await proxy.send("OPTIONS", PATH, **PREFLIGHT)
+
+    assert origin.requests == 1
+
+
+@pytest.mark.parametrize("rule", [{"readers": ("*",)}, {"private": True}], ids=["readers", "private"])
+async def test_preflight_for_a_feed_that_is_not_for_all_permits_nothing(door, rule):
+    proxy, origin, _ = await door(cors=True)
+    origin.publish(PATH, a_feed("one"))
+    proxy.rule(PATH, **rule)
+
+    seen = await proxy.send("OPTIONS", PATH, **PREFLIGHT)
+
+    assert "access-control-allow-origin" not in seen.fields
