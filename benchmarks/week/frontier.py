@@ -95,7 +95,7 @@ def table(systems: Sequence[Figures], oracle_requests: int) -> str:
 def settings(systems: Sequence[Figures]) -> str:
     """Return every setting that was played, as Markdown, in order of requests."""
     lines = [
-        "| | requests for feeds that leave it to the cache | staleness of these, mean | all requests | waited |",
+        "| | requests for feeds without hint or lifetime | staleness of these, mean | all requests | waited |",
         "|---|---:|---:|---:|---:|",
     ]
     for figures in sorted(systems, key=point):

@@ -27,7 +27,7 @@ def page(results: dict[str, Any]) -> str:
     for profile, shown in results["profiles"].items():
         parts.append(f"### {title(profile, shown, results)}\n")
         if shown["frontier"]:
-            parts.append("Mean staleness at equal requests, of feeds that leave their lifetime to the cache:\n")
+            parts.append("Mean staleness at equal requests, for the feeds without hint or lifetime:\n")
             parts.append(frontier.table(shown["frontier"], shown["oracle"]))
             parts.append(frontier.settings(shown["frontier"]))
         parts.append(_table(shown["systems"]))
@@ -40,17 +40,17 @@ def page(results: dict[str, Any]) -> str:
 
 ROWS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
     ("requests to the origin", lambda each: f"{each['origin_requests']:,}"),
-    ("of these for feeds that HTTP lets nobody keep", lambda each: f"{each['origin_requests_withheld']:,}"),
+    ("of these for feeds with no-cache or no-store", lambda each: f"{each['origin_requests_withheld']:,}"),
     ("MB from the origin", lambda each: f"{each['origin_bytes'] / 1e6:,.1f}"),
     ("MB to readers", lambda each: f"{each['reader_bytes'] / 1e6:,.1f}"),
     ("MB to readers that send A-IM", lambda each: f"{each['delta_reader_bytes'] / 1e6:,.2f}"),
     ("304", lambda each: _share(each, 304)),
     ("226", lambda each: _share(each, 226)),
     ("staleness, mean", lambda each: f"{each['stale_mean']:,.0f} s"),
-    ("staleness, 95 % at most", lambda each: f"{each['stale_p95']:,.0f} s"),
-    ("the same of feeds that leave it to the cache", lambda each: f"{each.get('silent_stale_mean', 0):,.0f} s"),
+    ("staleness, 95th percentile", lambda each: f"{each['stale_p95']:,.0f} s"),
+    ("staleness, mean, without hint or lifetime", lambda each: f"{each.get('silent_stale_mean', 0):,.0f} s"),
     ("waited for the origin", lambda each: _percent(1 - each["not_waited_share"])),
-    ("the same where HTTP lets a copy answer", lambda each: _percent(1 - each["not_waited_share_where_allowed"])),
+    ("waited, though a copy may answer", lambda each: _percent(1 - each["not_waited_share_where_allowed"])),
     ("429 from the origin", lambda each: f"{each['origin_429']:,}"),
     ("429 passed on", lambda each: f"{each['passed_429']:,}"),
     ("scheduled requests", lambda each: f"{each['scheduled']:,}" if "scheduled" in each else "–"),
@@ -92,7 +92,7 @@ def _aims(systems: Sequence[Figures]) -> str:
         ("bytes to readers", ratio("reader_bytes"), "≤ 0.6"),
         ("bytes to readers that send A-IM", ratio("delta_reader_bytes"), "≤ 0.25"),
     )
-    lines = ["| feedproxy against the best of the peers, each row by itself | | aim |", "|---|---:|---:|"]
+    lines = ["| feedproxy against the best peer of each row | | aim |", "|---|---:|---:|"]
     lines += [f"| {title} | {value:.2f} | {aim} |" for title, value, aim in rows]
     return "\n".join(lines) + "\n"
 
@@ -110,7 +110,7 @@ def _kinds(systems: Sequence[Figures]) -> str:
     """Of which feeds the origin was asked, and how much it sent."""
     kinds = list(systems[0]["origin_by_kind"])
     names = " | ".join(each["system"] for each in systems)
-    lines = [f"| requests to the origin (MB from it), by what feeds say | {names} |"]
+    lines = [f"| requests to the origin (MB from it), by what the feed states | {names} |"]
     lines.append("|---|" + "---:|" * len(systems))
     for kind in kinds:
         cells = [each["origin_by_kind"][kind] for each in systems]
