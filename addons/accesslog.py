@@ -60,7 +60,7 @@ class AccessLog:
         if connects:
             app.metrics.count_connect(case.connect_result or "refused", code, case.status.detail or "", size, seconds)
         else:
-            app.metrics.count_response(case.visit.entrance, code, case.status, size, seconds)
+            app.metrics.count_response(case.client.entrance, code, case.status, size, seconds)
         if case.routed_request is not None and not connects and code:
             score_flow(app, flow, case, size)
         agent = flow.request.headers.get("user-agent", "")
@@ -68,7 +68,7 @@ class AccessLog:
         target = to_public(upstream_target, app.settings) if upstream_target else flow.request.path
         if connects:
             target = uri.hostport(flow.request.host, flow.request.port)
-        entrance, cache = "connect" if connects else str(case.visit.entrance), case.status.text()
+        entrance, cache = "connect" if connects else str(case.client.entrance), case.status.text()
         app.journal.record_request(
             RequestActivity(
                 app.clock.now(), entrance, flow.request.method, target, code, size, cache, agent[:LENGTH_MAX]
@@ -83,7 +83,7 @@ class AccessLog:
             )
         line = AccessLine(
             at=app.clock.now(),
-            reader=app.service.audience.log_name(case.visit, agent),
+            reader=app.service.audience.log_name(case.client, agent),
             entrance=entrance,
             method=flow.request.method,
             target=target_in_log,

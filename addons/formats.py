@@ -21,12 +21,12 @@ class Formats:
         get_app(ctx.master).adopt(ctx.options)
 
     async def _convert(self, call: Call) -> Response:
-        app, visit = get_app(ctx.master), call.client
+        app, client = get_app(ctx.master), call.client
         formats = app.service.conversions
         wanted, target = formats.parse_call(call)
         # A conversion is for the readers of its feed only.
         readers = app.settings_for(target).readers
-        user, fields = await app.gatekeeper.authorize(readers, call.request.fields, visit.address, proxy=False)
+        user, fields = await app.gatekeeper.authorize(readers, call.request.fields, client.address, proxy=False)
         return await formats.respond(call, wanted, target, fields, user=user)
 
 

@@ -89,7 +89,7 @@ class Record:
         seconds = max(0.0, app.clock.now() - at)
         case, names = get_flow_handler(app).state_of(flow), self._connections
         if case is not None and case.routed_request is not None and case.status is not None:
-            target, user = case.routed_request.request.target, case.visit.user
+            target, user = case.routed_request.request.target, case.client.user
             private = bool(user) or app.gatekeeper.key_for(target, user) != target
             upstream = app.settings.upstream
             recorder.note(*client_exchange(flow, case, at, seconds, names, upstream), private=private)

@@ -29,8 +29,8 @@ class Subscribers:
         ):
             return
         audience = app.service.audience
-        visit = client_context(incoming_request(flow), app.settings, Entrance.PROXY)
-        audience.record_read(flow.request.url, visit, flow.request.headers.get("user-agent", ""))
+        client = client_context(incoming_request(flow), app.settings, Entrance.PROXY)
+        audience.record_read(flow.request.url, client, flow.request.headers.get("user-agent", ""))
         flow.request.headers["User-Agent"] = audience.upstream_user_agent(flow.request.url)
 
 

@@ -1,8 +1,8 @@
 """Redirects from a page to its feed, for gateway clients that prefer feeds (feed/discovery.py).
 
-The page is fetched and stored as any other. If a client's Accept gives feed types a higher weight, it is redirected to
-the first feed that the page links; all of them are in its Link fields. Pages are parsed in a helper process, once for
-each version.
+The proxy fetches and stores a page like any other resource. A client whose Accept field prefers feed types is
+redirected to the first feed that the page links. The redirect lists all linked feeds in Link fields. A helper process
+parses each version of a page once.
 """
 
 import asyncio
@@ -31,62 +31,67 @@ logger = logging.getLogger(__name__)
 _PAGE_TYPES = ("text/html", "application/xhtml+xml")
 
 _COPIED_FIELDS = ("cache-control", "expires", "age", "date", "via", "cache-status", "vary", "content-security-policy")
-"""Fields that the redirect has in common with the page: it has the same freshness and provenance."""
+"""Response fields that the redirect copies from the page, so that it has the same freshness and provenance."""
 
 
 class Autodiscovery:
-    """Finds the feeds that pages link."""
+    """Finder of the feeds that stored pages link, with a cache of its results."""
 
     def __init__(self, helper_pool: HelperPool, limits: MemoryLimits) -> None:
         self._helper_pool = helper_pool
-        self._under_way: SingleFlight[int, tuple[DiscoveredFeed, ...]] = SingleFlight()
-        self._known: LRU[int, tuple[bytes, tuple[DiscoveredFeed, ...]]] = LRU(limits.pages)
-        """Each entry keeps its page in memory, which mostly is the object in the store."""
+        self._in_progress: SingleFlight[int, tuple[DiscoveredFeed, ...]] = SingleFlight()
+        self._cache: LRU[int, tuple[bytes, tuple[DiscoveredFeed, ...]]] = LRU(limits.pages)
+        """The page's bytes and its feeds, by the `id()` of those bytes. The entry holds the bytes, so that the key
+        stays unique."""
 
     async def redirect_to_feed(
-        self, answer: ProxyResponse | PassThrough, request: Request, visit: ClientContext, settings: Settings
+        self, answer: ProxyResponse | PassThrough, request: Request, client: ClientContext, settings: Settings
     ) -> ProxyResponse | PassThrough:
-        """Return a redirect to the feed of a page where the client prefers feeds; else the response itself."""
+        """Return a redirect to the page's first feed if the client prefers feeds, and `answer` unchanged otherwise."""
         if isinstance(answer, PassThrough) or answer.feed or answer.stored is None:
             return answer
-        if visit.entrance is not Entrance.GATEWAY or not settings.lead_to_feeds or not _is_labelled_page(answer.stored):
+        if (
+            client.entrance is not Entrance.GATEWAY
+            or not settings.lead_to_feeds
+            or not _is_labelled_page(answer.stored)
+        ):
             return answer
         fields = negotiation.vary_on(answer.response.fields, "Accept")
         answer = replace(answer, response=answer.response.with_fields(fields))
         assert answer.stored is not None
         if answer.response.status not in (200, 304) or not prefers_feeds(request.fields.combined("accept")):
             return answer
-        found = await self.find(answer.stored, settings)
-        if not found:
+        feeds = await self.find(answer.stored, settings)
+        if not feeds:
             return answer
-        response = _redirect(answer.response.fields, visit, found)
+        response = _redirect(answer.response.fields, client, feeds)
         return replace(answer, response=response, reason="the page names a feed, which the reader prefers", stored=None)
 
     async def find(self, stored: StoredResponse, settings: Settings) -> tuple[DiscoveredFeed, ...]:
-        """Return the feeds that a stored page links; none where it is not a page."""
+        """Return the feeds that a stored page links, or an empty tuple if the response is not a page."""
         label, body = next(iter(stored.content.bodies.items()), ("identity", b""))
         if not body or stored.status != 200 or stored.content.feed:
             return ()
-        key = id(body)  # unique while this object is referenced here
-        known = self._known.get(key)
+        key = id(body)  # unique while the cache holds a reference to `body`
+        known = self._cache.get(key)
         if known is not None and known[0] is body:
             return known[1]
         links = tuple(parse_links(stored.fields))
         target, declared = uri.without_fragment(stored.target), stored.fields.get("content-type")
         work = partial(_find_feeds, target, declared, links, label, body, settings.decoded_max)
-        task, _ = self._under_way.join_or_start(key, lambda: self._look(key, body, work))
+        task, _ = self._in_progress.join_or_start(key, lambda: self._search_page(key, body, work))
         return await asyncio.shield(task)
 
-    async def _look(
+    async def _search_page(
         self, key: int, body: bytes, work: "partial[tuple[DiscoveredFeed, ...]]"
     ) -> tuple[DiscoveredFeed, ...]:
         try:
-            found = await self._helper_pool.submit(work)
+            feeds = await self._helper_pool.submit(work)
         except FeedproxyError as error:
-            logger.warning("a page is not searched for feeds: %s", error)
-            found = ()
-        self._known.put(key, (body, found), len(body) + sum([len(feed.address) + len(feed.title) for feed in found]))
-        return found
+            logger.warning("autodiscovery: page not searched for feeds: %s", error)
+            feeds = ()
+        self._cache.put(key, (body, feeds), len(body) + sum([len(feed.address) + len(feed.title) for feed in feeds]))
+        return feeds
 
 
 def _is_labelled_page(stored: StoredResponse) -> bool:
@@ -102,11 +107,11 @@ def _find_feeds(
     return discover_feeds(plain, target, content_type=declared, links=links)
 
 
-def _redirect(fields: Fields, visit: ClientContext, found: tuple[DiscoveredFeed, ...]) -> Response:
-    inside = [visit.base + uri.gateway_path(feed.address) for feed in found]
-    body = "This page names these feeds:\n" + "".join(f"{feed}\n" for feed in inside)
-    lines = [("Location", inside[0])]
-    lines += [("Link", _link(address, feed)) for address, feed in zip(inside, found, strict=True)]
+def _redirect(fields: Fields, client: ClientContext, feeds: tuple[DiscoveredFeed, ...]) -> Response:
+    addresses = [client.base + uri.gateway_path(feed.address) for feed in feeds]
+    body = "This page names these feeds:\n" + "".join(f"{feed}\n" for feed in addresses)
+    lines = [("Location", addresses[0])]
+    lines += [("Link", _link(address, feed)) for address, feed in zip(addresses, feeds, strict=True)]
     lines += [line for line in fields if line[0].lower() in _COPIED_FIELDS]
     lines += [
         ("X-Content-Type-Options", "nosniff"),
@@ -117,7 +122,7 @@ def _redirect(fields: Fields, visit: ClientContext, found: tuple[DiscoveredFeed,
 
 
 def _link(address: str, feed: DiscoveredFeed) -> str:
-    """Return a feed as a link (RFC 8288, section 3); titles that no field can have as they are, are left out."""
+    """Return the value of a Link field for a feed (RFC 8288, section 3). A title outside printable ASCII is omitted."""
     link = f'<{address}>; rel="alternate"'
     if feed.type:
         link += f'; type="{feed.type}"'

@@ -1,4 +1,5 @@
-"""Operations on the cache beside requests: by the operator, pings and pushes, the schedule, and writes to origins."""
+"""Cache operations that no client request starts: commands of the operator, pings, pushes, the refresh schedule,
+invalidation."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -36,15 +37,15 @@ from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.poll_rhythms import DAY, READERS_MAX, ExpectedPoll
 
 INVALIDATION_BATCH = 64
-"""Targets of a purge that downstream caches are informed of in one step of the event loop: half a millisecond."""
+"""Targets per event loop step when a purge is announced to downstream caches. A step of 64 takes about 0.5 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshReport:
     """The outcome of a refresh that an operator or a ping requested.
 
-    `outcome` is `updated`, `unchanged`, `confirmed` (304), `not-stored`, `failed`, `paused`, or `later` when the
-    minimum interval of the target or of its site ends at `at`.
+    `outcome` is `updated`, `unchanged`, `confirmed` (304), `not-stored`, `failed`, `paused` or `later`. With `later`,
+    `at` is the instant at which the minimum interval of the target or of its site ends.
     """
 
     target: str
@@ -56,7 +57,7 @@ class RefreshReport:
 
 @dataclass(frozen=True, slots=True)
 class FeedAudience:
-    """The readers of one feed as the schedule sees them at one moment."""
+    """The readers of one feed at the instant `now`, as the refresh schedule counts them."""
 
     target: str
     now: Instant
@@ -64,16 +65,16 @@ class FeedAudience:
     demand: Demand
 
     def recent(self, window: Seconds) -> int:
-        """Return how many without a known rhythm wanted the feed within the last `window` seconds."""
+        """Return the number of readers without a known rhythm that requested the feed in the last `window` seconds."""
         since, rhythms = self.now - window, self.counts.rhythms
         direct = 0
         if rhythms.sampled(self.target) < READERS_MAX:
-            # Where the sample is full, it stands for all.
+            # A full sample already represents all readers, including those without a rhythm.
             direct = max(0, self.counts.recent(self.target, since) - rhythms.regular(self.target, since))
         return direct + self.demand.count_since(self.target, since)
 
     def expected(self, until: Instant) -> Sequence[ExpectedPoll]:
-        """Return the polls that are expected until then, in order."""
+        """Return the polls that are expected until the instant `until`, earliest first."""
         rhythms, readers = self.counts.rhythms, 0
         if rhythms.sampled(self.target) == READERS_MAX:
             readers = self.counts.recent(self.target, self.now - DAY)
@@ -81,7 +82,7 @@ class FeedAudience:
 
 
 class CacheAdmin:
-    """Operations on the cache beside requests: refresh, purge, invalidate, apply pushes, and the refresh schedule."""
+    """Cache operations outside client requests: refresh, purge, invalidation, pushes, and the refresh schedule."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class CacheAdmin:
         store: Store,
         lookup: ResourceLookup,
         clock: Clock,
-        dispatch: RefreshCoordinator,
+        coordinator: RefreshCoordinator,
         autodiscovery: Autodiscovery,
         counts: SubscriberCounts,
         observer: RefreshObserver,
@@ -102,7 +103,7 @@ class CacheAdmin:
         self._store = store
         self._lookup = lookup
         self._clock = clock
-        self._dispatch = dispatch
+        self._coordinator = coordinator
         self._autodiscovery = autodiscovery
         self._counts = counts
         self._observer = observer
@@ -120,16 +121,16 @@ class CacheAdmin:
     @property
     def active_refreshes(self) -> int:
         """Return the number of refreshes in progress."""
-        return len(self._dispatch)
+        return len(self._coordinator)
 
     def to_upstream_url(self, address: str) -> str:
-        """Return the target of a normalised address, which may be the public one."""
+        """Return the target of a normalised address. The address may be the target itself or its public address."""
         return to_upstream(address, self._settings_for(address))
 
     def target_matcher(self, pattern: str) -> Callable[[str], bool]:
-        """Return a test whether a target matches a glob, in its public or its upstream form."""
+        """Return a predicate that tests whether a target, or its public address, matches a glob."""
         glob = compile_glob(pattern)
-        # No rule changes the options that map URLs.
+        # The options that map URLs are global: rules cannot override them.
         settings = self._settings_for("")
         return lambda target: any(glob.fullmatch(form) is not None for form in equivalent_urls(target, settings))
 
@@ -139,7 +140,7 @@ class CacheAdmin:
         return resource is not None and resource.channel is not None
 
     async def feeds_named_by(self, target: str) -> list[str]:
-        """Return the feeds that the stored page of this target names; none where no page is stored."""
+        """Return the feeds that the stored page of this target links, or an empty list if no page is stored."""
         resource = self._store.get(target)
         if resource is None or resource.channel is not None or not resource.variants:
             return []
@@ -147,75 +148,78 @@ class CacheAdmin:
         return [feed.address for feed in found]
 
     def next_allowed_fetch(self, target: str) -> Instant | None:
-        """Return when this target may be fetched; None for now."""
-        match self._dispatch.check_fetch_allowed(self._lookup.get(target), target, self._settings_for(target)):
+        """Return the instant from which this target may be fetched, or None if it may be fetched now."""
+        match self._coordinator.check_fetch_allowed(self._lookup.get(target), target, self._settings_for(target)):
             case throttle.Deferred(until):
                 return until
         return None
 
     def site_turn(self, target: str) -> Instant | None:
-        """Return when `site_interval` allows a fetch of this target; None where it is not what defers the fetch."""
-        match self._dispatch.check_fetch_allowed(self._lookup.get(target), target, self._settings_for(target)):
+        """Return the instant at which `site_interval` allows a fetch of this target, or None if another limit or no
+        limit defers it."""
+        match self._coordinator.check_fetch_allowed(self._lookup.get(target), target, self._settings_for(target)):
             case throttle.Deferred(until, Detail.SITE_INTERVAL):
                 return until
         return None
 
     async def refresh(self, target: str) -> RefreshReport:
-        """Refresh this target now, or as soon as the minimum interval allows (then the outcome is `later`)."""
+        """Refresh this target and return the result. If the minimum interval forbids a fetch now, the outcome is
+        `later`."""
         target = self.to_upstream_url(target)
         await self._peers.sync(target)
         resource = self._lookup.get(target)
-        match self._dispatch.check_fetch_allowed(resource, target, self._settings_for(target)):
+        match self._coordinator.check_fetch_allowed(resource, target, self._settings_for(target)):
             case throttle.Deferred(_, Detail.PAUSED, reason):
                 return RefreshReport(target, "paused", reason)
             case throttle.Deferred(until, _, reason):
-                self._dispatch.schedule_refresh(target, until - self._clock.now())
+                self._coordinator.schedule_refresh(target, until - self._clock.now())
                 return RefreshReport(target, "later", reason, at=until)
-        landed = await asyncio.shield(self._dispatch.refresh(target))
-        return RefreshReport(target, landed.outcome, landed.reason or str(landed.detail or ""), landed.fwd_status)
+        result = await asyncio.shield(self._coordinator.refresh(target))
+        return RefreshReport(target, result.outcome, result.reason or str(result.detail or ""), result.fwd_status)
 
     async def flush(self, target: str) -> None:
-        """Return when what is stored of this target outlives the process."""
+        """Wait until everything stored for this target is on disk."""
         await self._store.wait_written(self.to_upstream_url(target))
 
     async def record_push(self, target: str, promised: Instant) -> None:
-        """Record a push and its lease: until it ends, the target is fetched at `push_interval` only."""
+        """Record a push and its lease. Until `promised`, the schedule fetches the target only every `push_interval`
+        seconds."""
         if (resource := self._store.get_latest(target)) is not None:
             await self._store.put(replace(resource, last_push=self._clock.now(), push_lease_expires=promised))
             self.agenda.note(target)
 
     async def extend_push_lease(self, target: str, promised: Instant) -> None:
-        """Extend a push lease, unless it has ended."""
+        """Extend the push lease of a target until `promised`. A lease that has ended stays ended."""
         resource = self._store.get_latest(target)
         if resource is not None and resource.push_lease_expires > self._clock.now():
             await self._store.put(replace(resource, push_lease_expires=promised))
 
     async def end_push_lease(self, target: str) -> None:
-        """End the push lease: the target is fetched by its schedule again."""
+        """End the push lease of a target, so that its own schedule applies again."""
         resource = self._store.get_latest(target)
         if resource is not None and resource.push_lease_expires:
             await self._store.put(replace(resource, push_lease_expires=0.0))
             self.agenda.note(target)
 
     async def apply_push(self, target: str, body: bytes, media_type: str | None) -> str:
-        """Store pushed content as if it had been fetched. Return why it was refused, or an empty string.
+        """Store pushed content as if it had been fetched. Return the reason for a refusal, or an empty string.
 
-        On return the content outlives the process: the publisher gets a success, and does not send it again. `body` has
-        no content coding. The rules are stricter than for fetched content (push.py).
+        `body` has no content coding. When the call returns, accepted content is on disk: the publisher receives a
+        success and does not send it again. Pushed content is checked more strictly than fetched content (push.py).
         """
         resource, now, settings = self._store.get_latest(target), self._clock.now(), self._settings_for(target)
-        held = (
+        copy = (
             next((variant for variant in reversed(resource.variants) if variant.content.feed), None)
             if resource
             else None
         )
-        if resource is None or held is None or held.authorized:
-            return "no copy is held"
-        fetched = pushing.as_fetched(held, body, media_type, now)
+        if resource is None or copy is None or copy.authorized:
+            return "no copy of the feed is stored"
+        fetched = pushing.as_fetched(copy, body, media_type, now)
         work = partial(
             pushing.examined,
             fetched,
-            held,
+            copy,
             resource,
             now,
             settings,
@@ -223,33 +227,34 @@ class CacheAdmin:
             leaving=superseded(resource),
         )
         try:
-            push = await self._dispatch.helper_pool.submit(work)
+            push = await self._coordinator.helper_pool.submit(work)
         except FeedproxyError as error:
             return str(error)
         if isinstance(push, str):
             return push
-        landed = await self._dispatch.apply_push(target, push, held)
+        result = await self._coordinator.apply_push(target, push, copy)
         await self._store.wait_written(target)
-        return "" if landed.stored else landed.reason or "it may not be stored"
+        return "" if result.stored else result.reason or "it may not be stored"
 
     async def purge(self, target: str = "", *, pattern: str = "") -> list[str]:
-        """Delete this target, or all that match the glob, and return those that were stored.
+        """Delete the given target, or all targets that match the glob `pattern`. Return the deleted targets.
 
-        The results of refreshes in progress are not stored."""
-        # Invalidate first: what another process is about to write comes before the delete, or not at all.
+        The results of refreshes in progress are not stored.
+        """
+        # Invalidate first: a write of another process then either precedes the delete or is refused.
         if target:
             target = self.to_upstream_url(target)
-            await self._peers.sync(target)  # a target that only a peer has counts as purged
+            await self._peers.sync(target)  # a target that only a peer has stored also counts as purged
             self._store.coordination.invalidate(target)
-            self._dispatch.discard(partial(eq, target))
-            held = self._store.get(target) is not None
+            self._coordinator.discard(partial(eq, target))
+            is_stored = self._store.get(target) is not None
             await self._store.delete(target)
             await self._store.flush()
-            self._dispatch.announce_invalidation([target])
-            return [target] if held else []
+            self._coordinator.announce_invalidation([target])
+            return [target] if is_stored else []
         matches = self.target_matcher(pattern)
         self._store.coordination.invalidate(None)
-        self._dispatch.discard(matches)
+        self._coordinator.discard(matches)
         stored_here = [target async for target in yielding(self._store.targets()) if matches(target)]
         at_peers = [target async for target in self._peers.targets() if matches(target)]
         targets = list(dict.fromkeys([*stored_here, *at_peers]))
@@ -257,45 +262,47 @@ class CacheAdmin:
             await self._store.delete(stored)
         await self._store.flush()
         async for batch in yielding(batched(targets, INVALIDATION_BATCH)):
-            self._dispatch.announce_invalidation(list(batch))
+            self._coordinator.announce_invalidation(list(batch))
         return targets
 
     async def on_peer_purge(self, target: str) -> None:
-        """Discard refreshes of a target that a peer has purged; of all targets for an empty string."""
-        self._dispatch.discard(partial(eq, target)) if target else self._dispatch.invalidate(lambda _: True)
+        """Discard the refreshes in progress of a target that a peer has purged; an empty string stands for all
+        targets."""
+        self._coordinator.discard(partial(eq, target)) if target else self._coordinator.invalidate(lambda _: True)
 
     async def clear_relocation(self, target: str) -> bool:
-        """Forget a remembered relocation or end of this target and its fetch pause. Return whether there was one."""
+        """Delete the recorded move or end of this target and the fetch pause after a 410. Return whether one was
+        recorded."""
         target = self.to_upstream_url(target)
         resource = self._store.get_latest(target)
         if resource is None or resource.relocation is None:
             return False
         failures = Failures() if resource.failures.detail == Detail.GONE else resource.failures
         await self._store.put(replace(resource, relocation=None, failures=failures))
-        self._dispatch.announce_invalidation([target])
+        self._coordinator.announce_invalidation([target])
         return True
 
     async def invalidate_after_write(self, request: Request, response: Response) -> None:
-        """Invalidate what a response to a passed-through request invalidates (RFC 9111, section 4.4; RFC 9875)."""
+        """Invalidate the stored responses that a successful write invalidates (RFC 9111, section 4.4; RFC 9875)."""
         for target in invalidation.invalidated_by(request, response):
             await self._invalidate(target, lambda _: True)
         groups = cache_groups.groups_invalidated_by(request, response)
-        # The search takes time with every stored target, so it is the operator's own origin that may cause it.
+        # The search reads every stored target. Only the operator's own upstream may cause that cost.
         if groups and is_upstream_target(request.target, self._settings_for(request.target)):
             await self._invalidate_groups(uri.origin_of(request.target), groups)
 
     async def _invalidate_groups(self, origin: str, groups: frozenset[str]) -> None:
         """Invalidate the stored responses of an origin that belong to one of these groups.
 
-        What they belong to beside is not invalidated: "this mechanism does not cascade" (RFC 9875, section 2.2.1).
+        Other groups of an invalidated response stay valid: "this mechanism does not cascade" (RFC 9875, section 2.2.1).
         """
 
         def belongs(stored: StoredResponse) -> bool:
             return not groups.isdisjoint(cache_groups.groups_of(stored.fields))
 
         root = f"{origin}/"
-        # A response that is under way may belong to a group, too.
-        self._dispatch.invalidate(lambda target: target.startswith(root))
+        # A response that is being fetched may belong to a group, too.
+        self._coordinator.invalidate(lambda target: target.startswith(root))
         stored_here = [target async for target in yielding(self._store.targets()) if target.startswith(root)]
         known = frozenset(stored_here)
         at_peers = [target async for target in self._peers.targets() if target.startswith(root) and target not in known]
@@ -307,9 +314,9 @@ class CacheAdmin:
                 await self._invalidate(target, belongs)
 
     async def _invalidate(self, target: str, selects: Callable[[StoredResponse], bool]) -> None:
-        """Mark the selected stored responses of a target as invalid; parts of such are dropped."""
+        """Mark the selected stored responses of a target as invalid, and delete selected partial responses."""
         self._store.coordination.invalidate(target)
-        self._dispatch.invalidate(partial(eq, target))
+        self._coordinator.invalidate(partial(eq, target))
         resource = self._store.get_latest(target)
         if resource is None or not resource.responses:
             return
@@ -336,20 +343,20 @@ class CacheAdmin:
     # -- the schedule
 
     def owns(self, target: str) -> bool:
-        """Return whether this process refreshes a feed ahead of requests."""
+        """Return whether this process makes the scheduled refreshes of a target."""
         return self._ownership.owns(target)
 
     def reschedule(self, target: str) -> None:
-        """Compute the next scheduled refresh anew after another process has changed what is stored."""
+        """Recompute the next scheduled refresh of a target after another process has changed the stored resource."""
         if self.owns(target):
             self.agenda.note(target)
 
     def resume(self) -> None:
-        """Start the schedule from the stored counts; the most recently requested feeds come first."""
+        """Fill the schedule from the stored subscriber counts, beginning with the most recently requested feeds."""
         self.agenda.start(reversed(self._counts.targets()))
 
     def prefetch_plan(self, resource: Resource) -> prefetch.Plan:
-        """Return the scheduled refresh of a resource, with its reason."""
+        """Return the next scheduled refresh of a resource, with its reason."""
         target, now = resource.target, self._clock.now()
         settings = self._settings_for(target)
         return prefetch.plan(
@@ -358,22 +365,23 @@ class CacheAdmin:
             FeedAudience(target, now, self._counts, self._demand),
             now,
             settings,
-            permission=self._dispatch.check_fetch_allowed(resource, target, settings),
-            price_factor=self._dispatch.site_limits.price_factor(site_of(target)),
+            permission=self._coordinator.check_fetch_allowed(resource, target, settings),
+            price_factor=self._coordinator.site_limits.price_factor(site_of(target)),
             jitter=prefetch.own_jitter(target),
         )
 
     def _lane_of(self, target: str) -> str:
-        """Return the site of a feed; a publisher's own origin has a lane for each, since nothing is spaced there."""
+        """Return the scheduler lane of a target: its site, or the target itself for feeds of the upstream, which needs
+        no spacing."""
         return target if is_upstream_target(target, self._settings_for(target)) else site_of(target)
 
     def _own_prefetch_plan(self, target: str) -> prefetch.Plan:
         resource = self._lookup.peek(target) if self.owns(target) else None
-        return prefetch.Rest("nothing of it is looked after here") if resource is None else self.prefetch_plan(resource)
+        return prefetch.Rest("this process does not schedule it") if resource is None else self.prefetch_plan(resource)
 
     async def _prefetch(self, target: str) -> None:
         if await self._peers.sync(target) and not isinstance(self._own_prefetch_plan(target), prefetch.Refresh):
-            self.agenda.note(target)  # a peer has refreshed it
+            self.agenda.note(target)  # a peer has refreshed the target already
             return
         self._observer.scheduled(target)
-        await asyncio.shield(self._dispatch.refresh(target))
+        await asyncio.shield(self._coordinator.refresh(target))

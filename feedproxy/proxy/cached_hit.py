@@ -1,11 +1,12 @@
 """Repetition of a hit without the whole request pipeline.
 
 While the stored resource and the settings are unchanged, three properties of a hit depend on time alone: its age,
-whether it may still be used, and the header fields that state both. `reusable_hit` tells whether a response depends on
-nothing else; `recompute_hit` computes the three anew, with the functions that the pipeline calls.
+whether it may still be used, and the header fields that state both. `reusable_hit` checks that a response depends on
+nothing else. `recompute_hit` computes the three properties again, with the functions of the pipeline.
 
-Between two instants at which a decision can change (hit_validity.py) only the age grows. `advance_hit` adds the elapsed
-seconds, in a thirtieth of the time. It pays where there are more feeds than requests for each in a second.
+Between two instants at which a decision can change (hit_validity.py), only the age grows. `advance_hit` then adds the
+elapsed seconds, which takes a thirtieth of the time of `recompute_hit`. That saves time when more feeds are requested
+than requests arrive for each feed in a second.
 """
 
 from dataclasses import dataclass
@@ -30,14 +31,14 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 UNREPEATABLE_FIELDS = frozenset({"a-im", "authorization", "if-range", "range", "via"})
-"""Request fields that make a response not repeatable."""
+"""Names of request fields whose presence prevents the repetition of the response."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReusableHit:
-    """A response that may be repeated: what it was built from, and what it depends on.
+    """A response that may be repeated, with the values that its next repetition depends on.
 
-    `vary_names` are the request fields that select a variant. `counted`: the client counts as a subscriber.
+    `vary_names` are the request fields that select a variant. `counted` is true if the client counts as a subscriber.
     """
 
     resource: Resource
@@ -51,20 +52,21 @@ class ReusableHit:
 
     @property
     def conditions(self) -> "HitConditions":
-        """Return everything but the stored response and its resource."""
+        """Return the values that many hits share: everything but the stored response and its resource."""
         return self.settings, self.directives, self.detail, self.vary_names, self.counted, self.states_freshness
 
 
 type HitConditions = tuple[Settings, CacheControl, str | None, frozenset[str], bool, bool]
-"""Settings, the request's directives, detail, `varies`, `counted`, `states`: most feeds have the same."""
+"""Settings, request directives, detail, `vary_names`, `counted` and `states_freshness` of a `ReusableHit`."""
 
 
 class HitState:
-    """The age, freshness and header fields of a hit between `computed_at` and `until`.
+    """The age, freshness and header fields of a hit from `computed_at` until `until`.
 
-    `overrides_cache_control`: Cache-Control states the lifetime computed here; `emits_cdn_cache_control`: so does
-    CDN-Cache-Control. Until `decision_valid_until` only the seconds differ. `initial_age` is the age of the response at
-    `response_time`. (Not a dataclass: creating a frozen one takes longer than computing its contents.)
+    `initial_age` is the age in seconds at `response_time`. Until `decision_valid_until`, only the age changes. With
+    `overrides_cache_control`, the Cache-Control field states the lifetime that this proxy computed. With
+    `emits_cdn_cache_control`, the CDN-Cache-Control field states it, too. The class is no dataclass: creating a frozen
+    dataclass takes longer than computing its contents.
     """
 
     __slots__ = (
@@ -86,31 +88,32 @@ class HitState:
         freshness: Freshness,
         detail: str | None,
         since: Instant,
-        steady: Instant,
+        valid_until: Instant,
         initial: Seconds,
         received: Instant,
-        speaks: bool,
-        states: bool,
+        overrides: bool,
+        emits: bool,
     ) -> None:
         self.exact_age = exact
         self.freshness = freshness
         self.detail = detail
         self.computed_at = since
         self.until = _unchanged_until(freshness, exact, since)
-        self.decision_valid_until = steady
+        self.decision_valid_until = valid_until
         self.initial_age = initial
         self.response_time = received
-        self.overrides_cache_control = speaks
-        self.emits_cdn_cache_control = states
+        self.overrides_cache_control = overrides
+        self.emits_cdn_cache_control = emits
 
     @property
     def age(self) -> int:
-        """Return the value of Age."""
+        """Return the value of the Age field, in whole seconds."""
         return int(self.exact_age)
 
     @property
     def ttl(self) -> int:
-        """Return the remaining lifetime in whole seconds."""
+        """Return the remaining freshness lifetime in whole seconds; a negative value states for how long the response
+        is stale."""
         return int(self.freshness.lifetime - self.exact_age)
 
     @property
@@ -120,7 +123,7 @@ class HitState:
 
     @property
     def cache_status_value(self) -> str:
-        """Return the value of Cache-Status."""
+        """Return the value of the Cache-Status field."""
         if self.detail is None:
             return f"feedproxy; hit; ttl={self.ttl}"
         return f"feedproxy; hit; ttl={self.ttl}; detail={self.detail}"
@@ -131,33 +134,33 @@ class HitState:
 
     @property
     def reason(self) -> str:
-        """Return the state of freshness, for the log."""
+        """Return the description of the freshness for the access log."""
         return self.freshness.description_at(self.exact_age)
 
 
 def reusable_hit(
     answer: ProxyResponse,
     request: Request,
-    visit: ClientContext,
+    client: ClientContext,
     resource: Resource | None,
     settings: Settings,
     now: Instant,
 ) -> ReusableHit | None:
-    """Return the response as a repeatable hit; None where it depends on more than time."""
+    """Return the response as a repeatable hit, or None if it depends on more than time."""
     stored = answer.stored
     if not answer.status.hit or stored is None or resource is None or answer.interim:
         return None
     if answer.response.status not in (200, 304) or stored.status != 200:
         return None
     if not any(variant is stored for variant in resource.variants):
-        return None  # a part, or a response that has been replaced meanwhile
+        return None  # a partial response, or a response that has been replaced meanwhile
     if settings.negotiate and "accept" in request.fields:
         return None  # it may be a conversion
     if resource.relocation is not None or settings.moved_to or settings.gone:
         return None  # relocations change with time, by rules that are not evaluated here
     if any(name.lower() in UNREPEATABLE_FIELDS for name, _ in request.fields) or not _is_timeless(request, now):
         return None
-    agents_differ = settings.upstream == "" and visit.entrance is Entrance.PROXY and resource.channel is None
+    agents_differ = settings.upstream == "" and client.entrance is Entrance.PROXY and resource.channel is None
     varies = {name for variant in resource.variants for name in nominated(variant.fields)}
     if not agents_differ and all(variant.own_agent for variant in resource.variants):
         varies.discard("user-agent")
@@ -169,18 +172,18 @@ def reusable_hit(
         answer.status.detail,
         _interned(frozenset(varies)),
         counted=resource.channel is not None,
-        states_freshness=settings.state_freshness and visit.entrance is Entrance.REVERSE,
+        states_freshness=settings.state_freshness and client.entrance is Entrance.REVERSE,
     )
 
 
 @lru_cache(maxsize=256)
 def _interned(names: frozenset[str]) -> frozenset[str]:
-    """Return one shared object for equal sets: most feeds have the same."""
+    """Return one shared object for equal sets. Most feeds have the same set, so that this saves memory."""
     return names
 
 
 def _is_timeless(request: Request, now: Instant) -> bool:
-    """Return whether no condition depends on the time: a date in the future will pass."""
+    """Return whether the result of the request's conditions is independent of the time. A date in the future is not."""
     for name in ("if-modified-since", "if-unmodified-since"):
         for value in request.fields.get_all(name):
             date = parse_http_date(value, now)
@@ -190,28 +193,28 @@ def _is_timeless(request: Request, now: Instant) -> bool:
 
 
 def recompute_hit(hit: ReusableHit, now: Instant) -> HitState | None:
-    """Return the state of the hit now; None where the pipeline has to decide again."""
+    """Return the state of the hit at `now`, or None if the pipeline has to decide again."""
     if is_set_back(hit.stored.response_time, now):
-        return None  # the clock was set back, and the stored instants have to be corrected
+        return None  # the clock was set back: the pipeline corrects the stored instants
     freshness = assess(hit.resource, hit.stored, hit.settings, now)
     decision = reuse.decide(
         hit.stored, hit.directives, freshness, now, known_uri=True, stale_limit=hit.settings.stale_max
     )
     if not isinstance(decision, Reuse) or decision.detail != hit.detail:
         return None
-    steady = decision_valid_until(hit.resource, hit.stored, hit.settings, hit.directives, freshness, now)
-    speaks = freshness.source is Source.HINT or (hit.states_freshness and freshness.held is not None)
-    states = hit.states_freshness and "cdn-cache-control" not in hit.stored.fields
+    valid_until = decision_valid_until(hit.resource, hit.stored, hit.settings, hit.directives, freshness, now)
+    overrides = freshness.source is Source.HINT or (hit.states_freshness and freshness.held is not None)
+    emits = hit.states_freshness and "cdn-cache-control" not in hit.stored.fields
     initial, received = initial_age(hit.stored), hit.stored.response_time
     return _unless_exhausted(
-        HitState(freshness.age, freshness, decision.detail, now, steady, initial, received, speaks, states)
+        HitState(freshness.age, freshness, decision.detail, now, valid_until, initial, received, overrides, emits)
     )
 
 
 def advance_hit(state: HitState, now: Instant) -> bool:
-    """Advance the state to what `recompute_hit` would return now.
+    """Advance the state to what `recompute_hit` would return at `now`. Return whether that was possible.
 
-    Return False where it has to be recomputed; the state must not be used then.
+    After False, the caller must call `recompute_hit`: the state is no longer valid.
     """
     if not state.computed_at <= now <= state.decision_valid_until:
         return False
@@ -221,14 +224,14 @@ def advance_hit(state: HitState, now: Instant) -> bool:
 
 
 def _unless_exhausted(state: HitState) -> HitState | None:
-    states = state.emits_cdn_cache_control
-    if states and state.cache_control_value == f"max-age={state.age}":
-        return None  # no lifetime remains, and then CDN-Cache-Control is omitted
+    emits = state.emits_cdn_cache_control
+    if emits and state.cache_control_value == f"max-age={state.age}":
+        return None  # without a remaining lifetime, the pipeline omits CDN-Cache-Control
     return state
 
 
 def _unchanged_until(freshness: Freshness, age: Seconds, now: Instant) -> Instant:
-    """Return the last instant with the same whole seconds and the same decision."""
+    """Return the last instant at which the fields still state the same whole seconds and the decision is the same."""
     ttl = freshness.lifetime - age
     until = now + 1 - age % 1.0 - INSTANT_MARGIN
     part = now + ttl % 1.0 if ttl >= 0 else now + 1 - -ttl % 1.0 - INSTANT_MARGIN

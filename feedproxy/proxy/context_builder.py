@@ -1,4 +1,4 @@
-"""Everything that a client request needs, looked up once: resource, directives, and the request for the origin."""
+"""Construction of a request's context: the stored resource, the directives, and the request to send to the origin."""
 
 from feedproxy.errors import LoopDetected
 from feedproxy.http.cache_control import CacheControl
@@ -13,7 +13,7 @@ from feedproxy.subscribers.counts import SubscriberCounts
 
 
 class ContextBuilder:
-    """Builds the context of each request, and counts its client as a reader of the feed."""
+    """Builder of request contexts. It also counts each client as a reader of the requested feed."""
 
     def __init__(
         self, *, lookup: ResourceLookup, counts: SubscriberCounts, readers: ReaderTracker, pseudonym: str
@@ -27,7 +27,7 @@ class ContextBuilder:
     def build(self, request: Request, client: ClientContext, settings: Settings) -> RequestContext:
         """Return the context of a GET or HEAD. Raises LoopDetected."""
         if is_loop(request.fields, self._pseudonym):
-            raise LoopDetected("this request has passed this proxy already")
+            raise LoopDetected("request loop: Via already names this proxy")
         target = request.target
         resource = self._lookup.get(target)
         is_feed = resource is not None and resource.channel is not None
@@ -37,8 +37,9 @@ class ContextBuilder:
         if is_feed or (own_agent and is_new and self._counts.knows(target)):
             self.count_reader(request, client)
         elif own_agent and is_new and client.is_counted:
-            # The origin is told of this reader now, but it is counted only when the target turns out to be a feed:
-            # invented addresses must not displace feeds. A target that is known to be no feed has no subscribers.
+            # The User-Agent sent to the origin includes this reader at once. The reader is counted only when the
+            # target turns out to be a feed: requests for invented addresses must not displace counts of feeds. A
+            # target that is known to be no feed has no subscribers.
             new_reader = request.fields.get("user-agent") or ""
         sends_range = request.method == "GET" and "range" in request.fields and is_new and not is_feed
         upstream = build_upstream_request(
@@ -66,6 +67,6 @@ class ContextBuilder:
         )
 
     def count_reader(self, request: Request, client: ClientContext) -> None:
-        """Count the client as a reader of the target; a repetition changes nothing."""
+        """Count the client as a reader of the target. A repeated call for the same client changes nothing."""
         if client.is_counted:
             self._readers.record_read(request.target, client, request.fields.get("user-agent") or "")

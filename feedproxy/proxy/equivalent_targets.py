@@ -1,7 +1,8 @@
-"""Targets that differ in parts of the query that make no difference, by a rule or by the origin's No-Vary-Search.
+"""Targets whose queries differ only in parameters that do not affect the response (No-Vary-Search, option
+`ignore_query`).
 
-A request for such a target is answered as one for the other: from the same stored response. Where rules give the two
-targets different readers, or make only one private, they remain different.
+Such targets share one stored response. Targets to which rules give different readers or different privacy remain
+separate.
 """
 
 from collections.abc import Callable
@@ -24,17 +25,17 @@ from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 
 PATHS_MAX = 4096
-"""Paths of which targets with No-Vary-Search are remembered."""
+"""Largest number of paths for which targets with No-Vary-Search are recorded."""
 
 TARGETS_MAX = 8
-"""Remembered targets of one path, the newest first."""
+"""Largest number of recorded targets per path. The oldest is removed first."""
 
 _SHARED_NAMES = frozenset({"accept-encoding", "available-dictionary"})
-"""Fields that Vary may nominate: every stored feed answers them."""
+"""Request fields that Vary may name although every client gets the same feed: the proxy itself handles both."""
 
 
 class EquivalentTargets:
-    """Finds the target of the stored response that answers a request, and remembers targets with No-Vary-Search."""
+    """Finder of the stored target that is equivalent to a requested one. It records targets with No-Vary-Search."""
 
     def __init__(self, store: Store, clock: Clock, settings_for: Callable[[str], Settings]) -> None:
         self._store = store
@@ -43,14 +44,14 @@ class EquivalentTargets:
         self._targets: LRU[str, tuple[str, ...]] = LRU(entries_max=PATHS_MAX)
 
     def resolve(self, request: Request) -> Request:
-        """Return the request with the target that its query comes down to; the same request as a rule."""
+        """Return the request with the equivalent stored target, or the request itself if there is none."""
         target = self._by_rule(request.target)
         if len(self._targets):
             target = self._by_origin(target, request)
         return request if target == request.target else replace(request, target=target)
 
     def record(self, response: ProxyResponse | PassThrough) -> None:
-        """Remember the target of a stored response with No-Vary-Search."""
+        """Record the target of a stored response that has the field No-Vary-Search."""
         stored = response.stored if isinstance(response, ProxyResponse) else None
         if stored is None or "no-vary-search" not in stored.fields or not _is_shared(stored):
             return
@@ -67,11 +68,11 @@ class EquivalentTargets:
         return reduced if self._have_same_readers(target, reduced) else target
 
     def _by_origin(self, target: str, request: Request) -> str:
-        """Return the target of a response that may answer now without the origin.
+        """Return the recorded target whose stored response may answer without a request to the origin, or `target`.
 
-        "the presented target URI and that of the stored response are equivalent modulo search variance" -- Caching.
-        A response that is to be validated first is validated under the request's own target: its new
-        response may say otherwise of the query.
+        "the presented target URI and that of the stored response are equivalent modulo search variance" --
+        No-Vary-Search, Caching. A response that needs validation is validated under the requested target, because the
+        new response may have another No-Vary-Search.
         """
         candidates = self._targets.get(target.partition("?")[0])
         if candidates is None or candidates == (target,) or self._is_stored(target) or has_secret(target):
@@ -98,22 +99,23 @@ class EquivalentTargets:
         freshness = assess(resource, stored, settings, now)
         return isinstance(reuse.decide(stored, directives, freshness, now, stale_limit=0), Reuse)
 
-    def _have_same_readers(self, one: str, other: str) -> bool:
-        if one == other:
+    def _have_same_readers(self, target: str, other: str) -> bool:
+        if target == other:
             return True
-        left, right = self._settings_for(one), self._settings_for(other)
+        left, right = self._settings_for(target), self._settings_for(other)
         return (left.readers, left.private) == (right.readers, right.private)
 
 
 def _is_shared(stored: StoredResponse) -> bool:
-    """Tell whether every request for the target selects this response."""
+    """Return whether every request for the target selects this response."""
     if stored.authorized or len(stored.key) or stored.status != 200 or stored.final_target:
         return False
     return set(vary.nominated(stored.fields)) <= _SHARED_NAMES
 
 
 def with_ignored_query(response: ProxyResponse | PassThrough, settings: Settings) -> ProxyResponse | PassThrough:
-    """Return the response with No-Vary-Search for the parameters that a rule ignores, unless the origin sent one."""
+    """Return the response with a No-Vary-Search that names the parameters of `ignore_query`. A field of the origin is
+    kept."""
     if not settings.ignore_query or not isinstance(response, ProxyResponse) or response.stored is None:
         return response
     if "no-vary-search" in response.response.fields or has_secret(response.stored.target):

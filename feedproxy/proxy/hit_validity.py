@@ -1,8 +1,8 @@
-"""The time until which the decision about a hit cannot change.
+"""The instant until which the decision about a hit cannot change.
 
-Everything in feed_freshness.py and cache/reuse.py that depends on the time is considered: the end of the lifetime, of
-an allowance to serve stale, of a push lease, of a skipped period, and the limits of the request. In doubt the answer is
-the current instant.
+It takes account of everything in feed_freshness.py and cache/reuse.py that depends on time: the ends of the lifetime,
+of the permission to serve stale, of a push lease and of a skipped period, and the limits that the request sets. In
+doubt, the result is the current instant.
 """
 
 from feedproxy.cache.freshness import Freshness, Source
@@ -13,7 +13,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 INSTANT_MARGIN = 1e-6
-"""Seconds subtracted from an instant of change, so that the result lies before it."""
+"""Seconds that are subtracted from an instant of change, so that the result lies just before it."""
 
 _HEURISTIC_SOURCES = frozenset({Source.LEARNED, Source.LAST_MODIFIED, Source.DEFAULT})
 
@@ -26,14 +26,15 @@ def decision_valid_until(
     freshness: Freshness,
     now: Instant,
 ) -> Instant:
-    """Return the last instant for which the decision is known to be that of `now`; at least `now`.
+    """Return the last instant at which the decision is certain to be the same as at `now`. The result is at least
+    `now`.
 
-    `freshness` is that of `now`, and has allowed the use of the response.
+    `freshness` is the freshness at `now`; by it, the response may be used.
     """
     if request.max_age is not None or request.min_fresh is not None or request.max_stale is not None:
         return now  # the request sets limits of its own
     if now < stored.response_time:
-        return now  # the clock was set back: the age does not grow until then
+        return now  # the clock was set back: the age stays the same until `response_time`
     if freshness.fresh(now):
         ends = freshness.expires
     elif freshness.held is not None:
@@ -44,7 +45,7 @@ def decision_valid_until(
         schedule = resource.channel.schedule
         pushed = bool(settings.push_interval and resource.last_push and now < resource.push_lease_expires)
         if (schedule.skip_hours or schedule.skip_days) and (pushed or freshness.source in _HEURISTIC_SOURCES):
-            return now  # a skipped period may begin and extend the use
+            return now  # a skipped period may begin and extend the lifetime
         if pushed:
             ends = min(ends, resource.push_lease_expires)
     return max(now, ends - INSTANT_MARGIN)

@@ -1,4 +1,4 @@
-"""Questions that the proxy asks of its collaborators, each with a default for one process on its own."""
+"""Protocols of the proxy's collaborators, each with a default for a single process."""
 
 from collections.abc import AsyncIterator
 from typing import Protocol
@@ -7,49 +7,49 @@ from feedproxy.clock import Instant
 
 
 class PeerCopies(Protocol):
-    """Copies that other machines of a cluster share."""
+    """Stored responses that other machines of a cluster share."""
 
     async def sync(self, target: str) -> bool:
-        """Take in what the peers have of `target`. Return whether this changed anything here."""
+        """Fetch the peers' stored resource of `target` if it is newer. Return whether the local resource changed."""
         ...
 
     def targets(self) -> AsyncIterator[str]:
-        """Return the targets of which the peers have copies."""
+        """Yield the targets for which peers have stored resources."""
         ...
 
 
 class FeedOwnership(Protocol):
-    """Division of the scheduled refreshes among the worker processes."""
+    """Division of the scheduled refreshes among worker processes and machines."""
 
     def owns(self, target: str) -> bool:
-        """Return whether this process refreshes `target` ahead of requests."""
+        """Return whether this process makes the scheduled refreshes of `target`."""
         ...
 
 
 class Demand(Protocol):
-    """Interest in feeds beside the requests of feed readers."""
+    """Interest in feeds that does not come from requests of feed readers, such as WebSub subscriptions."""
 
     def count_since(self, target: str, since: Instant) -> int:
-        """Return how many additional readers the schedule counts for `target` since an instant."""
+        """Return the number of additional readers of `target` since an instant, for the schedule."""
         ...
 
 
 class NoPeers:
-    """The peers of a proxy without a cluster."""
+    """The default without a cluster: there are no peers."""
 
     async def sync(self, target: str) -> bool:
-        """Return False: no peer has anything."""
+        """Return False, because there is no newer copy."""
         return False
 
     async def targets(self) -> AsyncIterator[str]:
-        """Return no targets."""
+        """Yield nothing."""
         nothing: tuple[str, ...] = ()
         for target in nothing:
             yield target
 
 
 class OwnsAll:
-    """The ownership of a single process."""
+    """The default of a single process: it owns all feeds."""
 
     def owns(self, target: str) -> bool:
         """Return True for every target."""
@@ -57,7 +57,7 @@ class OwnsAll:
 
 
 class NoDemand:
-    """No interest beside the requests of feed readers."""
+    """The default without subscriptions: only requests of feed readers count."""
 
     def count_since(self, target: str, since: Instant) -> int:
         """Return 0."""

@@ -19,10 +19,10 @@ from feedproxy.store.resource import Resource
 type ExtraFields = tuple[tuple[str, str], ...]
 
 OVERSIZED_RECHECK_INTERVAL: Seconds = 86_400
-"""Seconds for which a body above buffer_max streams through before its size is checked again: a day."""
+"""Seconds for which content above `buffer_max` streams through before its size is checked again: one day."""
 
 OVERLOAD_RETRY_AFTER = 10
-"""Retry-After of a response to a request that found no free connection or descriptor."""
+"""Seconds in Retry-After when no connection or file descriptor is free for a request."""
 
 NOT_FORWARDED = CacheStatus()
 
@@ -30,12 +30,12 @@ _SENTENCES = {str(detail): detail.sentence for detail in Detail}
 
 
 def is_oversized(resource: Resource, now: Instant) -> bool:
-    """Return whether the body is known to be above buffer_max, and its size need not be checked again yet."""
+    """Return whether the content is known to exceed `buffer_max` and its next size check is not due yet."""
     return resource.oversized and not resource.variants and now - resource.fetched < OVERSIZED_RECHECK_INTERVAL
 
 
 class LocalResponses:
-    """Builds the responses that come from no origin."""
+    """Builder of the responses that feedproxy generates itself."""
 
     def __init__(self, clock: Clock, via: str, settings_for: Callable[[str], Settings]) -> None:
         self._clock = clock
@@ -43,58 +43,66 @@ class LocalResponses:
         self._settings_for = settings_for
 
     def error_response(
-        self, request: Request, visit: ClientContext, error: FeedproxyError, status: CacheStatus | None = None
+        self, request: Request, client: ClientContext, error: FeedproxyError, status: CacheStatus | None = None
     ) -> ProxyResponse:
-        """Return the error document for an exception, with the status that it suggests."""
+        """Return the error document for an exception, with the status code that the exception suggests."""
         reason = message = str(error) or "feedproxy refused this request."
-        if visit.entrance is Entrance.REVERSE:
-            # Errors name hosts and addresses, which are not disclosed in reverse mode.
+        if client.entrance is Entrance.REVERSE:
+            # Error texts name hosts and addresses of the upstream, which reverse mode does not disclose.
             message = _SENTENCES.get(error.detail, "feedproxy refused this request.")
         status = replace(status or CacheStatus(), detail=error.detail)
         extra = (("Retry-After", str(OVERLOAD_RETRY_AFTER)),) if isinstance(error, Overload) else ()
-        answer = self.problem_response(request, visit, error.status_hint, error.detail, message, status, extra)
+        answer = self.problem_response(request, client, error.status_hint, error.detail, message, status, extra)
         return replace(answer, reason=reason)
 
     def service_unavailable(
         self,
         request: Request,
-        visit: ClientContext,
+        client: ClientContext,
         until: Instant,
         detail: Detail,
         reason: str,
         status: CacheStatus = NOT_FORWARDED,
     ) -> ProxyResponse:
-        """Return 503 with Retry-After: the target may not be fetched before `until`, and no copy is usable."""
+        """Return 503 with a Retry-After that ends at `until`, for a target that may not be fetched and has no usable
+        copy."""
         seconds = max(1, round(until - self._clock.now()))
         extra = (("Retry-After", str(seconds)),)
-        return self.problem_response(request, visit, 503, detail, reason, replace(status, detail=detail), extra)
+        return self.problem_response(request, client, 503, detail, reason, replace(status, detail=detail), extra)
 
-    def relocation_response(self, ask: RequestContext, location: str, status: CacheStatus) -> ProxyResponse:
-        """Return 301, or the XML redirect document (option `announce_as`)."""
-        settings = ask.settings
+    def relocation_response(self, context: RequestContext, location: str, status: CacheStatus) -> ProxyResponse:
+        """Return a 301 to `location`, or an XML redirect document if the option `announce_as` is `xml`."""
+        settings = context.settings
         if settings.moved_to and settings.announce_as == "xml":
-            inside = rewrite_location(location, ask.client, target=ask.request.target, upstream=settings.upstream)
-            return self._xml_redirect(
-                ask, xml_redirect.make_document(inside), status, f"the feed has moved to {location}"
+            shown = rewrite_location(
+                location, context.client, target=context.request.target, upstream=settings.upstream
             )
-        shown = public_url_for(location, ask.client, upstream=settings.upstream)
+            return self._xml_redirect(
+                context, xml_redirect.make_document(shown), status, f"the feed has moved to {location}"
+            )
+        shown = public_url_for(location, context.client, upstream=settings.upstream)
         reason, extra = f"The feed has moved to {shown}.", (("Location", location),)
         lifetime = settings.relocation_spacing
-        return self.problem_response(ask.request, ask.client, 301, Detail.MOVED, reason, status, extra, lifetime)
+        return self.problem_response(
+            context.request, context.client, 301, Detail.MOVED, reason, status, extra, lifetime
+        )
 
-    def gone_response(self, ask: RequestContext, status: CacheStatus, *, believed: bool) -> ProxyResponse:
-        """Return 410, or the XML document for it; without a lifetime while the end is not believed yet."""
-        settings = ask.settings
+    def gone_response(self, context: RequestContext, status: CacheStatus, *, believed: bool) -> ProxyResponse:
+        """Return a 410, or an XML document that announces the end if the option `announce_as` is `xml`.
+
+        Caches may store the 410 only if the end is believed.
+        """
+        settings = context.settings
         if settings.gone and settings.announce_as == "xml":
-            return self._xml_redirect(ask, xml_redirect.make_document(None), status, "the feed has ended")
+            return self._xml_redirect(context, xml_redirect.make_document(None), status, "the feed has ended")
         reason = "This feed has ended; please unsubscribe."
         lifetime = settings.relocation_spacing if believed else 0
-        return self.problem_response(ask.request, ask.client, 410, Detail.GONE, reason, status, (), lifetime)
+        return self.problem_response(context.request, context.client, 410, Detail.GONE, reason, status, (), lifetime)
 
     def problem_response(
         self,
         request: Request,
-        visit: ClientContext,
+        client: ClientContext,
         code: int,
         detail: str,
         reason: str,
@@ -102,30 +110,33 @@ class LocalResponses:
         extra: ExtraFields = (),
         lifetime: Seconds = 0,
     ) -> ProxyResponse:
-        """Return an error document with its Cache-Status; caches may store it for `lifetime` seconds."""
-        shown = public_url_for(request.target, visit, upstream=self._settings_for(request.target).upstream)
+        """Return an error document with its Cache-Status. Caches may store it for `lifetime` seconds."""
+        shown = public_url_for(request.target, client, upstream=self._settings_for(request.target).upstream)
         response = problem_response(code, detail, reason, request=replace(request, target=shown), extra=extra)
         fields = response.fields
         if lifetime:
-            fields = self._with_lifetime(fields, request.target, visit, lifetime)
+            fields = self._with_lifetime(fields, request.target, client, lifetime)
         return ProxyResponse(response.with_fields(self._with_status_fields(fields, status)), status, reason)
 
-    def _with_lifetime(self, fields: Fields, target: str, visit: ClientContext, lifetime: Seconds) -> Fields:
-        """Add the lifetime; in reverse mode also CDN-Cache-Control and the Surrogate-Key by which a CDN purges it."""
+    def _with_lifetime(self, fields: Fields, target: str, client: ClientContext, lifetime: Seconds) -> Fields:
+        """Return the fields with max-age. In reverse mode, CDN-Cache-Control and Surrogate-Key are added for a CDN in
+        front."""
         directive = f"max-age={int(lifetime)}"
         fields = fields.with_field("Cache-Control", directive)
-        if visit.entrance is Entrance.REVERSE and self._settings_for(target).state_freshness:
+        if client.entrance is Entrance.REVERSE and self._settings_for(target).state_freshness:
             fields = fields.with_field("CDN-Cache-Control", directive).with_field(
                 "Surrogate-Key", surrogate_key(target)
             )
         return fields
 
-    def _xml_redirect(self, ask: RequestContext, body: bytes, status: CacheStatus, reason: str) -> ProxyResponse:
+    def _xml_redirect(self, context: RequestContext, body: bytes, status: CacheStatus, reason: str) -> ProxyResponse:
         lines = [
             ("Content-Type", "application/xml"),
             ("Content-Length", str(len(body))),
         ]
-        fields = self._with_lifetime(Fields(lines), ask.request.target, ask.client, ask.settings.relocation_spacing)
+        fields = self._with_lifetime(
+            Fields(lines), context.request.target, context.client, context.settings.relocation_spacing
+        )
         return ProxyResponse(Response(200, self._with_status_fields(fields, status), body), status, reason)
 
     def _with_status_fields(self, fields: Fields, status: CacheStatus) -> Fields:

@@ -1,4 +1,4 @@
-"""301 and 410 for targets that have moved or ended, from what is remembered of them."""
+"""Responses with 301 and 410 for targets whose move or end is recorded."""
 
 from dataclasses import replace
 
@@ -13,11 +13,12 @@ from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, RelocationKind, Resource
 
 DEAD_TARGETS_MAX = 1024
-"""Targets without a feed that are remembered because a relocation may lead there; the oldest are forgotten first."""
+"""Largest number of targets remembered as having no feed. A relocation to one of them is in doubt. The oldest is
+removed first."""
 
 
 class RelocationResponses:
-    """Answers for moved and ended targets, and memory of targets that lead nowhere."""
+    """Builder of the responses for moved and ended targets. It remembers targets that turned out to have no feed."""
 
     def __init__(self, store: Store, local: LocalResponses) -> None:
         self._store = store
@@ -25,19 +26,20 @@ class RelocationResponses:
         self._dead_targets: LRU[str, Resource] = LRU(entries_max=DEAD_TARGETS_MAX)
 
     def before_fetch(self, context: RequestContext, now: Instant) -> ProxyResponse | None:
-        """Return the response for a remembered relocation that need not be checked again yet, or None."""
+        """Return the response for a recorded relocation whose recheck is not due yet, or None."""
         return self._find(context, context.resource, now, None)
 
     def after_fetch(
         self, context: RequestContext, resource: Resource | None, now: Instant, status: CacheStatus
     ) -> ProxyResponse | None:
-        """Return the response for a relocation where the origin was asked, or may not be asked; else None."""
+        """Return the response for a recorded relocation, or None. The origin was asked before the call, or may not be
+        asked."""
         return self._find(context, resource, now, status)
 
     def as_last_resort(
         self, context: RequestContext, resource: Resource | None, now: Instant, status: CacheStatus
     ) -> ProxyResponse | None:
-        """Return the response for a relocation that is in doubt, where no copy can be served either; else None."""
+        """Return the response for a relocation that is in doubt, or None. The caller has no stored response to send."""
         return self._find(context, resource, now, status, allow_doubt=True)
 
     def _find(
@@ -52,7 +54,8 @@ class RelocationResponses:
         if not allow_doubt and self.is_in_doubt(context, resource):
             return None
         sighting = resource.relocation if resource is not None else None
-        # Without a request to the origin there is neither hit nor fwd: RFC 9211, section 2, has no parameter for it.
+        # Without a request to the origin, Cache-Status has neither hit nor fwd: RFC 9211, section 2, has no
+        # parameter for it.
         reported = status or CacheStatus()
         match relocation.active_relocation(sighting, now, context.settings, target=context.request.target):
             case relocation.RespondMoved(location, recheck) if status or not recheck:
@@ -63,7 +66,7 @@ class RelocationResponses:
         return None
 
     def is_in_doubt(self, context: RequestContext, resource: Resource | None) -> bool:
-        """Return whether a believed relocation leads to a target that has proved to lead nowhere."""
+        """Return whether a believed move leads to a target that turned out to have no feed."""
         sighting = resource.relocation if resource is not None else None
         if sighting is None or sighting.kind is not RelocationKind.MOVED:
             return False
@@ -71,7 +74,7 @@ class RelocationResponses:
         return relocation.is_in_doubt(sighting, destination, context.settings)
 
     def record_result(self, result: RefreshResult) -> None:
-        """Record a target without a feed: a relocation to it is in doubt."""
+        """Record whether the refreshed target has a feed: a relocation to a target without a feed is in doubt."""
         resource, response = result.resource, result.response
         if resource.channel is None and response is not None and response.status in relocation.DOUBTFUL_STATUSES:
             failures = Failures(1, detail=Detail.REFUSED)

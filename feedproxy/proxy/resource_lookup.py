@@ -1,4 +1,4 @@
-"""Look-up of stored resources that corrects instants noted by a clock that was ahead."""
+"""Lookup of stored resources, with correction of instants that a clock recorded in the future."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from feedproxy.store.resource import Resource, correct_future_instants
 
 
 class ResourceLookup:
-    """Stored resources with corrected instants; the correction is written back."""
+    """Lookup of stored resources. It corrects instants that lie in the future, and stores the correction."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -16,11 +16,11 @@ class ResourceLookup:
         self._corrections: set[asyncio.Task[None]] = set()
 
     def get(self, target: str) -> Resource | None:
-        """Return the stored resource and count this as use of it."""
+        """Return the stored resource, or None. The call counts as a use of the resource."""
         return self._corrected(self._store.get(target))
 
     def peek(self, target: str) -> Resource | None:
-        """Return the stored resource without counting this as use of it."""
+        """Return the stored resource, or None. The call does not count as a use of the resource."""
         return self._corrected(self._store.peek(target))
 
     def _corrected(self, resource: Resource | None) -> Resource | None:
@@ -28,7 +28,7 @@ class ResourceLookup:
             return None
         corrected = correct_future_instants(resource, self._clock.now())
         if corrected is not resource:
-            # An eager task has changed the copy in memory when this call returns.
+            # An eager task changes the copy in memory before this call returns.
             loop = asyncio.get_running_loop()
             task = asyncio.Task(self._store_corrected(resource.target), loop=loop, eager_start=True)
             self._corrections.add(task)

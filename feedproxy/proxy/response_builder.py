@@ -1,4 +1,4 @@
-"""The response that a stored response gives for a request: coding, conditions, range, and provenance fields."""
+"""Construction of a response from a stored one: content coding, conditions, range, and provenance fields."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ from feedproxy.proxy.representations.decoded_bodies import DECODED_BODIES
 from feedproxy.request.upstream_request import with_via
 
 DIGESTS = ("content-digest", "repr-digest", "digest", "want-content-digest", "content-md5")
-"""Digests of the origin's bytes, which are wrong for changed content (RFC 9530, section 3)."""
+"""Fields with digests of the origin's bytes. They are removed from changed content (RFC 9530, section 3)."""
 
 SYNC_DECODE_MAX = 4 * 1024 * 1024
-"""Bytes of a content that is decoded for a reader that does not take its coding, while all others wait: some ten
-milliseconds. What is larger goes out as it is stored, with its label (RFC 9110, section 12.5.3)."""
+"""Bytes of content that are decoded in the event loop, which takes about 10 ms, for a client that does not accept its
+coding. Larger content is sent in its stored coding (RFC 9110, section 12.5.3)."""
 
 FIELDS_IN_304 = frozenset(
-    # RFC 9110, section 15.4.5, and what tells the copy's story.
+    # RFC 9110, section 15.4.5, and the fields that describe how the response was obtained.
     [
         "cache-control",
         "content-location",
@@ -45,7 +45,7 @@ FIELDS_IN_304 = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SelectedRepresentation:
-    """The representation that is selected for a request."""
+    """The body, fields and entity tag that are selected for a request."""
 
     body: bytes
     fields: Fields
@@ -65,10 +65,10 @@ def build_response(
     surrogate_key: str | None = None,
     others: tuple[Instant, Instant] | None = None,
 ) -> Response:
-    """Return the response for this request out of this stored response; `others` is when others were in its place.
+    """Return the response to a request from a stored response.
 
-    `state_freshness` says the remaining lifetime over the origin's own word, `surrogate_key` adds what a CDN in
-    front understands; both are reverse mode's.
+    With `state_freshness`, the remaining lifetime replaces the one that the origin stated. `surrogate_key` is added for
+    a CDN in front. Both are for reverse mode. `others` is the period in which other content was stored for the target.
     """
     selected = _select_representation(stored, request, decoded_max)
     fields = selected.fields
@@ -91,7 +91,7 @@ def build_response(
         if stored.status == 200 and (ranged := _range_response(stored, request, selected, fields)):
             return ranged
     if not stored.content.bodies:
-        return Response(stored.status, fields)  # a HEAD's: its Content-Length, if it has one, is the origin's word
+        return Response(stored.status, fields)  # a response to HEAD: its Content-Length, if any, is the origin's
     return _full_response(stored.status, fields, selected.body)
 
 
@@ -112,8 +112,8 @@ def _select_representation(stored: StoredResponse, request: Request, decoded_max
         available = [name for name in (*content_coding.CODINGS, "identity") if name in content.bodies]
         chosen = negotiation.choose_coding(accept_encoding, available)
         if chosen is None:
-            # Nothing that is at hand was asked for: identity, or as the origin left it. RFC 9110, 12.5.3, prefers a
-            # response that the reader may not like to none.
+            # No available coding is acceptable: send identity, or else the origin's coding. RFC 9110, section
+            # 12.5.3, prefers a possibly unacceptable response to none.
             chosen = "identity" if "identity" in content.bodies else next(iter(content.bodies))
         fields = _with_content_coding(fields.without(*DIGESTS), chosen)
         own = own_tag(content.tag, chosen, content.bodies[chosen])
@@ -129,9 +129,9 @@ def _select_representation(stored: StoredResponse, request: Request, decoded_max
         return SelectedRepresentation(body, fields, tag)
     plain = DECODED_BODIES.get(body, label, limit=min(decoded_max, SYNC_DECODE_MAX))
     if plain is None:
-        # In its coding, which the client may be able to decode after all.
+        # The stored coding is sent; the client may be able to decode it after all.
         return SelectedRepresentation(body, fields, tag)
-    # The origin's tag names the coded bytes; of the decoded ones it is true in substance only.
+    # The origin's tag identifies the coded bytes. For the decoded ones it is valid as a weak tag only.
     fields = negotiation.vary_on(fields.without("content-encoding", *DIGESTS), "Accept-Encoding")
     if tag is not None:
         tag = EntityTag(tag.opaque, weak=True)
@@ -157,9 +157,9 @@ def _with_freshness_fields(
     over_origin: bool,
     surrogate_key: str | None,
 ) -> Fields:
-    """State the remaining lifetime where the origin states none, and in reverse mode where the option asks for it."""
+    """Return the fields with the remaining lifetime, if the origin states none or `over_origin` is set."""
     total = max_age_directive(freshness)
-    # A response that forbids caching or reuse states no lifetime.
+    # A response that forbids caching or reuse gets no lifetime.
     withheld = _forbids_reuse(fields)
     if not withheld and (freshness.source is Source.HINT or (over_origin and freshness.held is not None)):
         fields = _with_max_age(fields, total)
@@ -172,7 +172,8 @@ def _with_freshness_fields(
 
 
 def _with_max_age(fields: Fields, total: str) -> Fields:
-    """Return the fields with this lifetime instead of the origin's. Its other directives get a line of their own."""
+    """Return the fields with this lifetime instead of the origin's. Other directives move to a Cache-Control line of
+    their own."""
     rest = without_directives(fields, "max-age", "s-maxage")
     fields = fields.without("expires").with_field("Cache-Control", total)
     return fields.with_added("Cache-Control", rest) if rest else fields
@@ -184,9 +185,9 @@ def _forbids_reuse(fields: Fields) -> bool:
 
 
 def max_age_directive(freshness: Freshness, age: Seconds | None = None) -> str:
-    """Return the max-age directive that this proxy states for a response, optionally at another age."""
+    """Return the max-age directive that this proxy states for a response, at its current age or at `age` seconds."""
     exact = freshness.age if age is None else age
-    # max-age counts from the origin's answer, so that max-age less Age is what remains.
+    # max-age counts from the origin's response: the remaining lifetime is max-age minus Age.
     return f"max-age={int(exact) + _remaining_lifetime(freshness, exact)}"
 
 
@@ -204,7 +205,7 @@ def _evaluate_conditions(
     others: tuple[Instant, Instant] | None,
 ) -> object:
     content = stored.content
-    tags = tuple(_current_tags(stored, selected, everyone="if-match" in request.fields))
+    tags = tuple(_current_tags(stored, selected, all_codings="if-match" in request.fields))
     last_modified = selected.fields.get("last-modified")
     date = selected.fields.get("date")
     return conditional.evaluate(
@@ -219,20 +220,23 @@ def _evaluate_conditions(
     )
 
 
-def _current_tags(stored: StoredResponse, selected: SelectedRepresentation, *, everyone: bool) -> Iterator[EntityTag]:
-    """Yield the tags of this representation: the proxy's own, in each coding if `everyone`, and the origin's.
+def _current_tags(
+    stored: StoredResponse, selected: SelectedRepresentation, *, all_codings: bool
+) -> Iterator[EntityTag]:
+    """Yield the entity tags of the selected representation: the proxy's own tag and, as a weak tag, the origin's.
 
-    A weak comparison finds the proxy's own tags by their base.
+    With `everyone`, the proxy's tags of all codings are included. Weak comparison recognises them by their tag base
+    anyway.
     """
     if selected.tag is not None:
         yield selected.tag
     if stored.content.tag is not None:
-        if everyone:
+        if all_codings:
             for name, body in stored.content.bodies.items():
                 yield own_tag(stored.content.tag, name, body)
-        theirs = stored.fields.get_all("etag")
-        if len(theirs) == 1 and (tag := parse_tag(theirs[0])) is not None:
-            # A client that got its copy from the origin itself has the same feed.
+        origin_tags = stored.fields.get_all("etag")
+        if len(origin_tags) == 1 and (tag := parse_tag(origin_tags[0])) is not None:
+            # A client that got its copy from the origin itself has the same feed, so that its tag matches weakly.
             yield EntityTag(tag.opaque, weak=True)
 
 

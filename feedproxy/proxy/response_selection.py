@@ -1,7 +1,7 @@
-"""Selection of the response for a request: lookup, decision (cache/reuse.py), and a refresh where one is needed.
+"""Selection of the response to a request: lookup, decision (cache/reuse.py), and a refresh if one is needed.
 
-A request that needs the origin waits for the one refresh of its target (refresh/coordinator.py). The refresh goes on
-when the client disconnects.
+Requests that need the origin wait for the one refresh of their target (refresh/coordinator.py). The refresh continues
+if the client disconnects.
 """
 
 from dataclasses import dataclass, field, replace
@@ -36,10 +36,10 @@ from feedproxy.store.resource import Resource
 
 @dataclass(frozen=True, slots=True)
 class SelectedResponse:
-    """A stored or just fetched response that answers a request, and what is reported of it.
+    """A stored or just fetched response that answers a request, with its freshness and Cache-Status.
 
-    `resource` is what is stored of the target. `unshared_fields` and `interim` belong to the one client that caused the
-    request to the origin.
+    `resource` is the stored resource of the target. `unshared_fields` and `interim` are only for the client that caused
+    the request to the origin.
     """
 
     context: RequestContext
@@ -53,17 +53,17 @@ class SelectedResponse:
 
 
 type Selection = SelectedResponse | ProxyResponse | PassThrough
-"""A response to render, a response of the proxy's own, or the instruction to stream the request through."""
+"""A response to render, a response that the proxy generated, or the instruction to stream the request through."""
 
 
 class ResponseSelector:
-    """Selects the response for each request; carries out what the cache's decision demands."""
+    """Selector of the response to each request. It carries out the decision of cache/reuse.py."""
 
     def __init__(
         self,
         *,
         contexts: ContextBuilder,
-        dispatch: RefreshCoordinator,
+        coordinator: RefreshCoordinator,
         local: LocalResponses,
         relocations: RelocationResponses,
         peers: PeerCopies,
@@ -71,7 +71,7 @@ class ResponseSelector:
         clock: Clock,
     ) -> None:
         self._contexts = contexts
-        self._dispatch = dispatch
+        self._coordinator = coordinator
         self._local = local
         self._relocations = relocations
         self._peers = peers
@@ -87,9 +87,10 @@ class ResponseSelector:
         is_synced: bool = False,
         is_retry: bool = False,
     ) -> Selection:
-        """Return the response for a GET or HEAD. Raises FeedproxyError.
+        """Return the response to a GET or HEAD. Raises FeedproxyError.
 
-        `is_synced`: the peers' copies have been taken in; `is_retry`: the origin has been asked with too few fields.
+        `is_synced` is true after the peers' newer copies were fetched. `is_retry` is true after a fetch whose request
+        lacked a field that the response varies by.
         """
         context = self._contexts.build(request, client, settings)
         resource, now = context.resource, self._clock.now()
@@ -121,7 +122,7 @@ class ResponseSelector:
                 return self._unsatisfiable(context, reason)
             case Validate(stored, fwd) | Forward(fwd, _, stored):
                 if not is_synced and await self._peers.sync(request.target):
-                    # A peer had a newer copy: decide again.
+                    # A peer had a newer copy: decide again with it.
                     return await self.select(request, client, settings, is_synced=True)
                 return await self._validate_or_fetch(context, stored, freshness, fwd, is_retry=is_retry)
             case _:
@@ -168,10 +169,10 @@ class ResponseSelector:
         self, context: RequestContext, stored: StoredResponse, freshness: Freshness, detail: str | None, now: Instant
     ) -> SelectedResponse:
         resource, target = context.resource, context.request.target
-        permission = self._dispatch.check_fetch_allowed(resource, target, context.settings)
+        permission = self._coordinator.check_fetch_allowed(resource, target, context.settings)
         is_resting = now < rests_until(resource, stored, freshness, context.settings)
         if isinstance(permission, throttle.Allowed) and not stored.authorized and not is_resting:
-            self._dispatch.refresh(target)
+            self._coordinator.refresh(target)
         return self._hit(context, stored, freshness, detail)
 
     def _unsatisfiable(self, context: RequestContext, reason: str) -> ProxyResponse:
@@ -189,27 +190,28 @@ class ResponseSelector:
     ) -> Selection:
         if response := self._without_fetch(context, variant, freshness):
             return response
-        result, is_collapsed = await self._dispatch.refresh_for_request(context, context.resource, variant)
+        result, is_collapsed = await self._coordinator.refresh_for_request(context, context.resource, variant)
         if result is None:
             if variant and freshness and self._may_serve_stale(context, variant, freshness, Occasion.DISCONNECTED):
                 context = replace(context, resource=self._store.get(context.request.target))
                 return self._hit(context, variant, freshness, Detail.TIMEOUT, "the origin takes too long")
             raise FetchTimeout("the origin takes too long")
-        self._dispatch.refresh_shared_copy(context, result)
+        self._coordinator.refresh_shared_copy(context, result)
         varies_by = nominated(result.response.fields) if result.response is not None and result.stored else ()
         if not is_retry and not context.withheld_names.isdisjoint(varies_by):
-            # The response varies by a field that the shared request lacked: this client gets the variant it selects.
+            # The shared request lacked a field that the response varies by: select again, with the client's own
+            # field.
             return await self.select(context.request, context.client, context.settings, is_synced=True, is_retry=True)
         return self._after_refresh(context, result, fwd, is_collapsed=is_collapsed)
 
     def _without_fetch(
         self, context: RequestContext, variant: StoredResponse | None, freshness: Freshness | None
     ) -> SelectedResponse | ProxyResponse | None:
-        """Return the response where the origin may not be asked now; None where it may, or has to be."""
+        """Return the response if the origin may not be asked now, or None if it may or must be asked."""
         resource, settings, now = context.resource, context.settings, self._clock.now()
-        match self._dispatch.check_request_allowed(context, resource):
-            case throttle.Deferred() if self._dispatch.can_join(context):
-                return None  # the refresh under way is the one that the throttle counts
+        match self._coordinator.check_request_allowed(context, resource):
+            case throttle.Deferred() if self._coordinator.can_join(context):
+                return None  # the throttle already counts the refresh in progress, which this request can join
             case throttle.Deferred(until, detail, reason):
                 if response := self._relocations.after_fetch(context, resource, now, CacheStatus()):
                     return response
@@ -217,12 +219,12 @@ class ResponseSelector:
                     return self._hit(context, variant, freshness, None if freshness.fresh(now) else detail, reason)
                 if response := self._relocations.as_last_resort(context, resource, now, CacheStatus()):
                     return response
-                # Without a copy, one fetch for each minimum interval is worth a try: the origin may be back.
+                # Without a usable copy, one fetch per minimum interval is tried: the origin may be available again.
                 may_try = detail is Detail.BACK_OFF and throttle.is_past_min_interval(resource, now, settings)
                 if detail in (Detail.RETRY_AFTER, Detail.BACK_OFF) and not may_try:
                     return self._local.service_unavailable(context.request, context.client, until, detail, reason)
-                # Neither feed_min_interval nor site_interval may keep from clients what HTTP entitles them to get from
-                # the origin (docs/decisions/minimum-fetch-interval.md).
+                # feed_min_interval and site_interval must not keep a client from getting what HTTP entitles it to
+                # (docs/decisions/minimum-fetch-interval.md).
         return None
 
     # -- after a refresh
@@ -235,8 +237,8 @@ class ResponseSelector:
         fwd = Fwd.PARTIAL if result.from_partial else fwd
         status = CacheStatus(fwd=fwd, fwd_status=result.fwd_status, stored=result.stored, collapsed=is_collapsed)
         if isinstance(result.error, Forbidden):
-            status = CacheStatus()  # the address policy refused the target: nothing went to the origin
-        is_gone = result.response is not None and result.response.status == 410  # the origin's own 410 is passed on
+            status = CacheStatus()  # the address policy refused the target: no request was sent to the origin
+        is_gone = result.response is not None and result.response.status == 410  # the origin's 410 is passed on
         if not is_gone and (response := self._relocations.after_fetch(context, result.resource, now, status)):
             return response
         if result.oversized:
@@ -248,12 +250,12 @@ class ResponseSelector:
         if result.response is None:
             return self._local.error_response(request, client, result.error or FetchError(result.reason), status)
         if result.response.status == 429:
-            # DESIGN, 11: a 429 limits this proxy, and is never passed on to a client.
+            # A 429 limits this proxy, and is never passed on to a client.
             until = max(result.resource.failures.next_try, now + context.settings.feed_min_interval)
             reason = "The origin has had too many requests."
             return self._local.service_unavailable(request, client, until, Detail.RATE_LIMITED, reason, status)
         if result.response.content.feed:
-            self._contexts.count_reader(request, client)  # the target may not have been known as a feed before
+            self._contexts.count_reader(request, client)  # before, the target may not have been known as a feed
         return self._fetched(context, result, status, now)
 
     def _fetched(
@@ -267,7 +269,7 @@ class ResponseSelector:
         reason = result.reason if result.detail is not None else freshness.description
         if result.detail is None and result.not_stored_reason:
             reason = f"not stored: {result.not_stored_reason}"
-        # A cookie, and a 1xx response, is only for the client that caused the request.
+        # Set-Cookie and 1xx responses are only for the client that caused the request.
         is_own = not status.collapsed
         return SelectedResponse(
             context,
@@ -283,10 +285,11 @@ class ResponseSelector:
     def _stale_fallback(
         self, context: RequestContext, result: RefreshResult, status: CacheStatus, now: Instant
     ) -> SelectedResponse | None:
-        """Return the stored response where it answers instead of a failed refresh; None where the result answers."""
+        """Return the stored response if it may answer instead of a failed refresh, or None if the result itself is the
+        answer."""
         has_failed = result.error is not None or (result.response is not None and result.response.status >= 500)
         if result.stored or (result.fallback is None and not has_failed):
-            return None  # an error response that the origin allows to store is the answer
+            return None  # a stored result, including a cacheable error response, is the answer
         variant, freshness = self._select_variant(context, result.resource, now)
         if variant is None or freshness is None or (result.fallback is not None and now >= result.fallback.until):
             return None
@@ -306,7 +309,7 @@ class ResponseSelector:
         self, context: RequestContext, stored: StoredResponse, freshness: Freshness, occasion: Occasion
     ) -> bool:
         # "A cache MUST NOT generate a stale response unless it is disconnected or doing so is explicitly permitted"
-        # (RFC 9111, 4.2.4): the operator's stale_max is for feeds.
+        # (RFC 9111, section 4.2.4). The operator's stale_max is such a permission for feeds.
         is_permitted = stored.content.feed or occasion is Occasion.DISCONNECTED
         limit = context.settings.stale_max if is_permitted else 0
         return serving_stale.allowed(
@@ -316,7 +319,8 @@ class ResponseSelector:
     def _may_spare_origin(
         self, context: RequestContext, resource: Resource, stored: StoredResponse, freshness: Freshness
     ) -> bool:
-        """Return whether the copy may answer while the origin is not asked; the rules are those of a failed fetch."""
+        """Return whether the stored response may answer while the origin must not be asked. The rules are those of a
+        failed fetch."""
         patience = content_guard.stale_limit_after_failure(resource.failures, context.settings)
         if self._clock.now() >= content_guard.last_validated(resource) + patience:
             return False
@@ -324,7 +328,10 @@ class ResponseSelector:
 
 
 def _with_get(context: RequestContext) -> RequestContext:
-    """Return the context with a GET for the origin: a HEAD reports what a GET would, and only content can be parsed."""
+    """Return the context with GET as the method for the origin.
+
+    A HEAD response has the same fields as a GET response, and only GET brings content that can be parsed.
+    """
     upstream = context.upstream_request
     if upstream.method == "GET":
         return context
@@ -334,7 +341,10 @@ def _with_get(context: RequestContext) -> RequestContext:
 def _stale_while_refreshing(
     context: RequestContext, variant: StoredResponse | None, freshness: Freshness | None
 ) -> Seconds:
-    """Return how long a stale feed answers while it is refreshed; 0 where a limit says that the copy is bad."""
+    """Return the seconds beyond its lifetime for which a feed answers while it is refreshed.
+
+    The result is 0 for other content, and for a copy with a limit: a limit marks a copy as bad.
+    """
     if variant is None or not variant.content.feed or (freshness is not None and freshness.limit is not None):
         return 0
     return context.settings.stale_while_refreshing

@@ -1,7 +1,7 @@
-"""The shared cache as one object: `Service.answer` is the call in which all entrances end.
+"""The shared cache as one object. All entrances call `Service.answer`.
 
 A request passes a fixed list of steps: choose the representation, select the response (response_selection.py), render
-it (representations/renderer.py), and redirect from a page to its feed where the client prefers one.
+it (representations/renderer.py), and redirect from a page to its feed if the client prefers feeds.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ __all__ = ["PassThrough", "ProxyResponse", "Service"]
 
 
 class Service:
-    """The shared cache: composed of its parts, which it closes in order."""
+    """The shared cache, composed of its parts."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Service:
         )
         self.events = events or Events()
         self._local = LocalResponses(clock, self.via, settings_for)
-        dispatch = RefreshCoordinator(
+        coordinator = RefreshCoordinator(
             settings_for=settings_for,
             store=store,
             fetcher=fetcher,
@@ -93,16 +93,16 @@ class Service:
             via=self.via,
             agent=self.audience.upstream_user_agent,
         )
-        self._dispatch = dispatch
-        self.helper_pool = dispatch.helper_pool
+        self._coordinator = coordinator
+        self.helper_pool = coordinator.helper_pool
         lookup, peers = ResourceLookup(store, clock), peers or NoPeers()
         self._equivalents = EquivalentTargets(store, clock, settings_for)
-        self._codings = CodingVariants(store, dispatch.helper_pool)
-        self._deltas = Deltas(dispatch.helper_pool, limits)
-        self._dictionaries = Dictionaries(dispatch.helper_pool, limits)
-        self._conversion_cache = ConversionCache(dispatch.helper_pool, limits)
+        self._codings = CodingVariants(store, coordinator.helper_pool)
+        self._deltas = Deltas(coordinator.helper_pool, limits)
+        self._dictionaries = Dictionaries(coordinator.helper_pool, limits)
+        self._conversion_cache = ConversionCache(coordinator.helper_pool, limits)
         self.conversions = Conversions(self.answer_original, self._conversion_cache, settings_for, clock)
-        self._autodiscovery = Autodiscovery(dispatch.helper_pool, limits)
+        self._autodiscovery = Autodiscovery(coordinator.helper_pool, limits)
         self._renderer = Renderer(
             codings=self._codings,
             deltas=self._deltas,
@@ -113,7 +113,7 @@ class Service:
         )
         self._selector = ResponseSelector(
             contexts=ContextBuilder(lookup=lookup, counts=counts, readers=self.audience, pseudonym=pseudonym),
-            dispatch=dispatch,
+            coordinator=coordinator,
             local=self._local,
             relocations=RelocationResponses(store, self._local),
             peers=peers,
@@ -125,7 +125,7 @@ class Service:
             store=store,
             lookup=lookup,
             clock=clock,
-            dispatch=dispatch,
+            coordinator=coordinator,
             autodiscovery=self._autodiscovery,
             counts=counts,
             observer=observer,
@@ -140,7 +140,7 @@ class Service:
         self.admin.agenda.note(event.target)
 
     async def answer(self, request: Request, client: ClientContext) -> ProxyResponse | PassThrough:
-        """Answer a GET or HEAD. Never raises FeedproxyError: a failure is a response, too."""
+        """Return the response to a GET or HEAD. A failure is a response, too: FeedproxyError is never raised."""
         request = self.resolve_target(request)
         settings = self._settings_for(request.target)
         representation = self._renderer.choose(request, settings, lambda: self._stored_media_type(request.target))
@@ -150,11 +150,11 @@ class Service:
         return await self._autodiscovery.redirect_to_feed(response, request, client, settings)
 
     def resolve_target(self, request: Request) -> Request:
-        """Return the request with the target that answers it, where parts of the query make no difference."""
+        """Return the request with the stored target that is equivalent to its own (equivalent_targets.py)."""
         return self._equivalents.resolve(request)
 
     async def answer_original(self, request: Request, client: ClientContext) -> ProxyResponse | PassThrough:
-        """Answer a GET or HEAD in the format that the origin sent. Never raises FeedproxyError."""
+        """Return the response to a GET or HEAD in the format that the origin sent. FeedproxyError is never raised."""
         request = self.resolve_target(request)
         return await self._respond(request, client, self._settings_for(request.target), OriginalFormat())
 
@@ -171,7 +171,7 @@ class Service:
         return await self._renderer.render(selected, representation, request, client, settings)
 
     def _with_cache_key(self, request: Request, client: ClientContext) -> Request:
-        """Return the request with its cache key as target: the target, and the credential that is sent for the user."""
+        """Return the request with its cache key as target: the target plus the credential that is sent for the user."""
         key = self._key_for(request.target, client.user)
         if key == request.target:
             return request
@@ -183,8 +183,8 @@ class Service:
         return next((feed.content.media_type or feed.fields.get("content-type") for feed in feeds), None)
 
     async def close(self, timeout: Seconds) -> None:
-        """Wait for the work in progress, `timeout` seconds at most, and end."""
+        """Wait at most `timeout` seconds for work in progress, then cancel the rest and close the parts in order."""
         until = asyncio.get_running_loop().time() + timeout
         await self.admin.agenda.close()
-        for part in (self._codings, self._deltas, self._dictionaries, self._conversion_cache, self._dispatch):
+        for part in (self._codings, self._deltas, self._dictionaries, self._conversion_cache, self._coordinator):
             await part.close(max(0.0, until - asyncio.get_running_loop().time()))

@@ -1,4 +1,4 @@
-"""Visibility of feeds in lists on the main listener: only public feeds are named (DESIGN, section 4)."""
+"""Visibility of feeds: public lists on the main listener name public feeds only."""
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.http import uri
@@ -9,11 +9,9 @@ from feedproxy.store.resource import Resource
 
 
 def may_be_listed(target: str, settings: Settings, resource: Resource | None = None) -> bool:
-    """Return whether a public list may name this feed. `settings` are those for the target, rules included.
+    """Return whether a public list may name this feed. `settings` are those of the target, rules included.
 
-    "never one marked private, fetched with credentials, or whose URL carries userinfo or something token-like".
-    A feed that its origin lets no shared cache store (Cache-Control: private, no-store) is not public either, nor is
-    one that requires a login. A feed of which a response without credentials is stored is public.
+    A target URI with userinfo or a secret is never listed.
     """
     if has_secret(target) or uri.without_fragment(target) != target:
         return False
@@ -21,7 +19,11 @@ def may_be_listed(target: str, settings: Settings, resource: Resource | None = N
 
 
 def is_public(settings: Settings, resource: Resource | None) -> bool:
-    """Return whether the rules and the origin's responses, as far as they are known, allow every client a feed."""
+    """Return whether every client may get a feed, by the rules and the stored responses.
+
+    A feed is not public if it is marked private, requires a login, or has only been fetched with credentials. The same
+    holds if its origin forbids shared caches to store it (Cache-Control: private, no-store).
+    """
     if settings.private or settings.readers:
         return False
     if resource is None:

@@ -166,7 +166,7 @@ async def test_delivery_under_way_is_followed_by_second_change(stand: Stand) -> 
     await stand.read()
     for title in ("two", "three"):
         stand.origin.publish("/feed.xml", a_feed(title))
-        await stand.runtime.service._dispatch.refresh(TARGET)
+        await stand.runtime.service._coordinator.refresh(TARGET)
         while stand.notifications._pending_changes or not stand.others.calls:  # noqa: ASYNC110 (no event to wait for)
             await asyncio.sleep(0.001)
 
@@ -208,7 +208,7 @@ async def test_delivery_survives_crash(stand_at: Callable[..., Any]) -> None:
     origin.publish("/feed.xml", a_feed("one"))
     await first.read()
     origin.publish("/feed.xml", a_feed("two"))
-    await first.runtime.service._dispatch.refresh(TARGET)
+    await first.runtime.service._coordinator.refresh(TARGET)
     while len(first.others.calls) < MAX_CONCURRENT:  # noqa: ASYNC110 (no event to wait for)
         await asyncio.sleep(0.001)
     await first.runtime.service.store.flush()
@@ -235,7 +235,7 @@ async def test_change_during_reconciliation_is_notified_once(
         for each in targets:
             yield each  # seen as it was
             origin.publish("/feed.xml", a_feed("two", "one"))
-            await held[0].proxy._dispatch.refresh(each)
+            await held[0].proxy._coordinator.refresh(each)
 
     monkeypatch.setattr(notification_service, "throttled", with_a_change)
     second = await stand_at(folder="store", origin=origin, clock=clock, join=held.append)
@@ -390,7 +390,7 @@ async def test_change_right_after_first_fetch_is_notified(stand: Stand) -> None:
     await stand.subscribe(ME)
     for title in ("one", "two"):
         stand.origin.publish("/feed.xml", a_feed(title))
-        await stand.runtime.service._dispatch.refresh(TARGET)
+        await stand.runtime.service._coordinator.refresh(TARGET)
     await stand.settled()
 
     assert len(stand.others.calls) == 1

@@ -67,7 +67,7 @@ async def test_full_slow_lane_counts_as_no_failure_of_the_feed(monkeypatch: pyte
     feed.publish("/feed.rss", a_feed("second"), cache_control="max-age=60")
     monkeypatch.setattr(helper_pool, "LARGE_JOB", 1)
     monkeypatch.setattr(helper_pool, "SLOW_QUEUE_MAX", 0)
-    pool = stage.service._dispatch.helper_pool
+    pool = stage.service._coordinator.helper_pool
     monkeypatch.setattr(pool, "_in_threads", False)
 
     (await proxy.get("/feed.rss")).expect(200, cache="detail=overload")

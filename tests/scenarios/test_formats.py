@@ -126,7 +126,7 @@ async def test_what_is_no_feed_is_told_in_words(door):
     seen.expect(406)
     told = json.loads(seen.plain)
     assert told["code"] == "not-a-feed"
-    assert "no feed" in told["detail"]
+    assert "not a feed" in told["detail"]
 
 
 async def test_who_may_not_have_the_feed_may_not_have_it_in_another_format(door):

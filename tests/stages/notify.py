@@ -135,7 +135,7 @@ class Stand:
         """The feed is fetched, whatever its turn; so many different readers have asked for it."""
         for number in range(1, readers + 1):
             self.runtime.service.counts.distinct.note(target, Pseudonym(number, number, number), self.clock.now())
-        await self.runtime.service._dispatch.refresh(target)
+        await self.runtime.service._coordinator.refresh(target)
         await self.settled()
 
     async def subscribe(self, callback: str, *, topic: str = TARGET, lasts: float = 10 * DAY) -> Subscription:

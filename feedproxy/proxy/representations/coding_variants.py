@@ -1,9 +1,11 @@
 """Content codings of stored feeds, made on demand and once for each version.
 
-A coding in which the origin sent unchanged content is stored as it came. The codings that were requested of the
-previous version are made when a new one is stored (ingest.py). Beyond that, a client that would get uncompressed
-content waits for its coding, a millisecond. A client that gets a coding, but accepts a better one, triggers the better
-one for later requests. A feed that is requested once costs no coding, and a feed that is polled has all of them
+Content in the origin's own coding is stored as received, if the proxy did not edit it. When a new version is stored,
+ingest.py makes the codings that clients requested for the previous version. For any other coding, there are two cases.
+A client that would get uncompressed content waits for its coding, about a millisecond. A client that gets some coding
+but prefers another one causes the preferred coding to be made for later requests.
+
+A feed that is requested once thus costs no compression, and a feed that is polled has all codings
 (docs/decisions/content-codings-on-request.md).
 """
 
@@ -27,22 +29,23 @@ from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 
 INCOMPRESSIBLE_MAX = 10_000
-"""Pairs of content and coding remembered because the coding makes the content no smaller."""
+"""Largest number of remembered pairs of content and coding where the coding makes the content no smaller."""
 
 type _Key = tuple[str, str, str]
 
 
 class CodingVariants:
-    """Makes requested codings, and stores them with the response."""
+    """Maker of requested content codings, which are stored with the response."""
 
     def __init__(self, store: Store, helper_pool: HelperPool) -> None:
         self._store = store
         self._helper_pool = helper_pool
-        self._under_way: SingleFlight[_Key, bytes | None] = SingleFlight()
+        self._in_progress: SingleFlight[_Key, bytes | None] = SingleFlight()
         self._incompressible: LRU[_Key, bool] = LRU(entries_max=INCOMPRESSIBLE_MAX)
 
     async def apply(self, answer: ProxyResponse, request: Request, settings: Settings) -> ProxyResponse:
-        """Return the response in the coding that the client prefers, made now where the response has none."""
+        """Return the response in the content coding that the client prefers. Uncompressed content is compressed before
+        the call returns."""
         stored, response = answer.stored, answer.response
         if stored is None or response.status != 200 or not _is_codable(stored):
             return answer
@@ -66,7 +69,7 @@ class CodingVariants:
     def _start_coding(self, key: _Key, content: Content, settings: Settings) -> asyncio.Task[bytes | None]:
         name = key[2]
         work = functools.partial(encode_if_smaller, content.bodies["identity"], name, level_of(name, settings))
-        return self._under_way.join_or_start(key, lambda: self._make_coding(key, work))[0]
+        return self._in_progress.join_or_start(key, lambda: self._make_coding(key, work))[0]
 
     async def _make_coding(self, key: _Key, work: Callable[[], bytes | None]) -> bytes | None:
         body, is_final = await make_body(self._helper_pool, work, key[2], key[0])
@@ -77,12 +80,12 @@ class CodingVariants:
         return body
 
     async def _store_coding(self, key: _Key, body: bytes) -> None:
-        """Store the coding with each response that still has the same content."""
+        """Add the coding to each stored variant that still has the same content."""
         target, tag, name = key
-        common = self._store.coordination
-        epoch = common.invalidation_epoch(target)
-        if not await common.acquire_lease(target, local=True):
-            return  # another process is about to replace it
+        coordination = self._store.coordination
+        epoch = coordination.invalidation_epoch(target)
+        if not await coordination.acquire_lease(target, local=True):
+            return  # another process is about to replace the resource
         try:
             resource = self._store.get_latest(target)
             if resource is None:
@@ -93,18 +96,18 @@ class CodingVariants:
             )
             if variants != resource.variants:
                 await self._store.put(
-                    replace(resource, variants=variants), lambda: common.invalidation_epoch(target) == epoch
+                    replace(resource, variants=variants), lambda: coordination.invalidation_epoch(target) == epoch
                 )
         finally:
-            common.release_lease(target, local=True)
+            coordination.release_lease(target, local=True)
 
     async def close(self, timeout: Seconds) -> None:
-        """Wait for the codings in progress, `timeout` seconds at most, and end."""
-        await self._under_way.drain(timeout)
+        """Wait at most `timeout` seconds for compressions in progress, then cancel the rest."""
+        await self._in_progress.drain(timeout)
 
 
 def _is_codable(stored: StoredResponse) -> bool:
-    """Return whether the content is a feed that may be coded."""
+    """Return whether the content is a feed that may be compressed."""
     content = stored.content
     return (
         content.feed

@@ -1,9 +1,9 @@
-"""Conversions of stored feeds, made once for each version in a helper process, and cached within bounds.
+"""Conversions of stored feeds, made once for each version in a helper process, in a bounded cache.
 
-Each version is written once in each requested format, and compressed once in each coding; concurrent requests share the
-work. The tag of the stored content names a version. Parsing and writing are one job (helper_pool.py), so that no model
-of a document crosses the process boundary; the worker keeps the last models. A version that could not be converted is
-remembered too, and is not tried again.
+Each version is written once in each requested format and compressed once in each coding. Concurrent requests share the
+work. The entity tag of the stored content identifies a version. Parsing and writing are one job (helper_pool.py), so
+that no parsed document crosses the process boundary. Helper processes cache the models that they parsed last. Failures
+are cached as well, so that a version that cannot be converted is tried once.
 """
 
 import asyncio
@@ -35,21 +35,25 @@ from feedproxy.settings import Settings
 logger = logging.getLogger(__name__)
 
 MODELS_MAX = 16
-"""Models that a helper process keeps: of a feed that is converted, all formats are made of one model."""
+"""Largest number of parsed feeds in a helper process. All formats of a feed are written from one parsed feed."""
 
 FAILED_MAX = 1024
+"""Largest number of remembered failures to convert a version."""
+
 FAILED_BYTES = 2 * 1024 * 1024
-"""Versions remembered that could not be converted, and bytes of their names and errors."""
+"""Bytes that the remembered failures may take: their keys and error texts."""
 
 FEED_FORMATS = frozenset({"rss", "rdf", "atom", "json"})
-"""Formats that readers poll: each names its own address."""
+"""Formats that feed readers poll. A document in one of them names its own address."""
 
 HEADLINE_MAX = 64 * 1024
-"""Characters of each text of the headlines."""
+"""Largest number of characters in each text of `Headlines`."""
 
 ENTRIES_MAX = 5
+"""Largest number of items in `Headlines.entries`."""
+
 TITLE_MAX = 200
-"""Entries that the headlines name, and characters of each title."""
+"""Largest number of characters in a title of `Headlines.entries`."""
 
 type _Version = tuple[str, str]
 type _Key = tuple[_Version, str, str, str]
@@ -57,7 +61,7 @@ type _Key = tuple[_Version, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A feed in one format and one coding. `stem` is that of its tags (http/etag.py)."""
+    """A feed in one format and one content coding. `tag_base` is the common part of its entity tags (http/etag.py)."""
 
     body: bytes
     tag_base: str
@@ -65,9 +69,9 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True)
 class Headlines:
-    """The headlines of a feed: title and text of the channel, and of the item that is dated last.
+    """Title and text of a channel and of its newest item, as plain text.
 
-    `entries` are titles and dates of the items that are dated last, plain text.
+    `entries` are the titles and dates of the newest items, newest first.
     """
 
     title: str = ""
@@ -78,14 +82,14 @@ class Headlines:
 
     @property
     def size(self) -> int:
-        """Return the bytes of the texts."""
+        """Return the memory of all texts in bytes."""
         titles = [title for title, _ in self.entries]
         return sum(map(sys.getsizeof, (self.title, self.summary, self.newest_title, self.newest_text, *titles)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """The stored feed as a job gets it."""
+    """A stored feed as it is passed to a helper process."""
 
     version: _Version
     body: bytes
@@ -94,44 +98,44 @@ class _Document:
     modified: int | None
     limit: int
     models_max: int
-    """Bytes of documents with a cached model, at most (memory_limits.py)."""
+    """Bytes of documents whose parsed feeds a helper process may cache (memory_limits.py)."""
 
 
 class ConversionCache:
-    """Makes conversions and keeps them."""
+    """Maker of conversions, with a cache of their results."""
 
     def __init__(self, helper_pool: HelperPool, limits: MemoryLimits) -> None:
         self._helper_pool = helper_pool
         self._conversions: LRU[_Key, Conversion] = LRU(limits.conversions)
         self._failed: LRU[tuple[_Version, str], FeedproxyError] = LRU(FAILED_BYTES, FAILED_MAX)
         self._headlines: LRU[_Version, Headlines] = LRU(limits.headlines)
-        self._running: SingleFlight[_Key, Conversion] = SingleFlight()
+        self._in_progress: SingleFlight[_Key, Conversion] = SingleFlight()
         self.documents_parsed = 0
-        """Documents read: fewer than conversions made."""
+        """Documents parsed since the start; fewer than conversions, because parsed feeds are cached."""
 
     @property
     def size(self) -> int:
-        """Return the bytes of what is remembered."""
+        """Return the memory of the cached conversions and headlines in bytes."""
         return self._conversions.size + self._headlines.size
 
     async def get(
-        self, stored: StoredResponse, wanted: Format, name: str, settings: Settings, *, at: str = ""
+        self, stored: StoredResponse, output_format: Format, name: str, settings: Settings, *, at: str = ""
     ) -> Conversion:
-        """Return this stored feed in this format and coding. Raises NotAFeed, and FeedproxyError beyond a limit.
+        """Return the stored feed in a format and a content coding. Raises NotAFeed, or FeedproxyError beyond a limit.
 
-        `at` is the address of the rendering, where it is another than the feed's: a feed format names it as its own.
+        `at` is the address of the conversion if it differs from the feed's. Feed formats state it as their own address.
         """
         version = _version(stored)
-        key = version, wanted.name, name, at if wanted.name in FEED_FORMATS else ""
+        key = version, output_format.name, name, at if output_format.name in FEED_FORMATS else ""
         if (known := self._conversions.get(key)) is not None:
             return known
-        if (failed := self._failed.get((version, wanted.name))) is not None:
+        if (failed := self._failed.get((version, output_format.name))) is not None:
             raise copy(failed)
-        task, _ = self._running.join_or_start(key, lambda: self._convert(key, stored, settings))
+        task, _ = self._in_progress.join_or_start(key, lambda: self._convert(key, stored, settings))
         return await asyncio.shield(task)
 
     async def headlines(self, stored: StoredResponse, settings: Settings) -> Headlines:
-        """Return the headlines of this stored feed. Raises NotAFeed, and FeedproxyError."""
+        """Return the headlines of the stored feed. Raises NotAFeed, or FeedproxyError beyond a limit."""
         document = _document(stored, settings)
         known = self._headlines.get(document.version)
         if known is None:
@@ -140,42 +144,42 @@ class ConversionCache:
         return known
 
     async def _convert(self, key: _Key, stored: StoredResponse, settings: Settings) -> Conversion:
-        version, wanted, name, at = key
+        version, output_format, name, at = key
         level = max(1, level_of(name, settings))
-        plain = self._conversions.get((version, wanted, "identity", at))
+        plain = self._conversions.get((version, output_format, "identity", at))
         if plain is not None:
             body = await self._helper_pool.submit(functools.partial(content_coding.encode, plain.body, name, level))
             return self._remember(key, Conversion(body, plain.tag_base))
-        work = functools.partial(_convert_document, _document(stored, settings), wanted, name, level, at)
+        work = functools.partial(_convert_document, _document(stored, settings), output_format, name, level, at)
         try:
             identity, coded, stem, was_read = await self._helper_pool.submit(work)
         except Overload:
             raise  # the next request tries again
         except FeedproxyError as error:
-            self._remember_failure(version, wanted, error)
+            self._remember_failure(version, output_format, error)
             raise
         except Exception as error:
-            logger.exception("%s could not be converted to %s", stored.target, wanted)
-            failed = FeedproxyError("feedproxy failed at converting this feed; its log says more")
-            self._remember_failure(version, wanted, failed)
+            logger.exception("conversion: %s failed for format %s", stored.target, output_format)
+            failed = FeedproxyError("conversion of this feed failed; see feedproxy's log")
+            self._remember_failure(version, output_format, failed)
             raise failed from error
         self.documents_parsed += was_read
         plain = Conversion(identity, stem)
-        self._remember((version, wanted, "identity", at), plain)
+        self._remember((version, output_format, "identity", at), plain)
         return plain if name == "identity" else self._remember(key, Conversion(coded, plain.tag_base))
 
-    def _remember(self, key: _Key, made: Conversion) -> Conversion:
+    def _remember(self, key: _Key, conversion: Conversion) -> Conversion:
         version, *_, at = key
-        self._conversions.put(key, made, _length(version) + len(at) + len(made.body))
-        return made
+        self._conversions.put(key, conversion, _length(version) + len(at) + len(conversion.body))
+        return conversion
 
-    def _remember_failure(self, version: _Version, wanted: str, error: FeedproxyError) -> None:
-        # A copy, since an error that is raised holds its frames, and each raise adds others.
-        self._failed.put((version, wanted), copy(error), _length(version) + len(str(error)))
+    def _remember_failure(self, version: _Version, output_format: str, error: FeedproxyError) -> None:
+        # A copy: a raised exception refers to its frames, and each further raise adds more of them.
+        self._failed.put((version, output_format), copy(error), _length(version) + len(str(error)))
 
     async def close(self, timeout: Seconds) -> None:
-        """Let what is under way land, `timeout` seconds at most, and end."""
-        await self._running.drain(timeout)
+        """Wait at most `timeout` seconds for conversions in progress, then cancel the rest."""
+        await self._in_progress.drain(timeout)
 
 
 def _length(version: _Version) -> int:
@@ -183,10 +187,11 @@ def _length(version: _Version) -> int:
 
 
 def _version(stored: StoredResponse) -> _Version:
-    """Return the name of the content and of its media type: the same bytes may have another charset for one client."""
+    """Return the identifier of a stored content and its media type. The media type may give the same bytes another
+    charset."""
     content, tag = stored.content, stored.content.tag
     if tag is None:
-        # The origin's own, untouched: what names it takes no time, however long it is.
+        # Content without a tag of this proxy: these values identify it at no cost that depends on its size.
         tag = f"{stored.fields.get('etag') or ''} {stored.response_time} {content.size()}"
     return stored.target, f"{tag} {stored.fields.get('content-type') or ''}"
 
@@ -213,23 +218,24 @@ def _document(stored: StoredResponse, settings: Settings) -> _Document:
 
 
 _MODELS: LRU[_Version, Feed] = LRU(0, MODELS_MAX)
-"""The models that were parsed last in this process."""
+"""The feeds that this process parsed last."""
 
 _LOCK = threading.Lock()
 
 
 def _convert_document(
-    document: _Document, wanted: str, name: str, level: int, at: str
+    document: _Document, output_format: str, name: str, level: int, at: str
 ) -> tuple[bytes, bytes, str, bool]:
-    """Return the document in this format, the same coded, its stem, and whether it had to be read. Raises NotAFeed."""
+    """Return the document in this format, the same in the coding, its tag base, and whether it was parsed. Raises
+    NotAFeed."""
     feed, was_read = _parse_model(document)
-    body = FORMATS[wanted].render(with_rendering_address(feed, at) if at else feed)
+    body = FORMATS[output_format].render(with_rendering_address(feed, at) if at else feed)
     stem = hashlib.blake2b(body, digest_size=12).hexdigest()
     return body, b"" if name == "identity" else content_coding.encode(body, name, level), stem, was_read
 
 
 def _extract_headlines(document: _Document) -> Headlines:
-    """Return the headlines; the newest item is the first where none is dated. Raises NotAFeed."""
+    """Return the headlines of a document. The first item is the newest one if no item has a date. Raises NotAFeed."""
     feed = _parse_model(document)[0]
     items = sorted(feed.items, key=lambda item: -(item.published or item.updated or 0))[:ENTRIES_MAX]
     headlines = Headlines(markup.to_line(feed.title)[:HEADLINE_MAX], markup.to_plain(feed.summary)[:HEADLINE_MAX])
@@ -259,7 +265,7 @@ def _parse_model(document: _Document) -> tuple[Feed, bool]:
     target = document.version[0]
     feed = read(body, document.content_type, address=target) if body else None
     if feed is None or body is None:
-        raise NotAFeed("what is at this address is no feed, so it cannot be converted")
+        raise NotAFeed("cannot convert: the document at this address is not a feed")
     feed = with_source_address(feed, target, modified=document.modified)
     with _LOCK:
         _MODELS.resize(document.models_max)

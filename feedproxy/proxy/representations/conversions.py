@@ -1,7 +1,8 @@
-"""Feeds in another format: `/-/as/FORMAT/TARGET`, and by Accept where the option `negotiate` allows it.
+"""Feeds in another format: at `/-/as/FORMAT/TARGET`, and by Accept if the option `negotiate` is set.
 
-The feed is selected as for any request: the same access rules, counts, freshness and Cache-Status. Then its content is
-replaced by a conversion, which has tags, codings and conditions of its own.
+The proxy selects the feed as for any request, with the same access rules, counts, freshness and Cache-Status. Then a
+conversion replaces its content. The conversion has its own entity tags and codings, and the request's conditions apply
+to it.
 """
 
 import contextlib
@@ -42,7 +43,7 @@ REPRESENTATION_CONDITIONS = (
     "a-im",
     "available-dictionary",
 )
-"""Request fields that concern the converted document, not the content of the feed."""
+"""Request fields that apply to the converted document instead of the stored feed."""
 
 _FIELDS_OF_THE_ORIGINAL = (
     *DIGESTS,
@@ -60,16 +61,16 @@ _FIELDS_OF_THE_ORIGINAL = (
 )
 
 _PROVENANCE_FIELDS = ("cache-status", "via", "age", "date")
-"""Response fields that tell how the response came about."""
+"""Response fields that describe how the response was obtained; an error document keeps them."""
 
 NEGOTIABLE_FORMATS = ("atom", "rss", "rdf", "json", "html")
-"""Formats that Accept may select: those that feed readers and browsers request by media type."""
+"""Formats that Accept may select: those whose media types feed readers and browsers request."""
 
 type Serve = Callable[[Request, ClientContext], Awaitable[ProxyResponse | PassThrough]]
 
 
 class Conversions:
-    """Answers what is asked for in another format. `serve` answers for the feed itself."""
+    """Responder for requests for another format. `serve` gets the response in the original format."""
 
     def __init__(
         self, serve: Serve, conversions: ConversionCache, settings_for: Callable[[str], Settings], clock: Clock
@@ -81,53 +82,59 @@ class Conversions:
 
     @property
     def documents_parsed(self) -> int:
-        """Return the documents that were read to be rendered: fewer than renderings."""
+        """Return the number of documents parsed since the start; fewer than conversions, because parsed feeds are
+        cached."""
         return self._conversions.documents_parsed
 
     async def headlines(self, stored: StoredResponse) -> Headlines:
-        """Return the headlines of a stored feed. Raises NotAFeed, and FeedproxyError."""
+        """Return the headlines of a stored feed. Raises NotAFeed, or FeedproxyError beyond a limit."""
         return await self._conversions.headlines(stored, self._settings_for(stored.target))
 
     def parse_call(self, call: Call) -> tuple[Format, str]:
-        """Format and target of a call for `/-/as/FORMAT/TARGET`. Raises NotFound, BadTarget, Forbidden."""
+        """Return the format and target of a call of `/-/as/FORMAT/TARGET`. Raises NotFound, BadTarget, Forbidden."""
         name, _, rest = call.path.removeprefix(PATH).partition("/")
-        wanted = FORMATS.get(name)
-        if wanted is None:
-            raise NotFound(f"behind as/ comes a format, one of {', '.join(FORMATS)}, and then the address of a feed")
-        return wanted, self._target(rest + (f"?{call.query}" if call.query else ""), call.client)
+        output_format = FORMATS.get(name)
+        if output_format is None:
+            raise NotFound(f"unknown format {name!r}: expected as/FORMAT/TARGET with one of {', '.join(FORMATS)}")
+        return output_format, self._target(rest + (f"?{call.query}" if call.query else ""), call.client)
 
-    async def respond(self, call: Call, wanted: Format, target: str, fields: Fields, *, user: str = "") -> Response:
-        """Answer such a call, which has been authorized: `fields` are without its credentials, `user` is the
-        authenticated user."""
+    async def respond(
+        self, call: Call, output_format: Format, target: str, fields: Fields, *, user: str = ""
+    ) -> Response:
+        """Return the response for an authorized call of `/-/as/FORMAT/TARGET`.
+
+        `fields` are the request fields without credentials for this proxy. `user` is the authenticated user.
+        """
         call = replace(call, request=replace(call.request, fields=fields), client=replace(call.client, user=user))
-        asked = Request("GET", target, call.request.fields.without(*REPRESENTATION_CONDITIONS))
-        answer = await self._serve(asked, call.client)
+        feed_request = Request("GET", target, call.request.fields.without(*REPRESENTATION_CONDITIONS))
+        answer = await self._serve(feed_request, call.client)
         if isinstance(answer, PassThrough):
             reason = "The feed is too large to be converted."
-            return problem_response(502, Detail.TOO_LARGE, reason, request=replace(asked, target=target))
-        before = call.request.target.partition(f"{PATH}{wanted.name}/")[0] + f"{PATH}{wanted.name}/"
+            return problem_response(502, Detail.TOO_LARGE, reason, request=replace(feed_request, target=target))
+        before = call.request.target.partition(f"{PATH}{output_format.name}/")[0] + f"{PATH}{output_format.name}/"
         if answer.stored is None or answer.response.status != 200:
             return answer.response.with_fields(_with_converted_location(answer.response.fields, call.client, before))
         request = replace(call.request, target=target)
         try:
             at = _public_address(call, self._settings_for(target).endpoint_prefix)
-            return await self.convert(answer, answer.stored, request, wanted, at=at)
+            return await self.convert(answer, answer.stored, request, output_format, at=at)
         except FeedproxyError as error:
             problem = problem_response(error.status_hint, error.detail, str(error), request=request)
-            story = (line for line in answer.response.fields if line[0].lower() in _PROVENANCE_FIELDS)
-            return problem.with_fields(Fields((*problem.fields, *story)))
+            provenance = (line for line in answer.response.fields if line[0].lower() in _PROVENANCE_FIELDS)
+            return problem.with_fields(Fields((*problem.fields, *provenance)))
 
     async def convert(
-        self, answer: ProxyResponse, stored: StoredResponse, request: Request, wanted: Format, *, at: str = ""
+        self, answer: ProxyResponse, stored: StoredResponse, request: Request, output_format: Format, *, at: str = ""
     ) -> Response:
-        """Return the conversion, with the story of the answer that it stands for. Raises NotAFeed, and FeedproxyError.
+        """Return the conversion with the provenance fields of `answer`. Raises NotAFeed, or FeedproxyError beyond a
+        limit.
 
-        `at` is its address, where that is another than the feed's.
+        `at` is the address of the conversion if it differs from the feed's.
         """
         settings = self._settings_for(stored.target)
         name = negotiation.choose_coding(request.fields.combined("accept-encoding"), _codings(settings)) or "identity"
-        conversion = await self._conversions.get(stored, wanted, name, settings, at=at)
-        fields = _conversion_fields(answer.response.fields, wanted, conversion, name)
+        conversion = await self._conversions.get(stored, output_format, name, settings, at=at)
+        fields = _conversion_fields(answer.response.fields, output_format, conversion, name)
         match self._outcome(request, conversion, fields):
             case NotModified():
                 return Response(304, Fields(line for line in fields if line[0].lower() in FIELDS_IN_304))
@@ -138,24 +145,24 @@ class Conversions:
         return Response(200, fields.with_field("Content-Length", str(len(conversion.body))), conversion.body)
 
     async def negotiate(self, response: ProxyResponse, request: Request) -> ProxyResponse:
-        """Return a selected feed in the format that Accept prefers; unchanged where that is its own."""
+        """Return the response in the format that Accept prefers, or in its original format if none is preferred."""
         if response.stored is None or response.response.status != 200:
             return response
-        wanted = None
+        output_format = None
         if response.feed:
             media_type = response.response.fields.get("content-type") or ""
-            wanted = self.preferred_format(request.fields.combined("accept"), media_type)
-        if wanted is None:
+            output_format = self.preferred_format(request.fields.combined("accept"), media_type)
+        if output_format is None:
             return with_vary_accept(response)
         try:
-            converted = await self.convert(response, response.stored, request, wanted)
+            converted = await self.convert(response, response.stored, request, output_format)
         except FeedproxyError:
             return with_vary_accept(response)
-        # The stored response is not what is sent: a delta or a repetition must not be made from it.
+        # The stored response differs from what is sent: later steps must not make a delta or a repetition from it.
         return with_vary_accept(replace(response, response=converted, stored=None))
 
     def preferred_format(self, accept: str | None, media_type: str) -> Format | None:
-        """Return the format that Accept prefers to the original one; None where it prefers none."""
+        """Return the format that Accept prefers to the original one, or None if the original one is preferred."""
         if accept is None:
             return None
         own = parse_parameters(media_type)[0]
@@ -179,24 +186,25 @@ class Conversions:
             now=self._clock.now(),
         )
 
-    def _target(self, rest: str, visit: ClientContext) -> str:
-        """Return the target behind FORMAT/; in reverse mode only one of the upstream, by path or address."""
-        if visit.entrance is not Entrance.REVERSE:
-            return _gateway_target(rest, visit.base)
+    def _target(self, rest: str, client: ClientContext) -> str:
+        """Return the target that follows `FORMAT/`. In reverse mode, it must belong to the upstream, else Forbidden is
+        raised."""
+        if client.entrance is not Entrance.REVERSE:
+            return _gateway_target(rest, client.base)
         upstream = self._settings_for("").upstream.rstrip("/")
         try:
             target = uri.gateway_target(f"/{rest}")
         except NotFound:
             path = uri.normalise(f"http://upstream/{rest}").removeprefix("http://upstream")
             return uri.normalise(upstream + path)
-        inside = rebase(target, visit.base, upstream) or target
-        if inside != upstream and not inside.startswith(f"{uri.normalise(upstream + '/')}"):
-            raise Forbidden("this proxy stands in front of one origin, and converts no other's feeds")
-        return inside
+        rebased = rebase(target, client.base, upstream) or target
+        if rebased != upstream and not rebased.startswith(f"{uri.normalise(upstream + '/')}"):
+            raise Forbidden("conversion refused: in reverse mode, only feeds of the upstream are converted")
+        return rebased
 
 
 def _gateway_target(rest: str, base: str) -> str:
-    """Return the target behind FORMAT/, in the gateway's form or as a pasted address. Raises NotFound and BadTarget."""
+    """Return the target that follows `FORMAT/`, as a gateway path or pasted address. Raises NotFound, BadTarget."""
     try:
         return uri.gateway_target(f"/{rest}")
     except NotFound:
@@ -209,11 +217,15 @@ def _codings(settings: Settings) -> list[str]:
     return [*(name for name in content_coding.CODINGS if level_of(name, settings)), "identity"]
 
 
-def _conversion_fields(fields: Fields, wanted: Format, conversion: Conversion, name: str) -> Fields:
-    fields = fields.without(*_FIELDS_OF_THE_ORIGINAL).with_field("Content-Type", wanted.media_type)
+def _conversion_fields(fields: Fields, output_format: Format, conversion: Conversion, name: str) -> Fields:
+    fields = fields.without(*_FIELDS_OF_THE_ORIGINAL).with_field("Content-Type", output_format.media_type)
     fields = fields.with_field("X-Content-Type-Options", "nosniff")
-    # Whatever a feed holds, on this web origin it runs nothing and reads nothing.
-    policy = f"sandbox allow-popups allow-popups-to-escape-sandbox; {wanted.policy}" if wanted.policy else "sandbox"
+    # The policy keeps scripts of a feed from running and reading anything on the proxy's web origin.
+    policy = (
+        f"sandbox allow-popups allow-popups-to-escape-sandbox; {output_format.policy}"
+        if output_format.policy
+        else "sandbox"
+    )
     fields = fields.with_field("Content-Security-Policy", policy)
     if name != "identity":
         fields = fields.with_field("Content-Encoding", name)
@@ -221,12 +233,12 @@ def _conversion_fields(fields: Fields, wanted: Format, conversion: Conversion, n
     return fields.with_field("ETag", own_tag(conversion.tag_base, name).text)
 
 
-def _with_converted_location(fields: Fields, visit: ClientContext, before: str) -> Fields:
-    """Return a redirect leads to the same format of the feed it leads to."""
+def _with_converted_location(fields: Fields, client: ClientContext, before: str) -> Fields:
+    """Return the fields of a redirect with a Location that leads to the same format of the other feed."""
     location = fields.get("location")
-    if location is None or not location.startswith(f"{visit.base}/"):
+    if location is None or not location.startswith(f"{client.base}/"):
         return fields
-    return fields.with_field("Location", f"{visit.base}{before}{location.removeprefix(f'{visit.base}/')}")
+    return fields.with_field("Location", f"{client.base}{before}{location.removeprefix(f'{client.base}/')}")
 
 
 def with_vary_accept(response: ProxyResponse) -> ProxyResponse:
@@ -242,7 +254,7 @@ def _without_parameters(media_type: str) -> str:
 def _public_address(call: Call, prefix: str) -> str:
     """Return the address of a conversion without the token of a secret address (`/-/with/TOKEN/…`).
 
-    Documents are passed on; a token in a self link would go with them.
+    Documents are passed on; a self link with the token would disclose it.
     """
     base = call.client.base.partition(f"{prefix}with/")[0]
     return f"{base}{prefix}{call.path}" + (f"?{call.query}" if call.query else "")

@@ -1,7 +1,7 @@
-"""Coded content decoded for clients that do not accept its coding, cached for a while.
+"""Cache of decoded content for clients that do not accept the stored content coding.
 
-Feeds are stored in all codings; this is for other content, which is stored as it came. Failures are cached too: a
-decompression bomb costs its bound once, not once for each request.
+Feeds are stored in all codings. This cache is for other content, which is stored as received. Failures are cached, too:
+a decompression bomb then costs its limit once instead of at each request.
 """
 
 from feedproxy.errors import FeedproxyError
@@ -11,14 +11,14 @@ from feedproxy.settings import Settings
 
 
 class DecodedBodies:
-    """Decoded bodies by the very bytes object that they were made of, both counted in `bytes_max`."""
+    """Cache of decoded bodies, keyed by the identity of the coded bytes object. Both count towards `bytes_max`."""
 
     def __init__(self, bytes_max: int) -> None:
         self._decoded: LRU[int, tuple[bytes, str, bytes | None]] = LRU(bytes_max)
 
     @property
     def size(self) -> int:
-        """Return the bytes held."""
+        """Return the memory of the cached bodies in bytes."""
         return self._decoded.size
 
     def resize(self, bytes_max: int) -> None:
@@ -26,8 +26,8 @@ class DecodedBodies:
         self._decoded.resize(bytes_max)
 
     def get(self, body: bytes, label: str, *, limit: int) -> bytes | None:
-        """Return the decoded content; None where it cannot be decoded within `limit` bytes."""
-        key = id(body)  # unique while this object is referenced here
+        """Return the decoded content, or None if it cannot be decoded within `limit` bytes."""
+        key = id(body)  # unique while the cache holds a reference to `body`
         known = self._decoded.get(key)
         if known is not None and known[0] is body and known[1] == label:
             return known[2]
@@ -37,7 +37,7 @@ class DecodedBodies:
 
 
 def decoded(body: bytes, label: str, *, limit: int) -> bytes | None:
-    """Return the decoded content, without caching it; None if it cannot be decoded within `limit` bytes."""
+    """Return the decoded content without caching it, or None if it cannot be decoded within `limit` bytes."""
     try:
         return content_coding.decode(body, label, limit=content_coding.reasonable(len(body), limit))
     except FeedproxyError:
@@ -45,4 +45,5 @@ def decoded(body: bytes, label: str, *, limit: int) -> bytes | None:
 
 
 DECODED_BODIES = DecodedBodies(Settings().memory.decoded)
-"""Of this process: a pure function's memory, with nothing of any reader in it. The service sets its bound."""
+"""The cache of this process. It holds results of a pure function and no data about readers. `Service` sets its limit.
+"""

@@ -1,11 +1,11 @@
-"""Deltas (226) for clients that have an earlier version and ask for what is new since (RFC 3229, `A-IM: feed`).
+"""Deltas (226) for clients that have an earlier version and request only new items (RFC 3229, `A-IM: feed`).
 
-The full response is built first (response_builder.py) and decides: a client with the current version gets its 304, and
-where no delta is possible, or it would not be smaller, the client gets the full response. A delta has the fields, the
-coding and the tag of the full response: the next request starts from there.
+The full response is built first (response_builder.py). A client with the current version gets a 304. If no delta can be
+made, or the delta would not be smaller, the client gets the full response. A delta has the fields, the coding and the
+entity tag of the full response, so that the next request starts from the current version.
 
-Many clients have the version before the current one. The delta that is made for the first of them, off the event loop,
-serves all. See docs/explanation/deltas.md.
+Most clients have the version before the current one. A helper process makes their delta once, for the first such
+request. See docs/explanation/deltas.md.
 """
 
 import asyncio
@@ -40,49 +40,52 @@ type _Key = tuple[str, str, tuple[str, ...], str]
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """The version that the client has, or several with the same date, and the tag that the request names it by."""
+    """The version that the client has, and the entity tag by which the request names it.
+
+    A request by date may match several versions.
+    """
 
     versions: tuple[DeltaBase, ...]
     tag: EntityTag | None = None
 
 
 class Deltas:
-    """A bounded cache of deltas, which are made on demand."""
+    """Maker of deltas on demand, with a bounded cache."""
 
     def __init__(self, helper_pool: HelperPool, limits: MemoryLimits) -> None:
         self._helper_pool = helper_pool
-        self._made: LRU[_Key, bytes | None] = LRU(limits.deltas)
-        """Deltas by versions and coding; None if there is none. Most have one entry, some kilobytes."""
-        self._under_way: SingleFlight[_Key, bytes | None] = SingleFlight()
+        self._cache: LRU[_Key, bytes | None] = LRU(limits.deltas)
+        """Deltas by target, new version, old versions and coding. None records that no delta can be made."""
+        self._in_progress: SingleFlight[_Key, bytes | None] = SingleFlight()
 
     async def apply(
-        self, whole: Response, stored: StoredResponse, request: Request, resource: Resource | None, settings: Settings
+        self, full: Response, stored: StoredResponse, request: Request, resource: Resource | None, settings: Settings
     ) -> Response:
-        """Return the delta that the request asks for; `whole` if there is none."""
-        wants = whole.status == 200 and settings.deltas and not _is_excluded(request, settings)
-        bases = requested_bases(request) if wants else None
+        """Return the delta that the request asks for, or `whole` if there is none."""
+        is_requested = full.status == 200 and settings.deltas and not _is_excluded(request, settings)
+        bases = requested_bases(request) if is_requested else None
         if bases is None or resource is None or not _allows_deltas(stored, resource):
-            return whole
+            return full
         base = _find_base(bases, resource.delta_bases)
         if base is None:
-            return whole
-        name = whole.fields.get("content-encoding") or "identity"
-        body = await self._delta(stored, base, name, len(whole.body), settings)
+            return full
+        name = full.fields.get("content-encoding") or "identity"
+        body = await self._delta(stored, base, name, len(full.body), settings)
         if body is None:
-            return whole
-        fields = im_used(whole.fields, base=base.tag).with_field("Content-Length", str(len(body)))
+            return full
+        fields = im_used(full.fields, base=base.tag).with_field("Content-Length", str(len(body)))
         return Response(IM_USED, fields, body)
 
     async def _delta(
         self, stored: StoredResponse, base: _Base, name: str, size: int, settings: Settings
     ) -> bytes | None:
         key = (stored.target, stored.content.tag or "", tuple(version.tag for version in base.versions), name)
-        if key in self._made:
-            return self._made.get(key)
+        if key in self._cache:
+            return self._cache.get(key)
         body, declared = stored.content.bodies["identity"], stored.fields.get("content-type")
         level = max(1, level_of(name, settings))
         work = functools.partial(_make_delta, body, declared, base.versions, name, level, size)
-        task, _ = self._under_way.join_or_start(key, lambda: self._make(key, work))
+        task, _ = self._in_progress.join_or_start(key, lambda: self._make(key, work))
         return await asyncio.shield(task)
 
     async def _make(self, key: _Key, work: functools.partial[bytes | None]) -> bytes | None:
@@ -93,20 +96,21 @@ class Deltas:
 
     def _remember(self, key: _Key, made: bytes | None) -> None:
         target, tag, bases, _ = key
-        self._made.put(key, made, len(target) + len(tag) + sum(map(len, bases)) + len(made or b""))
+        self._cache.put(key, made, len(target) + len(tag) + sum(map(len, bases)) + len(made or b""))
 
     async def close(self, timeout: Seconds) -> None:
-        """Wait for the deltas in progress, `timeout` seconds at most, and end."""
-        await self._under_way.drain(timeout)
+        """Wait at most `timeout` seconds for deltas in progress, then cancel the rest."""
+        await self._in_progress.drain(timeout)
 
 
 def _is_excluded(request: Request, settings: Settings) -> bool:
-    """Return whether the client is excluded: programs on feedparser send A-IM unknowingly, and some fail with 226."""
+    """Return whether `deltas_not_for` excludes the client: feedparser always sends A-IM, and some of its users fail at
+    226."""
     return (request.fields.get("user-agent") or "").startswith(settings.deltas_not_for)
 
 
 def _allows_deltas(stored: StoredResponse, resource: Resource) -> bool:
-    """Return whether deltas may be made: of a feed with a tag of this proxy, stored for all clients."""
+    """Return whether deltas of this response may be made: it is a shared feed with an entity tag of this proxy."""
     if not stored.content.feed or CacheControl.from_fields(stored.fields).no_transform:
         return False
     return stored.content.tag is not None and any(
@@ -115,7 +119,7 @@ def _allows_deltas(stored: StoredResponse, resource: Resource) -> bool:
 
 
 def _find_base(bases: Bases, versions: Sequence[DeltaBase]) -> _Base | None:
-    """Return the version that the client has, the newest of several; None if none is known."""
+    """Return the newest stored version that the request names, or None if it names no stored version."""
     if bases.date is not None:
         dated = [version for version in versions if _whole_second(version) == bases.date]
         return _Base(tuple(dated)) if dated else None
@@ -133,11 +137,11 @@ def _whole_second(version: DeltaBase) -> float | None:
 def _make_delta(
     body: bytes, declared: str | None, versions: Sequence[DeltaBase], name: str, level: int, size: int
 ) -> bytes | None:
-    """Return the delta in this coding; None if none can be made, or if it is not smaller than `size` bytes."""
+    """Return the delta in this coding, or None if none can be made or it is not smaller than `size` bytes."""
     channel = read(body, declared)
     if channel is None:
         return None
-    # Of several versions with one date, only the entries common to all are known to the client.
+    # If several versions have one date, the client is certain to know only the entries that are in all of them.
     known = frozenset.intersection(*(unpack(version.entries) for version in versions))
     charset = parse_parameters(declared)[1].get("charset") if declared else None
     made = make_delta(body, channel, known, charset=charset)
@@ -148,9 +152,9 @@ def _make_delta(
 
 
 def requires_items(channel: Channel) -> bool:
-    """Return whether the format requires at least one item.
+    """Return whether the feed format requires at least one item.
 
-    RSS 1.0, section 5.2: "(channel, image?, item+, textinput?)"; of 0.91 Netscape's DTD has "item+". RSS 2.0, Atom and
-    JSON Feed permit none.
+    RSS 1.0, section 5.2: "(channel, image?, item+, textinput?)". Netscape's DTD of RSS 0.91 has "item+". RSS 2.0, Atom
+    and JSON Feed permit a feed without items.
     """
     return channel.kind is Kind.RDF or (channel.kind is Kind.RSS and channel.version in ("0.90", "0.91"))

@@ -1,4 +1,4 @@
-"""Bodies that helper processes make of stored content: deltas, dcz, codings."""
+"""Bodies that helper processes derive from stored content: deltas, dcz bodies, content codings."""
 
 import logging
 from collections.abc import Callable
@@ -12,17 +12,17 @@ logger = logging.getLogger(__name__)
 async def make_body(
     helper_pool: HelperPool, work: Callable[[], bytes | None], kind: str, target: str
 ) -> tuple[bytes | None, bool]:
-    """Return the body, None where there is none, and whether that holds for later requests, too.
+    """Return the derived body, or None if there is none, and whether this result is final.
 
-    A lack of processes does not hold: the next request tries again. A fault must not cost the response, since the
-    client can be given the content in another form; it is logged with `kind` and `target`.
+    A result is not final when no helper process is free: the next request should try again. An exception of `work` is
+    logged with `kind` and `target`, and the result is None: the client can get the content in another form.
     """
     try:
         return await helper_pool.submit(work), True
     except Overload:
         return None, False
     except FeedproxyError as error:
-        logger.warning("%s of %s is not made: %s", kind, target, error)
+        logger.warning("representation: %s of %s not made: %s", kind, target, error)
     except Exception:
-        logger.exception("%s of %s could not be made", kind, target)
+        logger.exception("representation: %s of %s failed", kind, target)
     return None, True

@@ -1,8 +1,8 @@
-"""dcz: a client that keeps a version of a feed gets the next one compressed with it (RFC 9842).
+"""Dictionary compression (`dcz`, RFC 9842): a feed is compressed with the version that the client has.
 
-The response in the best other coding is made first, and is the measure: where the dictionary is not known, or `dcz`
-would not be smaller, the client gets that. A `dcz` body is made by the first request for it, in a helper process, and
-kept for all others with the same version. See docs/explanation/dictionaries.md.
+The response in the best other coding is made first. The client gets it if the dictionary is unknown or `dcz` would not
+be smaller. A helper process makes each `dcz` body at the first request for it. The body is cached for all clients with
+the same version. See docs/explanation/dictionaries.md.
 """
 
 import asyncio
@@ -29,16 +29,16 @@ from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import Resource
 
 type _Key = tuple[str, str, bytes]
-"""Target, entity-tag stem of the new content, hash of the old one."""
+"""Target, tag base of the new content, and hash of the old content."""
 
 
 class Dictionaries:
-    """Makes `dcz` bodies, keeps them within bounds, and offers feeds as dictionaries."""
+    """Maker of `dcz` bodies with a bounded cache. It also offers feeds as dictionaries."""
 
     def __init__(self, helper_pool: HelperPool, limits: MemoryLimits) -> None:
         self._helper_pool = helper_pool
         self._bodies: LRU[_Key, bytes | None] = LRU(limits.dictionaries)
-        """None where the dictionary is not known."""
+        """`dcz` bodies by key. None records that the dictionary is unknown."""
         self._in_progress: SingleFlight[_Key, bytes | None] = SingleFlight()
 
     async def encode(
@@ -49,7 +49,7 @@ class Dictionaries:
         client: ClientContext,
         settings: Settings,
     ) -> ProxyResponse:
-        """Return the response as `dcz`, if the request names a dictionary that is known and `dcz` is smaller."""
+        """Return the response as `dcz`. It is unchanged if the dictionary is unknown or `dcz` is not smaller."""
         coded, stored = response.response, response.stored
         if coded.status != 200 or "available-dictionary" not in request.fields or "range" in request.fields:
             return response
@@ -76,7 +76,7 @@ class Dictionaries:
         key = (stored.target, stem, digest)
         if key in self._bodies:
             return self._bodies.get(key)
-        # A stem is the beginning of the same hash (refresh/ingest/ingest.py).
+        # A tag base is the beginning of the same hash (refresh/ingest/ingest.py).
         is_current = digest.hex().startswith(stem)
         if not is_current and digest not in resource.previous:
             return None
@@ -92,17 +92,17 @@ class Dictionaries:
         return body
 
     async def close(self, timeout: Seconds) -> None:
-        """Wait for the work in progress, `timeout` seconds at most, and end."""
+        """Wait at most `timeout` seconds for compressions in progress, then cancel the rest."""
         await self._in_progress.drain(timeout)
 
 
 def with_offer(
     response: ProxyResponse, resource: Resource | None, client: ClientContext, settings: Settings
 ) -> ProxyResponse:
-    """Return the response with Use-As-Dictionary where it may serve as a dictionary.
+    """Return the response with a Use-As-Dictionary field if clients may use it as a dictionary.
 
-    An origin's own Use-As-Dictionary concerns content that may have been edited, and a web origin that is not the
-    gateway's. It is removed from feeds.
+    A Use-As-Dictionary field of the origin is removed from feeds: the proxy may have edited the content, and in the
+    gateway the web origin is another one.
     """
     stored, fields = response.stored, response.response.fields
     if stored is None or not stored.content.feed:
@@ -121,7 +121,7 @@ def with_offer(
 
 
 def is_offered(stored: StoredResponse, resource: Resource, client: ClientContext, settings: Settings) -> bool:
-    """Tell whether a response to this client takes part in dictionary compression: it is for all, and kept for all."""
+    """Return whether this client may use the response as a dictionary: it must be stored and shared."""
     if client.user or not is_shared(stored, settings):
         return False
     if not any(variant.content.tag == stored.content.tag for variant in resource.variants):
@@ -130,16 +130,16 @@ def is_offered(stored: StoredResponse, resource: Resource, client: ClientContext
 
 
 def _is_secure(target: str, client: ClientContext, settings: Settings) -> bool:
-    """Tell whether the client's URL is of a secure context.
+    """Return whether the client's URL is in a secure context.
 
-    "compression dictionary transport MUST only be used in secure contexts (HTTPS)" -- section 8. A loopback host is
-    one, too (Secure Contexts, section 3.1).
+    "compression dictionary transport MUST only be used in secure contexts (HTTPS)" -- section 8. A loopback host is a
+    secure context, too (Secure Contexts, section 3.1).
     """
     return uri.is_trustworthy(_url(target, client, settings))
 
 
 def _url(target: str, client: ClientContext, settings: Settings) -> str:
-    """Return the URL of the feed as this client's origin and path have it."""
+    """Return the URL by which this client requests the feed."""
     if client.entrance is Entrance.GATEWAY:
         return client.base + uri.gateway_path(target)
     return public_url_for(target, client, upstream=settings.upstream)
@@ -151,7 +151,7 @@ def _path(target: str, client: ClientContext, settings: Settings) -> str:
 
 
 def _accepts(request: Request, coded: Response) -> bool:
-    """Tell whether the client names `dcz`, and wants the present coding no more than that."""
+    """Return whether Accept-Encoding names `dcz` with at least the weight of the response's present coding."""
     accepted = request.fields.combined("accept-encoding")
     if accepted is None or DCZ not in negotiation.weights_in(accepted):
         return False
@@ -160,7 +160,7 @@ def _accepts(request: Request, coded: Response) -> bool:
 
 
 def _encode(content: bytes, digest: bytes, previous: PreviousContents, current: Sequence[bytes]) -> bytes | None:
-    """Return the content as `dcz` with the dictionary of this hash; None where that is not known."""
+    """Return the content as `dcz` with the dictionary of this hash, or None if no stored version has the hash."""
     if compression_dictionary.hash_of(content) == digest:
         dictionary: bytes | None = content
     else:

@@ -1,8 +1,8 @@
-"""The representation of a selected response that a client gets: coding, delta, conversion.
+"""The choice of the representation that a client gets: content coding, delta, `dcz`, or conversion.
 
-The steps have a fixed order. Conditions and ranges (response_builder.py) come first: the codings and deltas made here
-are for full responses only. The rules of the entrance come before a conversion, because a converted document has its
-own Content-Security-Policy, which must not be replaced.
+The steps have a fixed order. Conditions and ranges (response_builder.py) come first, because codings and deltas are
+made for full responses only. The rules of the entrance come before a conversion, because they must not replace the
+Content-Security-Policy of a converted document.
 """
 
 from collections.abc import Callable
@@ -26,21 +26,25 @@ from feedproxy.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class OriginalFormat:
-    """The format that the origin sent. `varies`: Accept was considered, and prefers none of the others."""
+    """The format that the origin sent. `varies` is true if Accept was considered, so that the response needs `Vary:
+    Accept`."""
 
     varies: bool = False
 
     def request_to_select(self, request: Request) -> Request:
-        """Return the request with which the response is selected: the client's own."""
+        """Return the request that selects the stored response: the client's own request."""
         return request
 
 
 @dataclass(frozen=True, slots=True)
 class NegotiatedFormat:
-    """The format that Accept prefers, decided when the type of the selected response is known."""
+    """The format that Accept prefers, which is decided when the media type of the selected response is known."""
 
     def request_to_select(self, request: Request) -> Request:
-        """Return a GET without conditions: those of the client concern the converted document."""
+        """Return the request that selects the stored response: a GET without conditions.
+
+        The client's conditions apply to the converted document.
+        """
         return replace(request, method="GET", fields=request.fields.without(*REPRESENTATION_CONDITIONS))
 
 
@@ -48,7 +52,7 @@ type Representation = OriginalFormat | NegotiatedFormat
 
 
 class Renderer:
-    """Chooses and makes the representation of a response."""
+    """Builder of the representation of a selected response."""
 
     def __init__(
         self,
@@ -70,7 +74,10 @@ class Renderer:
     def choose(
         self, request: Request, settings: Settings, stored_media_type: Callable[[], str | None]
     ) -> Representation:
-        """Return the representation that a request asks for (option `negotiate`)."""
+        """Return the representation that a request asks for (option `negotiate`).
+
+        `stored_media_type` returns the media type of the stored response, or None if none is stored.
+        """
         if not settings.negotiate or "accept" not in request.fields:
             return OriginalFormat()
         media_type = stored_media_type()
@@ -87,7 +94,7 @@ class Renderer:
         client: ClientContext,
         settings: Settings,
     ) -> ProxyResponse:
-        """Return the response that the client gets; `request` is as the client wrote it."""
+        """Return the response for the client. `request` is the client's request, with its own conditions."""
         response = selected if isinstance(selected, ProxyResponse) else await self._original(selected)
         response = _for_entrance(response, request.target, client, settings)
         match representation:

@@ -49,7 +49,7 @@ class AccessRecord:
     """One response that was made for one client; `size` is the content sent."""
 
     request: Request
-    visit: ClientContext
+    client: ClientContext
     status: int
     size: int
     cache: CacheStatus
@@ -90,7 +90,7 @@ class AccessLogger:
 
     def counter_for(self, template: ResponseTemplate) -> HitCounter:
         """Return the counter for responses with these metric labels."""
-        key = (template.visit.entrance, template.hit_state.detail, template.status)
+        key = (template.client.entrance, template.hit_state.detail, template.status)
         return self._counters.setdefault(key, HitCounter())
 
     def make_line(self, template: ResponseTemplate, address: str, user_agent_line: bytes, now: Instant) -> str:
@@ -140,7 +140,7 @@ class AccessLogger:
         if not template.shown_target:
             shown, template.upstream = app.names_in_log(target)
             template.shown_target = target if shown == target else shown
-        hit_state, entrance = template.hit_state, template.visit.entrance
+        hit_state, entrance = template.hit_state, template.client.entrance
         if form == "text":
             return as_text(
                 client.pseudonym_text,
@@ -174,13 +174,13 @@ class AccessLogger:
         """Log one response and the seconds it took."""
         app, request = self._runtime, record.request
         self.logged_count += 1
-        app.metrics.count_response(record.visit.entrance, record.status, record.cache, record.size, seconds)
+        app.metrics.count_response(record.client.entrance, record.status, record.cache, record.size, seconds)
         if record.status:
-            score_response(app, request, record.visit, record.status, record.fields, record.size)
+            score_response(app, request, record.client, record.status, record.fields, record.size)
         user_agent = request.fields.get("user-agent") or ""
         activity = RequestActivity(
             app.clock.now(),
-            record.visit.entrance,
+            record.client.entrance,
             request.method,
             to_public(request.target, app.settings),
             record.status,
@@ -194,8 +194,8 @@ class AccessLogger:
         target, upstream = app.names_in_log(request.target, request.fields)
         line = AccessLine(
             at=activity.at,
-            reader=app.service.audience.log_name(record.visit, user_agent),
-            entrance=record.visit.entrance,
+            reader=app.service.audience.log_name(record.client, user_agent),
+            entrance=record.client.entrance,
             method=request.method,
             target=target,
             status=record.status,
@@ -235,11 +235,11 @@ class AccessLogger:
         for now, template, hit_state, user_agent_line in self.recent_hits:
             user_agent = user_agent_line.partition(b":")[2].strip(b" \t").decode("latin-1")[:LENGTH_MAX]
             target = to_public(template.target, self._runtime.settings)
-            visit, size = template.visit, len(template.body)
+            client, size = template.client, len(template.body)
             self._runtime.journal.record_request(
                 RequestActivity(
                     now,
-                    visit.entrance,
+                    client.entrance,
                     template.method,
                     target,
                     template.status,

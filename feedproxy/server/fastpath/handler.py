@@ -170,7 +170,7 @@ class FastPathHandler:
 
     def _send_cached(self, connection: ClientConnection, template: ResponseTemplate, user_agent: bytes) -> bool:
         """Send a template's response. Return whether the connection can take another request."""
-        address = connection.address or template.visit.address
+        address = connection.address or template.client.address
         client = (address, user_agent)
         if template.first_client == client:
             line = template.log_line or self.access_logger.repeat_line(template, address, user_agent, self.now)
@@ -253,12 +253,12 @@ class FastPathHandler:
         self, connection: ClientConnection, head: RequestHead, block: bytes, routed: RoutedRequest
     ) -> None:
         began = time.perf_counter()
-        request, visit, app = routed.request, routed.visit, self.runtime
+        request, client, app = routed.request, routed.client, self.runtime
         try:
-            answer = await app.service.answer(request, visit)
+            answer = await app.service.answer(request, client)
         except asyncio.CancelledError:
             self.access_logger.log(
-                AccessRecord(request, visit, 0, 0, CacheStatus(), CLIENT_GONE), time.perf_counter() - began
+                AccessRecord(request, client, 0, 0, CacheStatus(), CLIENT_GONE), time.perf_counter() - began
             )
             self.access_logger.schedule_flush()
             raise
@@ -274,20 +274,22 @@ class FastPathHandler:
         was_pending, connection.task = connection.task is not None, None
         if connection.fd < 0:
             self.access_logger.log(
-                AccessRecord(request, visit, 0, 0, answer.status, CLIENT_GONE), time.perf_counter() - began
+                AccessRecord(request, client, 0, 0, answer.status, CLIENT_GONE), time.perf_counter() - began
             )
             self.access_logger.schedule_flush()
             return
         if isinstance(answer, PassThrough):
             self._connections.hand_off(connection, block + connection.unparsed)
             return
-        response = finish_response(answer.response, visit, app.clock.now())
+        response = finish_response(answer.response, client, app.clock.now())
         closes = head.closes or app.draining
         body = _response_body(response, request.method)
-        record = AccessRecord(request, visit, response.status, len(body), answer.status, answer.reason, response.fields)
+        record = AccessRecord(
+            request, client, response.status, len(body), answer.status, answer.reason, response.fields
+        )
         self.access_logger.log(record, time.perf_counter() - began)
         self._store_template(connection, head, block, routed, answer, response)
-        interim = b"" if visit.entrance is Entrance.GATEWAY else _encode_interim(answer)
+        interim = b"" if client.entrance is Entrance.GATEWAY else _encode_interim(answer)
         self._send(
             connection, interim + _encode_response_head(response, request.method, closes=closes), body, closes=closes
         )
@@ -330,13 +332,13 @@ class FastPathHandler:
             return
         request, now = self.runtime.service.resolve_target(routed.request), self._clock()
         settings, resource = self.runtime.settings_for(request.target), self._store.get(request.target)
-        hit = reusable_hit(answer, request, routed.visit, resource, settings, now)
+        hit = reusable_hit(answer, request, routed.client, resource, settings, now)
         hit_state, version = recompute_hit(hit, now) if hit is not None else None, self._store.version(request.target)
         if hit is None or hit_state is None or version is None:
             return
         try:
             template = ResponseTemplate(
-                hit, self._interner(routed.visit), request.method, response, hit_state, now, closes=head.closes
+                hit, self._interner(routed.client), request.method, response, hit_state, now, closes=head.closes
             )
         except ValueError:
             return

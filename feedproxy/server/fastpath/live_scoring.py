@@ -34,7 +34,7 @@ def score_flow(app: App, flow: http.HTTPFlow, case: FlowState, size: int) -> Non
     if schedule is None or _is_oversized(request_fields):
         return
     panel.record(
-        case.visit.address,
+        case.client.address,
         request_fields.get("user-agent") or "",
         target,
         now,
@@ -50,14 +50,14 @@ def score_flow(app: App, flow: http.HTTPFlow, case: FlowState, size: int) -> Non
             method=flow.request.method,
             version=flow.request.http_version,
             connection=flow.client_conn.id,
-            entrance=case.visit.entrance,
-            public=public_url_for(target, case.visit, upstream=app.settings.upstream),
+            entrance=case.client.entrance,
+            public=public_url_for(target, case.client, upstream=app.settings.upstream),
         ),
     )
 
 
 def score_response(
-    app: App, request: Request, visit: ClientContext, status: int, response_fields: Fields, size: int
+    app: App, request: Request, client: ClientContext, status: int, response_fields: Fields, size: int
 ) -> None:
     """Score a response that the fast path sent."""
     panel = app.live_scores
@@ -67,7 +67,7 @@ def score_response(
     if _is_oversized(request_fields):
         return
     panel.record(
-        visit.address,
+        client.address,
         request_fields.get("user-agent") or "",
         target,
         now,
@@ -81,8 +81,8 @@ def score_response(
             schedule,
             size,
             method=request.method,
-            entrance=visit.entrance,
-            public=public_url_for(target, visit, upstream=app.settings.upstream),
+            entrance=client.entrance,
+            public=public_url_for(target, client, upstream=app.settings.upstream),
         ),
     )
 

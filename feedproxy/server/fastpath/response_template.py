@@ -56,6 +56,7 @@ class ResponseTemplate:
     __slots__ = (
         "_slots",
         "body",
+        "client",
         "closes",
         "conditions",
         "first_client",
@@ -77,13 +78,12 @@ class ResponseTemplate:
         "valid_from",
         "valid_until",
         "variant_index",
-        "visit",
     )
 
     def __init__(
         self,
         hit: ReusableHit,
-        visit: ClientContext,
+        client: ClientContext,
         method: str,
         response: Response,
         hit_state: HitState,
@@ -99,7 +99,7 @@ class ResponseTemplate:
         self.variant_index = [slot is hit.stored for slot in hit.resource.variants].index(True)
         self.resource_version: object = None
         """The version of the resource in the store (store/interface.py), which may pack the resource itself."""
-        self.visit = visit
+        self.client = client
         self.method = _METHODS.get(method, method)
         self.status = response.status
         self.body = b"" if method == "HEAD" or response.status == 304 else response.body

@@ -71,7 +71,7 @@ class FlowState:
     decrypted here.
     """
 
-    visit: ClientContext
+    client: ClientContext
     routed_request: RoutedRequest | None = None
     status: CacheStatus | None = None
     reason: str = ""
@@ -115,14 +115,14 @@ class FlowHandler:
             )
         readers = self.runtime.settings_for(target).readers
         if readers:
-            visit = client_context(incoming_request(flow), settings, Entrance.PROXY)
+            client = client_context(incoming_request(flow), settings, Entrance.PROXY)
             fields = fields_of(flow.request)
-            user, _ = await self.runtime.gatekeeper.authorize(readers, fields, visit.address, proxy=True)
+            user, _ = await self.runtime.gatekeeper.authorize(readers, fields, client.address, proxy=True)
             self.connect_approvals.users[flow.client_conn.id] = user
         policy = self.runtime.connect_policy
         policy.check_port(port)
-        client = client_of(client_context(incoming_request(flow), settings, Entrance.PROXY).address)
-        with requesting(Requester(client, is_known=False)):
+        network = client_of(client_context(incoming_request(flow), settings, Entrance.PROXY).address)
+        with requesting(Requester(network, is_known=False)):
             parent = self.runtime.parent_of(target)
             address: str | ParentProxyHost
             if parent is not None:
@@ -174,7 +174,7 @@ class FlowHandler:
         has_content = _content_length(flow) != 0
         if is_loop(routed.request.fields, self.runtime.service.pseudonym):
             raise LoopDetected("this request has passed this proxy already")
-        state = self._register(flow, FlowState(routed.visit, routed))
+        state = self._register(flow, FlowState(routed.client, routed))
         if routed.request.method not in CACHED_METHODS or has_content:
             # The content of a GET has no defined meaning, so the response is not cacheable (RFC 9110, 9.3.1).
             fwd = Fwd.METHOD if routed.request.method not in CACHED_METHODS else Fwd.BYPASS
@@ -198,13 +198,13 @@ class FlowHandler:
             return
         if state.routed_request is None:
             return
-        routed = await self.runtime.service.answer(state.routed_request.request, state.visit)
+        routed = await self.runtime.service.answer(state.routed_request.request, state.client)
         if _is_client_gone(flow):
             self._flows[flow.id] = state  # removed at the client's end, which is logged next
         match routed:
             case ProxyResponse(response, status, reason) as answer:
                 self._set_response(flow, state, response, status, reason)
-                if state.visit.entrance is not Entrance.GATEWAY:
+                if state.client.entrance is not Entrance.GATEWAY:
                     state.interim = answer.interim  # their links are relative to another origin than the gateway's
             case PassThrough(status):
                 await self._stream_upstream(flow, state, status)
@@ -253,8 +253,8 @@ class FlowHandler:
         if state is None:
             settings = self.runtime.settings
             entrance = entrance_of(flow, settings, self.connect_approvals.tunnels.get(flow.client_conn.id))
-            visit = client_context(incoming_request(flow), settings, entrance)
-            state = self._register(flow, FlowState(visit))
+            client = client_context(incoming_request(flow), settings, entrance)
+            state = self._register(flow, FlowState(client))
         state.is_streaming = False
         self._set_response(flow, state, response, status, str(error))
         self._respond_early(flow)
@@ -284,19 +284,19 @@ class FlowHandler:
 
         A tunnel's user was authenticated by its CONNECT: clients do not support 407 within a tunnel.
         """
-        request, visit = routed.request, routed.visit
+        request, client = routed.request, routed.client
         readers = self.runtime.settings_for(request.target).readers
         if not readers:
             return routed
-        client = flow.client_conn.id
+        connection = flow.client_conn.id
         user, fields = await self.runtime.gatekeeper.authorize(
             readers,
             request.fields,
-            visit.address,
-            proxy=visit.entrance is Entrance.PROXY and client not in self.connect_approvals.tunnels,
-            user=self.connect_approvals.users.get(client, ""),
+            client.address,
+            proxy=client.entrance is Entrance.PROXY and connection not in self.connect_approvals.tunnels,
+            user=self.connect_approvals.users.get(connection, ""),
         )
-        return replace(routed, request=replace(request, fields=fields), visit=replace(visit, user=user))
+        return replace(routed, request=replace(request, fields=fields), client=replace(client, user=user))
 
     def _register(self, flow: http.HTTPFlow, state: FlowState) -> FlowState:
         self._flows[flow.id] = state
@@ -325,9 +325,9 @@ class FlowHandler:
             self._endpoint(flow, local_path, local_path.path.removeprefix(prefix))
             return
         state, request, base = (
-            self._register(flow, FlowState(local_path.visit)),
+            self._register(flow, FlowState(local_path.client)),
             _request_without_target(flow),
-            local_path.visit.base,
+            local_path.client.base,
         )
         if request.method not in CACHED_METHODS:
             self._set_local_response(flow, state, _not_allowed(request, CACHED_METHODS), Detail.METHOD)
@@ -337,7 +337,7 @@ class FlowHandler:
             flow.request.stream = False
             flow.metadata[CONTENT_CAP] = CONTENT_MAX
             state.endpoint = Endpoint(partial(self._preview, target))
-            state.call = Call(replace(request, target=local_path.path), local_path.visit, local_path.path)
+            state.call = Call(replace(request, target=local_path.path), local_path.client, local_path.path)
             return
         else:
             self._set_local_response(flow, state, landing_page(local_path.path, base, prefix))
@@ -352,7 +352,7 @@ class FlowHandler:
         """Refuse a request that no endpoint accepts; `on_request` answers others, once their content is complete."""
         path, _, query = endpoint_path.partition("?")
         endpoint, request = self.runtime.endpoints.find(path), _request_without_target(flow)
-        state = self._register(flow, FlowState(local_path.visit))
+        state = self._register(flow, FlowState(local_path.client))
         if endpoint is None:
             reason = "There is no such endpoint."
             self._set_local_response(
@@ -370,7 +370,7 @@ class FlowHandler:
                 return
             state.endpoint, state.call = (
                 endpoint,
-                Call(replace(request, target=local_path.path), local_path.visit, path, query),
+                Call(replace(request, target=local_path.path), local_path.client, path, query),
             )
 
     def _set_local_response(
@@ -403,7 +403,7 @@ class FlowHandler:
             response = preflight
         else:
             return False
-        state = self._register(flow, FlowState(routed.visit))
+        state = self._register(flow, FlowState(routed.client))
         self._set_response(flow, state, response.with_fields(append(response.fields, status)), status)
         self._respond_early(flow)
         return True
@@ -412,7 +412,7 @@ class FlowHandler:
         assert state.routed_request is not None
         target = state.routed_request.request.target
         settings, parent = self.runtime.settings_for(target), self.runtime.parent_of(target)
-        with requesting(Requester(client_of(state.visit.address), is_known=False)):
+        with requesting(Requester(client_of(state.client.address), is_known=False)):
             await passthrough.approve(
                 self.connect_approvals, flow.client_conn.id, target, settings, self.runtime.policy, parent
             )
@@ -425,14 +425,14 @@ class FlowHandler:
     def _set_response(
         self, flow: http.HTTPFlow, state: FlowState, response: Response, status: CacheStatus, reason: str = ""
     ) -> None:
-        flow.response = passthrough.to_mitmproxy(finish_response(response, state.visit, self.runtime.clock.now()))
+        flow.response = passthrough.to_mitmproxy(finish_response(response, state.client, self.runtime.clock.now()))
         state.status, state.reason = status, reason
 
 
-def finish_response(response: Response, visit: ClientContext, now: Instant) -> Response:
+def finish_response(response: Response, client: ClientContext, now: Instant) -> Response:
     """Return the response with the fields that all responses through this entrance have."""
-    if visit.entrance is Entrance.GATEWAY and "content-security-policy" not in response.fields:
-        response = response.with_fields(apply_entrance_rules(response.fields, visit, target="", upstream=""))
+    if client.entrance is Entrance.GATEWAY and "content-security-policy" not in response.fields:
+        response = response.with_fields(apply_entrance_rules(response.fields, client, target="", upstream=""))
     if "date" not in response.fields:
         # "An origin server with a clock MUST generate a Date header field in all 2xx (Successful), 3xx (Redirection),
         response = response.with_fields(response.fields.with_added("Date", format_http_date(now)))

@@ -28,23 +28,23 @@ REFUSAL_SENTENCES: Mapping[tuple[str, ...], str] = {
 }
 
 
-async def load_preview(app: App, target: str, visit: ClientContext) -> Preview:
+async def load_preview(app: App, target: str, client: ClientContext) -> Preview:
     """Return the preview of a target, or the reason for none. Access rules apply to each target of a redirect."""
     try:
         async with asyncio.timeout(app.settings.answer_timeout):
-            return await _load(app, target, replace(visit, is_counted=False))
+            return await _load(app, target, replace(client, is_counted=False))
     except TimeoutError:
         return Preview(target, reason="The origin takes too long.")
 
 
-async def _load(app: App, target: str, visit: ClientContext) -> Preview:
+async def _load(app: App, target: str, client: ClientContext) -> Preview:
     for _ in range(HOPS_MAX + 1):
         if readers := app.settings_for(target).readers:
             return Preview(target, reason=REFUSAL_SENTENCES.get(readers, PROTECTED))
-        answer = await app.service.answer(Request("GET", target, _WANTED), visit)
+        answer = await app.service.answer(Request("GET", target, _WANTED), client)
         if not isinstance(answer, ProxyResponse):
             return Preview(target, reason="This is larger than is stored here, so it is not shown.")
-        if (next_target := _location(answer, visit.base)) is None:
+        if (next_target := _location(answer, client.base)) is None:
             return await _preview_of(app, target, answer)
         target = next_target
     return Preview(target, reason="This leads from one address to another, too many times.")

@@ -140,14 +140,14 @@ def prepare_request(flow: http.HTTPFlow, arrival: RoutedRequest, *, via: str, pa
     fields = fields.end_to_end().without(*FRAMING, "a-im")
     if arrival.request.method == "OPTIONS" and (hops := max_forwards(fields)) is not None:
         fields = fields.with_field("Max-Forwards", str(hops - 1))
-    if arrival.visit.entrance is Entrance.GATEWAY:
+    if arrival.client.entrance is Entrance.GATEWAY:
         fields = fields.without("cookie", "cookie2", "referer", "origin", "available-dictionary", "dictionary-id")
     forwarded_names = [name for name, _ in fields if name.lower().startswith("x-forwarded-")]
     unportable_names = [name for name, _ in fields if _PORTABLE_NAME.fullmatch(name) is None]
     fields = fields.without("forwarded", "x-real-ip", *PATH_OVERRIDE_FIELDS, *forwarded_names, *unportable_names)
-    if arrival.visit.entrance is Entrance.REVERSE:
-        scheme, _, name = arrival.visit.base.partition("://")
-        fields = fields.with_field("X-Forwarded-For", arrival.visit.address)
+    if arrival.client.entrance is Entrance.REVERSE:
+        scheme, _, name = arrival.client.base.partition("://")
+        fields = fields.with_field("X-Forwarded-For", arrival.client.address)
         fields = fields.with_field("X-Forwarded-Proto", scheme).with_field("X-Forwarded-Host", name.partition("/")[0])
     if not framing and flow.request.is_http2:
         # HTTP/2 has its own framing. An HTTP/1.1 upstream needs Transfer-Encoding, or it would read the content as
@@ -182,8 +182,8 @@ def prepare_response(
     if flow.request.http_version == "HTTP/1.0":
         framing = [(name, value) for name, value in framing if name.lower() != "transfer-encoding"]
     fields = fields.end_to_end().without(*FRAMING, "alt-svc")
-    fields = apply_entrance_rules(fields, arrival.visit, target=arrival.request.target, upstream=settings.upstream)
-    if settings.readers or arrival.visit.user:
+    fields = apply_entrance_rules(fields, arrival.client, target=arrival.request.target, upstream=settings.upstream)
+    if settings.readers or arrival.client.user:
         fields = make_private(fields)
     fields = append(with_via(fields, via), status)
     closes = "close" in split_list((arrival.request.fields.combined("connection") or "").lower())

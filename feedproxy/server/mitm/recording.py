@@ -52,13 +52,13 @@ def client_exchange(
 ) -> ExchangeAndBody:
     """Return the exchange between client and proxy."""
     assert case.routed_request is not None
-    target, visit = case.routed_request.request.target, case.visit
+    target, client = case.routed_request.request.target, case.client
     response = flow.response or case.error_page
     connection = connections.name_of(flow.client_conn.id)
     client_side = _exchange(flow, response, Side.READER, target, at, seconds, connection)
-    public = told_as(target, visit, upstream=upstream)
+    public = told_as(target, client, upstream=upstream)
     client_side = replace(
-        client_side, reader=visit.address, entrance=str(visit.entrance), public=public if public != target else ""
+        client_side, reader=client.address, entrance=str(client.entrance), public=public if public != target else ""
     )
     return client_side, _body(response)
 

@@ -45,7 +45,7 @@ class LocalPath:
     """A local path: the landing page, an endpoint, or an unknown path."""
 
     path: str
-    visit: ClientContext
+    client: ClientContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class MisspelledTarget:
     """A gateway address in an unusual form, and its target."""
 
     target: str
-    visit: ClientContext
+    client: ClientContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class RoutedRequest:
     """A request for a target; `shown` is the target in the client's form."""
 
     request: Request
-    visit: ClientContext
+    client: ClientContext
     shown: str = ""
 
 
@@ -122,29 +122,29 @@ def route(
 
     `tunnel` is the host and port of the CONNECT, for a request in a tunnel.
     """
-    visit = client_context(head, settings, entrance)
+    client = client_context(head, settings, entrance)
     match entrance:
         case Entrance.PROXY if tunnel is not None:
             host, port = tunnel
             target = uri.normalise(f"https://{uri.hostport(host, port)}{head.path}")
-            return RoutedRequest(Request(head.method, target, head.fields), visit)
+            return RoutedRequest(Request(head.method, target, head.fields), client)
         case Entrance.PROXY:
-            return RoutedRequest(Request(head.method, uri.normalise(head.url), head.fields), visit)
+            return RoutedRequest(Request(head.method, uri.normalise(head.url), head.fields), client)
         case Entrance.REVERSE:
-            return _reverse(head, visit, settings)
+            return _reverse(head, client, settings)
     bare = head.path.partition("?")[0]
     if bare in LANDING_PATHS or head.path.startswith(settings.endpoint_prefix):
-        return LocalPath(head.path, visit)
+        return LocalPath(head.path, client)
     if bare == RPC:
-        return LocalPath(settings.endpoint_prefix + head.path.removeprefix("/"), visit)
+        return LocalPath(settings.endpoint_prefix + head.path.removeprefix("/"), client)
     try:
         target = uri.gateway_target(head.path)
     except (NotFound, BadTarget):
-        return MisspelledTarget(_guess_target(head.path, visit.base), visit)
-    if target.startswith(f"{visit.base}/"):
+        return MisspelledTarget(_guess_target(head.path, client.base), client)
+    if target.startswith(f"{client.base}/"):
         with contextlib.suppress(BadTarget):  # a local page: refused when it is fetched
-            return MisspelledTarget(subscription_address.read(target, visit.base), visit)
-    return RoutedRequest(Request(head.method, target, head.fields), visit)
+            return MisspelledTarget(subscription_address.read(target, client.base), client)
+    return RoutedRequest(Request(head.method, target, head.fields), client)
 
 
 def _guess_target(path: str, base: str) -> str:
@@ -195,7 +195,7 @@ def as_gateway_request(head: IncomingRequest) -> IncomingRequest:
     return replace(head, fields=head.fields.with_field("Host", urlsplit(uri.normalise(head.url)).netloc))
 
 
-def _reverse(head: IncomingRequest, visit: ClientContext, settings: Settings) -> RoutedRequest | LocalPath:
+def _reverse(head: IncomingRequest, client: ClientContext, settings: Settings) -> RoutedRequest | LocalPath:
     if head.absolute and head.authority:
         # RFC 9112, 3.2.2: Host is ignored beside an absolute-form, so it cannot confirm it.
         address, port = head.local_address
@@ -207,9 +207,9 @@ def _reverse(head: IncomingRequest, visit: ClientContext, settings: Settings) ->
     if not path.startswith("/"):
         raise BadTarget("the request target is not a path")
     if path.startswith(settings.endpoint_prefix):
-        return LocalPath(path, visit)
+        return LocalPath(path, client)
     path = _normalize_path(path)
-    return RoutedRequest(Request(head.method, target_of_path(path, settings), head.fields), visit, visit.base + path)
+    return RoutedRequest(Request(head.method, target_of_path(path, settings), head.fields), client, client.base + path)
 
 
 def target_of_path(path: str, settings: Settings) -> str:

@@ -27,9 +27,9 @@ async def handle(app: App, call: Call) -> Response:
     if f"/{rest}".startswith(f"{app.settings.endpoint_prefix}{conversions.PATH}"):
         return await _convert(app, call, token, rest)
     target = target_of_path(f"/{rest}?{call.query}" if call.query else f"/{rest}", app.settings)
-    visit = _visit_with_token(app, call.client, token)
+    client = _visit_with_token(app, call.client, token)
     user, fields = await _authorize(app, call, token, target)
-    match await app.service.answer(Request(call.request.method, target, fields), replace(visit, user=user)):
+    match await app.service.answer(Request(call.request.method, target, fields), replace(client, user=user)):
         case PassThrough():
             raise TooLarge("the response is not a feed and larger than buffer_max")
         case answered:
@@ -51,8 +51,8 @@ async def _convert(app: App, call: Call, token: str, rest: str) -> Response:
     return await app.service.conversions.respond(call, format_wanted, target, fields, user=user)
 
 
-def _visit_with_token(app: App, visit: ClientContext, token: str) -> ClientContext:
-    return replace(visit, base=f"{visit.base}{app.settings.endpoint_prefix}{PATH}{token}")
+def _visit_with_token(app: App, client: ClientContext, token: str) -> ClientContext:
+    return replace(client, base=f"{client.base}{app.settings.endpoint_prefix}{PATH}{token}")
 
 
 async def _authorize(app: App, call: Call, token: str, target: str) -> tuple[str, Fields]:
