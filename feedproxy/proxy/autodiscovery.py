@@ -1,8 +1,8 @@
 """Redirects from a page to its feed, for gateway clients that prefer feeds (feed/discovery.py).
 
-The proxy fetches and stores a page like any other resource. A client whose Accept field prefers feed types is
-redirected to the first feed that the page links. The redirect lists all linked feeds in Link fields. A helper process
-parses each version of a page once.
+The proxy fetches and stores a page like any other resource. If Accept prefers feed types, the client is redirected to
+the first feed that the page links. The redirect lists all linked feeds in Link fields. A helper process parses each
+version of a page once.
 """
 
 import asyncio

@@ -31,7 +31,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 UNREPEATABLE_FIELDS = frozenset({"a-im", "authorization", "if-range", "range", "via"})
-"""Names of request fields whose presence prevents the repetition of the response."""
+"""Names of request fields that prevent the repetition of the response."""
 
 
 @dataclass(frozen=True, slots=True)

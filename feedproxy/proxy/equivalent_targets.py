@@ -1,5 +1,4 @@
-"""Targets whose queries differ only in parameters that do not affect the response (No-Vary-Search, option
-`ignore_query`).
+"""Targets that differ only in query parameters without effect on the response (No-Vary-Search, option `ignore_query`).
 
 Such targets share one stored response. Targets to which rules give different readers or different privacy remain
 separate.
@@ -68,7 +67,8 @@ class EquivalentTargets:
         return reduced if self._have_same_readers(target, reduced) else target
 
     def _by_origin(self, target: str, request: Request) -> str:
-        """Return the recorded target whose stored response may answer without a request to the origin, or `target`.
+        """Return the recorded target with a stored response that may answer without a request to the origin, or
+        `target`.
 
         "the presented target URI and that of the stored response are equivalent modulo search variance" --
         No-Vary-Search, Caching. A response that needs validation is validated under the requested target, because the

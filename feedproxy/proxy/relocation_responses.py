@@ -1,4 +1,4 @@
-"""Responses with 301 and 410 for targets whose move or end is recorded."""
+"""Responses with 301 and 410 for targets with a recorded move or end."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ class RelocationResponses:
         self._dead_targets: LRU[str, Resource] = LRU(entries_max=DEAD_TARGETS_MAX)
 
     def before_fetch(self, context: RequestContext, now: Instant) -> ProxyResponse | None:
-        """Return the response for a recorded relocation whose recheck is not due yet, or None."""
+        """Return the response for a recorded relocation that needs no recheck yet, or None."""
         return self._find(context, context.resource, now, None)
 
     def after_fetch(

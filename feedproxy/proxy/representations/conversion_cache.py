@@ -98,7 +98,7 @@ class _Document:
     modified: int | None
     limit: int
     models_max: int
-    """Bytes of documents whose parsed feeds a helper process may cache (memory_limits.py)."""
+    """Bytes of documents for which a helper process may cache the parsed feed (memory_limits.py)."""
 
 
 class ConversionCache:

@@ -64,7 +64,7 @@ _PROVENANCE_FIELDS = ("cache-status", "via", "age", "date")
 """Response fields that describe how the response was obtained; an error document keeps them."""
 
 NEGOTIABLE_FORMATS = ("atom", "rss", "rdf", "json", "html")
-"""Formats that Accept may select: those whose media types feed readers and browsers request."""
+"""Formats that Accept may select: feed readers and browsers request their media types."""
 
 type Serve = Callable[[Request, ClientContext], Awaitable[ProxyResponse | PassThrough]]
 
