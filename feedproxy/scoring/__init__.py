@@ -1,1 +1,1 @@
-"""Grades of feed readers: rules, findings, and scores of what their requests show."""
+"""Grades of feed readers. Rules are applied to a reader's requests; violations become findings and lower the grade."""

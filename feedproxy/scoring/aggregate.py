@@ -1,7 +1,8 @@
-"""Accounts of readers: the part of an evaluation from which scores are computed, and which workers exchange.
+"""Accounts of readers: the counts and findings from which scores are computed, in a form that workers exchange.
 
-If several workers answer the same reader, their accounts are added up. A violation seen by one worker counts. Praise
-counts only for rules that a single request can show: a worker does not see the requests between two of its own.
+If several workers answer the same reader, their accounts are merged by addition. A violation seen by any worker counts.
+Praise counts only for rules that a single request can show, because a worker does not see the requests that other
+workers answer.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,18 +17,18 @@ from feedproxy.scoring.reader import Reader, ReaderName, reader_name
 from feedproxy.scoring.rules import Rule
 
 EVIDENCE_MAX = 3
-"""Requests kept of each feed to show a finding of live scores."""
+"""Maximum number of example requests stored for each finding of one reader and feed in live scores."""
 
 SINGLE_REQUEST_RULES = frozenset({Rule.CODING, Rule.IDENTITY, Rule.CONTACT, Rule.NEEDLESS, Rule.VERSION})
-"""Rules that a single request can show to be kept."""
+"""Rules for which a single request shows whether the reader keeps them."""
 
 RULES_OF_PRAISE: Mapping[type[Note], Rule] = {kind: rule for rule, kind in PRAISE.items()}
-"""Kinds of praise, and the rule that each is for."""
+"""The rule that each kind of praise belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedAccount:
-    """The account of one reader and feed."""
+    """The counts and findings for one reader and one feed."""
 
     feed: str
     tallies: Mapping[Rule, RuleTally]
@@ -40,15 +41,18 @@ class FeedAccount:
     on_hour: int
     hourly: tuple[Evidence, ...]
     ended: Instant | None
-    """When the feed was last answered as gone; None if it is not gone."""
+    """Time of the latest answer that declared the feed gone; None if a later answer delivered the feed."""
 
     @property
     def interval(self) -> Seconds:
-        """The mean time between two polls; 0 for a single poll."""
+        """Mean time between two polls, in seconds; 0 if there was only one poll."""
         return (self.last - self.first) / (self.rounds - 1) if self.rounds > 1 else 0.0
 
     def finalize(self, now: Instant) -> tuple[Mapping[Rule, RuleTally], Mapping[type[Note], FindingCount]]:
-        """Return tallies and findings up to `now`, with those that all polls show together."""
+        """Return tallies and findings for the time up to `now`.
+
+        Findings that need all polls, such as ON_THE_HOUR, are added. Praise for rules that were broken is removed.
+        """
         tallies, findings = dict(self.tallies), dict(self.findings)
         if redirects.is_left_alone(self.ended, now) and Rule.ENDINGS not in tallies:
             tallies[Rule.ENDINGS] = RuleTally(1, 0)
@@ -65,30 +69,30 @@ class FeedAccount:
 
 @dataclass(frozen=True, slots=True)
 class ReaderAccount:
-    """The account of one reader with all its feeds."""
+    """The counts and findings for one reader, with an account for each of its feeds."""
 
     name: str
     user_agent: str
     """The User-Agent of the last request."""
     feeds: tuple[FeedAccount, ...]
     aliases: Mapping[str, str]
-    """The feeds of addresses that were named by redirects."""
+    """Maps each address that a redirect named to the feed that it belongs to."""
 
     @property
     def identity(self) -> ReaderName:
-        """The name under which accounts of several workers are merged."""
+        """The name by which accounts of the same reader from different workers are recognised."""
         return reader_name(self.name, self.user_agent[:512], "")
 
 
 def create_account(reader: Reader) -> ReaderAccount:
-    """Return the account of a reader up to now."""
+    """Return an account of the requests that the reader has sent so far."""
     return ReaderAccount(
         reader.name, reader.user_agent, tuple(map(_feed_account, reader.feeds.values())), dict(reader.aliases)
     )
 
 
 def merge_accounts(accounts: Iterable[ReaderAccount]) -> Iterator[ReaderAccount]:
-    """Yield the accounts of several workers, those of the same reader merged."""
+    """Yield one account per reader, merged from the accounts of several workers."""
     by_reader: dict[ReaderName, list[ReaderAccount]] = {}
     for account in accounts:
         by_reader.setdefault(account.identity, []).append(account)
@@ -139,7 +143,8 @@ def _merge_feed(root: str, parts: list[FeedAccount]) -> FeedAccount:
         rounds=sum(part.rounds for part in parts),
         on_hour=sum(part.on_hour for part in parts),
         hourly=_latest_evidence(part.hourly for part in parts),
-        # The worker that answered last knows whether the feed is gone. If so, the last request was one too many.
+        # The worker that answered last knows whether the feed is gone. If it is, the last request was sent after the
+        # feed had ended.
         ended=latest.last if latest.ended is not None else None,
     )
 

@@ -1,4 +1,7 @@
-"""Rules on request fields: compression, User-Agent, contact, cookies and parameters; and notes on connections."""
+"""Rules on the fields of a request and on its connection.
+
+The fields are about compression, User-Agent, contact, cookies and added query parameters.
+"""
 
 import re
 from urllib.parse import urlsplit, urlunsplit
@@ -20,7 +23,8 @@ _LIBRARY = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _LIBRARY_PAGE = re.compile(r"kurtmckee/feedparser|feedparser\.org|simplepie\.org|rometools", re.IGNORECASE)
-"""Addresses of a library's own pages in its default User-Agent; they are not a contact for the reader."""
+"""Matches addresses of a library's own pages, which its default User-Agent contains. Such an address is not a
+contact for the reader."""
 _BROWSERS = frozenset({"Mozilla", "Chrome", "Safari", "Firefox", "Edge", "Opera"})
 # The look-behind keeps the search linear: a long name before an `@` is scanned once.
 _CONTACT = re.compile(r"https?://|www\.|(?<![\w.+-])[\w.+-]++@[\w-]++\.\w", re.IGNORECASE)
@@ -35,11 +39,11 @@ _RANDOM_VALUE = re.compile(r"\d{9,14}|0\.\d{6,}|[0-9a-f]{8,}", re.IGNORECASE)
 
 
 AGENTS_MAX = 4096
-"""Size of the caches of verdicts on User-Agents."""
+"""Maximum number of User-Agents with a cached verdict."""
 
 
 def evaluate_coding(poll: Poll, _: ReaderState) -> Verdict:
-    """Return a violation if the request does not accept compression."""
+    """Return a violation if the request does not accept a compressed answer."""
     return _evaluate_accept_encoding(poll.fields.combined("accept-encoding") or "")
 
 
@@ -52,12 +56,12 @@ def _evaluate_accept_encoding(accepted: str) -> Verdict:
 
 
 def evaluate_version(poll: Poll, _: ReaderState) -> Verdict:
-    """Return a violation if the protocol is older than HTTP/1.1."""
+    """Return a violation if the request was sent with HTTP/1.0."""
     return (Observation(OLD_HTTP, poll.version),) if poll.version.endswith(_OLD_VERSIONS) else NO_VIOLATIONS
 
 
 def evaluate_identity(poll: Poll, _: ReaderState) -> Verdict:
-    """Return a violation if the User-Agent does not name the reader."""
+    """Return a violation if the User-Agent is absent, or names only a library or a browser."""
     return _evaluate_agent((poll.fields.get("user-agent") or "").strip())
 
 
@@ -73,7 +77,10 @@ def _evaluate_agent(agent: str) -> Verdict:
 
 
 def evaluate_contact(poll: Poll, _: ReaderState) -> Verdict | None:
-    """Return a violation if neither User-Agent nor From has a contact; None without a User-Agent."""
+    """Return a violation if neither User-Agent nor From contains a contact address.
+
+    Return None if there is no User-Agent.
+    """
     agent = (poll.fields.get("user-agent") or "").strip()
     if not agent:
         return None
@@ -90,11 +97,16 @@ def _has_contact(agent: str) -> bool:
 
 
 def observe_subscribers(poll: Poll, _: ReaderState) -> Observation | None:
-    """Return the number of subscribers that the User-Agent claims, or its absence behind a shared proxy."""
+    """Return an observation on the number of subscribers that the User-Agent claims.
+
+    If the request came through a shared proxy and claims no number, the observation says so. Return None otherwise.
+    """
     if (subscribers := _observe_claim(poll.fields.get("user-agent") or "")) is not None:
         return subscribers
     forwarding = next((name for name in _FORWARDING_FIELDS if name in poll.fields), None)
-    return Observation(SUBSCRIBERS_UNTOLD, f"{forwarding} was sent, and no count") if forwarding else None
+    return (
+        Observation(SUBSCRIBERS_UNTOLD, f"{forwarding} was sent, but no number of subscribers") if forwarding else None
+    )
 
 
 @memoize_short(entries=AGENTS_MAX)
@@ -104,19 +116,22 @@ def _observe_claim(agent: str) -> Observation | None:
 
 
 def evaluate_needless(poll: Poll, _: ReaderState) -> Verdict:
-    """Return violations for a cookie, a referrer, and parameters that the reader added."""
+    """Return a violation for each of: a Cookie, a Referer, and query parameters that defeat caches."""
     observations = []
     if "cookie" in poll.fields:
         observations.append(Observation(COOKIES_SENT, "Cookie was sent"))
     if referrer := poll.fields.get("referer"):
         observations.append(Observation(REFERRER_SENT, f"Referer: {redact_target(referrer)}"))
     if (plain := strip_cache_busters(poll.target, poll.at)) != poll.target:
-        observations.append(Observation(QUERY_ADDED, f"{redact_target(poll.target)} for {redact_target(plain)}"))
+        observations.append(Observation(QUERY_ADDED, f"{redact_target(poll.target)} instead of {redact_target(plain)}"))
     return tuple(observations)
 
 
 def strip_cache_busters(target: str, at: Instant) -> str:
-    """Return a target without the parameters that defeat caches or track the client's origin."""
+    """Return the target without query parameters that defeat caches or track where the client came from.
+
+    `at` is the time of the request: a parameter with about that time as its value is removed, too.
+    """
     if "?" not in target or not (parts := urlsplit(target)).query:
         return target
     parameters = [parameter for parameter in parts.query.split("&") if not _is_cache_buster(parameter, at)]
@@ -133,7 +148,7 @@ def _is_cache_buster(parameter: str, at: Instant) -> bool:
 
 
 def _is_request_time(text: str, at: Instant) -> bool:
-    """Return True for the time of the request (a day more or less) in seconds or milliseconds."""
+    """Return True if `text` is a Unix time in seconds or milliseconds within one day of `at`."""
     if not (text.isascii() and text.isdigit() and len(text) in (10, 13)):
         return False
     return abs(int(text) / (1000 if len(text) == 13 else 1) - at) < 86_400
@@ -142,26 +157,26 @@ def _is_request_time(text: str, at: Instant) -> bool:
 class NO_COMPRESSION(Note):
     level = Level.WARN
     category = Category.CODING
-    summary = "%(times)s did not ask for compression."
-    advice = (
-        "Feeds shrink to a quarter or less. Send `Accept-Encoding: gzip`, or what the library can unpack by itself."
-    )
+    summary = "%(times)s did not accept a compressed answer."
+    advice = """\
+    Compression reduces feeds to a quarter of their size or less. Send `Accept-Encoding: gzip`, or the codings that
+    the reader's HTTP library can decode."""
     reference = "RFC 9110, section 12.5.3"
 
 
 class TAKES_COMPRESSION(Note):
     level = Level.GOOD
     category = Category.CODING
-    summary = "Compression was asked for."
-    advice = "%(times)s said Accept-Encoding."
+    summary = "The reader accepts compressed answers."
+    advice = "%(times)s had Accept-Encoding."
     reference = "RFC 9110, section 12.5.3"
 
 
 class OLD_HTTP(Note):
     level = Level.WARN
     category = Category.CONNECTION
-    summary = "%(times)s spoke HTTP/1.0."
-    advice = "HTTP/1.1 is from 1997; without it there are no lasting connections, and some servers refuse."
+    summary = "%(times)s used HTTP/1.0."
+    advice = "HTTP/1.0 has no persistent connections by default, and some servers refuse it. Use HTTP/1.1 or later."
     reference = "RFC 9112, section 2.3"
 
 
@@ -170,24 +185,26 @@ class NO_USER_AGENT(Note):
     category = Category.IDENTITY
     summary = "%(times)s had no User-Agent."
     advice = """\
-    Say who asks: `Name/1.2 (+https://example.com/about-the-reader)`. Servers refuse the nameless first, and nobody can
-    tell you that something is wrong."""
+    Name the reader and its version: `Name/1.2 (+https://example.com/about-the-reader)`. Servers block unnamed
+    clients first, and their operators cannot tell the reader's developer of a problem."""
     reference = "RFC 9110, section 10.1.5"
 
 
 class LIBRARY_USER_AGENT(Note):
     level = Level.WARN
     category = Category.IDENTITY
-    summary = "%(times)s named a library, and not the reader that uses it."
-    advice = "`%(agent)s` may be anybody. Send a name of your own, the library's behind it if you like."
+    summary = "%(times)s named only the library that the reader uses."
+    advice = """\
+    `%(agent)s` stands for every program that uses the library. Send the reader's own name; the library's name may
+    follow it."""
     reference = "RFC 9110, section 10.1.5"
 
 
 class BROWSER_USER_AGENT(Note):
     level = Level.WARN
     category = Category.IDENTITY
-    summary = "%(times)s claimed to come from a browser."
-    advice = "`%(agent)s` asks for a page made for people, and hides who polls. Send a name of your own."
+    summary = "%(times)s had a browser's User-Agent."
+    advice = "`%(agent)s` requests a page for people and hides the name of the feed reader. Send the reader's own name."
     reference = "RFC 9110, section 10.1.5"
 
 
@@ -195,43 +212,45 @@ class NAMES_ITSELF(Note):
     level = Level.GOOD
     category = Category.IDENTITY
     summary = "The User-Agent names the reader."
-    advice = "%(times)s said who asks."
+    advice = "%(times)s had the reader's name in the User-Agent."
     reference = "RFC 9110, section 10.1.5"
 
 
 class NO_CONTACT(Note):
     level = Level.WARN
     category = Category.IDENTITY
-    summary = "%(times)s did not tell where to reach whoever runs or writes the reader."
-    advice = (
-        "Put an address into the User-Agent, `(+https://example.com/reader)`: you hear of a mistake before a block."
-    )
+    summary = "%(times)s had no contact address for the reader's developer or operator."
+    advice = """\
+    Put an address into the User-Agent, such as `(+https://example.com/reader)`. Operators of servers can then report
+    a problem before they block the reader."""
     reference = "RFC 9110, section 10.1.5; docs/how-to/ask-readers-who-they-are.md"
 
 
 class TELLS_CONTACT(Note):
     level = Level.GOOD
     category = Category.IDENTITY
-    summary = "The User-Agent tells where to reach somebody."
-    advice = "%(times)s had an address in it."
+    summary = "The User-Agent contains a contact address."
+    advice = "%(times)s had a contact address in the User-Agent."
     reference = "RFC 9110, section 10.1.5"
 
 
 class TELLS_SUBSCRIBERS(Note):
     level = Level.GOOD
     category = Category.IDENTITY
-    summary = "The reader tells for how many it asks: %(subscribers)s."
-    advice = "Publishers want to know, and a shared reader is the only one that does."
+    summary = "The User-Agent tells the number of subscribers: %(subscribers)s."
+    advice = """\
+    Publishers want to know how many people read their feeds. For a shared reader, only the reader itself knows the
+    number."""
     reference = "docs/explanation/subscribers.md"
 
 
 class SUBSCRIBERS_UNTOLD(Note):
     level = Level.INFO
     category = Category.IDENTITY
-    summary = "%(times)s came through something shared, which did not tell how many read there."
+    summary = "%(times)s came through a shared proxy or service without a number of subscribers."
     advice = """\
-    Whoever fetches once for many can say so in the User-Agent:
-    `Name/1.2 (+https://example.com/reader; 12 subscribers)`."""
+    A service that fetches a feed once for many people can tell their number in the User-Agent: `Name/1.2
+    (+https://example.com/reader; 12 subscribers)`."""
     reference = "docs/explanation/subscribers.md"
 
 
@@ -239,9 +258,9 @@ class COOKIES_SENT(Note):
     level = Level.WARN
     category = Category.PRIVACY
     summary = "%(times)s had a Cookie."
-    advice = (
-        "No feed needs one. It keeps shared caches from answering, and lets people be followed. Switch the jar off."
-    )
+    advice = """\
+    Feeds do not need cookies. A Cookie keeps shared caches from answering and lets servers track people. Disable
+    cookies in the reader's HTTP library."""
     reference = "RFC 6265, section 7; RFC 9111, section 7.3"
 
 
@@ -249,49 +268,52 @@ class REFERRER_SENT(Note):
     level = Level.WARN
     category = Category.PRIVACY
     summary = "%(times)s had a Referer."
-    advice = "A poll comes from nowhere. What stands there tells of the user's other reading, or is made up."
+    advice = """\
+    A feed reader does not follow a link when it polls, so the value is either invented or reveals another page that
+    the user read. Send no Referer."""
     reference = "RFC 9110, section 10.1.3"
 
 
 class QUERY_ADDED(Note):
     level = Level.BAD
     category = Category.PRIVACY
-    summary = "%(times)s had parameters in the address that only keep caches from knowing it."
+    summary = "%(times)s had query parameters that only prevent caching."
     advice = """\
-    To each cache on the way `?_=1700000000` is another page, so each poll goes to the origin. Ask for the address as it
-    was subscribed to, with a condition; where it has to be fresh, `Cache-Control: no-cache` says so."""
+    Every value of a parameter such as `?_=1700000000` is another address for caches, so each poll goes to the
+    origin. Request the address of the subscription with a condition. If the answer has to be validated at the
+    origin, send `Cache-Control: no-cache`."""
     reference = "RFC 9111, section 5.2.1.4"
 
 
 class NOTHING_NEEDLESS(Note):
     level = Level.GOOD
     category = Category.PRIVACY
-    summary = "No cookies, referrers or parameters of the reader's own."
-    advice = "%(times)s had nothing that the feed does not need."
+    summary = "The reader sends no cookies, no Referer and no query parameters of its own."
+    advice = "%(times)s had only fields and parameters that the feed needs."
     reference = "RFC 9110, section 17"
 
 
 class CONNECTIONS_UNUSED(Note):
     level = Level.WARN
     category = Category.CONNECTION
-    summary = "%(times)s had a connection made anew within seconds of the one before."
+    summary = "%(times)s opened a new connection within seconds of the previous one to the same host."
     advice = """\
-    Connections stay open for more requests: for where a redirect leads, and for the next feed of the same site. Use one
-    session for a whole round of polls."""
+    A connection can serve further requests: the target of a redirect on the same host, and other feeds of the same
+    site. Use one session for all polls that are due at the same time."""
     reference = "RFC 9112, section 9.3"
 
 
 class REUSES_CONNECTIONS(Note):
     level = Level.GOOD
     category = Category.CONNECTION
-    summary = "Connections are used again."
-    advice = "%(times)s needed no new one."
+    summary = "The reader reuses connections."
+    advice = "%(times)s used a connection that was already open."
     reference = "RFC 9112, section 9.3"
 
 
 class FEW_REQUESTS(Note):
     level = Level.INFO
     category = Category.SCHEDULE
-    summary = "Only %(times)s to judge by."
-    advice = "Most of what makes a reader shows over days. Take the grade for a beginning."
+    summary = "The grade is based on %(times)s only."
+    advice = "Many faults of a reader show only after several days of polling. Take this grade as provisional."
     reference = "docs/explanation/grades.md"

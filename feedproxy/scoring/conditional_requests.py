@@ -13,31 +13,36 @@ from feedproxy.scoring.rules import NO_VIOLATIONS, Observation, Verdict
 from feedproxy.scoring.scored_request import Poll
 
 UNCONDITIONAL_ALLOWED_AFTER: Seconds = 6.5 * 86_400
-"""Seconds after which a reader may send an unconditional request, to recover from a stuck cache."""
+"""Age of the stored validators, in seconds, from which a reader may send an unconditional request. Such a request
+lets a reader recover from a cache that answers 304 by mistake."""
 
 
 def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
-    """Return violations in a request's conditions; None if there is nothing to compare them with."""
+    """Return violations in the request's validators. Return None if there are no earlier validators to compare with."""
     if poll.status in (0, 504) or (poll.status >= 300 and poll.status != 304):
         return None
     if not state.stored and not state.issued:
-        # Validators from before the recording are unknown.
+        # Validators that the server issued before the recording began are unknown.
         return _evaluate_unconditional(poll, state)
     if not poll.is_conditional:
         if not state.is_storable or poll.at - state.stored_at >= UNCONDITIONAL_ALLOWED_AFTER or not state.stored:
             return None
         if state.is_new_address(poll.target):
-            return None  # validators belong to an address, and this one has not issued any
+            return None  # validators belong to an address, and this address has not issued any
         return (
             Observation(
-                UNCONDITIONAL_REPEAT, f"no condition, though {_issued_names(state)} was given: {poll.size} bytes came"
+                UNCONDITIONAL_REPEAT,
+                f"no condition, although the server had sent {_issued_names(state)}: {poll.size} bytes were sent again",
             ),
         )
     return (*_evaluate_tag(poll, state), *_evaluate_date(poll, state))
 
 
 def evaluate_delta(poll: Poll, state: ReaderState) -> Verdict | None:
-    """Return a violation if the ETag of the last 226 is not sent; None if the rule does not apply."""
+    """Return a violation if the request after a 226 does not send the ETag of that 226.
+
+    Return None if the last complete answer was not a 226, or the request is unconditional.
+    """
     if (
         not state.stored_is_delta
         or not state.stored.tag
@@ -49,9 +54,9 @@ def evaluate_delta(poll: Poll, state: ReaderState) -> Verdict | None:
     if state.stored.tag in sent or (state.confirmed.tag and state.confirmed.tag in sent):
         return NO_VIOLATIONS
     if state.partial and not any(tag in state.issued.tags for tag in sent):
-        return None  # another worker may have issued it since
+        return None  # another worker may have issued the tag after the 226
     return (
-        Observation(TAG_OF_226_UNUSED, f"If-None-Match {_condition_text(poll)}, and the 226 had {state.stored.tag}"),
+        Observation(TAG_OF_226_UNUSED, f"If-None-Match {_condition_text(poll)}, but the 226 had {state.stored.tag}"),
     )
 
 
@@ -60,9 +65,9 @@ def _evaluate_unconditional(poll: Poll, state: ReaderState) -> Verdict | None:
         return None
     since = poll.fields.get("if-modified-since")
     if since is not None and since.strip() not in state.date_fields:
-        return (Observation(INVENTED_DATE, f"If-Modified-Since: {since}, and no Last-Modified was ever given"),)
+        return (Observation(INVENTED_DATE, f"If-Modified-Since: {since}, but the server has never sent Last-Modified"),)
     return (
-        (Observation(INVENTED_TAG, f"If-None-Match {_condition_text(poll)}, and no ETag was ever given"),)
+        (Observation(INVENTED_TAG, f"If-None-Match {_condition_text(poll)}, but the server has never sent an ETag"),)
         if _sent_tags(poll)
         else NO_VIOLATIONS
     )
@@ -73,30 +78,36 @@ def _evaluate_tag(poll: Poll, state: ReaderState) -> Verdict:
     if not sent:
         if state.stored.tag:
             return (
-                Observation(TAG_NOT_RETURNED, f"only If-Modified-Since, though ETag: {state.stored.tag} was given"),
+                Observation(
+                    TAG_NOT_RETURNED, f"only If-Modified-Since, although the server had sent ETag: {state.stored.tag}"
+                ),
             )
         return ()
     current = [tag for tag in (state.stored.tag, state.confirmed.tag) if tag]
     if any(tag in sent for tag in current):
         return ()
     if state.stored_is_delta:
-        return ()  # that is told by its own name
+        return ()  # evaluate_delta reports this
     if any(tag in state.rejected.tags for tag in sent):
         return (
             Observation(
-                TAG_OF_FAILURE, f"If-None-Match {_condition_text(poll)} is of an answer that was no whole feed"
+                TAG_OF_FAILURE,
+                f"If-None-Match {_condition_text(poll)} was sent with an answer that was not a complete feed",
             ),
         )
     if any(tag in state.issued.tags for tag in sent):
         reason = (
-            f"If-None-Match {_condition_text(poll)} is of an older version; {state.stored.tag or 'none'} came since"
+            f"If-None-Match {_condition_text(poll)} is of an older version; "
+            f"the current ETag is {state.stored.tag or 'absent'}"
         )
         return (Observation(STEPPED_BACK if state.last_sent.tag in current and current else STALE_TAG, reason),)
     altered = next((tag for tag in current if _is_altered(sent, tag)), None)
     if altered is not None:
-        return (Observation(ALTERED_TAG, f"If-None-Match {_condition_text(poll)} for {altered}"),)
+        return (Observation(ALTERED_TAG, f"If-None-Match {_condition_text(poll)} instead of {altered}"),)
     return (
-        () if state.partial else (Observation(INVENTED_TAG, f"If-None-Match {_condition_text(poll)} was never given"),)
+        ()
+        if state.partial
+        else (Observation(INVENTED_TAG, f"If-None-Match {_condition_text(poll)} was never sent by the server"),)
     )
 
 
@@ -109,31 +120,39 @@ def _evaluate_date(poll: Poll, state: ReaderState) -> Verdict:
     ):
         return ()
     if sent in state.rejected.dates:
-        return (Observation(TAG_OF_FAILURE, f"If-Modified-Since: {sent} is of an answer that was no whole feed"),)
+        return (
+            Observation(
+                TAG_OF_FAILURE, f"If-Modified-Since: {sent} was sent with an answer that was not a complete feed"
+            ),
+        )
     if sent in state.issued.dates:
         if state.stored_is_delta:
             return ()
-        reason = f"If-Modified-Since: {sent} is of an older version; {state.stored.modified or 'none'} came since"
+        reason = (
+            f"If-Modified-Since: {sent} is of an older version; "
+            f"Last-Modified is now {state.stored.modified or 'absent'}"
+        )
         if {state.stored.tag, state.confirmed.tag} & {*_sent_tags(poll)}:
-            return (
-                Observation(MIXED_VALIDATORS, f"{reason}, and If-None-Match {_condition_text(poll)} is of the newest"),
-            )
+            return (Observation(MIXED_VALIDATORS, f"{reason}; If-None-Match {_condition_text(poll)} is current"),)
         back = state.last_sent.modified == state.stored.modified and state.stored.modified
         return (Observation(STEPPED_BACK if back else STALE_DATE, reason),)
-    instant, held = parse_http_date(sent, poll.at), parse_http_date(state.stored.modified, poll.at)
-    if held is not None and _parse_lenient_date(sent) == held:
-        return (Observation(ALTERED_DATE, f"If-Modified-Since: {sent} for {state.stored.modified}"),)
+    instant, modified = parse_http_date(sent, poll.at), parse_http_date(state.stored.modified, poll.at)
+    if modified is not None and _parse_lenient_date(sent) == modified:
+        return (Observation(ALTERED_DATE, f"If-Modified-Since: {sent} instead of {state.stored.modified}"),)
     if state.partial or (not state.stored.modified and (sent in state.date_fields or instant is None)):
         return ()
     return (
         Observation(
-            INVENTED_DATE, f"If-Modified-Since: {sent}, and Last-Modified was {state.stored.modified or 'absent'}"
+            INVENTED_DATE, f"If-Modified-Since: {sent}, but Last-Modified was {state.stored.modified or 'absent'}"
         ),
     )
 
 
 def _sent_tags(poll: Poll) -> tuple[str, ...]:
-    """Return the tags of If-None-Match as text, and first the whole value, because servers issue invalid tags."""
+    """Return the tags of If-None-Match as text.
+
+    The first is the whole value of the field: servers also issue invalid tags, and readers must return them unchanged.
+    """
     value = (poll.fields.combined("if-none-match") or "").strip()
     if not value:
         return ()
@@ -143,19 +162,23 @@ def _sent_tags(poll: Poll) -> tuple[str, ...]:
     return (value, *(tag.text for tag in tags))
 
 
-def _is_altered(sent: tuple[str, ...], given: str) -> bool:
-    held = parse_tag(given)
+def _is_altered(sent: tuple[str, ...], issued: str) -> bool:
+    original = parse_tag(issued)
     for value in sent:
         tag = parse_tag(value.replace('\\"', '"').replace("&quot;", '"'))
-        if tag is None or held is None:
+        if tag is None or original is None:
             continue
-        if weak_match(tag, held) or tag_base(tag) == tag_base(held) or tag.opaque.strip('"') == held.opaque.strip('"'):
+        if (
+            weak_match(tag, original)
+            or tag_base(tag) == tag_base(original)
+            or tag.opaque.strip('"') == original.opaque.strip('"')
+        ):
             return True
     return False
 
 
 def _parse_lenient_date(text: str) -> float | None:
-    """Return the time of a date in HTTP's form or in that of mail libraries; None if it is invalid."""
+    """Return the Unix time of an HTTP-date or of a date in mail format. Return None if the date is invalid."""
     from email.utils import parsedate_to_datetime  # noqa: PLC0415 -- for invalid dates only
 
     exact = parse_http_date(text)
@@ -178,69 +201,69 @@ def _issued_names(state: ReaderState) -> str:
 class UNCONDITIONAL_REPEAT(Note):
     level = Level.BAD
     category = Category.CONDITIONS
-    summary = "%(times)s fetched the whole feed again, changed or not."
+    summary = "%(times)s were unconditional and fetched the whole feed again."
     advice = """\
-    The server gave ETag or Last-Modified, and they were not returned, so it could not answer `304 Not Modified`. Keep
-    both with the feed, over restarts too, and send them as `If-None-Match` and `If-Modified-Since` each time."""
+    The server had sent ETag or Last-Modified, but the reader did not return them, so the server could not answer
+    `304 Not Modified`. Store both with the feed, also across restarts, and send them as `If-None-Match` and
+    `If-Modified-Since` in every poll."""
     reference = "RFC 9110, sections 13.1.2 and 13.1.3; RFC 9111, section 4.3.1"
 
 
 class TAG_NOT_RETURNED(Note):
     level = Level.WARN
     category = Category.CONDITIONS
-    summary = "%(times)s had If-Modified-Since alone, where the server had given an ETag, too."
+    summary = "%(times)s had If-Modified-Since alone, although the server had sent an ETag, too."
     advice = """\
-    Dates count in seconds, and servers make mistakes with them; the tag is exact. Whoever asks with conditions must
-    send the tag if there was one: `If-None-Match`, beside the date."""
+    Last-Modified counts in seconds and is often wrong; the ETag is exact. A conditional request must send
+    `If-None-Match` if the server has provided an ETag; If-Modified-Since may stand beside it."""
     reference = "RFC 9111, section 4.3.1"
 
 
 class ALTERED_TAG(Note):
     level = Level.BAD
     category = Category.CONDITIONS
-    summary = "%(times)s returned the ETag in another form than it came in."
+    summary = "%(times)s returned the ETag in an altered form."
     advice = """\
-    Quotation marks, `W/` and suffixes such as `-gzip` are part of the tag. Keep the field's value as it came and
-    send it back unread: a server that is strict does not know the tag in any other form, and sends everything."""
+    Quotation marks, `W/` and suffixes such as `-gzip` are part of the tag. Store the field's value unparsed and
+    return it unchanged. A strict server does not recognise an altered tag and sends the whole feed."""
     reference = "RFC 9110, sections 8.8.3 and 13.1.2"
 
 
 class ALTERED_DATE(Note):
     level = Level.WARN
     category = Category.CONDITIONS
-    summary = "%(times)s returned Last-Modified written in another form."
-    advice = """\
-    Many servers compare the text and not the time. Keep the field's value as it came and send it back unread."""
+    summary = "%(times)s returned the date of Last-Modified in an altered form."
+    advice = "Many servers compare the text of the date. Store the field's value unparsed and return it unchanged."
     reference = "RFC 9110, section 13.1.3"
 
 
 class STALE_TAG(Note):
     level = Level.BAD
     category = Category.CONDITIONS
-    summary = "%(times)s had the ETag of an older version, though a newer one had been received."
+    summary = "%(times)s had the ETag of an older version, although the reader had received a newer one."
     advice = """\
-    Such a request is answered with the whole feed until the tag is replaced. Store the validators of every complete
-    200, in one step with the content, not only those of the first."""
+    The server answers such a request with the whole feed until the reader replaces the tag. Store the validators of
+    every complete 200 together with its content, not only those of the first."""
     reference = "RFC 9111, section 4.3.4"
 
 
 class STALE_DATE(Note):
     level = Level.BAD
     category = Category.CONDITIONS
-    summary = "%(times)s had the Last-Modified of an older version, though a newer one had been received."
+    summary = "%(times)s had the Last-Modified of an older version, although the reader had received a newer one."
     advice = """\
-    Such a request is answered with the whole feed until the date is replaced. Store the validators of every complete
-    200, in one step with the content, not only those of the first."""
+    The server answers such a request with the whole feed until the reader replaces the date. Store the validators of
+    every complete 200 together with its content, not only those of the first."""
     reference = "RFC 9111, section 4.3.4"
 
 
 class STEPPED_BACK(Note):
     level = Level.WARN
     category = Category.CONDITIONS
-    summary = "%(times)s went back to a validator that had been replaced, and used, before."
+    summary = "%(times)s had an older validator, although an earlier request had already used a newer one."
     advice = """\
-    Several processes or machines seem to keep a copy each, and take turns. Let them share what they know of a feed,
-    so that each version is fetched once."""
+    Several processes or machines of the reader seem to store separate copies and to take turns. Let them share the
+    stored feed and its validators, so that each version is fetched once."""
     reference = "RFC 9111, section 4.3.1"
 
 
@@ -249,7 +272,7 @@ class MIXED_VALIDATORS(Note):
     category = Category.CONDITIONS
     summary = "%(times)s had the ETag of one answer and the Last-Modified of another."
     advice = """\
-    Keep both together, as they came, and replace both at once; where an answer has only one of them, forget the
+    Store ETag and Last-Modified together, and replace both at once. If an answer has only one of them, delete the
     other."""
     reference = "RFC 9110, section 13.2.2"
 
@@ -257,55 +280,56 @@ class MIXED_VALIDATORS(Note):
 class INVENTED_TAG(Note):
     level = Level.BAD
     category = Category.CONDITIONS
-    summary = "%(times)s asked with an ETag that the server had never given."
+    summary = "%(times)s had an ETag that the server had never sent."
     advice = """\
-    A tag means nothing to anybody but the server that made it. One of the reader's own, such as a hash of the
-    content, never matches, or worse: it matches something else, and news are missed."""
+    Only the server knows what its tags mean. A tag that the reader makes, such as a hash of the content, never
+    matches. If it matches another version by chance, the reader misses entries."""
     reference = "RFC 9110, section 8.8.3"
 
 
 class INVENTED_DATE(Note):
     level = Level.BAD
     category = Category.CONDITIONS
-    summary = "%(times)s asked with a date that the server had never given as Last-Modified."
+    summary = "%(times)s had a date that the server had never sent as Last-Modified."
     advice = """\
-    The time of the last poll, by the reader's own clock, is no validator: what is published with an older date, or
-    while the clocks differ, is never seen, and servers that compare the text send everything. Return Last-Modified
-    as it came; without one, ask without."""
+    The time of the last poll by the reader's clock is not a validator. The reader misses entries that are published
+    with an older date or while the clocks differ, and servers that compare the text send the whole feed. Return
+    Last-Modified unchanged; without one, send no If-Modified-Since."""
     reference = "RFC 9110, section 13.1.3"
 
 
 class TAG_OF_FAILURE(Note):
     level = Level.BAD
     category = Category.CONDITIONS
-    summary = "%(times)s asked with the validator of an answer that was no whole feed."
+    summary = "%(times)s had a validator of an answer that was not a complete feed."
     advice = """\
-    The answer broke off, could not be unpacked, or was an error's. Who keeps its validator is told 304 from then on,
-    and never sees what was missing. Keep validators only together with a feed that was read to its end."""
+    The answer was truncated, could not be decoded, or was an error. A reader that stores its validators is answered
+    304 from then on and never gets the missing entries. Store validators only with a feed that was received
+    completely."""
     reference = "RFC 9111, section 3.3"
 
 
 class TAG_OF_226_UNUSED(Note):
     level = Level.BAD
     category = Category.CONDITIONS
-    summary = "%(times)s did not ask with the tag of the 226 that came before."
+    summary = "%(times)s did not send the ETag of the previous 226."
     advice = """\
-    The ETag of a 226 names the whole feed as it is now, entries included that were not sent again. Ask with it next
-    time; with the older tag the same entries come again and again."""
+    The ETag of a 226 stands for the whole current feed, including the entries that the 226 left out. Send it in the
+    next request; with an older tag, the server sends the same entries again."""
     reference = "RFC 3229, sections 10.4.1 and 5.2"
 
 
 class ASKS_WELL(Note):
     level = Level.GOOD
     category = Category.CONDITIONS
-    summary = "Every repeated request was conditional, with the validators exactly as they came."
-    advice = "Nothing is sent twice: %(times)s could have been answered with 304 wherever nothing was new."
+    summary = "Every repeated request was conditional and returned the validators unchanged."
+    advice = "%(times)s could be answered with 304 whenever the feed had not changed."
     reference = "RFC 9110, section 13.1"
 
 
 class USES_DELTAS(Note):
     level = Level.GOOD
     category = Category.CONDITIONS
-    summary = "The reader takes deltas (226), and asks with their tags."
-    advice = "Only new entries travel. %(times)s showed it."
+    summary = "The reader accepts deltas (226) and returns their ETags."
+    advice = "The server sent only the new entries; %(times)s returned the ETag of a 226."
     reference = "RFC 3229; docs/explanation/deltas.md"

@@ -1,6 +1,7 @@
-"""Evaluation of one reader and feed: each request is evaluated by every rule, then the state learns from its answer.
+"""Evaluation of one reader and feed.
 
-Memory is bounded, so recordings and live traffic are evaluated by the same code.
+Every rule evaluates each request; afterwards the state is updated from the answer. Memory is bounded, so the same code
+evaluates recordings and live traffic.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +32,8 @@ EVALUATORS: Mapping[Rule, Evaluator] = {
     Rule.NEEDLESS: client_hygiene.evaluate_needless,
     Rule.VERSION: client_hygiene.evaluate_version,
 }
-"""Evaluators of single requests. `Reader` evaluates CONNECTION, `FeedAccount.finalize` HOUR."""
+"""The function that evaluates each rule for a single request. Two rules are evaluated elsewhere: CONNECTION by
+`Reader`, HOUR by `FeedAccount.finalize`."""
 
 PRAISE: Mapping[Rule, type[Note]] = {
     Rule.CONDITIONS: conditional_requests.ASKS_WELL,
@@ -50,12 +52,12 @@ PRAISE: Mapping[Rule, type[Note]] = {
 }
 
 TEXT_LENGTH_MAX = 500
-"""Characters kept of a reason, which quotes tags and addresses of any length."""
+"""Maximum length of a stored reason, in characters. Reasons quote tags and addresses, which have no length limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A request that shows a finding, and the reason why."""
+    """A request that shows a finding, with the reason for the finding."""
 
     number: int
     at: Instant
@@ -66,44 +68,48 @@ class Evidence:
 
 @dataclass(slots=True)
 class FindingCount:
-    """The number of requests with a finding, and the latest of them."""
+    """The number of requests with a finding, and the latest of these requests."""
 
     values: Mapping[str, Any]
     evidence: list[Evidence] = field(default_factory=list)
-    """The latest requests, in order; `FeedEvaluation` limits their number."""
+    """The latest requests with the finding, oldest first; `FeedEvaluation` limits their number."""
     count: int = 0
     rule: Rule | None = None
-    """The violated rule; None for praise and information."""
+    """The violated rule; None if the finding is praise or information."""
 
 
 @dataclass(slots=True)
 class RuleTally:
-    """The number of requests to which a rule applied, and of those that broke it."""
+    """The number of requests to which a rule applied, and the number of these that broke it."""
 
     chances: int = 0
     broken: int = 0
 
     @property
     def share(self) -> float:
-        """The share of requests that kept the rule."""
+        """Share of requests that kept the rule, from 0 to 1; 1 if it applied to none."""
         return 1 - self.broken / self.chances if self.chances else 1.0
 
 
 @dataclass(slots=True)
 class TrafficCost:
-    """The traffic of a reader's polls."""
+    """The number of a reader's requests and the bytes of content sent in answer."""
 
     requests: int = 0
     size: int = 0
-    """Bytes of content."""
+    """Bytes of content in all answers."""
     unchanged: int = 0
-    """Requests answered with 304."""
+    """Number of requests answered with 304."""
     redundant: int = 0
-    """Bytes of content that was sent again although it had not changed."""
+    """Bytes of content in 200 answers with an ETag and Last-Modified that the reader already had."""
 
 
 class FeedEvaluation:
-    """The evaluation of one reader and feed. `evidence_max` limits the requests kept for each finding."""
+    """The evaluation of one reader and feed.
+
+    At most `evidence_max` requests are stored for each finding. `partial` says that other workers answer the same
+    reader, too.
+    """
 
     def __init__(self, feed: str, *, evidence_max: int = 1000, partial: bool = False) -> None:
         self.feed = feed
@@ -114,17 +120,17 @@ class FeedEvaluation:
         self.first: Instant | None = None
         self.last: Instant = 0.0
         self.has_content = False
-        """An answer was a feed, a redirect document, 226 or 304."""
+        """True if at least one answer was a feed, a redirect document, a 226 or a 304."""
         self.rounds = 0
-        """Polls; the redirects that a poll follows are part of it."""
+        """Number of polls. A poll includes the requests that follow its redirects."""
         self.on_hour = 0
         self.hourly: list[Evidence] = []
         self._evidence_max = evidence_max
         self._plain_evidence: Evidence | None = None
-        """The evidence without a reason for the current request, shared by all rules that it keeps."""
+        """Evidence of the current request without a reason; all praise for this request shares the object."""
 
     def evaluate(self, poll: Poll) -> None:
-        """Evaluate a request by all rules, then learn from its answer."""
+        """Evaluate a request by all rules, then update the state from its answer."""
         state = self.state
         for rule, evaluate in EVALUATORS.items():
             if (verdict := evaluate(poll, state)) is not None:
@@ -142,7 +148,7 @@ class FeedEvaluation:
         state.learn(poll)
 
     def record_verdict(self, rule: Rule, poll: Poll, verdict: Verdict) -> None:
-        """Record a verdict, and praise if the rule was kept."""
+        """Record a rule's verdict on a request. If the rule was kept, record praise."""
         tally = self.tallies.get(rule)
         if tally is None:
             tally = self.tallies[rule] = RuleTally()
@@ -156,7 +162,7 @@ class FeedEvaluation:
             self._record_praise(praise, poll, "")
 
     def _record_once_per_request(self, verdict: Verdict, poll: Poll, rule: Rule) -> None:
-        """Record the first observation of each kind."""
+        """Record the first observation of each kind, so that a request counts once for each finding."""
         for observation in {observation.kind: observation for observation in reversed(verdict)}.values():
             self._record_observation(observation, poll, rule)
 
@@ -200,11 +206,14 @@ class FeedEvaluation:
         self.has_content |= poll.content.is_feed if poll.content is not None else poll.status in (226, 304)
 
     def _append_evidence(self, evidence: list[Evidence], request: Evidence) -> None:
-        """Append a request and drop the oldest beyond the limit. An empty deque is as large as a list of 80."""
+        """Append a request, and drop the oldest one beyond `evidence_max`.
+
+        A list is used because an empty deque takes the memory of a list with 80 items.
+        """
         evidence.append(request)
         if len(evidence) > self._evidence_max:
             del evidence[0]
 
     def _evidence(self, poll: Poll, reason: str) -> Evidence:
-        target = self.feed if poll.target == self.feed else poll.target  # share one string
+        target = self.feed if poll.target == self.feed else poll.target  # all evidence of a feed shares one string
         return Evidence(poll.number, poll.at, target, poll.status, reason[:TEXT_LENGTH_MAX])

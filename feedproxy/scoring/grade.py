@@ -2,8 +2,8 @@
 
     grade = 100 x sum of (weight x share kept) / sum of weights, over the rules that applied, rounded down
 
-A rule that did not apply, such as the one for 410 without a 410, is left out. 100 therefore means no violation, and
-the grade of a short recording says less than that of a long one.
+A rule is left out if no request could show it: without a 410, the rule for 410 does not count. A grade of 100 therefore
+means that no violation was seen. A grade from a short recording is less reliable than one from a long recording.
 """
 
 import math
@@ -20,25 +20,25 @@ from feedproxy.scoring.reader import Reader
 from feedproxy.scoring.rules import Rule
 
 REQUESTS_MIN = 3
-"""Polls below which FEW_REQUESTS qualifies a grade."""
+"""Number of polls below which FEW_REQUESTS marks the grade as provisional."""
 
 _ORDER = {Level.BAD: 0, Level.WARN: 1, Level.INFO: 2, Level.GOOD: 3}
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A Note, the number of requests that it applies to, and the latest of them."""
+    """A Note with the number of requests that it applies to, and the latest of these requests."""
 
     note: Note
     count: int
     requests: tuple[Evidence, ...]
     rule: Rule | None = None
-    """The violated rule; None for praise and information."""
+    """The violated rule; None if the finding is praise or information."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleResult:
-    """The number of requests to which a rule applied, and of those that broke it."""
+    """The number of requests to which a rule applied, and the number of these that broke it."""
 
     rule: Rule
     chances: int
@@ -46,13 +46,13 @@ class RuleResult:
 
     @property
     def share(self) -> float:
-        """The share of requests that kept the rule."""
+        """Share of requests that kept the rule, from 0 to 1."""
         return 1 - self.broken / self.chances
 
 
 @dataclass(frozen=True, slots=True)
 class FeedScore:
-    """The score of one reader and feed."""
+    """The grade and findings of one reader for one feed."""
 
     feed: str
     grade: int
@@ -60,12 +60,12 @@ class FeedScore:
     rules: tuple[RuleResult, ...]
     cost: TrafficCost
     interval: Seconds
-    """The mean time between polls; 0 for a single poll."""
+    """Mean time between polls, in seconds; 0 if there was only one poll."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderScore:
-    """The score of one reader with all its feeds."""
+    """The grade and findings of one reader for all its feeds."""
 
     reader: str
     user_agent: str
@@ -77,26 +77,26 @@ class ReaderScore:
 
 
 def compute_grade(rules: Iterable[RuleResult]) -> int:
-    """Return the grade, 0 to 100."""
+    """Return the grade, from 0 to 100, by the formula at the head of this module. Return 100 if no rule applied."""
     applicable = list(rules)
     weights = sum(result.rule.weight for result in applicable)
     fulfilled = sum(result.rule.weight * result.share for result in applicable)
-    # Shares such as 2/3 are rounded: the sum may miss 100 by less than 1e-9.
+    # Shares such as 2/3 are rounded: a sum may miss 100 by less than 1e-9.
     return math.floor(100 * fulfilled / weights + 1e-9) if weights else 100
 
 
 def score_reader(reader: Reader, now: Instant) -> ReaderScore | None:
-    """Return the score of a reader up to `now`; None if it has not requested a feed."""
+    """Return the score of a reader for the time up to `now`. Return None if none of its answers was a feed."""
     return score_account(create_account(reader), now)
 
 
 def rank(scores: Iterable[ReaderScore | None]) -> list[ReaderScore]:
-    """Return the scores of readers that have requested a feed, the lowest grade first."""
+    """Return the scores sorted by grade, the lowest first; None values are dropped."""
     return sorted(filter(None, scores), key=lambda score: (score.grade, -score.cost.requests))
 
 
 def score_account(account: ReaderAccount, now: Instant) -> ReaderScore | None:
-    """Return the score of an account up to `now`; None if it contains no feed."""
+    """Return the score of an account for the time up to `now`. Return None if none of its answers was a feed."""
     finalized = [(feed, *feed.finalize(now)) for feed in account.feeds if feed.has_content]
     if not finalized:
         return None
@@ -144,7 +144,7 @@ def _findings(
     findings = []
     for kind in kinds:
         if kind in RULES_OF_PRAISE and RULES_OF_PRAISE[kind] in broken:
-            continue  # another feed's requests broke the rule
+            continue  # the requests of another feed broke the rule
         counts = [by_kind[kind] for by_kind in findings_by_feed if kind in by_kind]
         total = sum(count.count for count in counts)
         values = {"example": "", "times": count_requests(total), **counts[0].values}
@@ -157,7 +157,7 @@ def _findings(
 
 
 def count_requests(count: int) -> str:
-    """Return a number of requests in words: `1 request`, `12 requests`."""
+    """Return the number with its noun: `1 request`, `12 requests`."""
     return _count_noun(count, "request")
 
 

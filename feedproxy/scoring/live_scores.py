@@ -1,8 +1,8 @@
-"""Live scores: readers evaluated as they poll, a sample of bounded size.
+"""Live scores: evaluation of readers while they poll, for a bounded number of readers.
 
-The first readers are scored while there is room; readers that are silent for two days are dropped. Memory is bounded
-in readers and in bytes, and frequent pollers are the likeliest to be scored. Network addresses are hashed under a
-random key of the process, or of its group of workers.
+New readers are scored while there is room; a reader without a request for two days may be dropped. Readers that poll
+often are therefore the most likely to be scored. Memory is bounded in readers and in bytes. Network addresses are
+hashed under a random key of the process, or of its group of workers.
 """
 
 import hashlib
@@ -18,28 +18,30 @@ from feedproxy.scoring.scored_request import Poll
 from feedproxy.upstream.special_networks import client_network
 
 FEEDS_MAX = 50
-"""Feeds scored of one reader; enough to show the behaviour of a reader of thousands."""
+"""Maximum number of feeds scored for one reader. They show the behaviour of a reader that polls thousands."""
 
 FEED_BYTES = 10 * 1024
-"""Bytes of the state of one reader and feed at most (tests/admin/test_reader_scores.py)."""
+"""Upper bound for the state of one reader and feed, in bytes. tests/admin/test_reader_scores.py measures it."""
 
 ADDRESSES_MAX = 4096
-"""Size of the cache of pseudonyms, in network addresses."""
+"""Maximum number of network addresses with a cached pseudonym."""
 
 UNSCORED_MAX = 65_536
-"""Hashes of readers without room, and of feeds that are not scored; their requests cost one set lookup."""
+"""Maximum number of hashes stored of unscored readers, and of unscored feeds. A request with a stored hash costs one
+set lookup."""
 
-FORGOTTEN_AFTER: Seconds = 2 * 86_400
-"""Seconds without a request after which a reader or feed may be dropped."""
+IDLE_TIMEOUT: Seconds = 2 * 86_400
+"""Seconds without a request after which a reader or a feed may be dropped to make room."""
 
 SWEEP_INTERVAL: Seconds = 60
-"""Seconds between searches for readers to drop."""
+"""Seconds between two searches for readers that can be dropped."""
 
 
 class LiveScores:
-    """Scores of at most `size` readers; 0 disables scoring. `partial`: other workers answer the same readers, too.
+    """Scores of at most `size` readers; 0 disables scoring.
 
-    Half of `bytes_max` is for the first readers, up to FEEDS_MAX feeds each. The other half is shared out equally.
+    `partial` says that other workers answer the same readers, too. Half of `bytes_max` is for the first readers, with
+    up to FEEDS_MAX feeds each. The other half is divided equally among all readers.
     """
 
     def __init__(self, size: int = 0, *, partial: bool = False, bytes_max: int = sys.maxsize) -> None:
@@ -54,19 +56,26 @@ class LiveScores:
         self._unscored: set[int] = set()
         self._swept_at: Instant = 0.0
         self._skipped: set[int] = set()
-        """Hashes of reader and target that are not scored; cleared every SWEEP_INTERVAL."""
+        """Hashes of readers with a target that is not scored; cleared every SWEEP_INTERVAL."""
         self._skipped_since: Instant = 0.0
         self._number = 0
         self._step = 1
 
     def join_workers(self, index: int, size: int, key: bytes) -> None:
-        """Join a group of `size` workers, which share the pseudonyms of readers; request numbers stay unique."""
+        """Join a group of `size` workers as number `index`.
+
+        All workers use `key` for pseudonyms, so a reader has the same pseudonym in each. Request numbers are unique in
+        the group.
+        """
         self.partial, self._key, self._number, self._step = True, key, index, size
 
     def record(
         self, address: str, user_agent: str, target: str, now: Instant, make_poll: Callable[[int], Poll]
     ) -> None:
-        """Score an answered request. `make_poll` is called with its number if the reader and feed are scored."""
+        """Score an answered request if its reader and feed are scored.
+
+        Only then, `make_poll` is called with the request number.
+        """
         if self.size <= 0:
             return
         if now - self._skipped_since < SWEEP_INTERVAL and hash((address, user_agent, target)) in self._skipped:
@@ -85,7 +94,7 @@ class LiveScores:
                 name.reader, evidence_max=EVIDENCE_MAX, feeds_max=FEEDS_MAX, partial=self.partial
             )
         self._last_seen[name] = now
-        if not self._is_followed(reader, target, now):
+        if not self._is_scored(reader, target, now):
             self._skip(hash((address, user_agent, target)), now)
             return
         self._number += self._step
@@ -94,11 +103,11 @@ class LiveScores:
         self._feeds += len(reader.feeds) - before
 
     def scores(self, now: Instant) -> list[ReaderScore]:
-        """Return the scores, the lowest grade first."""
+        """Return the scores sorted by grade, the lowest first."""
         return rank(score_account(account, now) for account in self.accounts())
 
     def accounts(self) -> Iterator[ReaderAccount]:
-        """Yield the readers' accounts, which are valid until the next request."""
+        """Yield the account of each reader. An account is valid until the next request is recorded."""
         return map(create_account, list(self._readers.values()))
 
     def __len__(self) -> int:
@@ -106,7 +115,7 @@ class LiveScores:
 
     @property
     def feeds(self) -> int:
-        """The number of feeds scored, of all readers together."""
+        """Number of scored feeds, summed over all readers."""
         return self._feeds
 
     def _reserved_feeds(self) -> int:
@@ -115,10 +124,11 @@ class LiveScores:
     def _readers_max(self) -> int:
         return min(self.size, max(1, self._reserved_feeds()))
 
-    def _is_followed(self, reader: Reader, target: str, now: Instant) -> bool:
-        """Return True if the feed is scored, there is room for it, or the reader's oldest feed can be dropped.
+    def _is_scored(self, reader: Reader, target: str, now: Instant) -> bool:
+        """Return True if the feed is scored already or can be added.
 
-        Active feeds are not replaced: feeds that replaced each other would cost time and yield no score.
+        A feed can be added if there is room, or if the reader's oldest feed has had no request for IDLE_TIMEOUT.
+        Active feeds are not replaced: if feeds replaced each other, none would be observed long enough for a score.
         """
         count = len(reader.feeds)
         if count < FEEDS_MAX and (
@@ -128,7 +138,7 @@ class LiveScores:
         if reader.has_feed(target, now):
             return True
         oldest = next(iter(reader.feeds.values()))
-        if now - oldest.last <= FORGOTTEN_AFTER:
+        if now - oldest.last <= IDLE_TIMEOUT:
             return False
         reader.forget_oldest()
         self._feeds -= 1
@@ -139,7 +149,7 @@ class LiveScores:
             return False
         self._swept_at = now
         self._unscored.clear()
-        for name in [name for name, last_seen in self._last_seen.items() if now - last_seen > FORGOTTEN_AFTER]:
+        for name in [name for name, last_seen in self._last_seen.items() if now - last_seen > IDLE_TIMEOUT]:
             self._feeds -= len(self._readers.pop(name).feeds)
             del self._last_seen[name]
         return len(self._readers) < self._readers_max()

@@ -1,6 +1,6 @@
-"""Rules on the time of polls.  RFC 9111, section 4.2; RSS 2.0; the syndication module.
+"""Rules on the time between polls.  RFC 9111, section 4.2; RSS 2.0; RSS 1.0 syndication module.
 
-The latest answer determines the interval, up to a day: a reader that polls once a day is never too early.
+The latest answer determines the interval. It is at most one day: a reader that polls once a day is never too early.
 """
 
 import math
@@ -15,62 +15,72 @@ from feedproxy.scoring.scored_request import REFUSALS, Poll
 DAY: Seconds = 86_400
 
 DEFAULT_WAIT: Seconds = 900
-"""Seconds between polls of a feed that gives no interval. Most readers poll every half hour or hour."""
+"""Interval in seconds for a feed that specifies none, and wait after a 503. Most readers poll every half hour or
+hour."""
 
 REFUSAL_WAIT: Seconds = 3600
 """Seconds to wait after a 429 without Retry-After."""
 
 FAILURE_WAIT: Seconds = 300
-"""Seconds to wait after a failure; less than the usual intervals, more than an immediate retry."""
+"""Seconds to wait after a failure: shorter than usual polling intervals, longer than an immediate retry."""
 
 HOUR_EDGE: Seconds = 10
-"""Seconds after the full hour in which most cron jobs run."""
+"""Seconds after the full hour within which most cron jobs start."""
 
 HOURS_MIN = 6
-"""Polls needed before the rule HOUR applies."""
+"""Number of polls from which the rule HOUR applies."""
 
 
 def timer_tolerance(wait: Seconds) -> Seconds:
-    """Return the seconds by which a timer may be early: 5 %, at least half a minute, at most half of the wait."""
+    """Return how many seconds too early a poll may come: 5 % of `wait`, at least 30 s, at most half of `wait`."""
     return min(wait / 2, max(30.0, wait / 20))
 
 
 def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
-    """Return a violation for each interval that the poll did not wait for; None before the first success."""
+    """Return a violation for each interval that had not passed since the last success.
+
+    Return None if there was no success yet, or the request follows a redirect.
+    """
     if state.last_success is None or state.follows(poll):
         return None
     gap = poll.at - state.last_success
-    waits = _waits(state)
-    if not waits:
-        waits = [(DEFAULT_WAIT, POLLED_OFTEN, "no polling interval given")]
+    intervals = _polling_intervals(state)
+    if not intervals:
+        intervals = [(DEFAULT_WAIT, POLLED_OFTEN, "the feed specifies no interval")]
     return tuple(
-        Observation(
-            kind, f"{format_duration(gap)} after the last good answer; {reason}", {"wait": format_duration(wait)}
-        )
-        for wait, kind, reason in waits
+        Observation(kind, f"{format_duration(gap)} after the last success; {reason}", {"wait": format_duration(wait)})
+        for wait, kind, reason in intervals
         if gap < wait - timer_tolerance(wait)
     )
 
 
-def _waits(state: ReaderState) -> list[tuple[Seconds, type[Note], str]]:
-    """Return the intervals that a feed asks for, each with the note on a violation and the reason."""
+def _polling_intervals(state: ReaderState) -> list[tuple[Seconds, type[Note], str]]:
+    """Return the intervals that a feed specifies.
+
+    Each has the seconds, the kind of Note for a violation, and the reason.
+    """
     assert state.last_success is not None
-    schedule, waits = state.schedule, list[tuple[Seconds, type[Note], str]]()
+    schedule, intervals = state.schedule, list[tuple[Seconds, type[Note], str]]()
     if state.lifetime > 0:
-        waits.append((state.lifetime, POLLED_WITHIN_MAX_AGE, f"it was fresh for {format_duration(state.lifetime)}"))
+        intervals.append(
+            (state.lifetime, POLLED_WITHIN_MAX_AGE, f"the answer was fresh for {format_duration(state.lifetime)}")
+        )
     if schedule.ttl is not None:
-        waits.append((60.0 * schedule.ttl, POLLED_WITHIN_TTL, f"ttl is {schedule.ttl}"))
+        intervals.append((60.0 * schedule.ttl, POLLED_WITHIN_TTL, f"ttl is {schedule.ttl} minutes"))
     steps = [schedule.interval] if schedule.interval else []
     if (update := next_update(schedule, state.last_success)) is not None:
         length = {"hourly": DAY / 24}.get(str(schedule.period), DAY) / schedule.frequency
-        # A poll right after an update by the base, or a whole period after the last poll, is on time.
+        # A poll is on time right after an update computed from sy:updateBase, or a whole period after the last poll.
         steps.append(min(update - state.last_success, length))
-    waits += [(step, POLLED_WITHIN_SY, f"it is updated every {format_duration(step)}") for step in steps]
-    return [(min(wait, DAY), kind, reason) for wait, kind, reason in waits]
+    intervals += [(step, POLLED_WITHIN_SY, f"the feed is updated every {format_duration(step)}") for step in steps]
+    return [(min(wait, DAY), kind, reason) for wait, kind, reason in intervals]
 
 
 def evaluate_skips(poll: Poll, state: ReaderState) -> Verdict | None:
-    """Return a violation if the poll falls in skipHours or on skipDays; None if the feed has neither."""
+    """Return a violation if the poll falls in skipHours or on skipDays.
+
+    Return None if the feed has neither, or the request follows a redirect.
+    """
     schedule = state.schedule
     if state.last_success is None or state.follows(poll) or not (schedule.skip_hours or schedule.skip_days):
         return None
@@ -83,7 +93,10 @@ def evaluate_skips(poll: Poll, state: ReaderState) -> Verdict | None:
 
 
 def evaluate_refusal(poll: Poll, state: ReaderState) -> Verdict | None:
-    """Return a violation if the poll came too soon after a refusal or failure; None without one."""
+    """Return a violation if the poll came too soon after a refusal or failure.
+
+    Return None if there was neither, or the request follows a redirect.
+    """
     refusal = state.refusal
     if refusal is None or state.follows(poll):
         return None
@@ -93,7 +106,7 @@ def evaluate_refusal(poll: Poll, state: ReaderState) -> Verdict | None:
             return (
                 Observation(
                     RETRY_AFTER_IGNORED,
-                    f"{format_duration(gap)} {failure}, which asked for {format_duration(refusal.wait)}",
+                    f"{format_duration(gap)} {failure} with Retry-After: {format_duration(refusal.wait)}",
                 ),
             )
         return NO_VIOLATIONS
@@ -110,12 +123,12 @@ def evaluate_refusal(poll: Poll, state: ReaderState) -> Verdict | None:
 
 
 def is_on_the_hour(poll: Poll) -> bool:
-    """Return True if the poll came within HOUR_EDGE seconds of the full hour."""
+    """Return True if the poll came at most HOUR_EDGE seconds after the full hour, or one second before it."""
     return (poll.at + 1) % 3600 < HOUR_EDGE + 1
 
 
 def format_duration(seconds: Seconds) -> str:
-    """Return a duration in one or two units."""
+    """Return a duration in its one or two largest units: `1 h 5 min`."""
     total = round(max(0.0, seconds))
     for size, unit, small_size, small_unit in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
         if total >= size:
@@ -130,62 +143,60 @@ _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Su
 class POLLED_WITHIN_MAX_AGE(Note):
     level = Level.WARN
     category = Category.SCHEDULE
-    summary = "%(times)s came while the copy was still fresh by Cache-Control or Expires."
+    summary = "%(times)s came while the stored copy was still fresh according to Cache-Control or Expires."
     advice = """\
-    The publisher said that nothing else is to be had for %(wait)s. A cache would have answered by itself: keep the
-    time with the feed, and skip it until then."""
+    The publisher promises no new content for %(wait)s, and a cache would answer from its copy. Store the expiry time
+    with the feed and do not poll before it."""
     reference = "RFC 9111, section 4.2"
 
 
 class POLLED_WITHIN_TTL(Note):
     level = Level.WARN
     category = Category.SCHEDULE
-    summary = "%(times)s came before the channel's `ttl` was over."
-    advice = "`ttl` is the number of minutes for which the feed is good: here %(wait)s. Ask when it has passed."
+    summary = "%(times)s came before the channel's `ttl` had passed."
+    advice = "`ttl` is the number of minutes for which a feed may be cached: here %(wait)s. Poll after it has passed."
     reference = "RSS 2.0, ttl; RSS Feed State, TTL"
 
 
 class POLLED_WITHIN_SY(Note):
     level = Level.WARN
     category = Category.SCHEDULE
-    summary = "%(times)s came more often than the feed says that it is updated."
+    summary = "%(times)s came more often than the feed is updated."
     advice = """\
-    `sy:updatePeriod` and `sy:updateFrequency` (in CDF: SCHEDULE) say how often there can be news: every %(wait)s.
-    Asking more often, but for once a day, finds nothing."""
+    `sy:updatePeriod` and `sy:updateFrequency` (in CDF: SCHEDULE) say how often the feed is updated: every %(wait)s.
+    More frequent polls find nothing new. One poll a day is always fine."""
     reference = "RSS 1.0 syndication module"
 
 
 class POLLED_OFTEN(Note):
     level = Level.WARN
     category = Category.SCHEDULE
-    summary = "%(times)s came less than a quarter of an hour after the last good answer."
-    advice = """\
-    The publisher says nothing of when to come. Then every half hour is plenty, and less often is better for a feed that
-    seldom changes."""
+    summary = "%(times)s came less than 15 minutes after the last success."
+    advice = "The feed specifies no interval. Poll at most every half hour, and less often if the feed seldom changes."
     reference = "docs/explanation/grades.md"
 
 
 class KEEPS_PACE(Note):
     level = Level.GOOD
     category = Category.SCHEDULE
-    summary = "No request came before the feed was due."
-    advice = "%(times)s kept to what the publisher says, or to a pace that costs nobody much."
+    summary = "Every poll waited until the feed was due."
+    advice = "%(times)s kept the interval that the feed specifies, or 15 minutes where it specifies none."
     reference = "RFC 9111, section 4.2; RSS 2.0, ttl"
 
 
 class POLLED_IN_SKIP_HOUR(Note):
     level = Level.WARN
     category = Category.SCHEDULE
-    summary = "%(times)s came in an hour that the feed's skipHours name."
-    advice = "The hours are GMT, 0 to 23. Let the poll wait until the first hour that is not named."
+    summary = "%(times)s came in an hour that the feed's skipHours list."
+    advice = "The hours are GMT, from 0 to 23. Delay the poll until the first hour that is not listed."
     reference = "RSS 2.0, skipHours"
 
 
 class POLLED_ON_SKIP_DAY(Note):
     level = Level.WARN
     category = Category.SCHEDULE
-    summary = "%(times)s came on a day that the feed's skipDays name."
-    advice = "Days begin and end in GMT. Let the poll wait until the first day that is not named."
+    summary = "%(times)s came on a day that the feed's skipDays list."
+    advice = "Days begin and end in GMT. Delay the poll until the first day that is not listed."
     reference = "RSS 2.0, skipDays"
 
 
@@ -193,7 +204,7 @@ class HEEDS_SKIPPED(Note):
     level = Level.GOOD
     category = Category.SCHEDULE
     summary = "No request came in skipHours or on skipDays."
-    advice = "%(times)s came when the publisher is there."
+    advice = "%(times)s came at hours and on days that the feed does not skip."
     reference = "RSS 2.0, skipHours and skipDays"
 
 
@@ -202,28 +213,29 @@ class ON_THE_HOUR(Note):
     category = Category.SCHEDULE
     summary = "%(times)s came within seconds of the full hour."
     advice = """\
-    So do those of everybody else who runs it by cron or a timer that starts on the hour. Spread them: take a minute
-    by chance once, and keep it."""
+    Many readers start by cron or a timer at the full hour, and servers get all their requests at once. Choose a
+    random minute once, and poll at that minute."""
     reference = "docs/explanation/grades.md"
 
 
 class RETRY_AFTER_IGNORED(Note):
     level = Level.BAD
     category = Category.FAILURES
-    summary = "%(times)s came before the time that Retry-After had named."
+    summary = "%(times)s came before the time in Retry-After had passed."
     advice = """\
-    Keep the time with the feed, better with the whole site, and let nothing ask before: no timer, no button, no
-    restart. Read both forms, seconds and date; nobody expects more than two days."""
+    Store the time with the feed, or better for the whole site. Send no request before it, whether from a timer, a
+    button or a restart. Parse both forms of Retry-After, seconds and date. Waits above two days may be cut to two
+    days."""
     reference = "RFC 9110, section 10.2.3; RFC 6585, section 4"
 
 
 class HURRIED_AFTER_REFUSAL(Note):
     level = Level.BAD
     category = Category.FAILURES
-    summary = "%(times)s came soon after the server had refused (429, 503)."
+    summary = "%(times)s came too soon after the server had refused a request (429, 503)."
     advice = """\
-    A refusal without Retry-After is a word about the pace all the same. Wait an hour after 429, a quarter of an hour
-    after 503, and longer each time."""
+    A refusal without Retry-After also asks the reader to slow down. Wait an hour after 429 and 15 minutes after 503.
+    Wait longer after each further refusal."""
     reference = "RFC 6585, section 4; RFC 9110, section 15.6.4"
 
 
@@ -231,13 +243,15 @@ class HAMMERED(Note):
     level = Level.WARN
     category = Category.FAILURES
     summary = "%(times)s came within minutes of a failure."
-    advice = "What has failed mostly fails again at once. Keep the copy, and ask at the usual time, or later."
+    advice = """\
+    A request that failed usually fails again if it is repeated at once. Keep the stored copy, and poll at the usual
+    time or later."""
     reference = "RFC 9110, section 15.6"
 
 
 class LEAVES_IN_PEACE(Note):
     level = Level.GOOD
     category = Category.FAILURES
-    summary = "After refusals and failures the server was left in peace."
-    advice = "%(times)s after a 429, 503 or failure kept to what was asked."
+    summary = "The reader waited after refusals and failures."
+    advice = "%(times)s waited long enough after a 429, a 503 or a failure."
     reference = "RFC 9110, section 10.2.3"

@@ -1,9 +1,9 @@
-"""A reader with its feeds, and the names by which readers are distinguished.
+"""A reader with its feeds, and the names that distinguish readers.
 
-A reader is a network address and a User-Agent, without the number of subscribers in it. If the target contains a
-secret, such as the token of a private feed, a hash of the secret replaces the network address.
+A reader is a network address with a User-Agent; the number of subscribers in the User-Agent does not count. If the
+target contains a secret, such as the token of a private feed, a hash of the secret replaces the network address.
 
-A feed is a target and all addresses that its redirects and redirect documents name.
+A feed is a target with all addresses that its redirects and redirect documents name.
 """
 
 import hashlib
@@ -24,20 +24,24 @@ from feedproxy.scoring.rules import NO_VIOLATIONS, Observation, Rule
 from feedproxy.scoring.scored_request import Poll
 
 BURST_GAP: Seconds = 10
-"""Seconds between requests that could have shared a connection."""
+"""Seconds within which a second request to the same host could have used the connection of the first."""
 
 CONNECTIONS_MAX = 6
-"""Connections that a reader may have open to one host, as many as browsers open."""
+"""Connections that a reader may open to one host at a time, as many as browsers open."""
 
 FEEDS_MAX = 10_000
-"""Feeds remembered of a reader in a recording."""
+"""Maximum number of feeds remembered for one reader in a recording."""
 
 TARGETS_MAX = 16_384
-"""Size of the cache of secret markers, in targets."""
+"""Maximum number of targets with a cached secret marker."""
 
 
 class ReaderName(NamedTuple):
-    """A pseudonym or the secret marker of the targets, and the User-Agent without its number of subscribers."""
+    """The name of a reader.
+
+    `reader` is a pseudonym of the network address, or the secret marker of the targets. `user_agent` has no number of
+    subscribers.
+    """
 
     reader: str
     user_agent: str
@@ -50,14 +54,14 @@ def reader_name(address: str, user_agent: str, target: str) -> ReaderName:
 
 @memoize_short()
 def _distinguishing_part(user_agent: str) -> str:
-    """Return a User-Agent without its number of subscribers."""
+    """Return the part of a User-Agent that distinguishes readers: everything but the number of subscribers."""
     claim = parse_claim(user_agent)
     return f"{claim.fetcher}\0claim" if claim is not None else user_agent
 
 
 @memoize_short(entries=TARGETS_MAX, longest=2048)
 def secret_marker(target: str) -> str:
-    """Return a hash of the secrets in a target; empty if it has none."""
+    """Return a hash of the secrets in a target. Return an empty text if there are none."""
     secrets: list[str] = []
 
     def collect(secret: str) -> str:
@@ -69,7 +73,7 @@ def secret_marker(target: str) -> str:
     except ValueError:
         return ""
     joined = "\0".join(filter(None, secrets))
-    # Replacements of secrets in recordings stay readable, so that they can be found there.
+    # Placeholders for secrets in recordings are not hashed, so that they can be searched for in the recording.
     if not joined or joined.startswith("redacted-"):
         return joined
     return f"key-{hashlib.blake2b(joined.encode(), digest_size=6).hexdigest()}"
@@ -77,7 +81,7 @@ def secret_marker(target: str) -> str:
 
 @dataclass(slots=True)
 class Burst:
-    """Requests to one server at most BURST_GAP apart."""
+    """A series of requests to one server, each at most BURST_GAP after the previous one."""
 
     at: Instant = 0.0
     authority: str = ""
@@ -85,9 +89,9 @@ class Burst:
 
 
 class Reader:
-    """A reader with at most `feeds_max` feeds; the least recently requested one is forgotten first.
+    """A reader with at most `feeds_max` feeds. If there are more, the least recently requested feed is forgotten.
 
-    `partial`: other workers answer this reader, too, unseen here.
+    `partial` says that other workers answer the same reader, too.
     """
 
     def __init__(
@@ -98,20 +102,20 @@ class Reader:
         """The User-Agent of the last request."""
         self.feeds: OrderedDict[str, FeedEvaluation] = OrderedDict()
         self.aliases: dict[str, str] = {}
-        """The feeds of addresses that were named by redirects."""
+        """Maps each address that a redirect named to the feed that it belongs to."""
         self._burst = Burst()
         self._was_incomplete = False
-        """The previous answer was incomplete."""
+        """True if the previous answer was incomplete."""
         self._evidence_max = evidence_max
         self._feeds_max = feeds_max
         self._partial = partial
 
     def has_feed(self, target: str, at: Instant) -> bool:
-        """Return True if the feed at `target` is remembered."""
+        """Return True if `target` belongs to a remembered feed. `at` is the time of the request."""
         return self._feed_address(target, at) in self.feeds
 
     def forget_oldest(self) -> None:
-        """Forget the least recently requested feed."""
+        """Forget the feed that has gone longest without a request."""
         oldest, _ = self.feeds.popitem(last=False)
         self.aliases = {alias: feed for alias, feed in self.aliases.items() if feed != oldest}
 
@@ -137,9 +141,10 @@ class Reader:
         return self.aliases.get(root, root)
 
     def _evaluate_connection(self, poll: Poll, evaluation: FeedEvaluation) -> None:
-        """Evaluate the connection of a request.
+        """Evaluate whether the request reused a connection.
 
-        Expected on an open connection: a redirect to the same host, and requests of a burst beyond CONNECTIONS_MAX.
+        An open connection is expected after a redirect to the same host, and in a burst that has opened
+        CONNECTIONS_MAX.
         """
         burst, authority = self._burst, urlsplit(poll.target).netloc
         was_incomplete, self._was_incomplete = self._was_incomplete, not poll.complete
@@ -152,7 +157,7 @@ class Reader:
         if poll.connection in burst.connections:
             evaluation.record_verdict(Rule.CONNECTION, poll, NO_VIOLATIONS)
         elif evaluation.state.follows(poll) or len(burst.connections) >= CONNECTIONS_MAX:
-            reason = f"connection {len(burst.connections) + 1} to {authority}, seconds after the one before"
+            reason = f"connection {len(burst.connections) + 1} to {authority}, seconds after the previous one"
             evaluation.record_verdict(Rule.CONNECTION, poll, (Observation(client_hygiene.CONNECTIONS_UNUSED, reason),))
         if poll.connection not in burst.connections and len(burst.connections) <= CONNECTIONS_MAX:
             burst.connections.append(poll.connection)

@@ -1,4 +1,4 @@
-"""State of one reader and feed: the validators, intervals and moves in the answers so far; of bounded size."""
+"""State of one reader and feed: the validators, intervals and moves in the answers so far. Its size is bounded."""
 
 from array import array
 from dataclasses import dataclass, field, replace
@@ -14,16 +14,16 @@ from feedproxy.http.message import Fields
 from feedproxy.scoring.scored_request import PERMANENT, REDIRECTS, REFUSALS, Poll
 
 ISSUED_MAX = 64
-"""ETags of a feed that are remembered, and as many dates; older ones count as never issued."""
+"""Maximum number of ETags stored for a feed, and of dates. An older one counts as never issued."""
 
 ADDRESSES_MAX = 32
-"""Addresses of a feed that are remembered, in each list."""
+"""Maximum length of each list of a feed's addresses."""
 
 FOLLOW_TIMEOUT: Seconds = 600
-"""Seconds after a redirect in which a request for its target counts as following it."""
+"""Seconds after a redirect within which a request for its target counts as following it."""
 
 RETRY_MAX: Seconds = 2 * 86_400
-"""Seconds to which Retry-After is cut; longer ones are taken for mistakes of the server."""
+"""Upper limit for Retry-After, in seconds. Longer values are taken for mistakes of the server and cut to the limit."""
 
 
 NO_FIELDS = Fields()
@@ -31,7 +31,7 @@ NO_FIELDS = Fields()
 
 @dataclass(frozen=True, slots=True)
 class Validators:
-    """ETag and Last-Modified, byte for byte as they were sent; empty if absent."""
+    """ETag and Last-Modified, byte for byte as the server sent them; empty if absent."""
 
     tag: str
     modified: str
@@ -41,7 +41,7 @@ class Validators:
 
 
 class RecentTexts:
-    """The last `ISSUED_MAX` texts, as hashes of 8 bytes."""
+    """A set of the last `ISSUED_MAX` texts, stored as hashes of 8 bytes."""
 
     __slots__ = ("_hashes",)
 
@@ -55,7 +55,7 @@ class RecentTexts:
         return hash(text) in self._hashes
 
     def add(self, text: str) -> None:
-        """Add a text, unless it is the last one added."""
+        """Add a text, unless the last added text is the same. Drop the oldest beyond ISSUED_MAX."""
         number = hash(text)
         if self._hashes and self._hashes[-1] == number:
             return
@@ -65,7 +65,7 @@ class RecentTexts:
 
 
 class IssuedValidators:
-    """The ETags and Last-Modified dates of answers."""
+    """The ETags and Last-Modified dates that answers had."""
 
     __slots__ = ("dates", "tags")
 
@@ -83,7 +83,7 @@ class IssuedValidators:
         return bool(validators) and issued
 
     def add(self, validators: Validators) -> None:
-        """Add the validators of an answer."""
+        """Add the ETag and the date of an answer, if present."""
         if validators.tag:
             self.tags.add(validators.tag)
         if validators.modified:
@@ -92,17 +92,17 @@ class IssuedValidators:
 
 @dataclass(frozen=True, slots=True)
 class ServerRefusal:
-    """A refusal or failure, after which the reader should wait."""
+    """An answer that refused a request, or a failure. The reader should wait before the next request."""
 
     at: Instant
     status: int
     wait: Seconds | None
-    """Seconds of Retry-After; None if it is absent or invalid."""
+    """Seconds in Retry-After; None if the field is absent or invalid."""
 
 
 @dataclass(slots=True)
 class RelocationSightings:
-    """The count and times of answers with the same move, or with the end of the feed."""
+    """The number and times of answers that announced the same permanent move, or the end of the feed."""
 
     location: str
     xml: bool
@@ -113,44 +113,45 @@ class RelocationSightings:
 
 @dataclass(slots=True)
 class ReaderState:
-    """The state that evaluators read. `learn` updates it after each evaluated request."""
+    """The facts from earlier requests that the evaluators use. `learn` updates it after each evaluated request."""
 
     partial: bool = False
-    """Other workers answer this reader, too, unseen here. Requests that their answers may explain are no violations."""
+    """True if other workers answer the same reader. A request is no violation if an answer of another worker may
+    explain it."""
     stored: Validators = Validators("", "")
-    """The validators of the last complete answer."""
+    """Validators of the last complete answer."""
     confirmed: Validators = Validators("", "")
-    """Validators of a 304 to the same content, or of a redirect document; they may be used as well."""
+    """Validators that are as good as `stored`: those of a 304 to the same content, or of a redirect document."""
     stored_at: Instant = 0.0
     stored_is_delta: bool = False
-    """The last complete answer was a 226."""
+    """True if the last complete answer was a 226."""
     is_storable: bool = True
-    """The last complete answer had no `no-store`."""
+    """True if the last complete answer had no `no-store`."""
     issued: IssuedValidators = field(default_factory=IssuedValidators)
     date_fields: RecentTexts = field(default_factory=RecentTexts)
-    """Date fields of answers without Last-Modified, which If-Modified-Since may repeat."""
+    """Values of Date in answers without Last-Modified. A reader may send them as If-Modified-Since."""
     rejected: IssuedValidators = field(default_factory=IssuedValidators)
-    """Validators of answers that were incomplete, or not a feed."""
+    """Validators of answers that were incomplete or not a feed."""
     last_sent: Validators = Validators("", "")
-    """The conditions of the reader's last conditional request."""
+    """Validators in the reader's last conditional request."""
     last_success: Instant | None = None
     lifetime: Seconds = 0.0
-    """The freshness lifetime by HTTP, in seconds from `last_success`."""
+    """Freshness lifetime of the copy, in seconds from `last_success`.  RFC 9111, section 4.2.1"""
     schedule: Schedule = field(default_factory=Schedule)
     refusal: ServerRefusal | None = None
     previous: Poll | None = None
     redirect_target: str = ""
-    """The target of the redirect that was the previous answer."""
+    """Target of the redirect if the previous answer was one; empty otherwise."""
     hops: int = 0
     permanent: dict[str, RelocationSightings] = field(default_factory=dict)
-    """Permanent moves, by the old address."""
+    """Permanent moves, keyed by the old address."""
     temporary: tuple[str, ...] = ()
     """Targets of temporary redirects."""
     gone: RelocationSightings | None = None
     issuing_addresses: tuple[str, ...] = ()
     """Addresses that have answered with validators."""
     direct_addresses: tuple[str, ...] = ()
-    """Addresses that the reader requested without a redirect to them."""
+    """Addresses that the reader requested without following a redirect to them."""
 
     def follows(self, poll: Poll) -> bool:
         """Return True if the request follows the redirect of the previous answer."""
@@ -162,14 +163,14 @@ class ReaderState:
         )
 
     def is_new_address(self, target: str) -> bool:
-        """Return True if a redirect leads to `target`, and none of its answers had validators."""
+        """Return True if a redirect leads to `target`, and no answer of `target` has had validators yet."""
         is_redirect_target = target in self.temporary or any(
             move.location == target for move in self.permanent.values()
         )
         return is_redirect_target and target not in self.issuing_addresses
 
     def learn(self, poll: Poll) -> None:
-        """Update the state by a request and its answer."""
+        """Update the state from a request and its answer."""
         follows = self.follows(poll)
         self.hops = self.hops + 1 if follows else 0
         if not follows and poll.target not in self.temporary:
@@ -177,7 +178,7 @@ class ReaderState:
         if poll.is_conditional:
             self.last_sent = _sent_validators(poll)
         self._learn_validators(poll)
-        self._learn_pace(poll)
+        self._learn_schedule(poll)
         self._learn_moves(poll)
         # The fields of a request and its answer take kilobytes; only the fields of a redirect are read again.
         self.previous = replace(poll, fields=NO_FIELDS, answer=poll.answer if poll.status in REDIRECTS else NO_FIELDS)
@@ -210,7 +211,7 @@ class ReaderState:
         if not validators.modified and (date := poll.answer.get("date")):
             self.date_fields.add(date)
 
-    def _learn_pace(self, poll: Poll) -> None:
+    def _learn_schedule(self, poll: Poll) -> None:
         if _relocates(poll):
             self.refusal = None
         elif poll.succeeded:
@@ -257,7 +258,7 @@ class ReaderState:
 
 
 def _with_address(addresses: tuple[str, ...], address: str) -> tuple[str, ...]:
-    """Return the addresses with `address`, up to ADDRESSES_MAX. Most feeds have one."""
+    """Return the addresses with `address` appended, unless it is present or there are ADDRESSES_MAX already."""
     if address in addresses or len(addresses) >= ADDRESSES_MAX:
         return addresses
     return (*addresses, address)
@@ -268,21 +269,22 @@ def _relocates(poll: Poll) -> bool:
 
 
 def resolve_redirect(poll: Poll) -> str:
-    """Return the target of a redirect; empty if Location is absent or invalid."""
+    """Return the target of a redirect. Return an empty text if Location is absent or invalid."""
     reference = poll.answer.get("location") or ""
     return resolve_reference(poll, reference) if reference else ""
 
 
 def resolve_reference(poll: Poll, reference: str) -> str:
-    """Return a URI reference in an answer as a target; empty if it is invalid.
+    """Resolve a URI reference in an answer and return the target. Return an empty text if the reference is invalid.
 
-    Gateway addresses become the targets in their paths; in reverse mode, public addresses become those of the upstream.
+    A gateway address becomes the target in its path. In reverse mode, a public address becomes the address at the
+    upstream.
     """
     return _resolve(poll, reference)[0]
 
 
 def stays_in_proxy(poll: Poll) -> bool:
-    """Return True if a client that follows this redirect sends the next request to this proxy, too."""
+    """Return True if a client that follows this redirect sends its next request to this proxy, too."""
     target, is_proxied = _resolve(poll, poll.answer.get("location") or "")
     if not target:
         return False
@@ -291,7 +293,7 @@ def stays_in_proxy(poll: Poll) -> bool:
 
 
 def _resolve(poll: Poll, reference: str) -> tuple[str, bool]:
-    """Return the target, and True if the reference was an address of this proxy."""
+    """Return the target, and True if `reference` was an address of this proxy."""
     try:
         absolute = uri.normalise(urljoin(poll.public or poll.target, reference).partition("#")[0])
     except (BadTarget, ValueError):
@@ -307,7 +309,10 @@ def _resolve(poll: Poll, reference: str) -> tuple[str, bool]:
 
 
 def _url_prefixes(target: str, public: str) -> tuple[str, str]:
-    """Return the parts of a target and of its public address before the path segments that they share."""
+    """Remove the path segments that both addresses end with.
+
+    Return the remaining prefixes of target and public address.
+    """
     target_parts, public_parts = target.split("/"), public.split("/")
     while len(target_parts) > 3 and len(public_parts) > 3 and target_parts[-1] == public_parts[-1]:
         target_parts.pop()
@@ -322,9 +327,9 @@ def _sent_validators(poll: Poll) -> Validators:
 
 
 def _lifetime(poll: Poll, default: Seconds) -> Seconds:
-    """Return the remaining freshness lifetime for a private cache; `default` if the answer gives none.
+    """Return the freshness lifetime for a private cache, in seconds, minus Age.
 
-    RFC 9111, section 4.2.1; Age is subtracted.
+    Return `default` if the answer gives none. RFC 9111, section 4.2.1.
     """
     control = CacheControl.from_fields(poll.answer)
     if control.no_cache or control.no_store:

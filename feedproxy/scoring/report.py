@@ -1,4 +1,4 @@
-"""Scores as text for a terminal, as JSON, and as JUnit XML for the tests of a feed reader's project."""
+"""Reports of scores: text for a terminal, JSON, and JUnit XML for the tests of a feed reader's project."""
 
 import json
 import textwrap
@@ -14,47 +14,47 @@ from feedproxy.scoring.rules import Rule, redact_target
 from feedproxy.web.templates import iso, plain_text, size
 
 EXAMPLES = 3
-"""Requests that the text shows for each finding; JSON has all of them."""
+"""Number of requests shown as text for each finding; JSON contains all of them."""
 
 WIDTH = 100
-"""Characters of a line of advice in the text."""
+"""Maximum length of a line of advice in the text, in characters."""
 
 _MARKS = {Level.BAD: "✗", Level.WARN: "!", Level.INFO: "i", Level.GOOD: "✓"}
 
 
 def as_json(scores: Sequence[ReaderScore]) -> str:
-    """Return JSON: `{"readers": [{"user_agent", "reader", "grade", "findings": […], …}]}`."""
+    """Return the scores as JSON: `{"readers": [{"user_agent", "reader", "grade", "findings": […], …}]}`."""
     return json.dumps(view(scores), ensure_ascii=False, indent=1)
 
 
 def view(scores: Sequence[ReaderScore]) -> dict[str, Any]:
-    """Return the values of the JSON form."""
+    """Return the scores as an object that can be written as JSON."""
     return {"readers": [_reader_view(score) for score in scores]}
 
 
 def as_text(scores: Sequence[ReaderScore]) -> str:
-    """Return text for a terminal: each reader with its findings."""
-    return "\n\n".join(_reader_text(score) for score in scores) if scores else "No reader asked for a feed."
+    """Return the scores as text for a terminal: each reader with its findings."""
+    return "\n\n".join(_reader_text(score) for score in scores) if scores else "No reader requested a feed."
 
 
 def as_junit(scores: Sequence[ReaderScore], failures: Sequence[str] = ()) -> str:
-    """Return a test suite per reader with a test case per rule. Rules that did not apply are skipped cases.
+    """Return JUnit XML with a test suite for each reader and a test case for each rule.
 
-    `failures` are the failed expectations of a lab plan.
+    A rule that did not apply is a skipped case. `failures` are the failed expectations of a lab plan.
     """
     root = ElementTree.Element("testsuites", name="feedproxy score")
     for score in scores:
         root.append(_suite(score))
     if failures:
         suite = ElementTree.SubElement(root, "testsuite", name="plan", tests="1", failures="1", errors="0", skipped="0")
-        case = ElementTree.SubElement(suite, "testcase", classname="plan", name="the plan's demands are met")
+        case = ElementTree.SubElement(suite, "testcase", classname="plan", name="the plan's expectations are met")
         ElementTree.SubElement(case, "failure", message=failures[0]).text = "\n".join(failures)
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True)
 
 
 def display_name(score: ReaderScore | FeedScore) -> str:
-    """Return the User-Agent of a reader, or the target of a feed without its secrets."""
+    """Return the User-Agent of a reader, or the target of a feed with its secrets removed."""
     if isinstance(score, FeedScore):
         return redact_target(score.feed)
     return plain_text(score.user_agent) or "(no User-Agent)"
@@ -106,7 +106,7 @@ def _rule_view(result: RuleResult) -> dict[str, Any]:
 
 
 def cost_view(cost: TrafficCost) -> dict[str, int]:
-    """Return the values of a cost in JSON."""
+    """Return the cost as an object that can be written as JSON."""
     return {
         "requests": cost.requests,
         "bytes": cost.size,
@@ -125,7 +125,7 @@ def _reader_text(score: ReaderScore) -> str:
         f"{score.grade:>3} of 100  {display_name(score)}",
         f"            {score.reader or 'one address'}: {cost.requests:,} {noun}, {size(cost.size)}, "
         f"{cost.unchanged:,} answered with 304"
-        + (f"; {size(cost.redundant)} came although nothing had changed" if cost.redundant else ""),
+        + (f"; {size(cost.redundant)} were sent although nothing had changed" if cost.redundant else ""),
     ]
     if len(score.feeds) > 1:
         head += [
@@ -139,7 +139,7 @@ def _reader_text(score: ReaderScore) -> str:
 
 
 def _interval_text(feed: FeedScore) -> str:
-    return f", asked every {format_duration(feed.interval)}" if feed.interval else ""
+    return f", polled every {format_duration(feed.interval)}" if feed.interval else ""
 
 
 def _finding_text(finding: Finding) -> list[str]:
@@ -166,7 +166,7 @@ def _suite(score: ReaderScore) -> ElementTree.Element:
     for rule in Rule:
         case = ElementTree.SubElement(suite, "testcase", classname=score.reader or "reader", name=rule.requirement)
         if rule not in results:
-            ElementTree.SubElement(case, "skipped", message="nothing gave a chance to see it")
+            ElementTree.SubElement(case, "skipped", message="no request could show it")
         elif results[rule].broken:
             failures += 1
             message = f"{results[rule].broken:,} of {results[rule].chances:,}"

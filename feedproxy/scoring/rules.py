@@ -1,4 +1,4 @@
-"""The rules that feed readers are graded by, their weights, and the form of a verdict."""
+"""The rules that grade feed readers, their weights, and the type of a verdict."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from feedproxy.http.redaction import without_secrets
 
 
 class Rule(StrEnum):
-    """A rule for feed readers. Its weight says what breaking it costs origins and other readers."""
+    """A rule for feed readers. The weight of a rule expresses how much a violation costs origins and other readers."""
 
     CONDITIONS = "conditions"
     PACE = "pace"
@@ -30,12 +30,12 @@ class Rule(StrEnum):
 
     @property
     def weight(self) -> int:
-        """The rule's share in the grade, before rules that did not apply are left out."""
+        """The rule's weight. The weights of the rules that applied are scaled so that their sum is 100 %."""
         return WEIGHTS[self]
 
     @property
     def requirement(self) -> str:
-        """The requirement, as a clause."""
+        """The requirement of the rule, as a clause for reports."""
         return REQUIREMENTS[self]
 
 
@@ -58,27 +58,27 @@ WEIGHTS: Mapping[str, int] = {
 }
 
 REQUIREMENTS: Mapping[str, str] = {
-    "conditions": "ETag and Last-Modified are returned exactly as they came",
-    "pace": "no request before max-age, ttl or sy allow it",
-    "refusals": "429, 503 and Retry-After are kept to, and failures not hammered",
-    "moves": "redirects are followed, and 301, 308 and XML redirects adopted",
-    "endings": "410 and XML gone are obeyed",
+    "conditions": "ETag and Last-Modified are returned unchanged",
+    "pace": "no request before max-age, ttl or sy:* permit it",
+    "refusals": "the reader waits after 429, 503 and failures, and as long as Retry-After says",
+    "moves": "redirects are followed; 301, 308 and XML redirects are adopted",
+    "endings": "no more than one request a week after a 410 or an XML redirect without address",
     "skipped": "no request in skipHours and on skipDays",
-    "coding": "compression is asked for",
+    "coding": "compressed answers are accepted",
     "identity": "the User-Agent names the reader",
-    "hour": "polls are not all made on the hour",
-    "temporary": "302, 303 and 307 change no subscription",
-    "deltas": "the tag of a 226 is what the next request has",
-    "contact": "the User-Agent tells where to reach somebody",
-    "needless": "no cookies, referrers and query strings of the reader's own",
-    "connection": "connections are used again",
+    "hour": "not all polls come on the hour",
+    "temporary": "302, 303 and 307 do not change the subscription",
+    "deltas": "the ETag of a 226 is sent in the next request",
+    "contact": "the User-Agent contains a contact address",
+    "needless": "no cookies, no Referer and no query parameters of the reader's own",
+    "connection": "connections are reused",
     "version": "HTTP/1.1 or later",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A kind of Note that applies to a request; `reason` quotes what in the request shows it."""
+    """A kind of Note that applies to a request. `reason` quotes the part of the request that shows it."""
 
     kind: type[Note]
     reason: str
@@ -86,7 +86,7 @@ class Observation:
 
 
 def redact_target(target: str) -> str:
-    """Return a target without its secrets, cut to 200 characters."""
+    """Return a target with its secrets removed, cut to 200 characters. Return `…` if the target is invalid."""
     try:
         return without_secrets(target)[:200]
     except ValueError:
@@ -94,6 +94,6 @@ def redact_target(target: str) -> str:
 
 
 type Verdict = tuple[Observation, ...]
-"""The violations of a rule by a request. Empty if the rule applied and was kept."""
+"""The violations of one rule by one request. An empty tuple means that the rule applied and was kept."""
 
 NO_VIOLATIONS: Verdict = ()

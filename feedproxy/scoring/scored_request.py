@@ -1,4 +1,4 @@
-"""The input of scoring: one request of a reader for a feed, and its answer."""
+"""The input of scoring: one request of a reader for a feed, with its answer."""
 
 from dataclasses import dataclass, field
 
@@ -17,7 +17,7 @@ REFUSALS = frozenset({429, 503})
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The properties of an answer's content that scoring needs."""
+    """The properties of an answer's content that the rules need."""
 
     is_feed: bool
     schedule: Schedule = field(default_factory=Schedule)
@@ -25,7 +25,7 @@ class Content:
 
 
 def read_content(body: bytes, content_type: str | None) -> Content:
-    """Return the properties of a decoded content; never raises."""
+    """Parse a decoded content and return the properties that the rules need. It raises no exception."""
     if (relocation := xml_redirect.read(body)) is not None:
         return Content(is_feed=True, relocation=relocation)
     channel = feeds.read(body, content_type)
@@ -34,31 +34,31 @@ def read_content(body: bytes, content_type: str | None) -> Content:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """A request and its answer; `number` is its place in the recording, from 1."""
+    """A request and its answer. `number` is its position in the recording, from 1."""
 
     number: int
     at: Instant
     target: str
     fields: Fields
-    """The request's fields, as they were sent."""
+    """The fields of the request, as the reader sent them."""
     status: int
-    """0 if the request was not answered."""
+    """Status of the answer; 0 if the request was not answered."""
     answer: Fields
-    """The answer's fields."""
+    """The fields of the answer."""
     content: Content | None = None
-    """None if the answer had no content, or it is unknown."""
+    """Properties of the answer's content; None if there was no content, or it is unknown."""
     method: str = "GET"
     version: str = "HTTP/1.1"
     connection: str = ""
     """An identifier of the connection; empty if unknown."""
     size: int = 0
-    """Bytes of the answer's content."""
+    """Size of the answer's content, in bytes."""
     complete: bool = True
-    """False if the answer was truncated, or could not be decoded."""
+    """False if the answer was truncated or could not be decoded."""
     entrance: str = ""
-    """The entrance: gateway, proxy, reverse, origin; empty if unknown."""
+    """The entrance that the request came through: gateway, proxy, reverse or origin; empty if unknown."""
     public: str = ""
-    """The address by which the reader knows the target, if it differs."""
+    """The address that the reader requested, if it differs from the target; otherwise empty."""
 
     @property
     def succeeded(self) -> bool:
@@ -71,7 +71,10 @@ class Poll:
         return "if-none-match" in self.fields or "if-modified-since" in self.fields
 
     def seconds_until(self, name: str) -> Seconds | None:
-        """Return the seconds from the answer's Date to the date in its field `name`; None without such a date."""
+        """Return the seconds from the answer's Date to the date in its field `name`.
+
+        Return None if the field has no valid date. Without Date, the time of the request is used.
+        """
         end = parse_http_date(self.answer.get(name) or "", self.at)
         if end is None:
             return None

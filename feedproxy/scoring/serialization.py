@@ -1,6 +1,6 @@
-"""Reader accounts as lines of JSON, in which workers exchange them.
+"""Conversion of reader accounts to lines of JSON and back. Workers exchange accounts in this form.
 
-Praise is sent without its requests, because the readers page shows none for it.
+Evidence of praise is left out, because the page of readers does not show it.
 """
 
 import json
@@ -21,7 +21,7 @@ _KINDS: dict[str, type[Note]] = {
 
 
 def dump_account(account: ReaderAccount) -> bytes:
-    """Return an account as a line."""
+    """Return an account as a line of JSON."""
     values = {
         "name": account.name,
         "user_agent": account.user_agent,
@@ -32,7 +32,10 @@ def dump_account(account: ReaderAccount) -> bytes:
 
 
 def load_account(line: bytes) -> ReaderAccount:
-    """Return the account in a line. Raises ValueError, LookupError or TypeError if the line is invalid."""
+    """Parse a line of JSON and return the account.
+
+    Raises ValueError, LookupError or TypeError if the line is invalid.
+    """
     values = json.loads(line)
     return ReaderAccount(
         str(values["name"]),
