@@ -9,13 +9,11 @@ from mitmproxy.addonmanager import Loader
 from feedproxy import settings
 from feedproxy.app import get_app
 from feedproxy.http import uri
-from feedproxy.http.user_agent import LENGTH_MAX
-from feedproxy.request.url_mapping import to_public
-from feedproxy.server.fastpath.access_log import CLIENT_GONE
-from feedproxy.server.fastpath.live_scoring import score_flow
+from feedproxy.http.message import Fields, Request
+from feedproxy.server.access_record import CLIENT_GONE, AccessRecord, record_access
 from feedproxy.server.mitm.flow_handler import get_flow_handler
-from feedproxy.telemetry.log_format import REQUESTS, AccessLine
-from feedproxy.telemetry.recent_activity import RequestActivity
+from feedproxy.server.mitm.request_routing import fields_of
+from feedproxy.telemetry.log_format import REQUESTS
 
 logger = logging.getLogger(REQUESTS)
 
@@ -46,56 +44,38 @@ class AccessLog:
         case = get_flow_handler(app).pop(flow)
         if case is None or case.status is None:
             return
-        seconds = time.time() - flow.request.timestamp_start
         response = flow.response or case.error_page
-        code = response.status_code if response is not None else 0
+        status = response.status_code if response is not None else 0
         size = len(response.raw_content or b"") if response is not None else 0
         reason = case.reason
         if flow.error is not None and case.error_page is None and case.streamed is None:
             # A response that was made and not sent counts as none.
-            code, size, reason = 0, 0, CLIENT_GONE if flow.response is not None else reason
+            status, size, reason = 0, 0, CLIENT_GONE if flow.response is not None else reason
         if case.streamed is not None:
             size = case.streamed.size
         connects = flow.request.method == "CONNECT"
         if connects:
-            app.metrics.count_connect(case.connect_result or "refused", code, case.status.detail or "", size, seconds)
+            request = Request("CONNECT", uri.hostport(flow.request.host, flow.request.port), fields_of(flow.request))
+        elif case.routed_request is not None:
+            request = case.routed_request.request
         else:
-            app.metrics.count_response(case.client.entrance, code, case.status, size, seconds)
-        if case.routed_request is not None and not connects and code:
-            score_flow(app, flow, case, size)
-        agent = flow.request.headers.get("user-agent", "")
-        upstream_target = case.routed_request.request.target if case.routed_request is not None else ""
-        target = to_public(upstream_target, app.settings) if upstream_target else flow.request.path
-        if connects:
-            target = uri.hostport(flow.request.host, flow.request.port)
-        entrance, cache = "connect" if connects else str(case.client.entrance), case.status.text()
-        app.journal.record_request(
-            RequestActivity(
-                app.clock.now(), entrance, flow.request.method, target, code, size, cache, agent[:LENGTH_MAX]
-            )
+            request = Request(flow.request.method, flow.request.path, fields_of(flow.request))
+        record = AccessRecord(
+            request,
+            case.client,
+            status,
+            size,
+            case.status,
+            reason or (flow.error.msg if flow.error is not None else ""),
+            time.time() - flow.request.timestamp_start,
+            fields_of(response) if response is not None else Fields(),
+            has_target=case.routed_request is not None and not connects,
+            connect_result=(case.connect_result or "refused") if connects else "",
+            version=flow.request.http_version,
+            connection=flow.client_conn.id,
         )
-        if app.settings.log_format == "off":
-            return
-        target_in_log, upstream = target, ""
-        if case.routed_request is not None and not connects:
-            target_in_log, upstream = app.names_in_log(
-                case.routed_request.request.target, case.routed_request.request.fields
-            )
-        line = AccessLine(
-            at=app.clock.now(),
-            reader=app.service.audience.log_name(case.client, agent),
-            entrance=entrance,
-            method=flow.request.method,
-            target=target_in_log,
-            status=code,
-            size=size,
-            cache=cache,
-            seconds=seconds,
-            agent=agent,
-            upstream=upstream,
-            reason=reason or (flow.error.msg if flow.error is not None else ""),
-        )
-        logger.info("%s", line.format(app.settings.log_format))
+        if line := record_access(app, record):
+            logger.info("%s", line)
 
 
 addons = [AccessLog()]

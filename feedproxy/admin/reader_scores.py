@@ -12,14 +12,11 @@ from aiohttp import web
 
 from feedproxy.admin.feed_pages import AppView, FeedPages, as_json, wants_json
 from feedproxy.clock import Clock, Instant, Seconds
-from feedproxy.feed.channel import Schedule
-from feedproxy.http.message import Fields
 from feedproxy.lab.score_page import grade_level, with_code
 from feedproxy.scoring import report
 from feedproxy.scoring.aggregate import merge_accounts
 from feedproxy.scoring.grade import ReaderScore, rank, score_account
 from feedproxy.scoring.rules import redact_target
-from feedproxy.scoring.scored_request import Content, Poll
 
 SHOWN_MAX = 200
 """Scores on the page."""
@@ -96,42 +93,6 @@ class ReadersPage:
             counted=counted[:COUNTED_MAX],
             more_counted=max(0, len(counted) - COUNTED_MAX),
         )
-
-
-def poll_of(
-    number: int,
-    at: Instant,
-    target: str,
-    request_fields: Fields,
-    status: int,
-    response_fields: Fields,
-    schedule: Schedule | None,
-    size: int,
-    *,
-    method: str = "GET",
-    version: str = "HTTP/1.1",
-    connection: str = "",
-    entrance: str = "",
-    public: str = "",
-) -> Poll:
-    """Return an exchange as the score reads it. `schedule` is that of the feed, None for another response."""
-    content = Content(is_feed=True, schedule=schedule) if schedule is not None else None
-    seen_content = content if status in (200, 226, 304) else None
-    return Poll(
-        number,
-        at,
-        target,
-        request_fields,
-        status,
-        response_fields,
-        seen_content,
-        method,
-        version,
-        connection,
-        size,
-        entrance=entrance,
-        public=public if public != target else "",
-    )
 
 
 def _total(scores: Iterable[ReaderScore]) -> dict[str, Any]:

@@ -79,3 +79,39 @@ class Poll:
         if end is None:
             return None
         return end - (parse_http_date(self.answer.get("date") or "", self.at) or self.at)
+
+
+def feed_poll(
+    number: int,
+    at: Instant,
+    target: str,
+    request_fields: Fields,
+    status: int,
+    response_fields: Fields,
+    schedule: Schedule | None,
+    size: int,
+    *,
+    method: str = "GET",
+    version: str = "HTTP/1.1",
+    connection: str = "",
+    entrance: str = "",
+    public: str = "",
+) -> Poll:
+    """Return an exchange of the proxy as the score reads it. `schedule` is the feed's; None if it is no feed."""
+    content = Content(is_feed=True, schedule=schedule) if schedule is not None else None
+    seen_content = content if status in (200, 226, 304) else None
+    return Poll(
+        number,
+        at,
+        target,
+        request_fields,
+        status,
+        response_fields,
+        seen_content,
+        method,
+        version,
+        connection,
+        size,
+        entrance=entrance,
+        public=public if public != target else "",
+    )

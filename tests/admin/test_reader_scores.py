@@ -6,13 +6,12 @@ import gc
 import tracemalloc
 from collections.abc import Sequence
 
-from feedproxy.admin.reader_scores import poll_of
 from feedproxy.feed.channel import Channel, Kind, Schedule
 from feedproxy.http.message import Fields
 from feedproxy.scoring import serialization
 from feedproxy.scoring.aggregate import ReaderAccount
 from feedproxy.scoring.live_scores import FEED_BYTES, LiveScores
-from feedproxy.scoring.scored_request import Poll
+from feedproxy.scoring.scored_request import Poll, feed_poll
 from feedproxy.telemetry.aggregation import NoPeers
 from tests.stages.admin import NOW, TARGET, Proxy
 
@@ -22,11 +21,11 @@ CHANNEL = Channel(Kind.RSS, "2.0", well_formed=True, schedule=Schedule(ttl=60))
 def _poll(number: int, at: float, agent: str, *lines: tuple[str, str], status: int = 200, target: str = TARGET) -> Poll:
     request_fields = Fields([("User-Agent", agent), *lines])
     answer = Fields([("ETag", '"1"')])
-    return poll_of(number, at, target, request_fields, status, answer, CHANNEL.schedule, 0 if status == 304 else 5000)
+    return feed_poll(number, at, target, request_fields, status, answer, CHANNEL.schedule, 0 if status == 304 else 5000)
 
 
 def _answered(at: float, target: str, request_fields: Fields, answer: Fields, number: int) -> Poll:
-    return poll_of(number, at, target, request_fields, 200, answer, CHANNEL.schedule, 5000)
+    return feed_poll(number, at, target, request_fields, 200, answer, CHANNEL.schedule, 5000)
 
 
 def _record_poll(
@@ -371,7 +370,7 @@ def test_partial_worker_ignores_adoption_of_temporary_redirect() -> None:
 
 def _redirect(number: int, at: float, location: str) -> Poll:
     request_fields = Fields([("User-Agent", GOOD)])
-    return poll_of(number, at, TARGET, request_fields, 302, Fields([("Location", location)]), CHANNEL.schedule, 0)
+    return feed_poll(number, at, TARGET, request_fields, 302, Fields([("Location", location)]), CHANNEL.schedule, 0)
 
 
 def test_partial_worker_accepts_return_of_gone_feed() -> None:

@@ -8,7 +8,6 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from feedproxy.admin.reader_scores import poll_of
 from feedproxy.admin.server import AdminServer
 from feedproxy.app import App
 from feedproxy.cache.cache_status import CacheStatus
@@ -17,6 +16,7 @@ from feedproxy.endpoints.landing_page import Preview, preview_page
 from feedproxy.http.message import Fields
 from feedproxy.refresh.result import RefreshFinished
 from feedproxy.request.upstream_request import feed_id
+from feedproxy.scoring.scored_request import feed_poll
 from feedproxy.store.resource import Failures, Relocation, RelocationKind
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.telemetry.recent_activity import RequestActivity
@@ -258,7 +258,7 @@ async def test_pages_fit_a_phone_whatever_readers_and_publishers_say(office: Off
     asked, answer = Fields([("User-Agent", long)]), Fields([("ETag", '"a"')])
     for second in range(20):
         app.live_scores.record(
-            "192.0.2.9", long, target, now + second, lambda n: poll_of(n, now, target, asked, 200, answer, None, 900)
+            "192.0.2.9", long, target, now + second, lambda n: feed_poll(n, now, target, asked, 200, answer, None, 900)
         )
     failed = RefreshFinished(
         target, "background", 404, "failed", "error-status", f"{long} {target}", is_missing_feed=True

@@ -5,7 +5,6 @@ import random
 from collections.abc import Iterable
 from dataclasses import replace
 
-from feedproxy.admin.reader_scores import poll_of
 from feedproxy.app import App
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.clock import ManualClock
@@ -13,6 +12,7 @@ from feedproxy.feed.parse.parser import read
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
 from feedproxy.refresh.ingest.ingest import make_delta_base
+from feedproxy.scoring.scored_request import feed_poll
 from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resource, VersionRecord
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.telemetry.history import DAY, HOUR, TrafficCounts
@@ -145,7 +145,7 @@ def let_read(runtime: App) -> None:
             "python-requests/2.31",
             NEWS,
             at,
-            lambda n, at=at, rude=rude: poll_of(n, at, NEWS, rude, 200, fields, channel.schedule, 18_000),
+            lambda n, at=at, rude=rude: feed_poll(n, at, NEWS, rude, 200, fields, channel.schedule, 18_000),
         )
         if minute % 60 == 0:
             kind = Fields(
@@ -156,7 +156,7 @@ def let_read(runtime: App) -> None:
                 "NetNewsWire (RSS Reader)",
                 NEWS,
                 at,
-                lambda n, at=at, kind=kind: poll_of(
+                lambda n, at=at, kind=kind: feed_poll(
                     n, at, NEWS, kind, 304 if n > 2 else 200, fields, channel.schedule, 0
                 ),
             )

@@ -7,18 +7,17 @@ batches. Hits are counted in the templates and flushed to the metrics once a sec
 import asyncio
 import logging
 from collections import deque
-from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from feedproxy.app import App
-from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.clock import Instant, Seconds
-from feedproxy.http.message import Fields, Request
+from feedproxy.http.message import Fields
 from feedproxy.http.user_agent import LENGTH_MAX
 from feedproxy.proxy.cached_hit import HitState
-from feedproxy.request.entrance import ClientContext
 from feedproxy.request.url_mapping import to_public
-from feedproxy.server.fastpath.live_scoring import score_response, score_template
+from feedproxy.scoring.scored_request import Poll, feed_poll
+from feedproxy.server.access_record import AccessRecord, record_access
 from feedproxy.server.fastpath.response_template import HitCounter, ResponseTemplate
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.telemetry.log_format import REQUESTS, AccessLine, as_text, quoted, write_all
@@ -38,24 +37,6 @@ FLUSH_THRESHOLD = 512
 EXTRA_LINES_MAX = 32_768
 """Log lines of second and further clients that all templates store within a second. A client may request each feed
 under ever new names."""
-
-
-CLIENT_GONE = "the reader has gone meanwhile"
-"""The reason in the log if the client disconnected before the response; the status is 0 then."""
-
-
-@dataclass(frozen=True, slots=True)
-class AccessRecord:
-    """One response that was made for one client; `size` is the content sent."""
-
-    request: Request
-    client: ClientContext
-    status: int
-    size: int
-    cache: CacheStatus
-    reason: str
-    fields: Fields = field(default_factory=Fields)
-    """The response's fields."""
 
 
 class ClientIdentity(NamedTuple):
@@ -100,7 +81,7 @@ class AccessLogger:
             app = self._runtime
             app.service.counts.seen(template.target, client.pseudonym, client.user_agent, now)
             if template.request_lines:
-                score_template(app, template, address, client.user_agent, now)
+                self._score(template, address, client.user_agent, now)
         return self._store_line(template, client, now)
 
     def repeat_line(self, template: ResponseTemplate, address: str, user_agent_line: bytes, now: Instant) -> str:
@@ -170,43 +151,10 @@ class AccessLogger:
         )
         return line.format(form, str)
 
-    def log(self, record: AccessRecord, seconds: Seconds) -> None:
-        """Log one response and the seconds it took."""
-        app, request = self._runtime, record.request
+    def log(self, record: AccessRecord) -> None:
+        """Log a response that was not sent from a template."""
         self.logged_count += 1
-        app.metrics.count_response(record.client.entrance, record.status, record.cache, record.size, seconds)
-        if record.status:
-            score_response(app, request, record.client, record.status, record.fields, record.size)
-        user_agent = request.fields.get("user-agent") or ""
-        activity = RequestActivity(
-            app.clock.now(),
-            record.client.entrance,
-            request.method,
-            to_public(request.target, app.settings),
-            record.status,
-            record.size,
-            record.cache.text(),
-            user_agent[:LENGTH_MAX],
-        )
-        app.journal.record_request(activity)
-        if app.settings.log_format == "off":
-            return
-        target, upstream = app.names_in_log(request.target, request.fields)
-        line = AccessLine(
-            at=activity.at,
-            reader=app.service.audience.log_name(record.client, user_agent),
-            entrance=record.client.entrance,
-            method=request.method,
-            target=target,
-            status=record.status,
-            size=record.size,
-            cache=activity.cache,
-            seconds=seconds,
-            agent=user_agent,
-            upstream=upstream,
-            reason=record.reason,
-        )
-        self.log_lines.append(line.format(app.settings.log_format))
+        self.log_lines.append(record_access(self._runtime, record))
 
     def schedule_flush(self) -> None:
         """Flush within FLUSH_INTERVAL, or now if FLUSH_THRESHOLD lines wait or the proxy drains."""
@@ -253,3 +201,30 @@ class AccessLogger:
             if counter.count:
                 count, size, counter.count, counter.size = counter.count, counter.size, 0, 0
                 self._runtime.metrics.count_hits(entrance, status, detail or "", size, count)
+
+    def _score(self, template: ResponseTemplate, address: str, agent: str, now: Instant) -> None:
+        """Score a hit: the request's fields are those of the template, except the User-Agent."""
+        schedule = template.schedule
+
+        def make_poll(number: int) -> Poll:
+            fields = _fields(template.request_lines)
+            return feed_poll(
+                number,
+                now,
+                template.target,
+                fields.with_field("User-Agent", agent) if agent else fields.without("user-agent"),
+                template.status,
+                _fields(tuple(template.head.split(b"\r\n")[1:])),
+                schedule,
+                len(template.body),
+                method=template.method,
+            )
+
+        self._runtime.live_scores.record(address, agent, template.target, now, make_poll)
+
+
+@lru_cache(maxsize=256)
+def _fields(lines: tuple[bytes, ...]) -> Fields:
+    """Return the fields in these lines of a head."""
+    split_lines = (line.decode("latin-1").partition(":") for line in lines)
+    return Fields((name, value.strip()) for name, separator, value in split_lines if separator)

@@ -20,9 +20,9 @@ from feedproxy.proxy.cached_hit import HitState, advance_hit, recompute_hit, reu
 from feedproxy.request.context import PassThrough, ProxyResponse
 from feedproxy.request.entrance import Entrance
 from feedproxy.request.upstream_request import is_loop
-from feedproxy.server.fastpath.access_log import CLIENT_GONE, AccessLogger, AccessRecord
+from feedproxy.server.access_record import CLIENT_GONE, SCORED_LENGTH_MAX, AccessRecord
+from feedproxy.server.fastpath.access_log import AccessLogger
 from feedproxy.server.fastpath.connection import ClientConnection
-from feedproxy.server.fastpath.live_scoring import VALUES_LENGTH_MAX
 from feedproxy.server.fastpath.loop_preemption import PREEMPT_AFTER
 from feedproxy.server.fastpath.request_head import KEYED_FIELDS, RequestHead, parse_head
 from feedproxy.server.fastpath.response_cache import FastPathCache, Interner
@@ -257,9 +257,8 @@ class FastPathHandler:
         try:
             answer = await app.service.answer(request, client)
         except asyncio.CancelledError:
-            self.access_logger.log(
-                AccessRecord(request, client, 0, 0, CacheStatus(), CLIENT_GONE), time.perf_counter() - began
-            )
+            seconds = time.perf_counter() - began
+            self.access_logger.log(AccessRecord(request, client, 0, 0, CacheStatus(), CLIENT_GONE, seconds))
             self.access_logger.schedule_flush()
             raise
         except MemoryError:
@@ -273,9 +272,8 @@ class FastPathHandler:
             answer = ProxyResponse(response, status, reason)
         was_pending, connection.task = connection.task is not None, None
         if connection.fd < 0:
-            self.access_logger.log(
-                AccessRecord(request, client, 0, 0, answer.status, CLIENT_GONE), time.perf_counter() - began
-            )
+            seconds = time.perf_counter() - began
+            self.access_logger.log(AccessRecord(request, client, 0, 0, answer.status, CLIENT_GONE, seconds))
             self.access_logger.schedule_flush()
             return
         if isinstance(answer, PassThrough):
@@ -284,10 +282,10 @@ class FastPathHandler:
         response = finish_response(answer.response, client, app.clock.now())
         closes = head.closes or app.draining
         body = _response_body(response, request.method)
-        record = AccessRecord(
-            request, client, response.status, len(body), answer.status, answer.reason, response.fields
+        size, seconds = len(body), time.perf_counter() - began
+        self.access_logger.log(
+            AccessRecord(request, client, response.status, size, answer.status, answer.reason, seconds, response.fields)
         )
-        self.access_logger.log(record, time.perf_counter() - began)
         self._store_template(connection, head, block, routed, answer, response)
         interim = b"" if client.entrance is Entrance.GATEWAY else _encode_interim(answer)
         self._send(
@@ -347,8 +345,8 @@ class FastPathHandler:
         template.rules = self.runtime.rules
         template.schedule = self._interner(template.schedule)
         template.hit_counter = self.access_logger.counter_for(template)
-        # Oversized requests are neither scored (live_scoring.py) nor interned.
-        if self.runtime.settings.score_readers and sum(map(len, head.lines)) <= VALUES_LENGTH_MAX:
+        # Oversized requests are neither scored (access_record.py) nor interned.
+        if self.runtime.settings.score_readers and sum(map(len, head.lines)) <= SCORED_LENGTH_MAX:
             template.request_lines = self._interner(tuple(map(self._interner, head.lines[1:])))
         if hit.vary_names <= KEYED_FIELDS:
             cache.put(tuple(map(self._interner, head.key)), template)

@@ -1,0 +1,127 @@
+"""The record of one response to one client: metrics, scores, recent activity and the log are given the same one.
+
+mitmproxy's flows and the fast path make a record for each response. Only the fast path's repeated hits have none: their
+lines are formatted before, and their counts are collected (fastpath/access_log.py).
+"""
+
+from dataclasses import dataclass, field
+
+from feedproxy.app import App
+from feedproxy.cache.cache_status import CacheStatus
+from feedproxy.clock import Seconds
+from feedproxy.http.message import Fields, Request
+from feedproxy.http.user_agent import LENGTH_MAX
+from feedproxy.request.entrance import ClientContext, public_url_for
+from feedproxy.request.url_mapping import to_public
+from feedproxy.scoring.scored_request import feed_poll
+from feedproxy.telemetry.log_format import AccessLine
+from feedproxy.telemetry.recent_activity import RequestActivity
+
+SCORED_FIELDS_MAX, SCORED_LENGTH_MAX = 64, 4096
+"""Field lines of a request, and characters of their values, that are scored. The score state holds a reader's last
+request; feed readers send a tenth of this."""
+
+CLIENT_GONE = "the reader has gone meanwhile"
+"""The reason in the log if the client disconnected before the response; the status is 0 then."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRecord:
+    """A response to a client; `status` is 0 if none was sent, `size` the bytes of content sent.
+
+    The request's target is `host:port` for CONNECT. If `has_target` is False, it is the path of a local page, or of a
+    request that was refused before its target was known.
+    """
+
+    request: Request
+    client: ClientContext
+    status: int
+    size: int
+    cache: CacheStatus
+    reason: str
+    seconds: Seconds
+    fields: Fields = field(default_factory=Fields)
+    """The response's fields."""
+    has_target: bool = True
+    connect_result: str = ""
+    """The result of a CONNECT: `tunnel`, `intercept` or `refused`; empty for other methods."""
+    version: str = "HTTP/1.1"
+    connection: str = ""
+    """An identifier of the connection; empty if unknown."""
+
+    @property
+    def entrance(self) -> str:
+        """The entrance as log and metrics name it."""
+        return "connect" if self.connect_result else str(self.client.entrance)
+
+
+def record_access(app: App, record: AccessRecord) -> str:
+    """Count, score and keep a response. Return its log line; empty if `log_format` is `off`."""
+    request, entrance, cache = record.request, record.entrance, record.cache
+    if record.connect_result:
+        detail = cache.detail or ""
+        app.metrics.count_connect(record.connect_result, record.status, detail, record.size, record.seconds)
+    else:
+        app.metrics.count_response(entrance, record.status, cache, record.size, record.seconds)
+    if record.has_target and record.status and request.method in ("GET", "HEAD"):
+        _score(app, record)
+    now, agent = app.clock.now(), request.fields.get("user-agent") or ""
+    public = to_public(request.target, app.settings) if record.has_target else request.target
+    cache_status = cache.text()
+    app.journal.record_request(
+        RequestActivity(
+            now, entrance, request.method, public, record.status, record.size, cache_status, agent[:LENGTH_MAX]
+        )
+    )
+    if app.settings.log_format == "off":
+        return ""
+    target, upstream = app.names_in_log(request.target, request.fields) if record.has_target else (request.target, "")
+    line = AccessLine(
+        at=now,
+        reader=app.service.audience.log_name(record.client, agent),
+        entrance=entrance,
+        method=request.method,
+        target=target,
+        status=record.status,
+        size=record.size,
+        cache=cache_status,
+        seconds=record.seconds,
+        agent=agent,
+        upstream=upstream,
+        reason=record.reason,
+    )
+    return line.format(app.settings.log_format)
+
+
+def _score(app: App, record: AccessRecord) -> None:
+    """Give the response to the live scores, if its target is a feed."""
+    scores, request, client = app.live_scores, record.request, record.client
+    resource = app.service.store.get(request.target) if scores.size else None
+    if resource is None or resource.channel is None or _is_oversized(request.fields):
+        return
+    schedule, now = resource.channel.schedule, app.clock.now()
+    scores.record(
+        client.address,
+        request.fields.get("user-agent") or "",
+        request.target,
+        now,
+        lambda number: feed_poll(
+            number,
+            now,
+            request.target,
+            request.fields,
+            record.status,
+            record.fields,
+            schedule,
+            record.size,
+            method=request.method,
+            version=record.version,
+            connection=record.connection,
+            entrance=client.entrance,
+            public=public_url_for(request.target, client, upstream=app.settings.upstream),
+        ),
+    )
+
+
+def _is_oversized(fields: Fields) -> bool:
+    return len(fields) > SCORED_FIELDS_MAX or sum([len(value) for _, value in fields]) > SCORED_LENGTH_MAX
