@@ -1,5 +1,5 @@
-"""Lint for publishers: checks of a feed that turn observations into Notes.
+"""Lint for publishers: checks that turn observations of a feed into Notes.
 
-`probe.py` sends the requests and returns the `observations.py`; `document.py` reads the feed. Each other module checks
-one subject and defines its Notes. `run_checks.py` runs all of them; checks send no requests.
+`probe.py` sends the requests and returns `FeedObservations` (`observations.py`). `document.py` parses the feed. Each
+other module checks one subject and defines the Notes for it; `run_checks.py` calls them all. Checks send no requests.
 """

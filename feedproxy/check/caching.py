@@ -1,4 +1,4 @@
-"""Checks of caching: freshness lifetime, its agreement with the feed's hints, Vary, cookies, and the clock."""
+"""Checks of caching: freshness lifetime, schedule hints that contradict it, Vary, cookies, and the server's clock."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ _CLOCK_TOLERANCE = 300.0
 
 
 def check(observations: FeedObservations, document: Document, now: Instant) -> Iterator[Note]:
-    """Yield the Notes on caching. `now` is the time of the first answer."""
+    """Yield the Notes on caching. `now` is the time of the first response."""
     fields = observations.last.fields
     schedule = document.channel.schedule if document.channel is not None else Schedule()
     yield from _check_lifetime(observations.target, fields, schedule, document.publishing_interval, now)
@@ -26,11 +26,13 @@ def check(observations: FeedObservations, document: Document, now: Instant) -> I
         yield SETS_COOKIE(observations.target)
     date = parse_http_date(fields.get("date") or "", now)
     if date is not None and "age" not in fields and abs(date - now) > _CLOCK_TOLERANCE:
-        yield CLOCK_WRONG(observations.target, off=span(abs(date - now)), way="fast" if date > now else "slow")
+        yield CLOCK_WRONG(
+            observations.target, difference=span(abs(date - now)), direction="fast" if date > now else "slow"
+        )
 
 
 def _check_lifetime(
-    subject: str, fields: Fields, schedule: Schedule, pace: Seconds | None, now: Instant
+    subject: str, fields: Fields, schedule: Schedule, interval: Seconds | None, now: Instant
 ) -> Iterator[Note]:
     control = CacheControl.from_fields(fields)
     if control.no_store or control.private:
@@ -49,14 +51,17 @@ def _check_lifetime(
         yield TTL_SHORTER_THAN_MAX_AGE(subject, ttl=ttl, lifetime=span(lifetime))
     elif lifetime == 0:
         yield ASKED_EACH_TIME(subject)
-    elif pace is not None and lifetime > max(2 * pace, 3600):
-        yield KEPT_LONGER_THAN_NEWS(subject, lifetime=span(lifetime), pace=span(pace))
+    elif interval is not None and lifetime > max(2 * interval, 3600):
+        yield KEPT_LONGER_THAN_NEWS(subject, lifetime=span(lifetime), interval=span(interval))
     else:
         yield LIFETIME_STATED(subject, lifetime=span(lifetime))
 
 
 def stated_lifetime(fields: Fields, now: Instant) -> Seconds | None:
-    """Return the freshness lifetime for shared caches (RFC 9111, section 4.2.1); None if HTTP gives none."""
+    """Return the freshness lifetime that HTTP gives for shared caches, in seconds.
+
+    Return None if HTTP gives none.  RFC 9111, section 4.2.1
+    """
     control = CacheControl.from_fields(fields)
     for lifetime in (control.s_maxage, control.max_age):
         if lifetime is not None:
@@ -70,52 +75,58 @@ def stated_lifetime(fields: Fields, now: Instant) -> Seconds | None:
 class KEPT_BY_NOBODY(Note):
     level = Level.WARN
     category = Category.CACHING
-    summary = "Cache-Control says `%(directive)s`: no shared copy may be kept."
+    summary = "Cache-Control is `%(directive)s`: shared caches must not store the feed."
     advice = """\
-Frameworks say so for pages of people who are logged in. A public feed gains nothing by it, and every reader of an
-office costs you a transfer of its own. Say `max-age` with what the feed allows."""
+    Web frameworks send this for pages of logged-in users. A public feed does not need it, and without shared caches
+    every reader in an office costs a transfer of its own. Send `max-age` with the time that the feed allows."""
     reference = "RFC 9111, sections 5.2.2.5 and 5.2.2.7"
 
 
 class ASKED_EACH_TIME(Note):
     level = Level.INFO
     category = Category.CACHING
-    summary = "Every cache has to ask each time, whatever it holds."
-    advice = "That is fresh, and cheap as long as validators work. Some minutes of `max-age` would take load off you."
+    summary = "Caches must validate the feed before each use."
+    advice = """\
+    Readers always get the current feed, and the cost is low as long as validators work. A `max-age` of some minutes
+    would reduce the number of requests."""
     reference = "RFC 9111, sections 5.2.2.4 and 4.3"
 
 
 class NO_LIFETIME(Note):
     level = Level.INFO
     category = Category.CACHING
-    summary = "Neither HTTP nor the feed says how long a copy is good."
-    advice = "Readers guess, usually half an hour or an hour. Say `Cache-Control: max-age`, and `ttl` in RSS."
+    summary = "Neither HTTP nor the feed specifies a freshness lifetime."
+    advice = """\
+    Readers choose an interval themselves, usually half an hour or an hour. Send `Cache-Control: max-age`, and in RSS
+    also `ttl`."""
     reference = "RFC 9111, section 4.2.2; RSS Feed State, TTL"
 
 
 class TTL_SHORTER_THAN_MAX_AGE(Note):
     level = Level.WARN
     category = Category.CACHING
-    summary = "The feed asks to be read sooner than HTTP allows it to be refreshed."
+    summary = "The feed's ttl is shorter than its freshness lifetime in HTTP."
     advice = """\
-The channel's `ttl` is %(ttl)s minutes, but by HTTP every cache on the way keeps it for %(lifetime)s. Readers that
-honour `ttl` will be answered with the old copy. Let both say the same."""
+    The channel's `ttl` is %(ttl)s minutes, but HTTP lets every cache on the path answer from its copy for
+    %(lifetime)s. Readers that honour `ttl` get the old copy. Set both to the same time."""
     reference = "RSS Feed State, TTL; RFC 9111, section 5.2.2.1"
 
 
 class KEPT_LONGER_THAN_NEWS(Note):
     level = Level.WARN
     category = Category.CACHING
-    summary = "Copies are good for %(lifetime)s, and there is something new about every %(pace)s."
-    advice = "Readers behind a cache get the news late. Let the lifetime be no longer than the time between entries."
+    summary = "The freshness lifetime is %(lifetime)s, but the feed changes about every %(interval)s."
+    advice = """\
+    Readers behind a cache get new entries late. Set a lifetime that is no longer than the usual time between
+    entries."""
     reference = "RFC 9111, section 4.2"
 
 
 class LIFETIME_STATED(Note):
     level = Level.GOOD
     category = Category.CACHING
-    summary = "HTTP says how long a copy is good: %(lifetime)s."
-    advice = "Nothing is to be done."
+    summary = "HTTP specifies a freshness lifetime: %(lifetime)s."
+    advice = "No action is needed."
     reference = "RFC 9111, section 4.2.1"
 
 
@@ -136,16 +147,19 @@ def _check_vary(observations: FeedObservations, fields: Fields) -> Iterator[Note
 class VARIES_BY_ANYTHING(Note):
     level = Level.WARN
     category = Category.CACHING
-    summary = "`Vary: *` says that no answer suits any other request."
-    advice = "No cache may use its copy without asking. Name the fields that the answer depends on, or none."
+    summary = "`Vary: *` keeps caches from answering any other request with this response."
+    advice = """\
+    Caches must send every request to the server. List the request fields that the response depends on, or omit Vary."""
     reference = "RFC 9110, section 12.5.5"
 
 
 class VARIES_BY_READER(Note):
     level = Level.WARN
     category = Category.CACHING
-    summary = "The answer is said to depend on %(name)s."
-    advice = "Nearly every reader's is another, so caches keep a copy for each. Leave it out: a feed is one for all."
+    summary = "Vary lists %(name)s."
+    advice = """\
+    This field differs for nearly every reader, so caches store a copy for each. A feed is usually the same for all
+    readers: remove the field from Vary."""
     reference = "RFC 9110, section 12.5.5; RFC 9111, section 4.1"
 
 
@@ -153,21 +167,24 @@ class VARY_MISSING(Note):
     level = Level.WARN
     category = Category.CACHING
     summary = "The response is compressed for clients that accept it, but Vary does not list Accept-Encoding."
-    advice = "A cache may then give compressed bytes to a reader that cannot decode them. Say `Vary: Accept-Encoding`."
+    advice = "A cache may then send compressed content to a reader that cannot decode it. Send `Vary: Accept-Encoding`."
     reference = "RFC 9110, section 12.5.5"
 
 
 class SETS_COOKIE(Note):
     level = Level.WARN
     category = Category.PRIVACY
-    summary = "The feed sets a cookie."
-    advice = "Readers do not log in, many caches keep nothing that has a cookie, and people are followed. Leave it out."
+    summary = "The response sets a cookie."
+    advice = """\
+    Feed readers do not log in. Many caches do not store responses with a cookie, and cookies let a server track
+    people. Remove Set-Cookie."""
     reference = "RFC 6265, section 3; RFC 9111, section 7.3"
 
 
 class CLOCK_WRONG(Note):
     level = Level.WARN
     category = Category.CACHING
-    summary = "The server's clock is %(off)s %(way)s, by its Date."
-    advice = "Ages and lifetimes are reckoned from it, and Last-Modified compared with it. Set the clock (NTP)."
+    summary = "The server's clock is %(difference)s %(direction)s, according to Date."
+    advice = """\
+    Caches compute ages and lifetimes from Date and compare Last-Modified with it. Synchronise the clock (NTP)."""
     reference = "RFC 9110, section 6.6.1"

@@ -1,4 +1,4 @@
-"""Checks of the connection: redirects, TLS, version of HTTP, framing, response time, and HEAD."""
+"""Checks of the connection: redirects, TLS, HTTP version, framing, response time, and HEAD."""
 
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -9,16 +9,17 @@ from feedproxy.findings import Category, Level, Note
 
 DAY = 86_400.0
 EXPIRY_WARNING = 14 * DAY
-"""Seconds before a certificate's end. Certificates of 90 days are renewed after 60; half of the rest has passed."""
+"""Seconds before a certificate's expiry from which a Note warns. A certificate of 90 days is usually renewed after
+60 days, so half of the remaining 30 have passed."""
 SLOW_RESPONSE = 3.0
-"""Seconds for the first response, for which a subscribing user waits."""
+"""Seconds that the first response may take. A user waits for it when subscribing."""
 
 _PERMANENT = (301, 308)
 _HEAD_FIELDS = ("content-type", "etag", "last-modified", "cache-control")
 
 
 def check(observations: FeedObservations, now: Instant) -> Iterator[Note]:
-    """Yield the Notes on the connection. `now` is the time of the first answer."""
+    """Yield the Notes on the connection. `now` is the time of the first response."""
     last = observations.last
     yield from _check_redirects(observations)
     if not last.status:
@@ -29,7 +30,7 @@ def check(observations: FeedObservations, now: Instant) -> Iterator[Note]:
     if last.status == 200 and not last.error:
         yield from _check_head(observations)
         if last.framing_anomaly:
-            yield FRAMING_DOUBTFUL(observations.target, what=last.framing_anomaly)
+            yield FRAMING_DOUBTFUL(observations.target, detail=last.framing_anomaly)
         elif not len(last.framing) and last.minor == 1:
             yield LENGTH_UNTOLD(observations.target)
         if last.seconds > SLOW_RESPONSE:
@@ -38,56 +39,60 @@ def check(observations: FeedObservations, now: Instant) -> Iterator[Note]:
 
 def _check_redirects(observations: FeedObservations) -> Iterator[Note]:
     if observations.redirect_error:
-        yield REDIRECT_LEADS_NOWHERE(observations.address, why=observations.redirect_error)
+        yield REDIRECT_LEADS_NOWHERE(observations.address, reason=observations.redirect_error)
     steps = observations.hops[:-1]
     for hop, next_hop in zip(steps, observations.hops[1:], strict=True):
         if scheme_of(hop.target) == "https" and scheme_of(next_hop.target) == "http":
-            yield REDIRECT_TO_HTTP(hop.target, there=next_hop.target)
+            yield REDIRECT_TO_HTTP(hop.target, location=next_hop.target)
     if len(steps) > 1:
-        yield REDIRECTS_IN_A_ROW(observations.address, count=len(steps), there=observations.target)
+        yield REDIRECTS_IN_A_ROW(observations.address, count=len(steps), location=observations.target)
     elif steps and steps[0].status in _PERMANENT:
-        yield HAS_MOVED(observations.address, there=observations.target, status=steps[0].status)
+        yield HAS_MOVED(observations.address, location=observations.target, status=steps[0].status)
     elif steps:
-        yield LEADS_ELSEWHERE(observations.address, there=observations.target, status=steps[0].status)
+        yield LEADS_ELSEWHERE(observations.address, location=observations.target, status=steps[0].status)
 
 
 class REDIRECT_LEADS_NOWHERE(Note):
     level = Level.BAD
     category = Category.MOVES
-    summary = "A redirect cannot be followed: %(why)s."
-    advice = "Readers get no feed at all. Let the old address lead straight to the new one."
+    summary = "A redirect cannot be followed: %(reason)s."
+    advice = "Readers do not get the feed. Redirect the old address directly to the new one."
     reference = "RFC 9110, section 15.4"
 
 
 class REDIRECT_TO_HTTP(Note):
     level = Level.WARN
     category = Category.SECURITY
-    summary = "A redirect leads from https to http: %(there)s."
-    advice = "What was safe on the way is not any more, and browsers refuse to follow. Lead to an https address."
+    summary = "A redirect leads from https to http: %(location)s."
+    advice = "The connection is no longer protected, and browsers refuse to follow. Redirect to an https address."
     reference = "RFC 9110, section 17.1"
 
 
 class REDIRECTS_IN_A_ROW(Note):
     level = Level.WARN
     category = Category.MOVES
-    summary = "There are %(count)s redirects on the way to the feed."
-    advice = "Each is a request more at every poll, and some readers follow only a few. Lead straight to %(there)s."
+    summary = "The feed is reached through %(count)s redirects."
+    advice = """\
+    Each redirect costs a request in every poll, and some readers follow only a few. Redirect directly to
+    %(location)s."""
     reference = "RFC 9110, section 15.4"
 
 
 class HAS_MOVED(Note):
     level = Level.INFO
     category = Category.MOVES
-    summary = "The feed has moved for good to %(there)s (%(status)s)."
-    advice = "That is how to say it. Name the new address in your pages and in the feed's self link."
+    summary = "The feed has moved permanently to %(location)s (%(status)s)."
+    advice = """\
+    The status is right for a permanent move. Use the new address in your pages and in the feed's self link, too."""
     reference = "RFC 9110, section 15.4.2"
 
 
 class LEADS_ELSEWHERE(Note):
     level = Level.INFO
     category = Category.MOVES
-    summary = "The address leads to %(there)s for now (%(status)s)."
-    advice = "Readers keep the old address and ask twice at each poll. If the move is for good, say 301 or 308."
+    summary = "The feed is redirected temporarily to %(location)s (%(status)s)."
+    advice = """\
+    Readers keep the old address and send two requests in each poll. If the move is permanent, answer 301 or 308."""
     reference = "RFC 9110, section 15.4.3"
 
 
@@ -104,7 +109,7 @@ def _check_tls(observations: FeedObservations, now: Instant) -> Iterator[Note]:
         yield BY_HTTPS(observations.target)
     elif scheme_of(observations.target) == "http" and not is_local(observations.target):
         if observations.by_https is not None and observations.by_https.status == 200:
-            yield HTTPS_UNUSED(observations.target, there=observations.by_https.target)
+            yield HTTPS_UNUSED(observations.target, location=observations.by_https.target)
         else:
             yield HTTP_ONLY(observations.target)
 
@@ -112,48 +117,50 @@ def _check_tls(observations: FeedObservations, now: Instant) -> Iterator[Note]:
 class BY_HTTPS(Note):
     level = Level.GOOD
     category = Category.SECURITY
-    summary = "The feed comes by https, with a certificate that holds."
-    advice = "Nothing is to be done."
+    summary = "The feed is available by https with a valid certificate."
+    advice = "No action is needed."
     reference = "RFC 9110, section 4.2.2"
 
 
 class HTTP_2(Note):
     level = Level.GOOD
     category = Category.CONNECTION
-    summary = "The server speaks HTTP/2."
-    advice = "Nothing is to be done."
+    summary = "The server supports HTTP/2."
+    advice = "No action is needed."
     reference = "RFC 9113, section 3.2"
 
 
 class CERTIFICATE_ENDS_SOON(Note):
     level = Level.WARN
     category = Category.SECURITY
-    summary = "The certificate of %(host)s ends in %(days)s days."
-    advice = "From then on nearly no reader gets the feed, and few of them say why. Has its renewal failed?"
+    summary = "The certificate of %(host)s expires in %(days)s days."
+    advice = """\
+    After it has expired, nearly all readers fail to get the feed, often without an explanation. Check why it has not
+    been renewed yet."""
     reference = "RFC 5280, section 4.1.2.5"
 
 
 class TLS_OLD(Note):
     level = Level.WARN
     category = Category.SECURITY
-    summary = "The best that the server speaks is %(version)s."
-    advice = "Readers of today refuse it. Let the server speak TLS 1.2 and 1.3."
+    summary = "The highest TLS version that the server supports is %(version)s."
+    advice = "Current readers refuse it. Enable TLS 1.2 and 1.3."
     reference = "RFC 8996"
 
 
 class HTTPS_UNUSED(Note):
     level = Level.WARN
     category = Category.SECURITY
-    summary = "The same feed is to be had by https, and this address does not lead there."
-    advice = "With http, anyone on the network path can read and change it. Answer 301 to %(there)s."
+    summary = "The same feed is available by https, but this address does not redirect to it."
+    advice = "With http, anyone on the network path can read and change the feed. Answer 301 to %(location)s."
     reference = "RFC 9110, section 17.1; RFC 7258"
 
 
 class HTTP_ONLY(Note):
     level = Level.INFO
     category = Category.SECURITY
-    summary = "The feed is to be had by http only."
-    advice = "Anyone on the network path can read and change it. Certificates cost nothing nowadays (ACME)."
+    summary = "The feed is available by http only."
+    advice = "Anyone on the network path can read and change the feed. Certificates are free of charge (ACME)."
     reference = "RFC 9110, section 17.1; RFC 7258"
 
 
@@ -161,34 +168,36 @@ class HTTP_1_0(Note):
     level = Level.INFO
     category = Category.CONNECTION
     summary = "The server answers in HTTP/1.0."
-    advice = "Every poll costs a connection of its own. Often an old proxy in front is the reason."
+    advice = "Every poll needs a new connection. The cause is often an old proxy in front of the server."
     reference = "RFC 9112, section 9.3"
 
 
 class LENGTH_UNTOLD(Note):
     level = Level.INFO
     category = Category.CONNECTION
-    summary = "Neither a length nor chunks: the end of the connection is the end of the feed."
-    advice = "Readers cannot detect a truncated feed, and each poll costs a connection. Send Content-Length."
+    summary = "The response has neither a length nor chunks: it ends with the connection."
+    advice = "Readers cannot detect a truncated feed, and each poll needs a new connection. Send Content-Length."
     reference = "RFC 9112, section 6.3"
 
 
 class FRAMING_DOUBTFUL(Note):
     level = Level.WARN
     category = Category.CONNECTION
-    summary = "Where the answer ends is said in two ways: %(what)s."
+    summary = "The response has contradictory framing: %(detail)s."
     advice = """\
-Readers and proxies believe one or the other: some refuse the answer, some wait for what never comes, and an attacker
-can hide a second answer between the two. Often a program says a length and the server in front of it chunks: let one
-of them frame the answer."""
+    Readers and proxies differ in where they take the response to end. Some refuse it, some wait for content that
+    never comes, and an attacker can hide a second response in it. Often a program sends Content-Length and the
+    server in front of it sends chunks: let only one of them frame the response."""
     reference = "RFC 9112, sections 6.1 to 6.3"
 
 
 class SLOW_TO_ANSWER(Note):
     level = Level.INFO
     category = Category.CONNECTION
-    summary = "The answer took %(seconds)s seconds."
-    advice = "A feed that is made anew for each request can be made once per change, or kept by a cache in front."
+    summary = "The first response took %(seconds)s seconds."
+    advice = """\
+    If a program creates the feed for each request, let it create the feed once per change, or put a cache in front
+    of it."""
     reference = "RFC 9111, section 1"
 
 
@@ -200,9 +209,9 @@ def _check_head(observations: FeedObservations) -> Iterator[Note]:
         yield HEAD_REFUSED(observations.target, status=head.status)
         return
     if head.status != 200:
-        yield HEAD_DIFFERS(observations.target, what=f"its status ({head.status or head.error})")
+        yield HEAD_DIFFERS(observations.target, detail=f"its status ({head.status or head.error})")
         return
-    # Fields that differ between two GET requests do not depend on the method.
+    # A field that differs between two GET responses says nothing about the method.
     stable = [
         name
         for name in _HEAD_FIELDS
@@ -210,20 +219,22 @@ def _check_head(observations: FeedObservations) -> Iterator[Note]:
     ]
     differing = [name for name in stable if head.fields.get(name) != observations.last.fields.get(name)]
     if differing:
-        yield HEAD_DIFFERS(observations.target, what=", ".join(differing))
+        yield HEAD_DIFFERS(observations.target, detail=", ".join(differing))
 
 
 class HEAD_REFUSED(Note):
     level = Level.INFO
     category = Category.CONNECTION
     summary = "HEAD is refused (%(status)s)."
-    advice = "Checkers of links and some readers ask so first. GET and HEAD are the two that every server has to know."
+    advice = """\
+    Link checkers and some readers send HEAD first. GET and HEAD are the two methods that every server must support."""
     reference = "RFC 9110, sections 9.1 and 9.3.2"
 
 
 class HEAD_DIFFERS(Note):
     level = Level.WARN
     category = Category.CONNECTION
-    summary = "HEAD says something else than GET: %(what)s."
-    advice = "Clients that send HEAD before GET are misled. The fields should be those of the response to GET."
+    summary = "The responses to HEAD and GET differ: %(detail)s."
+    advice = """\
+    Clients that send HEAD before GET are misled. The response to HEAD should have the fields of the response to GET."""
     reference = "RFC 9110, section 9.3.2"

@@ -1,6 +1,6 @@
-"""A feed's document for checks: the parsed channel, and what lenient parsers ignore.
+"""A feed's document as the checks need it: the parsed channel, and details that lenient parsers ignore.
 
-Texts and dates are kept as written, because checks compare them with the specifications. The limits of feed/xml.py
+Texts and dates are stored as written, because checks compare them with the specifications. The limits of feed/xml.py
 apply.
 """
 
@@ -23,11 +23,11 @@ from feedproxy.feed.parse.parser import read
 from feedproxy.http.field_values import parse_parameters
 
 ENTRIES_MAX = 10_000
-"""Entries of a document that are checked."""
+"""Maximum number of entries that are checked in a document."""
 _GAPS_MAX = 20
-"""Latest gaps between entries from which the publishing interval is computed."""
+"""Number of the latest gaps between entries from which the publishing interval is computed."""
 _TEXT_LENGTH_MAX = 20_000
-"""Characters of a text that are checked."""
+"""Maximum length of the part of a text that is checked, in characters."""
 _CHUNK_SIZE = 64 * 1024
 _DATES = frozenset({"pubdate", "date", "updated", "published", "modified", "issued", "created", "lastbuilddate"})
 _DUBLIN_CORE = ("http://purl.org/dc/elements/1.1/", "http://purl.org/dc/terms/")
@@ -36,7 +36,10 @@ _CONTENT = "http://purl.org/rss/1.0/modules/content/"
 
 @dataclass(frozen=True, slots=True)
 class WrittenDate:
-    """A date as written: the element's name, its text, and the instant by lenient parsing; None if it is invalid."""
+    """A date as written: the element's name, its text, and the instant.
+
+    `instant` is None if even lenient parsing fails.
+    """
 
     name: str
     text: str
@@ -45,7 +48,7 @@ class WrittenDate:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An item or entry, as written."""
+    """An RSS item, Atom entry or JSON Feed item, with its texts as written."""
 
     id: str = ""
     is_permalink: bool = False
@@ -53,21 +56,21 @@ class Entry:
     link: str = ""
     dates: tuple[WrittenDate, ...] = ()
     content: str = ""
-    """Description, summary and content, joined by line feeds."""
+    """Texts of description, summary and content, joined by line feeds."""
     about: str = ""
-    """The value of rdf:about."""
+    """Value of the attribute rdf:about; empty if it is absent."""
     missing_attributes: tuple[str, ...] = ()
-    """Required attributes that its RSS enclosures lack."""
+    """Attributes that RSS requires of enclosures and that this entry's enclosures lack."""
 
     @property
     def published(self) -> int | None:
-        """The first valid date; None without one."""
+        """The instant of the first valid date; None if there is none."""
         return next((date.instant for date in self.dates if date.instant is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
 class XmlError:
-    """The position of the first syntax error, and the parser's message."""
+    """The position of the first syntax error in a document, with the parser's message."""
 
     line: int
     column: int
@@ -76,7 +79,7 @@ class XmlError:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed document. `channel` is None if it is not a feed."""
+    """A parsed document. `channel` is None if the document is not a feed."""
 
     body: bytes
     text: Utf8Text
@@ -84,34 +87,34 @@ class Document:
     channel: Channel | None
     entries: tuple[Entry, ...] = ()
     texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Texts of the channel's elements, by name in lower case."""
+    """Texts of the channel's elements, keyed by element name in lower case."""
     dates: tuple[WrittenDate, ...] = ()
-    """Dates of the channel."""
+    """Dates of the channel itself, not of its entries."""
     rdf_items: tuple[str, ...] = ()
-    """Items that an RSS 1.0 channel lists."""
+    """Addresses of the items that an RSS 1.0 channel lists."""
     self_link_titles: tuple[str, ...] = ()
-    """Titles of self links."""
+    """Values of the attribute title of self links."""
     wrong_namespaces: tuple[str, ...] = ()
-    """Namespaces of self links that are in neither of Atom's namespaces."""
+    """Namespaces of self links that have neither of Atom's namespaces."""
     syntax_error: XmlError | None = None
     doctype: bool = False
     redirect: xml_redirect.Moved | xml_redirect.Gone | None = None
 
     @property
     def publishing_interval(self) -> Seconds | None:
-        """The median time between two entries; None if fewer than four have a date."""
+        """Median time between two entries, in seconds; None if fewer than four entries have a date."""
         times = sorted({entry.published for entry in self.entries if entry.published is not None})[-_GAPS_MAX - 1 :]
         if len(times) < 4:
             return None
         return float(median(later - earlier for earlier, later in pairwise(times)))
 
     def newer_than(self, instant: Instant) -> int:
-        """Return the number of entries dated after `instant`."""
+        """Return the number of entries that are dated after `instant`."""
         return sum(entry.published is not None and entry.published > instant for entry in self.entries)
 
 
 def parse(body: bytes, content_type: str | None = None) -> Document:
-    """Return a parsed document; never raises."""
+    """Parse a document, whether it is a feed or not. It raises no exception."""
     charset = parse_parameters(content_type)[1].get("charset") if content_type else None
     text = to_utf8(body, charset)
     kind, channel = detect_utf8_kind(text.data), read(body, content_type)
@@ -144,7 +147,7 @@ def parse(body: bytes, content_type: str | None = None) -> Document:
 
 
 def find_xml_error(utf8: bytes) -> tuple[XmlError | None, bool]:
-    """Return the first syntax error, or None, and True if there is a document type declaration."""
+    """Return the first syntax error, or None, and whether there is a document type declaration."""
     parser = ParserCreate("utf-8", "}")
     doctypes: list[str] = []
     parser.StartDoctypeDeclHandler = lambda name, *_: doctypes.append(name)
@@ -162,7 +165,7 @@ def find_xml_error(utf8: bytes) -> tuple[XmlError | None, bool]:
 
 
 class _EntryCollector:
-    """Collector of the entries of an XML document."""
+    """Collects the entries while an XML document is traversed."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -172,7 +175,7 @@ class _EntryCollector:
             self.entries.append(self._entry(element))
 
     def _entry(self, element: xml.Element) -> Entry:
-        own, _ = xml.qualified_name(element)
+        own_namespace, _ = xml.qualified_name(element)
         texts: dict[str, str] = {}
         links: list[str] = []
         written_dates: list[WrittenDate] = []
@@ -186,11 +189,11 @@ class _EntryCollector:
                 if name in ("title", "summary", "content", "description")
                 else xml.text_of(child)
             )
-            if name in _DATES and namespace in (own, *_DUBLIN_CORE):
+            if name in _DATES and namespace in (own_namespace, *_DUBLIN_CORE):
                 written_dates.append(_to_date(local, text))
             elif name == "encoded" and namespace == _CONTENT:
                 content.append(text[:_TEXT_LENGTH_MAX])
-            elif namespace != own:
+            elif namespace != own_namespace:
                 continue
             elif name == "link":
                 if child.get("rel", "alternate") == "alternate":
@@ -220,19 +223,19 @@ class _EntryCollector:
 
 
 def _find_channel(root: xml.Element, kind: Kind) -> xml.Element:
-    """Return the element with the channel's own data."""
+    """Return the element that contains the channel's own data."""
     if kind not in (Kind.RSS, Kind.RDF):
         return root
     return next((child for _, local, child in xml.children(root) if local.lower() == "channel"), root)
 
 
 def _channel_texts(channel_element: xml.Element) -> tuple[dict[str, list[str]], tuple[WrittenDate, ...]]:
-    """Return the channel's texts by name, and its dates."""
-    own, _ = xml.qualified_name(channel_element)
+    """Return the texts of the channel's elements, keyed by name, and the channel's dates."""
+    own_namespace, _ = xml.qualified_name(channel_element)
     texts: dict[str, list[str]] = {}
     written_dates: list[WrittenDate] = []
     for namespace, local, child in xml.children(channel_element):
-        if namespace in (own, *_DUBLIN_CORE):
+        if namespace in (own_namespace, *_DUBLIN_CORE):
             text = xml.text_of(child)[:_TEXT_LENGTH_MAX]
             texts.setdefault(local.lower(), []).append(text)
             if local.lower() in _DATES:
@@ -261,7 +264,7 @@ def _wrong_namespaces(channel_element: xml.Element) -> Iterator[str]:
 
 
 def _text_with_markup(element: xml.Element) -> str:
-    """Return the text of an element, with the prefix `<xhtml>` if it contains XHTML elements."""
+    """Return the text of an element. The prefix `<xhtml>` is added if the element contains XHTML elements."""
     marked = "<xhtml>" if len(element) and element.get("type") == "xhtml" else ""
     return marked + xml.text_of(element)
 

@@ -25,7 +25,7 @@ _REQUIRED = {
 
 
 def check(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
-    """Yield the Notes on the document's form, the gravest first."""
+    """Yield the Notes on the form of the document, the most severe first."""
     yield from _check_syntax(document, channel, subject)
     yield from _check_encoding(document, channel, subject)
     yield from _check_version(channel, subject)
@@ -40,12 +40,12 @@ def check(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
 
 
 def name_of(channel: Channel) -> str:
-    """Return a feed's format and version: `RSS 2.0`."""
+    """Return the name and version of a feed's format: `RSS 2.0`."""
     return f"{_NAMES[channel.kind]} {channel.version}".rstrip()
 
 
 def count_entries(entries: int) -> str:
-    """Return a number of entries in words: `1 entry`."""
+    """Return the number with its noun: `1 entry`, `12 entries`."""
     return "1 entry" if entries == 1 else f"{entries} entries"
 
 
@@ -53,10 +53,10 @@ def _check_syntax(document: Document, channel: Channel, subject: str) -> Iterato
     data = document.text.data
     start = 0 if channel.kind is Kind.JSON else (find_document_start(data) or 0)
     if start and (data.startswith(b"<?xml", start) or data[:start].strip()):
-        yield BEGINS_LATE(subject, size=start, what="white space" if not data[:start].strip() else "something else")
+        yield BEGINS_LATE(subject, size=start, detail="white space" if not data[:start].strip() else "something else")
     elif document.syntax_error is not None:
         error = document.syntax_error
-        yield ILL_FORMED(subject, line=error.line, column=error.column, words=error.message)
+        yield ILL_FORMED(subject, line=error.line, column=error.column, message=error.message)
     elif not channel.well_formed and document.text.sound:
         yield HARD_TO_READ(subject)
     elif channel.well_formed:
@@ -66,54 +66,56 @@ def _check_syntax(document: Document, channel: Channel, subject: str) -> Iterato
 class WELL_FORMED(Note):
     level = Level.GOOD
     category = Category.FORMAT
-    summary = "It is well-formed: %(format)s, with %(items)s."
-    advice = "Nothing is to be done."
+    summary = "The document is well-formed: %(format)s, with %(items)s."
+    advice = "No action is needed."
     reference = "XML 1.0, section 2.1; RFC 8259"
 
 
 class ILL_FORMED(Note):
     level = Level.BAD
     category = Category.FORMAT
-    summary = "It is not well-formed, in line %(line)s, column %(column)s: %(words)s."
+    summary = "The document is ill-formed at line %(line)s, column %(column)s: %(message)s."
     advice = """\
-Strict readers show nothing of it. Mostly an `&` is not written as `&amp;`, HTML stands in the feed without being
-escaped, or a character that XML does not allow. Let a library write the feed, not a template for text."""
+    Strict readers reject the feed. The usual causes are an `&` that is not written as `&amp;`, HTML that is not
+    escaped, and a character that XML does not allow. Write the feed with an XML library instead of a text template."""
     reference = "XML 1.0, section 2.1; RFC 8259"
 
 
 class BEGINS_LATE(Note):
     level = Level.BAD
     category = Category.FORMAT
-    summary = "Before the feed stand %(size)s bytes that do not belong there: %(what)s."
+    summary = "%(size)s bytes precede the feed: %(detail)s."
     advice = """\
-XML allows nothing before its declaration; strict readers show nothing. In PHP it is mostly an empty line before
-`<?php` or behind `?>` in some file, or a warning that is printed: send those to a log."""
+    XML allows nothing before its declaration, and strict readers reject the feed. In PHP the usual cause is an empty
+    line before `<?php` or after `?>` in some file, or a printed warning: write warnings to a log."""
     reference = "XML 1.0, section 2.8"
 
 
 class HARD_TO_READ(Note):
     level = Level.BAD
     category = Category.FORMAT
-    summary = "Parsers do not agree on it: ours had to recover."
-    advice = "Namespaces that are not declared, very deep nesting or very long texts are the usual reasons."
+    summary = "Parsers disagree about the document: the parser of this check had to recover from errors."
+    advice = "The usual causes are undeclared namespaces, very deep nesting and very long texts."
     reference = "Namespaces in XML 1.0, section 6; XML 1.0, section 2.1"
 
 
 def _check_encoding(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
-    named = None if channel.kind is Kind.JSON else declared_encoding(document.body)
-    if named is not None and codec_of(named) is None:
-        yield ENCODING_UNKNOWN(subject, encoding=named)
+    encoding_name = None if channel.kind is Kind.JSON else declared_encoding(document.body)
+    if encoding_name is not None and codec_of(encoding_name) is None:
+        yield ENCODING_UNKNOWN(subject, encoding=encoding_name)
     elif not document.text.sound:
-        yield ENCODING_LIES(subject, encoding=named or "UTF-8")
+        yield ENCODING_LIES(subject, encoding=encoding_name or "UTF-8")
     elif document.text.encoding not in ("utf_8", "ascii"):
-        yield NOT_IN_UTF_8(subject, encoding=named or document.text.encoding.replace("_", "-"))
+        yield NOT_IN_UTF_8(subject, encoding=encoding_name or document.text.encoding.replace("_", "-"))
 
 
 class ENCODING_LIES(Note):
     level = Level.BAD
     category = Category.FORMAT
-    summary = "There are bytes in it that do not exist in the encoding it is in by its own word, %(encoding)s."
-    advice = "Strict readers show nothing, others wrong letters. Texts of several sources were put together as bytes."
+    summary = "The document contains bytes that its encoding, %(encoding)s, does not allow."
+    advice = """\
+    Strict readers reject the feed, and others show wrong characters. Often texts from several sources were joined as
+    bytes without conversion."""
     reference = "XML 1.0, section 4.3.3"
 
 
@@ -121,21 +123,21 @@ class ENCODING_UNKNOWN(Note):
     level = Level.BAD
     category = Category.FORMAT
     summary = "The document names an unknown encoding, `%(encoding)s`."
-    advice = "Write it in UTF-8, and say so."
+    advice = "Write the document in UTF-8 and declare UTF-8."
     reference = "XML 1.0, section 4.3.3"
 
 
 class NOT_IN_UTF_8(Note):
     level = Level.INFO
     category = Category.FORMAT
-    summary = "It is in %(encoding)s, which not every reader has to know."
-    advice = "UTF-8 is what all understand, and the only encoding of JSON Feed."
+    summary = "The encoding is %(encoding)s, which readers need not support."
+    advice = "Use UTF-8: every reader supports it, and JSON Feed allows no other encoding."
     reference = "XML 1.0, section 2.2; RFC 8259, section 8.1"
 
 
 def _check_version(channel: Channel, subject: str) -> Iterator[Note]:
-    known = _KNOWN.get(channel.kind)
-    if known is not None and channel.version not in known:
+    versions = _KNOWN.get(channel.kind)
+    if versions is not None and channel.version not in versions:
         if channel.version:
             yield VERSION_UNKNOWN(subject, format=_NAMES[channel.kind], version=channel.version)
         else:
@@ -147,18 +149,18 @@ def _check_version(channel: Channel, subject: str) -> Iterator[Note]:
 class VERSION_UNKNOWN(Note):
     level = Level.WARN
     category = Category.FORMAT
-    summary = "There is no such version of %(format)s: %(version)s."
-    advice = 'Say `version="2.0"` in RSS, and in JSON Feed the address of its version 1.1, to the letter.'
+    summary = "%(format)s has no version %(version)s."
+    advice = 'In RSS write `version="2.0"`. In JSON Feed write exactly the address of version 1.1.'
     reference = "RSS 2.0; JSON Feed 1.1, version"
 
 
 class VERSION_UNSAID(Note):
     level = Level.WARN
     category = Category.FORMAT
-    summary = "The feed does not say of which version of %(format)s it is."
+    summary = "The feed does not state its version of %(format)s."
     advice = """\
-Strict readers do not know it for a feed. RSS says `version="2.0"` in its root element, Atom
-`xmlns="http://www.w3.org/2005/Atom"`, and JSON Feed the address of its version 1.1."""
+    Strict readers do not recognise it as a feed. RSS has `version="2.0"` in the root element, Atom
+    `xmlns="http://www.w3.org/2005/Atom"`, and JSON Feed the address of version 1.1."""
     reference = "RSS 2.0; RFC 4287, section 1.2; JSON Feed 1.1, version"
 
 
@@ -166,25 +168,27 @@ class FORMAT_OLD(Note):
     level = Level.INFO
     category = Category.FORMAT
     summary = "The format, %(format)s, has a successor."
-    advice = (
-        "It can be read, but cannot say all: guids, dates, self links, enclosures. Take RSS 2.0, Atom or JSON Feed 1.1."
-    )
+    advice = """\
+    Readers understand it, but it has no place for some of guids, dates, self links and enclosures. Use RSS 2.0, Atom
+    or JSON Feed 1.1."""
     reference = "RSS 2.0; RFC 4287; JSON Feed 1.1"
 
 
 class CHANNEL_INCOMPLETE(Note):
     level = Level.WARN
     category = Category.CONTENT
-    summary = "The feed lacks what %(format)s requires of it: %(names)s."
-    advice = "Readers show an address where a title should be, or refuse the feed."
+    summary = "The feed lacks elements that %(format)s requires: %(names)s."
+    advice = "Readers show an address instead of a title, or reject the feed."
     reference = "RSS 2.0, required channel elements; RFC 4287, section 4.1.1; Atom 0.3; JSON Feed 1.1, top-level"
 
 
 class DOCUMENT_TYPE(Note):
     level = Level.INFO
     category = Category.FORMAT
-    summary = "It has a document type (DOCTYPE)."
-    advice = "Careful readers load none and expand no entities, so that `&nbsp;` and the like vanish. Write characters."
+    summary = "The document has a document type declaration (DOCTYPE)."
+    advice = """\
+    Careful readers neither load it nor expand entities, so `&nbsp;` and similar entities disappear. Write the
+    characters themselves."""
     reference = "XML 1.0, section 2.8; RSS 0.91"
 
 
@@ -199,14 +203,15 @@ def _check_rdf(document: Document, subject: str) -> Iterator[Note]:
 class RDF_WITHOUT_ABOUT(Note):
     level = Level.WARN
     category = Category.FORMAT
-    summary = "Items have no rdf:about: %(count)s."
-    advice = "In RSS 1.0 it is what an item is called by; readers take it for its guid."
+    summary = "%(count)s items have no rdf:about."
+    advice = "In RSS 1.0, rdf:about identifies an item; readers use it as the guid."
     reference = "RSS 1.0, section 5.5"
 
 
 class RDF_LIST_DISAGREES(Note):
     level = Level.WARN
     category = Category.FORMAT
-    summary = "The channel's list of items and the items are not the same: %(count)s stand in one of them only."
-    advice = "Readers that understand RDF show the list's items in the list's order. Write both from one source."
+    summary = "The channel's list of items differs from the items: %(count)s are in only one of the two."
+    advice = """\
+    Readers that understand RDF show the listed items in the order of the list. Generate both from one source."""
     reference = "RSS 1.0, section 5.3.5"

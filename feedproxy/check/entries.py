@@ -12,13 +12,13 @@ from feedproxy.findings import Category, Level, Note
 from feedproxy.http import uri
 
 LARGE_SIZE = 250_000
-"""Bytes of a feed, decoded; nine of ten known feeds are smaller."""
+"""Size of a decoded feed, in bytes, from which it counts as large. Nine of ten known feeds are smaller."""
 MONTH = 30 * 86_400.0
-"""Seconds in which an entry counts as new."""
+"""Age in seconds up to which an entry counts as new."""
 _CLOCK_TOLERANCE = 600.0
-"""Seconds that a date may be ahead."""
+"""Seconds by which a date may be ahead of the clock."""
 _EXAMPLE_LENGTH_MAX = 120
-"""Characters of a text that a Note quotes."""
+"""Maximum length of a text that a Note quotes, in characters."""
 
 _RFC_822 = re.compile(
     r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), )?\d{1,2} (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) (?:\d{4}|\d\d) "
@@ -34,7 +34,7 @@ _SCRIPT = re.compile(r"<script\b|\son(?:click|error|load|mouseover)\s*=|javascri
 def check(document: Document, channel: Channel, subject: str, now: Instant) -> Iterator[Note]:
     """Yield the Notes on entries."""
     if channel.kind is Kind.CDF:
-        return  # its items are addresses, and little else
+        return  # the items of this format have little more than an address
     entries = document.entries
     if not entries:
         yield NO_ENTRIES(subject)
@@ -52,20 +52,24 @@ def check(document: Document, channel: Channel, subject: str, now: Instant) -> I
 class NO_ENTRIES(Note):
     level = Level.INFO
     category = Category.CONTENT
-    summary = "There is no entry in it."
-    advice = "A new feed may well be empty. If it should not be: does the query behind it still find anything?"
+    summary = "The feed has no entries."
+    advice = "A new feed may be empty. Otherwise, check whether the query that selects the entries still finds any."
     reference = "RSS 2.0, item"
 
 
 def _has_guids(channel: Channel) -> bool:
-    """Return True if the format has identifiers: RSS from 0.94. In RDF, rdf:about has Notes of its own."""
+    """Return True if the format has identifiers of entries: RSS from version 0.94, Atom, JSON Feed. For RDF, other
+    Notes cover rdf:about."""
     if channel.kind is Kind.RSS:
         return channel.version.startswith(("0.94", "2"))
     return channel.kind is not Kind.RDF
 
 
 def _has_dates(channel: Channel) -> bool:
-    """Return True if the format has dates of entries: RSS from 0.93. Older versions allow no other vocabularies."""
+    """Return True if the format has dates of entries.
+
+    RSS has them from version 0.93; earlier versions allow no extensions.
+    """
     if channel.kind in (Kind.RSS, Kind.RDF):
         return not channel.version.startswith(("0.90", "0.91", "0.92")) and channel.version != "0.9"
     return True
@@ -75,7 +79,7 @@ def _check_guids(entries: tuple[Entry, ...], channel: Channel, subject: str) -> 
     missing = sum(not entry.id for entry in entries)
     duplicates = [guid for guid, count in Counter(entry.id for entry in entries if entry.id).items() if count > 1]
     if missing and _has_guids(channel):
-        yield GUIDS_MISSING(subject, count=missing, of=len(entries))
+        yield GUIDS_MISSING(subject, count=missing, total=len(entries))
     if duplicates:
         yield GUIDS_TWICE(subject, count=len(duplicates), example=duplicates[0][:_EXAMPLE_LENGTH_MAX])
     invalid = [entry.id for entry in entries if entry.is_permalink and entry.id and not _is_address(entry.id)]
@@ -88,32 +92,32 @@ def _check_guids(entries: tuple[Entry, ...], channel: Channel, subject: str) -> 
 class GUIDS_UNIQUE(Note):
     level = Level.GOOD
     category = Category.IDENTITY
-    summary = "Each entry has a name of its own."
-    advice = "Nothing is to be done."
+    summary = "Each entry has a unique guid."
+    advice = "No action is needed."
     reference = "RSS 2.0, guid; RFC 4287, section 4.2.6"
 
 
 class GUIDS_MISSING(Note):
     level = Level.WARN
     category = Category.IDENTITY
-    summary = "%(count)s of %(of)s entries have no guid (Atom: id)."
-    advice = "Readers then go by link or title, and show an entry as new whenever those are changed."
+    summary = "%(count)s of %(total)s entries have no guid (Atom: id)."
+    advice = "Readers identify such entries by link or title and show an entry as new when these change."
     reference = "RSS 2.0, guid; RFC 4287, section 4.1.2; JSON Feed 1.1, id"
 
 
 class GUIDS_TWICE(Note):
     level = Level.WARN
     category = Category.IDENTITY
-    summary = "One guid stands for several entries (%(count)s such, as `%(example)s`)."
-    advice = "Readers show only one of them. A guid is an entry's own, for ever."
+    summary = "Several entries share a guid (%(count)s in total, such as `%(example)s`)."
+    advice = "Readers show only one of these entries. A guid must belong to one entry permanently."
     reference = "RSS 2.0, guid; RFC 4287, section 4.1.2"
 
 
 class GUID_NO_ADDRESS(Note):
     level = Level.WARN
     category = Category.IDENTITY
-    summary = "A guid is said to be an address, and is none (%(count)s such, as `%(example)s`)."
-    advice = 'Without `isPermaLink="false"` readers may open it in a browser.'
+    summary = "A guid is declared as an address but is not one (%(count)s in total, such as `%(example)s`)."
+    advice = 'Without `isPermaLink="false"`, readers may open it in a browser.'
     reference = "RSS 2.0, guid"
 
 
@@ -130,8 +134,8 @@ def check_stable_ids(first: Document, second: Document, subject: str) -> Iterato
         yield GUIDS_UNSTABLE(
             subject,
             count=len(changed),
-            one=changed[0][0][:_EXAMPLE_LENGTH_MAX],
-            other=changed[0][1][:_EXAMPLE_LENGTH_MAX],
+            first=changed[0][0][:_EXAMPLE_LENGTH_MAX],
+            second=changed[0][1][:_EXAMPLE_LENGTH_MAX],
         )
 
 
@@ -142,10 +146,10 @@ def _content_key(entry: Entry) -> tuple[str, str, int | None]:
 class GUIDS_UNSTABLE(Note):
     level = Level.BAD
     category = Category.IDENTITY
-    summary = "Entries have another guid at each request (%(count)s of them)."
+    summary = "The guids of %(count)s entries change with each request."
     advice = """\
-First `%(one)s`, then `%(other)s`: every reader shows all of them as new at every poll. A guid is made once, when the
-entry is, and kept with it."""
+    The guid was `%(first)s` in the first response and `%(second)s` in the second. Readers show all such entries as
+    new in every poll. Create a guid once with the entry and store it with the entry."""
     reference = "RSS 2.0, guid; RFC 4287, section 4.2.6"
 
 
@@ -156,17 +160,17 @@ def _check_dates(document: Document, channel: Channel, subject: str, now: Instan
     all_dates = [*document.dates, *(date for entry in entries for date in entry.dates)]
     undated = sum(not entry.dates for entry in entries)
     if undated:
-        yield DATES_MISSING(subject, count=undated, of=len(entries))
+        yield DATES_MISSING(subject, count=undated, total=len(entries))
     unreadable = [date for date in all_dates if date.instant is None]
     if unreadable:
         yield DATE_UNREADABLE(subject, name=unreadable[0].name, text=unreadable[0].text, count=len(unreadable))
-    deviating = [
+    malformed = [
         date
         for date in all_dates
         if date.instant is not None and not _is_well_formed_date(date.name, date.text, channel)
     ]
-    if deviating:
-        yield DATE_IN_ANOTHER_FORM(subject, name=deviating[0].name, text=deviating[0].text, count=len(deviating))
+    if malformed:
+        yield DATE_IN_ANOTHER_FORM(subject, name=malformed[0].name, text=malformed[0].text, count=len(malformed))
     future = [date for date in all_dates if date.instant is not None and date.instant > now + _CLOCK_TOLERANCE]
     if future:
         yield DATE_IN_FUTURE(subject, name=future[0].name, text=future[0].text, count=len(future))
@@ -177,7 +181,7 @@ def _check_dates(document: Document, channel: Channel, subject: str, now: Instan
 def _is_well_formed_date(name: str, text: str, channel: Channel) -> bool:
     if name in _RSS_DATES:
         return _RFC_822.fullmatch(text) is not None
-    # Atom 0.3 has the forms of W3C's note: a day without an hour is one.
+    # Atom 0.3 has the date forms of W3C's note: a day without an hour is one of them.
     if channel.kind in (Kind.ATOM, Kind.JSON) and channel.version != "0.3" and name != "date":
         return _RFC_3339.fullmatch(text) is not None
     return _W3C.fullmatch(text) is not None
@@ -187,22 +191,23 @@ class DATES_THERE(Note):
     level = Level.GOOD
     category = Category.CONTENT
     summary = "Each entry has a date."
-    advice = "Nothing is to be done."
+    advice = "No action is needed."
     reference = "RSS 2.0, pubDate; RFC 4287, section 4.2.15"
 
 
 class DATES_MISSING(Note):
     level = Level.INFO
     category = Category.CONTENT
-    summary = "%(count)s of %(of)s entries have no date."
-    advice = "Readers then sort by when they saw them first, and cannot learn how often the feed changes."
+    summary = "%(count)s of %(total)s entries have no date."
+    advice = """\
+    Readers sort such entries by the time of the poll that found them, and cannot compute how often the feed changes."""
     reference = "RSS 2.0, pubDate; RFC 4287, section 4.1.2"
 
 
 class DATE_UNREADABLE(Note):
     level = Level.WARN
     category = Category.CONTENT
-    summary = "A date cannot be read: `%(text)s` in %(name)s (%(count)s such)."
+    summary = "A date is invalid: `%(text)s` in %(name)s (%(count)s in total)."
     advice = "RSS: `Sat, 21 Nov 2026 08:00:00 GMT`. Atom and JSON Feed: `2026-11-21T08:00:00Z`."
     reference = "RSS 2.0, pubDate; RFC 822, section 5; RFC 3339, section 5.6"
 
@@ -210,28 +215,29 @@ class DATE_UNREADABLE(Note):
 class DATE_IN_ANOTHER_FORM(Note):
     level = Level.WARN
     category = Category.CONTENT
-    summary = "A date is not in the form of its format: `%(text)s` in %(name)s (%(count)s such)."
+    summary = "A date does not have the form that the format requires: `%(text)s` in %(name)s (%(count)s in total)."
     advice = """\
-Lenient readers understand it, others take the entry for one without a date. RSS: `Sat, 21 Nov 2026 08:00:00 GMT`.
-Atom and JSON Feed: `2026-11-21T08:00:00Z`. Days and months are English in every language."""
+    Lenient readers understand it; others treat the entry as undated. RSS: `Sat, 21 Nov 2026 08:00:00 GMT`. Atom and
+    JSON Feed: `2026-11-21T08:00:00Z`. Names of days and months are English in every language."""
     reference = "RSS 2.0, pubDate; RFC 822, section 5; RFC 4287, section 3.3"
 
 
 class DATE_IN_FUTURE(Note):
     level = Level.WARN
     category = Category.CONTENT
-    summary = "A date lies in the future: `%(text)s` in %(name)s (%(count)s such)."
-    advice = "Such entries stand above all others until then, or are hidden. Is a time zone missing?"
+    summary = "A date is in the future: `%(text)s` in %(name)s (%(count)s in total)."
+    advice = """\
+    Until that time, readers sort the entry above all others or hide it. Check whether the time zone is missing."""
     reference = "RSS 2.0, pubDate"
 
 
 class ENCLOSURES_INCOMPLETE(Note):
     level = Level.WARN
     category = Category.CONTENT
-    summary = "Enclosures lack attributes that RSS requires: %(names)s (%(count)s such)."
+    summary = "Enclosures lack attributes that RSS requires: %(names)s (%(count)s in total)."
     advice = """\
-Without `url` there is nothing to load, without `type` players do not know the file for theirs, and without `length`
-the size stays unknown. Where the length cannot be known, write `length="0"`."""
+    Readers need `url` to download the file, `type` to choose a player, and `length` to show the size. If the length
+    is unknown, write `length="0"`."""
     reference = "RSS 2.0, enclosure"
 
 
@@ -241,7 +247,7 @@ def _check_texts(entries: tuple[Entry, ...], kind: Kind, subject: str) -> Iterat
     if empty:
         yield ENTRIES_EMPTY(subject, count=empty)
     elif untitled and kind is not Kind.JSON:
-        yield TITLES_MISSING(subject, count=untitled, of=len(entries))
+        yield TITLES_MISSING(subject, count=untitled, total=len(entries))
     titles_with_markup = [entry.title for entry in entries if kind is Kind.RSS and _TAGS.search(entry.title)]
     if titles_with_markup:
         yield TITLE_WITH_MARKUP(
@@ -256,56 +262,57 @@ class ENTRIES_EMPTY(Note):
     level = Level.WARN
     category = Category.CONTENT
     summary = "%(count)s entries have neither a title nor a text."
-    advice = "At least one of both has to be there: else there is nothing to show."
+    advice = "RSS requires at least one of them; readers have nothing to show."
     reference = "RSS 2.0, item"
 
 
 class TITLES_MISSING(Note):
     level = Level.INFO
     category = Category.CONTENT
-    summary = "%(count)s of %(of)s entries have no title."
-    advice = "In RSS that is allowed, and many readers show `(untitled)`. In Atom each entry has to have one."
+    summary = "%(count)s of %(total)s entries have no title."
+    advice = "RSS allows this, and many readers show `(untitled)`. Atom requires a title in each entry."
     reference = "RSS 2.0, item; RFC 4287, section 4.1.2"
 
 
 class TITLE_WITH_MARKUP(Note):
     level = Level.INFO
     category = Category.CONTENT
-    summary = "A title has HTML in it: `%(example)s` (%(count)s such)."
-    advice = "RSS does not say whether titles are HTML: some readers show the tags. Write plain text."
+    summary = "A title contains HTML: `%(example)s` (%(count)s in total)."
+    advice = "RSS does not define whether titles are HTML, so some readers show the tags. Write plain text."
     reference = "RSS 2.0, title"
 
 
 class SCRIPTS(Note):
     level = Level.WARN
     category = Category.SECURITY
-    summary = "%(count)s entries have scripts in their texts."
-    advice = "Every good reader takes them out, and some refuse the entry. Leave them on the page."
+    summary = "The texts of %(count)s entries contain scripts."
+    advice = "Careful readers remove scripts, and some reject the entry. Keep scripts in the page."
     reference = "RFC 4287, section 8.1"
 
 
 def _check_links(entries: tuple[Entry, ...], kind: Kind, subject: str) -> Iterator[Note]:
     relative = [entry.link for entry in entries if entry.link and not _has_scheme(entry.link)]
-    if relative and kind is not Kind.ATOM:  # in Atom they are resolved (xml:base)
+    if relative and kind is not Kind.ATOM:  # in Atom, relative links are resolved (xml:base)
         yield LINKS_RELATIVE(subject, count=len(relative), example=relative[0][:_EXAMPLE_LENGTH_MAX])
     missing = sum(not entry.link and not entry.is_permalink for entry in entries)
-    if missing and kind is not Kind.ATOM:  # an entry with its content in it needs no alternate link
-        yield LINKS_MISSING(subject, count=missing, of=len(entries))
+    if missing and kind is not Kind.ATOM:  # an Atom entry that contains its content needs no alternate link
+        yield LINKS_MISSING(subject, count=missing, total=len(entries))
 
 
 class LINKS_RELATIVE(Note):
     level = Level.WARN
     category = Category.CONTENT
-    summary = "Links are relative: `%(example)s` (%(count)s such)."
-    advice = "RSS does not say what they are relative to: readers differ, and some lead to themselves. Write it out."
+    summary = "Links are relative: `%(example)s` (%(count)s in total)."
+    advice = """\
+    RSS does not define the base of relative links, so readers resolve them differently. Write absolute addresses."""
     reference = "RSS 2.0, elements that are URLs"
 
 
 class LINKS_MISSING(Note):
     level = Level.INFO
     category = Category.CONTENT
-    summary = "%(count)s of %(of)s entries lead nowhere."
-    advice = "People cannot open, keep or pass on what has no address."
+    summary = "%(count)s of %(total)s entries have no link."
+    advice = "People cannot open, bookmark or share an entry without an address."
     reference = "RSS 2.0, item"
 
 
@@ -313,29 +320,31 @@ def _check_size(document: Document, subject: str, now: Instant) -> Iterator[Note
     size, count = len(document.body), len(document.entries)
     if size <= LARGE_SIZE:
         return
-    dated = sum(entry.published is not None for entry in document.entries)
+    dated_count = sum(entry.published is not None for entry in document.entries)
     new = document.newer_than(now - MONTH)
-    if dated == count and 10 * new < count:
-        yield MOSTLY_OLD(subject, size=f"{size // 1000} KB", new=new, of=count)
+    if dated_count == count and 10 * new < count:
+        yield MOSTLY_OLD(subject, size=f"{size // 1000} KB", new=new, total=count)
     else:
-        yield FEED_LARGE(subject, size=f"{size // 1000} KB", of=count)
+        yield FEED_LARGE(subject, size=f"{size // 1000} KB", total=count)
 
 
 class MOSTLY_OLD(Note):
     level = Level.WARN
     category = Category.CONTENT
-    summary = "Of the %(size)s hardly anything is new: %(new)s of %(of)s entries are of the last month."
+    summary = "Most of the %(size)s is old: only %(new)s of %(total)s entries are from the last month."
     advice = """\
-Whenever one entry is added, every reader gets all the others again. Send the newest ones, link to archives for the
-rest, and answer `A-IM: feed` with what is new only."""
+    When an entry is added, every reader gets all other entries again. Send only the newest entries, link to archive
+    documents for the rest, and answer `A-IM: feed` with the new entries only."""
     reference = "RFC 5005, section 4; RFC 3229, section 5.2"
 
 
 class FEED_LARGE(Note):
     level = Level.INFO
     category = Category.CONTENT
-    summary = "The feed is large: %(size)s, %(of)s entries."
-    advice = "Every reader gets all of it whenever one entry is added. Fewer entries, or `A-IM: feed`, spare that."
+    summary = "The feed is large: %(size)s, %(total)s entries."
+    advice = """\
+    When an entry is added, every reader gets the whole feed again. Send fewer entries, or answer `A-IM: feed` with
+    the new entries only."""
     reference = "RFC 5005, section 4; RFC 3229, section 5.2"
 
 

@@ -1,4 +1,4 @@
-"""Observations of a feed: the responses to the requests of a check."""
+"""Observations of a feed: the requests of a check and the responses to them."""
 
 import ipaddress
 from dataclasses import dataclass, field
@@ -12,65 +12,66 @@ from feedproxy.upstream.tls_probe import ProbedCertificate
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request and its answer. Without an answer `status` is 0 and `error` gives the reason."""
+    """A request and its response. Without a response, `status` is 0 and `error` contains the reason."""
 
     request: Request
     status: int = 0
     fields: Fields = field(default_factory=Fields)
-    """The answer's fields, without those of the connection."""
+    """Fields of the response, without those that concern only the connection."""
     framing: Fields = field(default_factory=Fields)
-    """Content-Length and Transfer-Encoding, as they were parsed."""
+    """Content-Length and Transfer-Encoding of the response, as parsed."""
     framing_anomaly: str = ""
-    """Why the framing of the answer is ambiguous; empty if it is not."""
+    """Why the framing of the response is ambiguous; empty if it is unambiguous."""
     body: bytes = b""
-    """The content as received."""
+    """Content of the response as received, before decoding."""
     content: bytes | None = None
-    """The decoded content; None if it cannot be decoded."""
+    """Decoded content of the response; None if it cannot be decoded."""
     error: str = ""
     detail: str = ""
-    """The token of the error (errors.py), or `too-large`."""
+    """Token of the error (errors.py), or `too-large`; empty without an error."""
     minor: int = 1
-    """The minor version of HTTP/1.x."""
+    """Minor version of HTTP/1.x in the response."""
     at: Instant = 0.0
-    """The time of the answer."""
+    """Time of the response."""
     seconds: Seconds = 0.0
-    """The duration of the request."""
+    """Duration of the request, in seconds."""
 
     @property
     def target(self) -> str:
-        """Return the target of the request."""
+        """The target URI of the request."""
         return self.request.target
 
     @property
     def coding(self) -> str:
-        """The answer's content codings in lower case; empty for none."""
+        """Content codings of the response in lower case; empty if there are none."""
         coding = (self.fields.combined("content-encoding") or "").strip().lower()
         return "" if coding == "identity" else coding
 
 
 @dataclass(frozen=True, slots=True)
 class FeedObservations:
-    """All exchanges of the check of one feed; None for requests that were impossible or unnecessary."""
+    """All exchanges of the check of one feed. An exchange is None if its request was impossible or unnecessary."""
 
     address: str
     """The address to check, normalised."""
     hops: tuple[Exchange, ...]
-    """The exchanges from the address along redirects; the last answer should be the feed, possibly coded."""
+    """The exchanges from the address along its redirects. The last response should be the feed, and may be
+    compressed."""
     redirect_error: str = ""
-    """Why redirects were not followed to the end."""
+    """Why the last redirect could not be followed; empty if there was no such redirect."""
     plain: Exchange | None = None
-    """The feed requested without a coding."""
+    """Request for the feed without a content coding."""
     head: Exchange | None = None
     by_tag: Exchange | None = None
-    """The feed requested with If-None-Match alone."""
+    """Request for the feed with If-None-Match alone."""
     by_date: Exchange | None = None
-    """The feed requested with If-Modified-Since alone."""
+    """Request for the feed with If-Modified-Since alone."""
     repeat: Exchange | None = None
-    """The first request repeated, at least PAUSE later."""
+    """The first request repeated, at least PAUSE seconds later."""
     by_https: Exchange | None = None
-    """The feed requested by https, if its address is http."""
+    """Request for the feed by https, if its address has the scheme http."""
     self_link: Exchange | None = None
-    """The exchange at the self link, if it is another address."""
+    """Request for the self link, if it differs from the feed's address."""
     page: Exchange | None = None
     hubs: tuple[Exchange, ...] = ()
     cloud: Exchange | None = None
@@ -78,17 +79,17 @@ class FeedObservations:
 
     @property
     def last(self) -> Exchange:
-        """The last exchange, with the feed as its answer."""
+        """The exchange with the response that should be the feed."""
         return self.hops[-1]
 
     @property
     def target(self) -> str:
-        """The target of the feed, after redirects."""
+        """The address of the feed after all redirects."""
         return self.last.target
 
     @property
     def requests(self) -> int:
-        """The number of requests."""
+        """Number of requests that were sent."""
         optional = (
             self.plain,
             self.head,
@@ -103,7 +104,7 @@ class FeedObservations:
 
 
 def is_local(address: str) -> bool:
-    """Return True for addresses of this machine or a local network; names other than localhost are not resolved."""
+    """Return True if the address is on this machine or in a local network. The host name is not resolved."""
     host, _ = uri.host_port(address)
     try:
         return not ipaddress.ip_address(host.strip("[]")).is_global

@@ -1,7 +1,8 @@
-"""Requests of a check: a dozen at most, one after the other, with pauses.
+"""The requests of a check. At most REQUESTS_MAX are sent one after another, with pauses.
 
-The feed is requested first; if the answer is not a feed, no more requests follow. Addresses in the feed (page, self
-link, hub, cloud) are subject to the address policy: private ones are requested only if the operator allows them.
+The feed is requested first. If the response is not a feed, the check sends no further request. Addresses in the feed,
+such as page, self link, hub and cloud, are subject to the address policy: private ones are requested only if the
+operator allows them.
 """
 
 import asyncio
@@ -31,14 +32,14 @@ from feedproxy.upstream.client import Fetched, Fetcher, FetchLimits
 from feedproxy.upstream.parent_proxy import parent_of
 
 REQUESTS_MAX = 12
-"""Requests of a check; each is one that a feed reader may send."""
+"""Maximum number of requests in a check. Each is a request that a feed reader may send."""
 
 PAUSE: Seconds = 0.5
-"""Seconds between requests. The repeated request comes a second or more after the first: content or validators made
-from the time then differ."""
+"""Seconds between two requests. The first request is repeated at least a second later, so that content and
+validators derived from the time differ."""
 
 TIME_MAX: Seconds = 60
-"""Seconds that all answers of a check may take together; then no more requests are sent."""
+"""Seconds that all responses of a check may take together. After this time, no further request is sent."""
 
 _LIMITS = FetchLimits(connect=10, first_byte=20, total=30)
 _CODINGS = ("Accept-Encoding", "gzip, br, zstd")
@@ -58,9 +59,10 @@ async def probe_feed(
     report_progress: ReportProgress = lambda _: None,
     trust: Trust = ssl.create_default_context,
 ) -> FeedObservations:
-    """Send the requests of a check and return the exchanges; `report_progress` is called with each next request.
+    """Send the requests of a check and return all exchanges.
 
-    Raises BadTarget or Forbidden if the address itself must not be requested. Other failures are observations.
+    Before each request, `report_progress` is called with a description of it. Raises BadTarget or Forbidden if
+    `address` must not be requested; other failures are part of the result.
     """
     target = uri.normalise(address)
     policy = AddressPolicy(settings.allow_private, settings.allow_networks, ports(settings, settings.allow_ports))
@@ -78,7 +80,7 @@ async def probe_feed(
 
 
 class _Probe:
-    """The requests of one check, and what is left of its limits."""
+    """The requests of one check, with the number and time that remain for them."""
 
     def __init__(
         self,
@@ -117,7 +119,10 @@ class _Probe:
         return await self._probe_links(observations, channel)
 
     async def _probe_variants(self, observations: FeedObservations) -> FeedObservations:
-        """Request the feed again: with conditions, without compression, and unchanged."""
+        """Request the feed with conditions, without compression, and once more unchanged.
+
+        Return the observations with these exchanges.
+        """
         at, fields = observations.target, observations.last.fields
         tag, modified = fields.get("etag"), fields.get("last-modified")
         by_tag = by_date = None
@@ -130,16 +135,21 @@ class _Probe:
             by_tag=by_tag,
             by_date=by_date,
             plain=await self._request("the feed without compression", "GET", at, _PLAIN),
-            repeat=await self._request("the feed once more", "GET", at, _CODINGS),
+            repeat=await self._request("the feed a second time", "GET", at, _CODINGS),
         )
 
     async def _probe_links(self, observations: FeedObservations, channel: Channel) -> FeedObservations:
-        """Request the addresses that the feed names, and the feed by HEAD and by https."""
+        """Request the addresses in the feed, and the feed by HEAD and https.
+
+        Return the observations with these exchanges.
+        """
         page, self_link = page_address(channel, observations.target), self_address(channel, observations.target)
-        known = {uri.without_fragment(target) for target in (observations.address, observations.target)}
-        page_response = await self._fetch_linked("its page", page) if page and page not in known else None
+        feed_addresses = {uri.without_fragment(target) for target in (observations.address, observations.target)}
+        page_response = await self._fetch_linked("its page", page) if page and page not in feed_addresses else None
         self_link_response = (
-            await self._fetch_linked("its self link", self_link) if self_link and self_link not in known else None
+            await self._fetch_linked("its self link", self_link)
+            if self_link and self_link not in feed_addresses
+            else None
         )
         head = await self._request("HEAD", "HEAD", observations.target, _CODINGS)
         hubs = [
@@ -165,24 +175,30 @@ class _Probe:
         )
 
     async def _follow_redirects(self, target: str, codings: tuple[str, str]) -> tuple[list[Exchange], str]:
-        """Request an address and follow redirects. Return the exchanges, and why the last redirect was not followed."""
+        """Request an address and follow its redirects.
+
+        Return the exchanges, and the reason why the last redirect was not followed (empty if there was none).
+        """
         hops = [await self._fetch("GET", target, codings)]
-        visited = [target]
+        chain = [target]
         while hops[-1].status in REDIRECTS and (location := hops[-1].fields.get("location")):
             if self._is_exhausted():
-                return hops, "it takes too many requests, or too long"
+                return hops, "the check has reached its limit of requests or time"
             to_target = functools.partial(redirect_target, start=target, settings=self._settings)
-            match relocation.next_hop(visited, location, limit=self._settings.redirects_max, to_target=to_target):
+            match relocation.next_hop(chain, location, limit=self._settings.redirects_max, to_target=to_target):
                 case relocation.StopFollowing(reason=reason):
                     return hops, reason
                 case relocation.FollowRedirect(next_target):
-                    visited.append(next_target)
+                    chain.append(next_target)
                     await asyncio.sleep(self._pause)
                     hops.append(await self._fetch("GET", next_target, codings))
         return hops, ""
 
     async def _fetch_linked(self, description: str, target: str) -> Exchange | None:
-        """Return the last exchange of a linked address; None if the limits are reached, or the address is forbidden."""
+        """Request an address from the feed and return the last exchange.
+
+        Return None if the limits are reached or the address is forbidden.
+        """
         return await self._fetch_within_limits(description, lambda: self._fetch_final(target))
 
     async def _fetch_final(self, target: str) -> Exchange:
@@ -190,7 +206,10 @@ class _Probe:
         return dataclasses.replace(hops[-1], error=redirect_error) if redirect_error else hops[-1]
 
     async def _request(self, description: str, method: str, target: str, *lines: tuple[str, str]) -> Exchange | None:
-        """Return the exchange of a request; None if the limits are reached, or the address is forbidden."""
+        """Send a request and return the exchange.
+
+        Return None if the limits are reached or the address is forbidden.
+        """
         return await self._fetch_within_limits(description, lambda: self._fetch(method, target, *lines))
 
     async def _fetch_within_limits(self, description: str, ask: Callable[[], Awaitable[Exchange]]) -> Exchange | None:
@@ -199,7 +218,7 @@ class _Probe:
         self._report_progress(description)
         await asyncio.sleep(self._pause)
         exchange = await ask()
-        # Internal addresses are not checked; a link to one is no fault of the feed.
+        # Addresses in internal networks are not checked. A link to such an address is not a fault of the feed.
         return None if exchange.detail == Forbidden.detail else exchange
 
     def _is_exhausted(self) -> bool:
@@ -209,16 +228,18 @@ class _Probe:
         fields = (("User-Agent", user_agent(self._settings)), ("Accept", ACCEPT))
         request = Request(method, target, Fields((*fields, *lines)))
         self._request_count += 1
-        began = self._clock.now()
+        started_at = self._clock.now()
         try:
             answer = await self._fetcher.fetch(request)
         except FeedproxyError as error:
             return Exchange(request, error=str(error), detail=error.detail, at=self._clock.now())
         finally:
-            self._origin_time += max(0.0, self._clock.now() - began)
+            self._origin_time += max(0.0, self._clock.now() - started_at)
         if not isinstance(answer, Fetched):
             error_text = f"more than {self._settings.buffer_max} bytes"
-            return Exchange(request, answer.status, answer.fields, error=error_text, detail=TooLarge.detail, at=began)
+            return Exchange(
+                request, answer.status, answer.fields, error=error_text, detail=TooLarge.detail, at=started_at
+            )
         return self._to_exchange(request, answer)
 
     def _to_exchange(self, request: Request, answer: Fetched) -> Exchange:
@@ -261,7 +282,7 @@ class _Probe:
                 parent=parent_of(self._settings.upstream_proxy, target),
             )
         except (FetchError, Forbidden, BadTarget, Overload):
-            return None  # the feed was received by https before, so this failure says nothing about it
+            return None  # the feed was received by https before, so this failure reveals nothing about the feed
 
 
 def _hub_targets(channel: Channel, at: str) -> list[str]:
@@ -275,7 +296,7 @@ def _hub_targets(channel: Channel, at: str) -> list[str]:
 
 
 def _cloud_target(cloud: Cloud | None) -> str:
-    """Return the address of a cloud; empty if it is incomplete or invalid."""
+    """Return the address of a cloud. Return an empty text if the cloud is incomplete or invalid."""
     if cloud is None or not (cloud.domain and cloud.port and cloud.path):
         return ""
     scheme = "https" if cloud.port.strip() == "443" else "http"
@@ -286,6 +307,6 @@ def _cloud_target(cloud: Cloud | None) -> str:
 
 
 def _https_target(address: str) -> str:
-    """Return an address with the scheme https; empty if it names a port."""
+    """Return an address with the scheme replaced by https. Return an empty text if the address has a port."""
     parts = urlsplit(address)
     return "" if parts.port else uri.normalise(parts._replace(scheme="https").geturl())

@@ -1,4 +1,4 @@
-"""Checks of schedule hints: validity, agreement with each other, and agreement with the entries' dates."""
+"""Checks of schedule hints: validity, contradictions between hints, and agreement with the entries' dates."""
 
 import time
 from collections.abc import Iterator
@@ -10,10 +10,10 @@ from feedproxy.feed.schedule import is_skipped
 from feedproxy.findings import Category, Level, Note
 
 TTL_MIN = 5
-"""Minutes; feed readers that honour ttl ignore smaller values, and users see no difference."""
+"""Lowest useful ttl, in minutes. Feed readers that honour ttl ignore smaller values."""
 DAY = 24 * 60
 HOURS_LEFT_MIN = 12
-"""Hours of a week that must not be skipped; nearly two a day."""
+"""Lowest number of hours a week that skipHours and skipDays should leave; less than two a day."""
 
 _MINUTES = {
     Period.HOURLY: 60,
@@ -28,7 +28,7 @@ def check(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
     """Yield the Notes on schedule hints."""
     schedule = channel.schedule
     for note in schedule.notes:
-        yield HINT_WITHOUT_SENSE(subject, what=note)
+        yield HINT_WITHOUT_SENSE(subject, detail=note)
     yield from _check_ttl(document, schedule, subject)
     yield from _check_skips(document, schedule, subject)
     minutes = _update_minutes(schedule)
@@ -39,51 +39,54 @@ def check(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
 
 
 def _update_minutes(schedule: Schedule) -> float:
-    """Return the minutes between two updates by the syndication module; 0 if it is not used."""
+    """Return the minutes between two updates according to the syndication module.
+
+    Return 0 if the feed does not use it.
+    """
     return _MINUTES[schedule.period] / schedule.frequency if schedule.period is not None else 0.0
 
 
 class HINT_WITHOUT_SENSE(Note):
     level = Level.WARN
     category = Category.SCHEDULE
-    summary = "A hint cannot be understood: %(what)s."
-    advice = "Readers leave it aside, or take it for something else. Mend it, or leave it out."
+    summary = "A schedule hint is invalid: %(detail)s."
+    advice = "Readers ignore it or misinterpret it. Correct or remove it."
     reference = "RSS 2.0; RSS Feed State; RSS 1.0, syndication module"
 
 
 class SCHEDULE_SAID(Note):
     level = Level.GOOD
     category = Category.SCHEDULE
-    summary = "The feed says how often it wants to be read."
-    advice = "Nothing is to be done."
+    summary = "The feed specifies a polling interval."
+    advice = "No action is needed."
     reference = "RSS Feed State, TTL"
 
 
 class HINTS_DISAGREE(Note):
     level = Level.WARN
     category = Category.SCHEDULE
-    summary = "ttl says %(ttl)s minutes, the syndication module %(sy)s."
-    advice = "Some readers know the one, some the other. Let both say the same, or keep one of them."
+    summary = "ttl is %(ttl)s minutes, but the syndication module gives %(sy)s."
+    advice = "Some readers use one of the two hints, some the other. Set both to the same interval, or remove one."
     reference = "RSS 2.0, ttl; RSS 1.0, syndication module"
 
 
 def _check_ttl(document: Document, schedule: Schedule, subject: str) -> Iterator[Note]:
-    ttl, pace = schedule.ttl, document.publishing_interval
+    ttl, interval = schedule.ttl, document.publishing_interval
     if ttl is None:
         return
     if ttl < TTL_MIN:
         yield TTL_VERY_SHORT(subject, ttl=ttl)
     elif ttl > DAY:
         yield TTL_VERY_LONG(subject, ttl=ttl)
-    elif pace is not None and 60 * ttl > max(2 * pace, 3600):
-        yield TTL_LONGER_THAN_NEWS(subject, ttl=ttl, pace=span(pace))
+    elif interval is not None and 60 * ttl > max(2 * interval, 3600):
+        yield TTL_LONGER_THAN_NEWS(subject, ttl=ttl, interval=span(interval))
 
 
 class TTL_VERY_SHORT(Note):
     level = Level.WARN
     category = Category.SCHEDULE
-    summary = "The ttl, %(ttl)s minutes, is shorter than what readers do."
-    advice = "It invites needless polls and has no benefit. For news by the second there are WebSub and rssCloud."
+    summary = "The ttl, %(ttl)s minutes, is shorter than any reader's polling interval."
+    advice = "It invites needless polls and has no benefit. To notify readers within seconds, use WebSub or rssCloud."
     reference = "RSS Feed State, TTL; WebSub"
 
 
@@ -91,15 +94,16 @@ class TTL_VERY_LONG(Note):
     level = Level.INFO
     category = Category.SCHEDULE
     summary = "The ttl, %(ttl)s minutes, is longer than a day."
-    advice = "Many programs, feedproxy among them, keep to it for a day at most; a mistake would last too long."
+    advice = "Many programs, including feedproxy, honour it for a day at most, so that a mistake does not last long."
     reference = "RSS Feed State, TTL"
 
 
 class TTL_LONGER_THAN_NEWS(Note):
     level = Level.WARN
     category = Category.SCHEDULE
-    summary = "The ttl is %(ttl)s minutes, and there is something new about every %(pace)s."
-    advice = "Readers that honour it get your news late. Let it be no longer than the time between entries."
+    summary = "The ttl is %(ttl)s minutes, but the feed changes about every %(interval)s."
+    advice = """\
+    Readers that honour ttl get new entries late. Set a ttl that is no longer than the usual time between entries."""
     reference = "RSS Feed State, TTL"
 
 
@@ -108,30 +112,28 @@ def _check_skips(document: Document, schedule: Schedule, subject: str) -> Iterat
         return
     hours_left = (24 - len(schedule.skip_hours)) * (7 - len(schedule.skip_days))
     if hours_left < HOURS_LEFT_MIN:
-        yield SKIPS_NEARLY_ALL(subject, free=hours_left)
+        yield SKIPS_NEARLY_ALL(subject, hours=hours_left)
     times = [instant.published for instant in document.entries if instant.published is not None]
     # A date without a time of day is parsed as midnight.
     times = [instant for instant in times if instant % 86_400]
     skipped = [instant for instant in times if is_skipped(schedule, instant)]
     if len(skipped) >= 2 and 10 * len(skipped) >= len(times):
         when = f"{time.strftime('%a %d %b %H:%M', time.gmtime(max(skipped)))} GMT"
-        yield NEWS_IN_SKIPPED_HOURS(subject, count=len(skipped), of=len(times), when=when)
+        yield NEWS_IN_SKIPPED_HOURS(subject, count=len(skipped), total=len(times), when=when)
 
 
 class SKIPS_NEARLY_ALL(Note):
     level = Level.WARN
     category = Category.SCHEDULE
-    summary = "skipHours and skipDays leave %(free)s hours of the week."
-    advice = (
-        "skipHours lists the hours in which readers should not poll. "
-        "Perhaps this feed lists the hours in which they should."
-    )
+    summary = "skipHours and skipDays leave only %(hours)s hours a week."
+    advice = """\
+    skipHours lists the hours in which readers should not poll. This feed may list the hours in which they should."""
     reference = "RSS 2.0, skipHours and skipDays"
 
 
 class NEWS_IN_SKIPPED_HOURS(Note):
     level = Level.WARN
     category = Category.SCHEDULE
-    summary = "%(count)s of %(of)s entries appeared in hours in which the feed asks not to be read."
-    advice = "The last was on %(when)s. Hours are counted in GMT, not in your own time zone."
+    summary = "%(count)s of %(total)s entries were published in hours that the feed asks readers to skip."
+    advice = "The last one was published on %(when)s. Hours are in GMT, not in the local time zone."
     reference = "RSS 2.0, skipHours and skipDays; RSS Feed State"

@@ -1,6 +1,6 @@
 """Reports of a check: text for a terminal, JSON, and a self-contained HTML page.
 
-Secrets in addresses are redacted everywhere.
+Secrets in addresses are removed from all reports.
 """
 
 import json
@@ -19,7 +19,7 @@ from feedproxy.web import templates
 from feedproxy.web.templates import plain_text
 
 WIDTH = 100
-"""Characters of a line of advice in the text."""
+"""Maximum length of a line of advice in the text, in characters."""
 
 _MARKS = {Level.BAD: "✗", Level.WARN: "!", Level.INFO: "i", Level.GOOD: "✓"}
 _COLOURS = {Level.BAD: "31", Level.WARN: "33", Level.INFO: "34", Level.GOOD: "32"}
@@ -37,30 +37,31 @@ class CheckReport:
     """The Notes of a finished check."""
 
     source: str
-    """The address, or the name of the file."""
+    """The address of the feed, or the name of the file."""
     at: Instant
     notes: tuple[Note, ...]
     requests: int = 0
-    """Number of requests of the check; 0 for a file."""
+    """Number of requests that the check sent; 0 for a file."""
 
     @property
     def has_findings(self) -> bool:
-        """True if a Note is a finding."""
+        """True if at least one Note asks for a correction."""
         return any(note.level.is_finding for note in self.notes)
 
     @property
     def verdict(self) -> Level:
-        """The worst level of the Notes; good without any."""
+        """The worst level of the Notes; GOOD if there are none."""
         ordered = sorted_by_level(self.notes)
         return ordered[0].level if ordered else Level.GOOD
 
     def count(self, level: Level) -> int:
-        """Return the number of Notes of a level."""
+        """Return the number of Notes with this level."""
         return sum(note.level is level for note in self.notes)
 
 
 def as_json(report: CheckReport) -> str:
-    """Return JSON: `{"source", "checked_at", "requests", "verdict", "counts", "notes": […]}`, the worst Note first."""
+    """Return the report as JSON: `{"source", "checked_at", "requests", "verdict", "counts", "notes": […]}`, the
+    worst Note first."""
     values = {
         "source": redact_text(report.source),
         "checked_at": templates.iso(report.at),
@@ -77,7 +78,10 @@ def _in_json(note: Note) -> dict[str, Any]:
 
 
 def as_text(report: CheckReport, *, coloured: bool = False) -> str:
-    """Return text for a terminal: findings with advice, the worst first, then a line for each praise."""
+    """Return the report as text for a terminal.
+
+    Findings come first with their advice, the worst at the top. A line for each praise follows.
+    """
 
     def paint(text: str, level: Level, *, bold: bool = False) -> str:
         return f"\033[{'1;' if bold else ''}{_COLOURS[level]}m{text}\033[0m" if coloured else text
@@ -104,15 +108,15 @@ def as_text(report: CheckReport, *, coloured: bool = False) -> str:
 
 
 def summary(report: CheckReport) -> str:
-    """Return a summary: `2 warnings, 1 note; 12 requests were made.`"""
-    counted = [(report.count(level), _LEVEL_NAMES[level]) for level in reversed(Level)]
-    parts = [f"{count} {names[count != 1]}" for count, names in counted if count]
+    """Return a summary such as `2 warnings, 1 note; 12 requests were made.`"""
+    counts = [(report.count(level), _LEVEL_NAMES[level]) for level in reversed(Level)]
+    parts = [f"{count} {names[count != 1]}" for count, names in counts if count]
     requests = f"; {report.requests} requests were made" if report.requests > 1 else ""
-    return f"{', '.join(parts) or 'Nothing to say'}{requests}."
+    return f"{', '.join(parts) or 'No notes'}{requests}."
 
 
 def as_html(report: CheckReport) -> str:
-    """Return a self-contained HTML page."""
+    """Return the report as a self-contained HTML page."""
     ordered = sorted_by_level(report.notes)
     groups: list[tuple[Category, Sequence[Note]]] = [
         (category, notes)
@@ -135,7 +139,7 @@ def as_html(report: CheckReport) -> str:
 
 
 def redact_text(text: str) -> str:
-    """Return a text with the secrets in its addresses redacted."""
+    """Return a text in which the secrets of all addresses are redacted."""
 
     def redact(match: re.Match[str]) -> str:
         try:

@@ -1,4 +1,4 @@
-"""Checks of the response: feed or not, media type, charset and content coding."""
+"""Checks of the response: status, kind of document, media type, charset, and content coding."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from feedproxy.findings import Category, Level, Note
 from feedproxy.http.field_values import parse_parameters
 
 SMALL_SIZE = 1400
-"""Bytes of content that fit into one packet without a coding."""
+"""Size of content, in bytes, below which compression has no benefit: it fits into one packet."""
 
 _MEDIA_TYPES = {
     Kind.RSS: ("application/rss+xml",),
@@ -26,13 +26,16 @@ _GENERIC = ("application/xml", "text/xml")
 
 
 def check(observations: FeedObservations, document: Document | None, challenge: str | None) -> Iterator[Note]:
-    """Yield the Notes on the response. `challenge` is the vendor of a challenge page in place of the feed."""
+    """Yield the Notes on the response.
+
+    `challenge` is the vendor of a challenge page that was received instead of the feed; None if there was none.
+    """
     last = observations.last
     if challenge:
-        yield CHALLENGE_PAGE(observations.target, whose=challenge)
+        yield CHALLENGE_PAGE(observations.target, vendor=challenge)
         return
     if observations.redirect_error:
-        return  # the redirects have a Note of their own
+        return  # the Notes on redirects cover this
     if not last.status:
         yield _no_response(last)
         return
@@ -55,92 +58,96 @@ def check(observations: FeedObservations, document: Document | None, challenge: 
 
 def _no_response(last: Exchange) -> Note:
     if last.detail == MalformedResponse.detail:
-        return ANSWER_BREAKS_OFF(last.target, why=last.error)
-    return (CERTIFICATE_REFUSED if "certificate" in last.error else NO_ANSWER)(last.target, why=last.error)
+        return ANSWER_BREAKS_OFF(last.target, reason=last.error)
+    return (CERTIFICATE_REFUSED if "certificate" in last.error else NO_ANSWER)(last.target, reason=last.error)
 
 
 class NO_ANSWER(Note):
     level = Level.BAD
     category = Category.CONNECTION
-    summary = "The feed cannot be fetched: %(why)s."
-    advice = "No reader gets further than this. Look at the address, the server, and what stands in front of it."
+    summary = "The feed cannot be fetched: %(reason)s."
+    advice = "No reader gets the feed. Check the address, the server, and the proxies in front of it."
     reference = "RFC 9110, section 3.3; RFC 9112, section 8"
 
 
 class ANSWER_BREAKS_OFF(Note):
     level = Level.BAD
     category = Category.CONNECTION
-    summary = "What comes is no whole answer of HTTP: %(why)s."
-    advice = "Often Content-Length counts other bytes than are sent, or a program dies while it writes. See its log."
+    summary = "The response is incomplete or invalid HTTP: %(reason)s."
+    advice = "Often Content-Length does not match the content, or the program ends while it sends. Check its log."
     reference = "RFC 9112, sections 6.3 and 8"
 
 
 class CERTIFICATE_REFUSED(Note):
     level = Level.BAD
     category = Category.SECURITY
-    summary = "There is no safe connection: %(why)s."
-    advice = "Has it expired, is it for another name, or are the certificates between it and its authority not sent?"
+    summary = "The TLS connection failed: %(reason)s."
+    advice = """\
+    Check whether the certificate has expired, is for another name, or is sent without the intermediate certificates."""
     reference = "RFC 9110, section 4.3.4; RFC 5280, section 6"
 
 
 class ABOVE_THE_CAP(Note):
     level = Level.BAD
     category = Category.CONTENT
-    summary = "The feed is larger than what feedproxy, and many readers, take."
-    advice = "Send the newest entries only; older ones can stand in archive documents that the feed links to."
+    summary = "The feed is larger than feedproxy and many readers accept."
+    advice = "Send only the newest entries. Older ones can be in archive documents that the feed links to."
     reference = "RFC 5005, section 4"
 
 
 class STATUS_OF_NO_FEED(Note):
     level = Level.BAD
     category = Category.FAILURES
-    summary = "The answer is %(status)s instead of 200."
-    advice = "Readers count this as a failure, and many come back less and less often."
+    summary = "The status is %(status)s instead of 200."
+    advice = "Readers treat this as a failure, and many of them then poll less and less often."
     reference = "RFC 9110, section 15"
 
 
 class REFUSED(Note):
     level = Level.BAD
     category = Category.FAILURES
-    summary = "The feed is refused to a reader that asks for it politely: %(status)s."
+    summary = "The server refuses the feed to feed readers: %(status)s."
     advice = """\
-A feed is there for programs. Rules against bots that turn away whoever is no browser turn away the subscribers. Let
-the feed's address pass, whatever the User-Agent. If it is private on purpose, all is well: check it with an address
-that may read it."""
+    Rules against bots that refuse every client except browsers refuse the subscribers, too. Allow the feed's address
+    for every User-Agent. If the feed is private, the status is right: check it with an address that has access."""
     reference = "RFC 9110, section 15.5.4"
 
 
 class TURNED_AWAY(Note):
     level = Level.BAD
     category = Category.FAILURES
-    summary = "The feed is refused for too many requests (%(status)s), at the first of them."
+    summary = "The server refuses the first request as one too many (%(status)s)."
     advice = """\
-A limit by address hits offices and feed services first, which ask once for many people. Limit by what is really too
-much, say when to come back (`Retry-After`), and let requests with validators pass: a 304 costs nearly nothing."""
+    A limit per network address first affects offices and feed services, which send one request for many people.
+    Raise the limit, send `Retry-After`, and do not count requests with validators: a 304 costs little."""
     reference = "RFC 6585, section 4; RFC 9110, section 10.2.3"
 
 
 class ENDED(Note):
     level = Level.BAD
     category = Category.MOVES
-    summary = "The feed has ended: 410."
-    advice = "If that is meant, it is said in the right way: good readers stop asking. If not, it loses them all."
+    summary = "The feed is gone (410)."
+    advice = """\
+    If the feed has ended, the status is right, and good readers stop polling. If not, readers stop polling a feed
+    that still exists."""
     reference = "RFC 9110, section 15.5.11"
 
 
 class CHALLENGE_PAGE(Note):
     level = Level.BAD
     category = Category.FAILURES
-    summary = "%(whose)s asks whether we are a browser, instead of sending the feed."
-    advice = "No feed reader can answer that. Exempt the address of the feed from the challenge."
+    summary = "%(vendor)s sends a page that tests for a browser instead of the feed."
+    advice = "Feed readers cannot pass such a test. Exempt the address of the feed from the challenge."
     reference = "RFC 9110, section 10.1.5"
 
 
 class UNDECODABLE(Note):
     level = Level.BAD
     category = Category.CODING
-    summary = "The content is not in the coding that it names (`%(coding)s`), or breaks off."
-    advice = "Something compresses twice, or says so without doing it: a plugin and the server, often."
+    summary = "The content is not valid %(coding)s, or is truncated."
+    advice = """\
+    Often the content is compressed twice, for example by a plugin and by the server, or Content-Encoding is sent
+    without compression."""
     reference = "RFC 9110, section 8.4"
 
 
@@ -173,48 +180,49 @@ def check_not_a_feed(document: Document, subject: str) -> Iterator[Note]:
         case DocumentKind.HTML:
             yield PAGE_INSTEAD_OF_FEED(subject)
         case _:
-            yield NO_FEED(subject, nature=document.kind)
+            yield NO_FEED(subject, kind=document.kind)
 
 
 class MOVED_BY_DOCUMENT(Note):
     level = Level.INFO
     category = Category.MOVES
-    summary = "The feed says in XML that it has moved to %(location)s."
-    advice = "Few readers know this form. Where you can set a status, let it be 301, too."
+    summary = "The feed announces in XML that it has moved to %(location)s."
+    advice = "Few readers understand redirect documents. If you can set a status, answer 301 instead."
     reference = "RSS Feed State, XML redirect"
 
 
 class ENDED_BY_DOCUMENT(Note):
     level = Level.INFO
     category = Category.MOVES
-    summary = "The feed says in XML that it has ended."
-    advice = "Few readers know this form. Where you can set a status, let it be 410, too."
+    summary = "The feed announces in XML that it has ended."
+    advice = "Few readers understand redirect documents. If you can set a status, answer 410 instead."
     reference = "RSS Feed State, XML redirect"
 
 
 class NOTHING_AT_ALL(Note):
     level = Level.BAD
     category = Category.CONTENT
-    summary = "There is nothing in it: no byte, or white space only."
-    advice = "A program that fails half-way should answer 500, so that readers keep what they have and come back."
+    summary = "The document is empty, or white space only."
+    advice = "A program that fails should answer 500, so that readers keep their copy and try again."
     reference = "RFC 9110, section 15.6"
 
 
 class PAGE_INSTEAD_OF_FEED(Note):
     level = Level.BAD
     category = Category.FORMAT
-    summary = "This is a page of HTML, and no feed."
-    advice = (
-        "If it is the site's page, the command discover finds its feeds. If an error page, it should not come as 200."
-    )
+    summary = "The document is an HTML page, not a feed."
+    advice = """\
+    If it is the site's page, the command `discover` finds its feeds. If it is an error page, its status should not
+    be 200."""
     reference = "RFC 9110, section 15.3.1"
 
 
 class NO_FEED(Note):
     level = Level.BAD
     category = Category.FORMAT
-    summary = "This is no feed: neither RSS, Atom, JSON Feed nor CDF (it looks like %(nature)s)."
-    advice = "The root element has to be `rss`, `feed`, `rdf:RDF` or `CHANNEL`, or the version one of JSON Feed."
+    summary = "The document is not a feed: it is neither RSS, Atom, JSON Feed nor CDF (it looks like %(kind)s)."
+    advice = """\
+    The root element must be `rss`, `feed`, `rdf:RDF` or `CHANNEL`, or the value of `version` that of JSON Feed."""
     reference = "RSS 2.0; RFC 4287, section 4.1.1; JSON Feed 1.1"
 
 
@@ -241,42 +249,43 @@ def _check_media_type(observations: FeedObservations, document: Document, kind: 
 class MEDIA_TYPE_RIGHT(Note):
     level = Level.GOOD
     category = Category.SUBSCRIBING
-    summary = "The media type is the feed's own (%(type)s): a click can subscribe."
-    advice = "Nothing is to be done."
+    summary = "The media type is right for the format (%(type)s): a click on the feed's address can subscribe."
+    advice = "No action is needed."
     reference = "Universal Subscription Mechanism, Content-Type"
 
 
 class MEDIA_TYPE_MISSING(Note):
     level = Level.WARN
     category = Category.SUBSCRIBING
-    summary = "There is no Content-Type."
-    advice = "Readers and browsers have to guess. Name the type of the format, such as `application/rss+xml`."
+    summary = "The response has no Content-Type."
+    advice = """\
+    Readers and browsers have to guess the media type. Send the type of the format, such as `application/rss+xml`."""
     reference = "RFC 9110, section 8.3"
 
 
 class MEDIA_TYPE_GENERIC(Note):
     level = Level.WARN
     category = Category.SUBSCRIBING
-    summary = "The media type is %(type)s, which could be any XML."
+    summary = "The media type is %(type)s, which may be any kind of XML."
     advice = """\
-A click on it shows source text, since no feed reader is registered for `%(type)s`. Say `%(proper)s`, and the click
-subscribes."""
+    A click on the feed's address shows source text, because no feed reader is registered for `%(type)s`. Send
+    `%(proper)s`, and a click can subscribe."""
     reference = "Universal Subscription Mechanism, Content-Type; RFC 7303, section 4"
 
 
 class MEDIA_TYPE_OF_PAGES(Note):
     level = Level.BAD
     category = Category.SUBSCRIBING
-    summary = "The feed is sent as %(type)s, the type of pages."
-    advice = "Browsers render it as a page, scripts included, and careful readers refuse it. Say `%(proper)s`."
+    summary = "The feed is sent as %(type)s, the media type of pages."
+    advice = "Browsers render it as a page and run its scripts, and careful readers reject it. Send `%(proper)s`."
     reference = "RFC 9110, section 8.3; Universal Subscription Mechanism, Content-Type"
 
 
 class MEDIA_TYPE_WRONG(Note):
     level = Level.WARN
     category = Category.SUBSCRIBING
-    summary = "The media type, %(type)s, is not that of this format."
-    advice = "Say `%(proper)s`: readers, browsers and caches go by it."
+    summary = "The media type, %(type)s, does not match the format."
+    advice = "Send `%(proper)s`: readers, browsers and caches depend on it."
     reference = "RFC 9110, section 8.3; Universal Subscription Mechanism, Content-Type"
 
 
@@ -286,27 +295,34 @@ def _check_charset(subject: str, charset: str, document: Document) -> Iterator[N
         yield CHARSET_UNKNOWN(subject, charset=charset)
         return
     mark = encoding_by_bytes(document.body)
-    shown = mark[0] if mark else codec_of(declared_encoding(document.body) or "")
-    wide = codec in ("utf_16", "utf_32") and (shown or "").startswith(codec)
-    if shown is not None and shown != codec and not wide and not document.body.isascii():
-        yield CHARSETS_DISAGREE(subject, charset=charset, shown=declared_encoding(document.body) or shown)
+    document_codec = mark[0] if mark else codec_of(declared_encoding(document.body) or "")
+    differs_in_byte_order = codec in ("utf_16", "utf_32") and (document_codec or "").startswith(codec)
+    if (
+        document_codec is not None
+        and document_codec != codec
+        and not differs_in_byte_order
+        and not document.body.isascii()
+    ):
+        yield CHARSETS_DISAGREE(
+            subject, charset=charset, document_encoding=declared_encoding(document.body) or document_codec
+        )
 
 
 class CHARSET_UNKNOWN(Note):
     level = Level.WARN
     category = Category.FORMAT
-    summary = "The charset of Content-Type, `%(charset)s`, names no encoding."
-    advice = "Leave it out, since the document says it itself, or say `utf-8`."
+    summary = "The charset in Content-Type, `%(charset)s`, is unknown."
+    advice = "Omit it, because the document declares its encoding, or send `utf-8`."
     reference = "RFC 7303, section 3"
 
 
 class CHARSETS_DISAGREE(Note):
     level = Level.WARN
     category = Category.FORMAT
-    summary = "Content-Type names the encoding %(charset)s, but the document names %(shown)s."
+    summary = "Content-Type names the encoding %(charset)s, but the document names %(document_encoding)s."
     advice = """\
-By the standard the field counts, and in practice the document: readers differ, and some show wrong letters. Servers
-often attach a charset to every file; leave it out for feeds."""
+    The standard gives priority to Content-Type, but many readers follow the document, so some show wrong characters.
+    Servers often add a charset to every file; omit it for feeds."""
     reference = "RFC 7303, sections 3 and 3.2"
 
 
@@ -326,24 +342,26 @@ def _check_coding(observations: FeedObservations) -> Iterator[Note]:
 class COMPRESSED(Note):
     level = Level.GOOD
     category = Category.CODING
-    summary = "It comes compressed (%(coding)s): %(share)s %% of its size."
-    advice = "Nothing is to be done."
+    summary = "The feed is sent compressed (%(coding)s), with %(share)s %% of its size."
+    advice = "No action is needed."
     reference = "RFC 9110, section 8.4"
 
 
 class NOT_COMPRESSED(Note):
     level = Level.WARN
     category = Category.CODING
-    summary = "It comes as it is, %(size)s bytes, although gzip, br and zstd were welcome."
+    summary = "The feed is sent uncompressed, %(size)s bytes, although the request accepted gzip, br and zstd."
     advice = """\
-Feeds shrink to a fifth. Servers often compress a list of media types only, in which those of feeds are missing: add
-`application/rss+xml` and `application/atom+xml` (nginx: `gzip_types`; Apache: `AddOutputFilterByType DEFLATE`)."""
+    Compression reduces feeds to a fifth of their size. Servers often compress a list of media types that lacks those
+    of feeds: add `application/rss+xml` and `application/atom+xml` (nginx: `gzip_types`; Apache:
+    `AddOutputFilterByType DEFLATE`)."""
     reference = "RFC 9110, section 12.5.3"
 
 
 class CODING_UNASKED(Note):
     level = Level.BAD
     category = Category.CODING
-    summary = "It comes in %(coding)s, although the request took nothing but plain content."
-    advice = "A reader that cannot decode it sees garbage. Look at `Accept-Encoding`, and say so in `Vary`."
+    summary = "The feed is sent in %(coding)s, although the request accepted no content coding."
+    advice = """\
+    A reader that cannot decode it fails. Choose the coding by `Accept-Encoding`, and list Accept-Encoding in `Vary`."""
     reference = "RFC 9110, section 12.5.3"

@@ -1,4 +1,4 @@
-"""All checks of a document, or of a published feed."""
+"""Functions that run all checks on a document, or on a published feed."""
 
 from collections.abc import Iterable
 
@@ -18,11 +18,12 @@ from feedproxy.clock import Instant
 from feedproxy.findings import Note
 
 CHECKS = (connection, response, validators, caching, document_format, entries, publishing_schedule, subscription_links)
-"""The modules with checks, in the order in which a feed reader meets their subjects."""
+"""The modules with checks, in the order in which a feed reader meets their subjects: first the connection, last the
+links."""
 
 
 def check_document(body: bytes, now: Instant, subject: str = "") -> tuple[Note, ...]:
-    """Return the Notes on a document without its transfer, such as a file."""
+    """Return the Notes on a document that was not fetched, such as a file."""
     document = parse(body)
     if document.redirect is None and document.channel is None:
         return tuple(response.check_not_a_feed(document, subject))
@@ -30,7 +31,10 @@ def check_document(body: bytes, now: Instant, subject: str = "") -> tuple[Note, 
 
 
 def check_feed(observations: FeedObservations, *, challenge: str | None = None) -> tuple[Note, ...]:
-    """Return the Notes on a published feed. `challenge` is the vendor of a page received in its place."""
+    """Return the Notes on a published feed.
+
+    `challenge` is the vendor of a challenge page that was received instead of the feed; None if there was none.
+    """
     now = observations.last.at
     document = _parse_response(observations.last)
     notes: list[Note] = [*connection.check(observations, now), *response.check(observations, document, challenge)]

@@ -1,4 +1,4 @@
-"""Checks of subscription and notification: self link, autodiscovery by the page, hub and cloud."""
+"""Checks of links for subscription and notification: self link, autodiscovery by the page, hub, and cloud."""
 
 from collections.abc import Iterator
 
@@ -17,14 +17,15 @@ from feedproxy.http.field_values import parse_parameters
 from feedproxy.http.link import parse_links
 
 PROTOCOLS = ("xml-rpc", "soap", "http-post")
-"""Protocols of a cloud; case-sensitive (RSS 2.0)."""
+"""Values of a cloud's attribute protocol that RSS 2.0 allows. They are case-sensitive."""
 
 _RELATIONS = {(Kind.ATOM, False): frozenset({"self"})}
-"""Link relations of self links, by format and True for Atom 0.3. In Atom 1.0 `start` is the first of several pages."""
+"""Allowed link relations of self links. The keys are the format, and True for Atom 0.3. In Atom 1.0, `start` means
+the first of several pages and is not a self link."""
 
 
 def check(document: Document, channel: Channel, observations: FeedObservations | None, subject: str) -> Iterator[Note]:
-    """Yield the Notes on subscription links. `observations` is None for a file."""
+    """Yield the Notes on links for subscription and notification. `observations` is None for a file."""
     yield from _check_self_link(document, channel, observations, subject)
     yield from _check_cloud(channel.cloud, subject)
     if channel.hubs and not channel.self_links:
@@ -34,10 +35,10 @@ def check(document: Document, channel: Channel, observations: FeedObservations |
     if observations.page is not None:
         yield from _check_page(observations, observations.page)
     for hub in observations.hubs:
-        yield HUB_ANSWERS(hub.target) if _is_alive(hub) else HUB_SILENT(hub.target, why=_failure(hub))
+        yield HUB_ANSWERS(hub.target) if _is_alive(hub) else HUB_SILENT(hub.target, reason=_failure(hub))
     if observations.cloud is not None:
         if not _is_alive(observations.cloud):
-            yield CLOUD_SILENT(observations.cloud.target, why=_failure(observations.cloud))
+            yield CLOUD_SILENT(observations.cloud.target, reason=_failure(observations.cloud))
         elif channel.cloud is not None and channel.cloud.protocol in PROTOCOLS:
             yield CLOUD_ANSWERS(observations.cloud.target)
 
@@ -87,25 +88,28 @@ def _check_type(channel: Channel, self_link: SelfLink, subject: str) -> Iterator
     if channel.kind is Kind.JSON:
         return
     essence = parse_parameters(self_link.type)[0] if self_link.type else ""
-    wanted = "application/atom+xml" if channel.kind is Kind.ATOM else "application/rss+xml"
-    if essence and essence != wanted and not (channel.kind is Kind.RDF and essence in FEED_TYPES):
-        yield SELF_LINK_TYPE_WRONG(subject, type=self_link.type, wanted=wanted)
+    expected = "application/atom+xml" if channel.kind is Kind.ATOM else "application/rss+xml"
+    if essence and essence != expected and not (channel.kind is Kind.RDF and essence in FEED_TYPES):
+        yield SELF_LINK_TYPE_WRONG(subject, type=self_link.type, expected=expected)
 
 
 def _check_title(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
-    """Yield a Note if a self link's title is not the channel's. USM requires it in RSS only."""
+    """Yield a Note if the title of a self link differs from the channel's title.
+
+    USM requires the title in RSS only.
+    """
     if channel.kind not in (Kind.RSS, Kind.RDF) or not channel.title:
         return
     expected = plain_title(channel.title)
     wrong = [title for title in document.self_link_titles if plain_title(title) != expected]
     if wrong:
-        yield SELF_LINK_TITLE_WRONG(subject, title=wrong[0][:200], wanted=expected)
+        yield SELF_LINK_TITLE_WRONG(subject, title=wrong[0][:200], expected=expected)
 
 
 def _check_self_link_target(channel: Channel, target: str, answer: Exchange, subject: str) -> Iterator[Note]:
     other = read(answer.content or b"", answer.fields.get("content-type")) if answer.status == 200 else None
     if other is None:
-        yield SELF_LINK_LEADS_TO_NO_FEED(subject, href=target, why=_failure(answer))
+        yield SELF_LINK_LEADS_TO_NO_FEED(subject, href=target, reason=_failure(answer))
     elif other.content_digest == channel.content_digest or other.title == channel.title:
         yield SELF_LINK_PREFERS_ANOTHER(subject, href=target)
     else:
@@ -115,18 +119,19 @@ def _check_self_link_target(channel: Channel, target: str, answer: Exchange, sub
 class SELF_LINK_MISSING(Note):
     level = Level.WARN
     category = Category.SUBSCRIBING
-    summary = "The feed does not say its own address."
+    summary = "The feed has no self link."
     advice = """\
-A browser hands the reader a file that was saved somewhere; without a self link no reader knows where to subscribe. In
-RSS it is `<atom:link rel="self" type="application/rss+xml" href="…"/>` in the channel, in JSON Feed `feed_url`."""
+    A browser saves the feed as a file before a reader opens it. Without a self link, the reader does not know the
+    feed's address. In RSS write `<atom:link rel="self" type="application/rss+xml" href="…"/>` into the channel, in
+    JSON Feed `feed_url`."""
     reference = "Universal Subscription Mechanism, Atom Link Construct; RFC 4287, section 4.1.1"
 
 
 class NO_ROOM_FOR_SELF_LINK(Note):
     level = Level.INFO
     category = Category.SUBSCRIBING
-    summary = "The format of the feed has no place to say its own address."
-    advice = "RSS 2.0 and Atom have. Every reader that knows the old formats knows those."
+    summary = "The format of the feed has no self link."
+    advice = "RSS 2.0 and Atom have one. Every reader that supports the old formats supports these two."
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
 
@@ -134,46 +139,47 @@ class SELF_LINK_RELATIVE(Note):
     level = Level.WARN
     category = Category.SUBSCRIBING
     summary = "The self link is relative: `%(href)s`."
-    advice = "A file that was saved elsewhere leads nowhere by it. Write the whole address."
+    advice = "A reader cannot resolve it if the feed was saved as a file. Write the absolute address."
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
 
 class SELF_LINK_TYPE_WRONG(Note):
     level = Level.WARN
     category = Category.SUBSCRIBING
-    summary = "The self link says that the feed is %(type)s."
-    advice = "It is the type of this very document: `%(wanted)s`."
+    summary = "The self link has the type %(type)s."
+    advice = "Write the type of this document: `%(expected)s`."
     reference = "Universal Subscription Mechanism, Atom Link Construct; RFC 4287, section 4.2.7.3"
 
 
 class SELF_LINK_RELATION_WRONG(Note):
     level = Level.WARN
     category = Category.SUBSCRIBING
-    summary = "The self link of this Atom 0.3 feed has rel=self, which Atom 1.0 brought."
-    advice = 'In Atom 0.3 write `rel="start"`, or publish Atom 1.0.'
+    summary = "The self link of this Atom 0.3 feed has rel=self, which only Atom 1.0 defines."
+    advice = 'Write `rel="start"` in Atom 0.3, or publish Atom 1.0.'
     reference = "Universal Subscription Mechanism, Atom"
 
 
 class SELF_LINKS_SEVERAL(Note):
     level = Level.WARN
     category = Category.SUBSCRIBING
-    summary = "The feed has %(count)s self links, and they name different addresses."
-    advice = "Readers take the first, the last or none. Leave the one that people should subscribe to."
+    summary = "The feed has %(count)s self links with different addresses."
+    advice = """\
+    Some readers use the first, some the last, some none. Keep only the link with the address for subscriptions."""
     reference = "Universal Subscription Mechanism, Atom Link Construct; RFC 4287, section 4.1.1"
 
 
 class SELF_LINK_TITLE_WRONG(Note):
     level = Level.INFO
     category = Category.SUBSCRIBING
-    summary = "The self link's title is `%(title)s`, and the channel's `%(wanted)s`."
-    advice = "The title attribute should be the channel's title. Readers may ignore it."
+    summary = "The self link's title is `%(title)s`, but the channel's title is `%(expected)s`."
+    advice = "The attribute title should be the channel's title. Readers may ignore it."
     reference = "Universal Subscription Mechanism, title Attribute"
 
 
 class SELF_LINK_NAMESPACE_WRONG(Note):
     level = Level.WARN
     category = Category.SUBSCRIBING
-    summary = "The self link is in no namespace of Atom's (%(namespace)s)."
+    summary = "The self link is in an unknown namespace (%(namespace)s)."
     advice = f'Readers look for `xmlns:atom="{ATOM}"`, to the letter.'
     reference = "Universal Subscription Mechanism, Atom Link Construct; RFC 4287, section 1.2"
 
@@ -181,54 +187,56 @@ class SELF_LINK_NAMESPACE_WRONG(Note):
 class SELF_LINK_THERE(Note):
     level = Level.GOOD
     category = Category.SUBSCRIBING
-    summary = "The feed says its own address: %(href)s."
-    advice = "Nothing is to be done."
+    summary = "The feed has a self link: %(href)s."
+    advice = "No action is needed."
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
 
 class SELF_LINK_RIGHT(Note):
     level = Level.GOOD
     category = Category.SUBSCRIBING
-    summary = "The feed says its own address, and it is the right one."
-    advice = "Nothing is to be done."
+    summary = "The self link is the address of the feed."
+    advice = "No action is needed."
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
 
 class SELF_LINK_PREFERS_ANOTHER(Note):
     level = Level.INFO
     category = Category.SUBSCRIBING
-    summary = "The feed wants to be subscribed to elsewhere, where the same feed is: %(href)s."
-    advice = "If that is the better address, let this one lead there (301). If not, mend the link."
+    summary = "The self link names another address with the same feed: %(href)s."
+    advice = "If readers should use that address, redirect this address to it (301). Otherwise, correct the link."
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
 
 class SELF_LINK_NAMES_ANOTHER(Note):
     level = Level.WARN
     category = Category.SUBSCRIBING
-    summary = "The self link names another address, which was not asked: %(href)s."
-    advice = "A click to subscribe leads there. Is that expected?"
+    summary = "The self link names another address, which was not requested: %(href)s."
+    advice = "A click on the feed's address subscribes to the other address. Check whether that is intended."
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
 
 class SELF_LINK_OF_ANOTHER_FEED(Note):
     level = Level.WARN
     category = Category.SUBSCRIBING
-    summary = "The self link leads to another feed: %(href)s."
-    advice = "A click to subscribe leads to that one. Templates that are copied from the main feed do this."
+    summary = "The self link is the address of another feed: %(href)s."
+    advice = """\
+    A click on the feed's address subscribes to the other feed. The cause is often a template copied from the main
+    feed."""
     reference = "Universal Subscription Mechanism, Atom Link Construct; RFC 4287, section 4.2.7.2"
 
 
 class SELF_LINK_LEADS_TO_NO_FEED(Note):
     level = Level.BAD
     category = Category.SUBSCRIBING
-    summary = "The self link, %(href)s, leads to no feed (%(why)s)."
-    advice = "A click to subscribe leads nowhere. Name the address that this feed is at."
+    summary = "The self link, %(href)s, does not lead to a feed (%(reason)s)."
+    advice = "A click on the feed's address cannot subscribe. Write the address of this feed."
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
 
 def _check_page(observations: FeedObservations, page: Exchange) -> Iterator[Note]:
     if page.status != 200 or page.content is None:
-        yield PAGE_SILENT(page.target, why=_failure(page))
+        yield PAGE_SILENT(page.target, reason=_failure(page))
         return
     links = parse_links(page.fields)
     discovered = discover_feeds(page.content, page.target, content_type=page.fields.get("content-type"), links=links)
@@ -249,58 +257,61 @@ def _check_page(observations: FeedObservations, page: Exchange) -> Iterator[Note
 class PAGE_NAMES_THE_FEED(Note):
     level = Level.GOOD
     category = Category.SUBSCRIBING
-    summary = "The feed's page names the feed, and the feed the page."
-    advice = "Nothing is to be done."
+    summary = "The feed and its page link to each other."
+    advice = "No action is needed."
     reference = "Universal Subscription Mechanism; RSS Autodiscovery"
 
 
 class PAGE_NAMES_NO_FEED(Note):
     level = Level.WARN
     category = Category.SUBSCRIBING
-    summary = "The feed's page names no feed."
+    summary = "The feed's page does not link to a feed."
     advice = """\
-Readers look there when somebody pastes the address of the site. Put
-`<link rel="alternate" type="application/rss+xml" href="…">` into the head of the page."""
+    Readers search the page for feeds when a user enters the address of the site. Put `<link rel="alternate"
+    type="application/rss+xml" href="…">` into the head of the page."""
     reference = "RSS Autodiscovery; HTML, link type alternate"
 
 
 class PAGE_NAMES_OTHER_FEEDS(Note):
     level = Level.WARN
     category = Category.SUBSCRIBING
-    summary = "The feed's page names feeds (%(count)s), and not this one."
-    advice = "It cannot be found from there, nor proved to belong there. Name it, too, or link to the page of its own."
+    summary = "The feed's page links to %(count)s feeds, but not to this one."
+    advice = """\
+    Readers cannot find the feed from the page or verify that it belongs to the page. Add a link to the feed, or put
+    the address of another page into the channel's link."""
     reference = "Universal Subscription Mechanism; RSS Autodiscovery"
 
 
 class PAGE_SILENT(Note):
     level = Level.WARN
     category = Category.SUBSCRIBING
-    summary = "The page that the feed belongs to cannot be had: %(why)s."
-    advice = "The channel's link is where people get from the feed's title. Mend it."
+    summary = "The page that the channel links to is not available: %(reason)s."
+    advice = "People open this page from the feed's title. Correct the channel's link."
     reference = "RSS 2.0, link; RFC 4287, section 4.1.1"
 
 
 class HUB_ANSWERS(Note):
     level = Level.GOOD
     category = Category.NOTIFICATION
-    summary = "There is a WebSub hub, and it answers."
-    advice = "Nothing is to be done."
+    summary = "The feed's WebSub hub responds."
+    advice = "No action is needed."
     reference = "WebSub, section 4"
 
 
 class HUB_SILENT(Note):
     level = Level.WARN
     category = Category.NOTIFICATION
-    summary = "The WebSub hub does not answer: %(why)s."
-    advice = "Each subscriber's request to it fails. Name another, or none."
+    summary = "The feed's WebSub hub does not respond: %(reason)s."
+    advice = "Subscription requests to the hub fail. Use another hub, or remove the link."
     reference = "WebSub, section 4"
 
 
 class HUB_WITHOUT_SELF_LINK(Note):
     level = Level.WARN
     category = Category.NOTIFICATION
-    summary = "The feed names a hub and not itself."
-    advice = "A subscriber has to tell the hub a topic, which is the self link. Without it, subscribing is impossible."
+    summary = "The feed has a hub link, but no self link."
+    advice = """\
+    A subscriber sends the self link to the hub as the topic and cannot subscribe without it. Add a self link."""
     reference = "WebSub, section 4"
 
 
@@ -319,15 +330,15 @@ def _check_cloud(cloud: Cloud | None, subject: str) -> Iterator[Note]:
 class CLOUD_INCOMPLETE(Note):
     level = Level.WARN
     category = Category.NOTIFICATION
-    summary = "The cloud is described in part only: %(names)s missing."
-    advice = "Registration is impossible. All five attributes are needed (registerProcedure is empty for http-post)."
+    summary = "The cloud element is incomplete: %(names)s missing."
+    advice = "Readers cannot register. All five attributes are required; for http-post, registerProcedure is empty."
     reference = "RSS 2.0, cloud; rssCloud"
 
 
 class CLOUD_PROTOCOL_UNKNOWN(Note):
     level = Level.WARN
     category = Category.NOTIFICATION
-    summary = "The cloud's protocol is `%(protocol)s`, which subscribers do not speak."
+    summary = "The cloud's protocol is `%(protocol)s`, which no subscriber supports."
     advice = "Write `xml-rpc`, `soap` or `http-post`, in lower case."
     reference = "RSS 2.0, cloud; rssCloud"
 
@@ -335,26 +346,26 @@ class CLOUD_PROTOCOL_UNKNOWN(Note):
 class CLOUD_ANSWERS(Note):
     level = Level.GOOD
     category = Category.NOTIFICATION
-    summary = "There is an rssCloud, and it answers."
-    advice = "Nothing is to be done."
+    summary = "The feed's rssCloud responds."
+    advice = "No action is needed."
     reference = "RSS 2.0, cloud"
 
 
 class CLOUD_SILENT(Note):
     level = Level.WARN
     category = Category.NOTIFICATION
-    summary = "The rssCloud does not answer: %(why)s."
-    advice = "Readers that register there in vain poll as before. Mend it, or take the cloud element out."
+    summary = "The feed's rssCloud does not respond: %(reason)s."
+    advice = "Readers cannot register and continue to poll. Repair the rssCloud, or remove the cloud element."
     reference = "RSS 2.0, cloud"
 
 
 def _is_alive(exchange: Exchange) -> bool:
-    """Return True if the answer may be that of a hub or cloud, which may reject a bare GET by 400 or 405."""
+    """Return True if the response can be that of a hub or cloud, which may answer 400 or 405 to a bare GET."""
     return 0 < exchange.status < 500 and exchange.status not in (404, 410)
 
 
 def _failure(exchange: Exchange) -> str:
-    return exchange.error or (f"{exchange.status}" if exchange.status != 200 else "it is something else")
+    return exchange.error or (f"{exchange.status}" if exchange.status != 200 else "the content differs")
 
 
 def _is_absolute(href: str) -> bool:

@@ -11,11 +11,11 @@ from feedproxy.http.etag import EntityTag, parse_tag, strong_match
 
 _CODING_MARKS = ("-gzip", ";gzip", "--gzip", "-br", ";br", "-zstd", "-deflate", "-df", ".gzip", "+gzip", "-gz")
 _CLOCK_TOLERANCE = 300.0
-"""Seconds by which clocks may differ."""
+"""Seconds by which the server's clock may differ before a date counts as in the future."""
 
 
 def check(observations: FeedObservations, now: Instant) -> Iterator[Note]:
-    """Yield the Notes on validators. `now` is the time of the first answer."""
+    """Yield the Notes on validators. `now` is the time of the first response."""
     fields = observations.last.fields
     etag, modified = fields.get("etag"), fields.get("last-modified")
     tag = parse_tag(etag) if etag else None
@@ -39,19 +39,17 @@ class NO_VALIDATOR(Note):
     level = Level.WARN
     category = Category.CONDITIONS
     summary = "The feed has neither ETag nor Last-Modified."
-    advice = (
-        "Every reader gets all of its %(size)s bytes anew at every poll. Let the server send one of them, best both."
-    )
+    advice = "Every reader gets all %(size)s bytes again in each poll. Send an ETag or Last-Modified, or better both."
     reference = "RFC 9110, section 8.8"
 
 
 class TAG_ILL_FORMED(Note):
     level = Level.WARN
     category = Category.CONDITIONS
-    summary = "The ETag is not written as one: `%(tag)s`."
-    advice = (
-        'It stands between quotation marks: `"abc"`, or `W/"abc"` for a weak one. Many programs send no other back.'
-    )
+    summary = "The ETag is invalid: `%(tag)s`."
+    advice = """\
+    The value must be in quotation marks: `"abc"`, or `W/"abc"` if it is weak. Many clients do not return an invalid
+    tag."""
     reference = "RFC 9110, section 8.8.3"
 
 
@@ -66,16 +64,18 @@ def _check_date(subject: str, modified: str, now: Instant) -> Iterator[Note]:
 class LAST_MODIFIED_UNREADABLE(Note):
     level = Level.WARN
     category = Category.CONDITIONS
-    summary = "Last-Modified is no date of HTTP: `%(value)s`."
-    advice = "Write it like `Sat, 21 Nov 2026 08:00:00 GMT`: always in GMT, in English, with two digits for the day."
+    summary = "Last-Modified is not a valid HTTP-date: `%(value)s`."
+    advice = "Write it in the form `Sat, 21 Nov 2026 08:00:00 GMT`: in GMT, in English, with two digits for the day."
     reference = "RFC 9110, sections 8.8.2 and 5.6.7"
 
 
 class LAST_MODIFIED_IN_FUTURE(Note):
     level = Level.WARN
     category = Category.CONDITIONS
-    summary = "Last-Modified lies in the future: %(value)s."
-    advice = "Until then readers learn of no change by it. Is a time zone mistaken for GMT, or an entry dated ahead?"
+    summary = "Last-Modified is in the future: %(value)s."
+    advice = """\
+    Until that time, readers do not notice changes. Check whether a local time is sent as GMT, or an entry is dated
+    ahead."""
     reference = "RFC 9110, section 8.8.2.1"
 
 
@@ -96,7 +96,7 @@ class TAG_WORKS(Note):
     level = Level.GOOD
     category = Category.CONDITIONS
     summary = "Conditional requests by ETag work (304)."
-    advice = "Nothing is to be done."
+    advice = "No action is needed."
     reference = "RFC 9110, section 13.1.2"
 
 
@@ -105,19 +105,19 @@ class TAG_IGNORED(Note):
     category = Category.CONDITIONS
     summary = "The ETag is ignored in If-None-Match: clients that return it get the whole feed, not 304."
     advice = """\
-The question was `If-None-Match: %(tag)s`, the answer 200 with the same tag. A program that makes the feed has to
-compare them itself; a CDN or a proxy may take the field away on its way in."""
+    The response to `If-None-Match: %(tag)s` was 200 with the same tag. A program that creates the feed must compare
+    the tags itself. A CDN or proxy in front of it may remove the field from requests."""
     reference = "RFC 9110, section 13.1.2"
 
 
 class TAG_WITH_CODING_IGNORED(Note):
     level = Level.WARN
     category = Category.CONDITIONS
-    summary = "The ETag of the compressed feed is not recognised when it comes back (`%(tag)s`)."
+    summary = "The ETag of the compressed feed is not recognised in If-None-Match (`%(tag)s`)."
     advice = """\
-Whatever compresses has marked the tag with the coding, and does not take the mark off again: every reader that takes
-gzip gets everything each time. For Apache: `DeflateAlterETag NoChange`, or, in 2.4 below 2.4.58,
-`RequestHeader edit "If-None-Match" '^"((.*)-gzip)"$' '"$1", "$2"'`."""
+    The module that compresses the feed adds the coding to the tag, but does not remove it in requests. Readers that
+    accept gzip get the whole feed in each poll. For Apache: `DeflateAlterETag NoChange`, or, in 2.4 below 2.4.58,
+    `RequestHeader edit "If-None-Match" '^"((.*)-gzip)"$' '"$1", "$2"'`."""
     reference = "RFC 9110, section 8.8.3.3; Apache, mod_deflate, DeflateAlterETag"
 
 
@@ -125,7 +125,7 @@ class CONDITION_BREAKS(Note):
     level = Level.BAD
     category = Category.CONDITIONS
     summary = "A request with %(field)s fails: %(status)s."
-    advice = "Nearly every reader sends it, and gets an error in place of the feed. The answer is 304, or 200."
+    advice = "Nearly every reader sends this field and gets an error instead of the feed. Answer 304 or 200."
     reference = "RFC 9110, section 13.2.2"
 
 
@@ -141,8 +141,8 @@ def _check_not_modified(observations: FeedObservations, answer: Exchange) -> Ite
 class NOT_MODIFIED_LOSES_FIELDS(Note):
     level = Level.INFO
     category = Category.CONDITIONS
-    summary = "The 304 leaves out what the 200 says: %(names)s."
-    advice = "A cache freshens its copy by what the 304 says. Let both say the same."
+    summary = "The 304 lacks fields that the 200 has: %(names)s."
+    advice = "A cache updates its copy with the fields of the 304. Send the same fields with 200 and 304."
     reference = "RFC 9110, section 15.4.5"
 
 
@@ -160,7 +160,7 @@ class LAST_MODIFIED_WORKS(Note):
     level = Level.GOOD
     category = Category.CONDITIONS
     summary = "Conditional requests by Last-Modified work (304)."
-    advice = "Nothing is to be done."
+    advice = "No action is needed."
     reference = "RFC 9110, section 13.1.3"
 
 
@@ -168,7 +168,7 @@ class LAST_MODIFIED_IGNORED(Note):
     level = Level.WARN
     category = Category.CONDITIONS
     summary = "Last-Modified is ignored in If-Modified-Since: clients that return it get the whole feed, not 304."
-    advice = "Compare it with `If-Modified-Since`, and answer 304. Simple readers know no other condition."
+    advice = "Compare Last-Modified with `If-Modified-Since`, and answer 304. Simple readers send no other condition."
     reference = "RFC 9110, section 13.1.3"
 
 
@@ -178,9 +178,9 @@ def _check_repeat(observations: FeedObservations, repeat: Exchange) -> Iterator[
     dates = [exchange.fields.get("last-modified") for exchange in (first, repeat)]
     if _has_same_content(first, repeat):
         if tags[0] and tags[1] and tags[0].opaque != tags[1].opaque:
-            yield TAG_ALWAYS_NEW(observations.target, one=tags[0].text, other=tags[1].text)
+            yield TAG_ALWAYS_NEW(observations.target, first=tags[0].text, second=tags[1].text)
         if dates[0] and dates[1] and dates[0] != dates[1]:
-            yield LAST_MODIFIED_ALWAYS_NEW(observations.target, one=dates[0], other=dates[1])
+            yield LAST_MODIFIED_ALWAYS_NEW(observations.target, first=dates[0], second=dates[1])
         return
     if _content_digest(first) and _content_digest(first) == _content_digest(repeat):
         yield CONTENT_STAMPED(observations.target)
@@ -192,35 +192,37 @@ def _check_repeat(observations: FeedObservations, repeat: Exchange) -> Iterator[
 class TAG_ALWAYS_NEW(Note):
     level = Level.WARN
     category = Category.CONDITIONS
-    summary = "The same bytes come with another ETag each time."
+    summary = "The same content has a different ETag in each response."
     advice = """\
-First it was `%(one)s`, then `%(other)s`, so that no request is ever answered with 304. Tags are made of the content,
-not of the time, the process, or one of several servers (Apache: `FileETag MTime Size`)."""
+    It was `%(first)s` first and `%(second)s` later, so no request is ever answered with 304. Compute the tag from
+    the content, not from the time, the process, or the server (Apache: `FileETag MTime Size`)."""
     reference = "RFC 9110, section 8.8.1"
 
 
 class LAST_MODIFIED_ALWAYS_NEW(Note):
     level = Level.WARN
     category = Category.CONDITIONS
-    summary = "The same bytes come with another Last-Modified each time."
-    advice = "First it was %(one)s, then %(other)s. Send the date of the newest entry, not that of the request."
+    summary = "The same content has a different Last-Modified in each response."
+    advice = """\
+    It was %(first)s first and %(second)s later. Send the date of the newest entry instead of the time of the
+    request."""
     reference = "RFC 9110, section 8.8.2.1"
 
 
 class CONTENT_STAMPED(Note):
     level = Level.WARN
     category = Category.CONDITIONS
-    summary = "The bytes differ each time, and say the same."
+    summary = "The content differs in each response, although the entries are the same."
     advice = """\
-A date of the request, a comment with a time, or an order that changes makes a new version of each answer, and ends
-every 304. Let `lastBuildDate` and `updated` be when an entry changed last."""
+    The time of the request, a comment with a time, or a changing order makes each response a new version, so that
+    none is answered with 304. Let `lastBuildDate` and `updated` be the time when an entry last changed."""
     reference = "RSS 2.0, lastBuildDate; RFC 4287, section 4.2.15"
 
 
 class TAG_FROZEN(Note):
     level = Level.BAD
     category = Category.CONDITIONS
-    summary = "Different content came with the same ETag, `%(tag)s`."
+    summary = "Different content has the same ETag, `%(tag)s`."
     advice = "Clients with the old content get 304 and miss the new entries. The tag must change with the content."
     reference = "RFC 9110, section 8.8.1"
 
@@ -236,8 +238,9 @@ class ONE_TAG_FOR_ALL_CODINGS(Note):
     category = Category.CONDITIONS
     summary = "The plain and the compressed feed have the same strong ETag, `%(tag)s`."
     advice = """\
-A strong tag promises the same bytes, and %(coding)s makes others: a range or a repair may then mix them. Let what
-compresses make the tag weak (`W/`), as nginx does, or mark it with the coding and recognise it again."""
+    A strong tag promises identical bytes, but %(coding)s changes them: a range request may combine parts of both.
+    Let the module that compresses make the tag weak (`W/`), as nginx does, or let it add the coding to the tag and
+    recognise it in requests."""
     reference = "RFC 9110, section 8.8.3.3"
 
 

@@ -111,8 +111,8 @@ def test_check_json_has_stable_keys_and_worst_note_first() -> None:
 def test_check_text_is_coloured_only_on_request() -> None:
     plain = report.as_text(make_report(self_link=""))
     assert "\033" not in plain
-    assert "! The feed does not say its own address." in plain
-    assert "✓ Each entry has a name of its own." in plain
+    assert "! The feed has no self link." in plain
+    assert "✓ Each entry has a unique guid." in plain
     assert "\033[" in report.as_text(make_report(self_link=""), coloured=True)
 
 
