@@ -1,8 +1,12 @@
 """Construction of a request's context: the stored resource, the directives, and the request to send to the origin."""
 
+from collections.abc import Sequence
+
 from feedproxy.errors import LoopDetected
+from feedproxy.http import uri
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Request
+from feedproxy.lru import LRU
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.refresh.reader_tracking import ReaderTracker
 from feedproxy.request.context import RequestContext
@@ -10,6 +14,9 @@ from feedproxy.request.entrance import ClientContext, Entrance
 from feedproxy.request.upstream_request import build_upstream_request, is_loop, shared_names
 from feedproxy.settings import Settings
 from feedproxy.subscribers.counts import SubscriberCounts
+
+SITES_MAX = 1024
+"""Sites of which it is known that their feeds do not vary by Accept-Language: a fourth of a megabyte."""
 
 
 class ContextBuilder:
@@ -23,6 +30,7 @@ class ContextBuilder:
         self._readers = readers
         self._pseudonym = pseudonym
         self._via = f"1.1 {pseudonym}"
+        self._sites_of_one_language: LRU[str, None] = LRU(entries_max=SITES_MAX)
 
     def build(self, request: Request, client: ClientContext, settings: Settings) -> RequestContext:
         """Return the context of a GET or HEAD. Raises LoopDetected."""
@@ -50,6 +58,7 @@ class ContextBuilder:
             own_agent=(lambda: self._readers.upstream_user_agent(target, new_reader)) if own_agent else None,
             keep_range=sends_range,
             shared_fields=shared_names(settings.shared_fields),
+            sends_language=is_feed or uri.site_of(target) not in self._sites_of_one_language,
         )
         return RequestContext(
             request,
@@ -65,6 +74,17 @@ class ContextBuilder:
             sends_range=sends_range,
             resource=resource,
         )
+
+    def record_feed(self, target: str, varies_by: Sequence[str]) -> None:
+        """Record whether a feed of this site varies by Accept-Language.
+
+        A request without the language brings the shared copy at once, if feeds of the site do not.
+        """
+        site = uri.site_of(target)
+        if "accept-language" in varies_by:
+            self._sites_of_one_language.drop(site)
+        else:
+            self._sites_of_one_language.put(site, None)
 
     def count_reader(self, request: Request, client: ClientContext) -> None:
         """Count the client as a reader of the target. A repeated call for the same client changes nothing."""

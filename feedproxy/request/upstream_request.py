@@ -127,6 +127,7 @@ def build_upstream_request(
     own_agent: Callable[[], str] | None,
     keep_range: bool = False,
     shared_fields: frozenset[str] = frozenset(),
+    sends_language: bool = True,
 ) -> UpstreamRequest:
     """Return the upstream request for a client's GET or HEAD.
 
@@ -137,6 +138,7 @@ def build_upstream_request(
     `via` is this proxy's Via member. `own_agent` returns feedproxy's User-Agent if it replaces the client's. With
     `keep_range` Range and Accept-Encoding are forwarded: the response may be partial. `shared_fields` are further
     fields, in lower case, that do not make a request client-specific (option shared_fields), except credentials.
+    With `sends_language` the first request for a feed has the client's Accept-Language.
     """
     client_fields = request.fields.end_to_end()
     forwarded = client_fields.without("user-agent", *[name for name, _ in client_fields if not is_forwarded(name)])
@@ -169,7 +171,7 @@ def build_upstream_request(
             lines.append(("Accept", "*/*"))
         lines += [line for line in forwarded if line[0].lower() in shared_fields and line[0] not in varying]
         # Some feeds are available in several languages, which only Vary in the response shows.
-        language = [] if known else [line for line in client_specific if _is_language(*line)]
+        language = [line for line in client_specific if _is_language(*line)] if sends_language and not known else []
         fields, key = Fields((*lines, *language, *_cache_control_lines(client_fields))), Fields((*secrets, *language))
         withheld = {name.lower() for name, _ in client_specific if name not in key}
         members = _via_members(client_fields)

@@ -337,3 +337,33 @@ async def test_document_with_the_root_of_a_feed_alone_is_plain_http_with_its_own
         assert (seen.plain.decode(), seen.fields.get("content-type")) == (document.replace("WHOSE", whose), label)
         assert "hit" not in seen.cache
     assert origin.requests == 3
+
+
+async def test_new_feed_of_a_site_of_one_language_is_fetched_once(stage):
+    proxy, origin, _ = await stage(site_interval=0)
+    origin.publish("/first.rss", a_feed("one"), cache_control="max-age=600")
+    origin.publish("/second.rss", a_feed("two"), cache_control="max-age=600")
+    await proxy.get("/first.rss", accept_language="de")
+    await proxy.settled()
+    before = origin.requests
+
+    (await proxy.get("/second.rss", accept_language="de")).expect(200, cache="fwd=uri-miss; stored")
+    await proxy.settled()
+
+    assert (origin.requests - before, origin.heard.get("accept-language")) == (1, None)
+    (await proxy.get("/second.rss", accept_language="fr")).expect(200, cache="hit")
+
+
+async def test_new_feed_that_varies_by_language_beside_one_that_does_not_is_sent_in_the_language(stage):
+    proxy, origin, clock = await stage(site_interval=0)
+    origin.publish("/first.rss", a_feed("one"), cache_control="max-age=600")
+    await proxy.get("/first.rss", accept_language="de")
+    await proxy.settled()
+    speaking(origin, clock, "Accept-Language")
+
+    for path in ("/second.rss", "/third.rss"):
+        before = origin.requests
+        seen = (await proxy.get(path, accept_language="de")).expect(200, cache="stored")
+        assert b"<title>de</title>" in seen.body
+
+    assert origin.requests - before == 1  # the second feed has shown that the site has languages
