@@ -68,7 +68,7 @@ class Cache:
         except Exception:
             # mitmproxy's hooks fail open: an exception here would let the request go upstream unchanged.
             logger.exception("a request could not be answered")
-            handler.refuse(flow, FeedproxyError("feedproxy failed; its log says more"))
+            handler.refuse(flow, FeedproxyError("internal error; see feedproxy's log"))
 
     def client_disconnected(self, client: connection.Client) -> None:
         get_flow_handler(get_app(ctx.master)).on_client_disconnected(client.id)

@@ -140,7 +140,7 @@ class AdminListener:
         except Exception:
             logger.exception("the admin listener failed at %s", request.path)
             await self._on_outcome(request, 500, "internal error")
-            return self._error_page(request, 500, "internal-error", "feedproxy failed; its log says more.")
+            return self._error_page(request, 500, "internal-error", "internal error; see feedproxy's log.")
         await self._on_outcome(request, response.status, self._reason())
         return response
 

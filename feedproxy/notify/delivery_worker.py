@@ -286,7 +286,7 @@ class DeliveryWorker:
             raise
         except Exception:
             logger.exception("notify: delivery by %s failed", protocol.name)
-            verdict = Retry("feedproxy failed; its log says more")
+            verdict = Retry("internal error; see feedproxy's log")
         return self._outcome(delivery, protocol, verdict)
 
     async def _send(self, delivery: Delivery, protocol: Protocol, subscription: Subscription | None) -> Verdict:

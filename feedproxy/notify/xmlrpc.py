@@ -60,7 +60,7 @@ class XmlRpcDispatcher:
             return write_response(xmlrpc.client.Fault(INTERNAL_ERROR, str(error)))
         except Exception:
             logger.exception("the method %s failed", name)
-            return write_response(xmlrpc.client.Fault(INTERNAL_ERROR, "feedproxy failed; its log says more"))
+            return write_response(xmlrpc.client.Fault(INTERNAL_ERROR, "internal error; see feedproxy's log"))
 
 
 def is_excessive(content: bytes) -> bool:

@@ -1,1 +1,1 @@
-"""Refreshes of feeds: request collapsing, limits, ingestion, and the guard of the good copy."""
+"""Refreshes of stored resources: coordination, fetching, ingestion, and the policies that decide about them."""

@@ -1,7 +1,7 @@
-"""Coordination of refreshes: one per target at a time, for clients, the prefetch schedule and the operator.
+"""Coordination of refreshes for clients, the prefetch schedule and the operator: one at a time for each target.
 
-Requests for a target join a refresh that is running. A refresh waits for the site's slot and for the lease that other
-processes respect.
+A request for a target joins a refresh that is running. A new refresh waits for the next slot of the site and for the
+fetch lease, which is exclusive among processes.
 """
 
 import asyncio
@@ -41,7 +41,8 @@ from feedproxy.store.resource import Failures, Relocation, Resource
 from feedproxy.upstream.fair_limits import PROXY, Requester, client_of, requesting
 
 NON_FEED_REDIRECTS_MAX = 10_000
-"""Targets with redirects that led to no feed and are not followed again; the oldest is dropped first."""
+"""Largest number of remembered targets with redirects to something else than a feed. Such redirects are not followed
+again. The oldest target is removed first."""
 
 FEED_TYPES = (
     "application/rss+xml",
@@ -55,11 +56,11 @@ FEED_TYPES = (
 _FIXED_FIELDS = frozenset({"user-agent", "accept-encoding", "accept", "cache-control", "pragma", "via"})
 
 _ORIGIN_FAILURES = frozenset({Detail.RATE_LIMITED, Detail.ERROR_STATUS, Detail.UNREACHABLE, Detail.TIMEOUT})
-"""Failures that concern every client, whatever its credentials."""
+"""Failures that concern all clients, with any credentials."""
 
 
 class RefreshCoordinator:
-    """Starts refreshes, lets requests join them, and owns their tasks."""
+    """Coordinator of refreshes. It starts them, lets requests join them, and owns their tasks."""
 
     def __init__(
         self,
@@ -100,7 +101,10 @@ class RefreshCoordinator:
         self._storable_jobs: dict[str, set[object]] = {}
 
     def _is_for_shared_feed(self, request: Request) -> bool:
-        """Return whether the request is for a known feed, for all clients: one client cannot have a site paused."""
+        """Return whether the request is for a known feed and has no credentials.
+
+        Only responses to such requests may pause a site, so that no single client can have a site paused.
+        """
         target = request.target
         return (
             _is_known_feed(self._store.peek(target))
@@ -112,18 +116,18 @@ class RefreshCoordinator:
         return len(self._refreshes)
 
     def check_fetch_allowed(self, resource: Resource | None, target: str, settings: Settings) -> throttle.Permission:
-        """Decide whether the target may be fetched now."""
-        # `site_interval` is courtesy towards foreign sites; the upstream is the operator's own.
+        """Return the throttle's permission to fetch the target now."""
+        # `site_interval` is a courtesy to other sites; the upstream is the operator's own.
         free, now = 0.0, self._clock.now()
         if not is_upstream_target(target, settings):
             free = self._coordination.sites.next_free(uri.site_of(target), settings.site_interval, now)
         return throttle.check_fetch_allowed(resource, now, settings, site_free_at=free)
 
     def check_request_allowed(self, context: RequestContext, resource: Resource | None) -> throttle.Permission:
-        """Decide whether the target may be fetched for this request now.
+        """Return the throttle's permission to fetch the target for this request now.
 
-        A request with credentials is bound neither by the minimum interval of the shared copy nor by refusals of other
-        requests, but by failures that concern every client.
+        The minimum interval of the shared copy does not bind a request with credentials, nor do refusals of other
+        requests. Failures that concern all clients bind it.
         """
         if not context.has_credentials or resource is None:
             return self.check_fetch_allowed(resource, context.request.target, context.settings)
@@ -134,7 +138,8 @@ class RefreshCoordinator:
         )
 
     def refresh_shared_copy(self, context: RequestContext, result: RefreshResult) -> None:
-        """Refresh the shared copy after a client-specific request, where that copy is stale or missing."""
+        """Start a refresh of the shared copy if it is stale or missing, after a request with fields of its own
+        client."""
         is_shared = result.response is None or not len(result.response.key)
         if is_shared and not len(context.key) and not len(context.varying_fields):
             return
@@ -152,13 +157,16 @@ class RefreshCoordinator:
             self.refresh(context.request.target)
 
     def can_join(self, context: RequestContext) -> bool:
-        """Return whether this request would join a refresh that is running."""
+        """Return whether a running refresh exists that this request may join."""
         return (key := _collapse_key(context)) is not None and key in self._refreshes
 
     async def refresh_for_request(
         self, context: RequestContext, resource: Resource | None, variant: StoredResponse | None
     ) -> tuple[RefreshResult | None, bool]:
-        """Return the result, None after `answer_timeout`, and whether the request was collapsed with others."""
+        """Return the result of a refresh, and whether the request was collapsed with others (RFC 9211).
+
+        The result is None if the refresh takes longer than `answer_timeout`.
+        """
         target, client = context.request.target, client_of(context.client.address)
         key: object = _collapse_key(context) or next(self._solo_keys)
         loop = asyncio.get_running_loop()
@@ -185,12 +193,13 @@ class RefreshCoordinator:
                 return None, joined
             if not joined or _may_share(context, result):
                 return result, joined or result.from_peer
-            # The response was not selected by this request (RFC 9111, section 4): it is fetched separately.
+            # This request does not select the shared response (RFC 9111, section 4), so that it needs a fetch of its
+            # own.
             key = next(self._solo_keys)
         raise AssertionError("unreachable: a solo refresh is never joined")
 
     async def apply_push(self, target: str, push: Push, stored: StoredResponse) -> RefreshResult:
-        """Store pushed content in place of the stored variant."""
+        """Store pushed content in place of the stored variant. Return the result."""
         settings = self._settings_for(target)
         request = background_request(target, via=self._via, agent="")
         job = RefreshJob(
@@ -205,16 +214,16 @@ class RefreshCoordinator:
         return await self._run_job(job)
 
     def refresh(self, target: str) -> asyncio.Task[RefreshResult]:
-        """Start a background refresh, or join the one that is running; return its task.
+        """Return the task of a background refresh: the running one, or else a new one.
 
-        Callers that wait shield it: others may share the task.
+        Other callers may await the same task, so that a caller must shield it from cancellation.
         """
         with requesting(Requester(is_known=_is_known_feed(self._store.get(target)))):
             task, _ = self._join_or_start(target, target, lambda: self._run_in_background(target))
         return task
 
     def schedule_refresh(self, target: str, seconds: Seconds) -> None:
-        """Refresh a target after so many seconds; further calls until then have no effect."""
+        """Refresh a target after `seconds`. Until then, further calls for the target have no effect."""
         if target in self._scheduled:
             return
 
@@ -232,13 +241,13 @@ class RefreshCoordinator:
         self._scheduled[target] = asyncio.ensure_future(wait())
 
     def discard(self, matches: Callable[[str], bool]) -> None:
-        """Cancel the scheduled refreshes of purged targets, and invalidate those that are running."""
+        """Cancel the scheduled refreshes of all matching targets, and invalidate their running refreshes."""
         for target in [scheduled for scheduled in self._scheduled if matches(scheduled)]:
             self._scheduled.pop(target).cancel()
         self.invalidate(matches)
 
     def invalidate(self, matches: Callable[[str], bool]) -> None:
-        """Mark running refreshes as started before a purge or an invalidation.
+        """Mark the running refreshes of all matching targets as started before a purge or an invalidation.
 
         Their results are not stored, and later requests do not join them.
         """
@@ -249,7 +258,7 @@ class RefreshCoordinator:
             del self._non_feed_redirects[target]
 
     async def close(self, timeout: Seconds) -> None:
-        """Wait for running refreshes, `timeout` seconds at most, then release all resources."""
+        """Wait at most `timeout` seconds for running refreshes, then cancel the rest and end the helper processes."""
         for task in list(self._scheduled.values()):
             task.cancel()
         await self._refreshes.drain(timeout)
@@ -259,10 +268,10 @@ class RefreshCoordinator:
     def _join_or_start(
         self, target: str, key: object, start: Callable[[], Awaitable[RefreshResult]]
     ) -> tuple[asyncio.Task[RefreshResult], bool]:
-        """Return the running refresh with this key or a new one, and whether it was joined."""
+        """Return the running refresh with this key, or else a new one, and whether it was running."""
         epoch = self._coordination.invalidation_epoch(target)
         if self._epochs_at_start.get(key, epoch) != epoch:
-            self._refreshes.stop_joining(key)  # invalidated by another process: later requests must not join it
+            self._refreshes.stop_joining(key)  # another process has invalidated it: later requests must not join it
         task, joined = self._refreshes.join_or_start(key, start)
         if not joined:
             self._epochs_at_start[key] = epoch
@@ -270,7 +279,7 @@ class RefreshCoordinator:
         return task, joined
 
     def _stop_joining(self, target: str) -> None:
-        """Let no further request join a refresh of this target."""
+        """Keep further requests from joining the running refreshes of this target."""
         for key in [
             running
             for running in self._epochs_at_start
@@ -281,7 +290,8 @@ class RefreshCoordinator:
     async def _run_shared(
         self, context: RequestContext, resource: Resource | None, variant: StoredResponse | None
     ) -> RefreshResult:
-        """Refresh for a request with a result that other requests may share, in one process at a time."""
+        """Return the result of a refresh that other requests may share. Only one process at a time refreshes a target
+        this way."""
         target, settings = context.request.target, context.settings
         before = self._store.get(target)
         async with FetchLease(self._coordination, target, timeout=settings.fetch_timeout) as lease:
@@ -301,9 +311,11 @@ class RefreshCoordinator:
         settings: Settings,
         own_agent: bool,
     ) -> RefreshResult | None:
-        """Return what another process has stored since `before`, if it answers a request with these fields.
+        """Return what another process has stored since `before`, or None if that does not answer a request with these
+        fields.
 
-        If it does not, the lease is released: requests that wait behind this one need not wait for its fetch, too.
+        With None, the lease is released, because requests that wait for it need not wait for the fetch of this process,
+        too.
         """
         if not lease.completed_by_peer:
             return None
@@ -320,7 +332,7 @@ class RefreshCoordinator:
         known = _is_known_feed(resource)
         if known and not (resource is not None and resource.failures.detail == Detail.REFUSED):
             await self._wait_for_site_slot(target, settings)
-        # A HEAD is sent only for targets that are no feeds: its client wants the redirect itself.
+        # A HEAD is sent only for targets that are not feeds. Its client gets the redirect itself.
         follow = context.upstream_request.method == "GET" and (known or self._may_follow_redirects(context))
         result = await self._run_job(
             RefreshJob(
@@ -404,7 +416,7 @@ class RefreshCoordinator:
             self._events.refresh_ended.emit(RefreshEnded(target))
 
     def _recheck_former_address(self, target: str, sighting: Relocation | None) -> None:
-        """Refresh the former address of a feed that has moved back to it."""
+        """Refresh the former address of a feed, now or as soon as allowed, if the feed has moved back to it."""
         if sighting is None or (former := self._store.get(sighting.location)) is None:
             return
         if relocation.leads_back(sighting, target, former.relocation):
@@ -415,11 +427,11 @@ class RefreshCoordinator:
                     self.refresh(sighting.location)
 
     def announce_invalidation(self, targets: list[str]) -> None:
-        """Report that copies of these targets in other caches are no longer valid."""
+        """Emit the event that copies of these targets in other caches are no longer valid."""
         self._events.copies_invalidated.emit(CopiesInvalidated(tuple(targets)))
 
     async def _wait_for_site_slot(self, target: str, settings: Settings) -> None:
-        """Wait for the next slot of the target's site, `answer_timeout` at most."""
+        """Wait for the next slot of the target's site, at most `answer_timeout` seconds."""
         if is_upstream_target(target, settings):
             return
         now = self._clock.now()
@@ -428,10 +440,10 @@ class RefreshCoordinator:
             await self._clock.sleep(min(slot - now, settings.answer_timeout))
 
     def _may_follow_redirects(self, context: RequestContext) -> bool:
-        """Return True if redirects of an unknown target may be followed.
+        """Return whether redirects of a target that is not known as a feed may be followed.
 
-        They are not followed for browsers, for requests with Range, or if they have already led to something else than
-        a feed.
+        They are not followed for browsers or for requests with Range. Neither are redirects that led to something else
+        than a feed before.
         """
         accept = context.request.fields.combined("accept")
         browsing = accept is not None and _prefers_html(accept)
@@ -443,12 +455,12 @@ class RefreshCoordinator:
 
 @memoize_short()
 def _prefers_html(accept: str) -> bool:
-    """Return whether this Accept prefers a page to a feed."""
+    """Return whether a client with this Accept field prefers an HTML page to a feed."""
     return bool(accept) and negotiation.best_type(accept, (*FEED_TYPES, "text/html")) == "text/html"
 
 
 def _availability_changed(stored: Resource | None, now: Resource) -> bool:
-    """Return whether a known feed has newly moved, ended or been invalidated."""
+    """Return whether a known feed has moved, ended or been invalidated since `stored`."""
     if stored is None or stored.channel is None:
         return False
     withdrawn = any(variant.invalid for variant in now.variants) and not any(
@@ -463,7 +475,7 @@ def _relocation_state(resource: Resource) -> object:
 
 
 def _is_known_feed(resource: Resource | None) -> bool:
-    """Return whether a feed is stored."""
+    """Return whether the resource is known as a feed."""
     return resource is not None and resource.channel is not None
 
 
@@ -473,12 +485,12 @@ def _is_shared_redirect(result: RefreshResult) -> bool:
 
 
 def _is_never_stored(resource: Resource | None) -> bool:
-    """Return whether this is a known feed of which HTTP permits no copy."""
+    """Return whether the resource is a known feed without any response that HTTP permits to store."""
     return resource is not None and resource.channel is not None and not resource.responses
 
 
 def _collapse_key(context: RequestContext) -> object:
-    """Return the key of the refresh that this request may share; None where it must be separate."""
+    """Return the key of the refresh that this request may share, or None if it needs a refresh of its own."""
     if context.sends_range or context.has_credentials or context.upstream_request.method != "GET":
         return None
     target = context.request.target
@@ -497,12 +509,12 @@ def _may_share(context: RequestContext, result: RefreshResult) -> bool:
 
 
 def _varying_fields(variant: StoredResponse) -> Fields:
-    """Return the client's fields that select this variant, for a background request."""
+    """Return the client's request fields that select this variant, for a background refresh of it."""
     return Fields(line for line in variant.vary_request if line[0].lower() not in _FIXED_FIELDS)
 
 
 def _with_variant_fields(fields: Fields, variant: StoredResponse) -> Fields:
-    """Return the fields with those that select the stored variant."""
+    """Return request fields that select the stored variant."""
     for name, value in variant.vary_request:
         if name.lower() not in _FIXED_FIELDS:
             fields = fields.with_field(name, value)

@@ -1,4 +1,5 @@
-"""The last step before a fetch: a cache key that names a credential becomes the target and its credential."""
+"""Insertion of origin credentials directly before a fetch. A cache key that names a credential becomes target and
+credential."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -9,22 +10,24 @@ from feedproxy.upstream.client import Fetched, Oversized
 
 
 class ClosableOriginClient(OriginClient, Protocol):
-    """A client that is closed at the end."""
+    """An origin client that can be closed."""
 
     async def close(self) -> None: ...
 
 
 class CredentialedClient:
-    """Adds credentials to the requests of a client. No code before it sees the secret."""
+    """An origin client that adds credentials to requests. The code before it handles names of credentials, but no
+    secrets."""
 
     def __init__(self, client: ClosableOriginClient, with_credentials: Callable[[Request], Request]) -> None:
         self._client = client
         self._with_credentials = with_credentials
 
     async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized:
-        """Fetch as the client does. Raises FetchError, too, where the credential was removed."""
+        """Return the origin's response to the request with its credential. Raises FetchError, also for a removed
+        credential."""
         return await self._client.fetch(self._with_credentials(request), exempt=exempt)
 
     async def close(self) -> None:
-        """Close the client."""
+        """Close the wrapped client."""
         await self._client.close()

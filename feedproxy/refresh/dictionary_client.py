@@ -1,7 +1,9 @@
-"""Dictionaries towards origins: the stored version of a feed shortens the transfer of the next (RFC 9842).
+"""Dictionary compression towards origins: the stored version of a feed shortens the transfer of the next one (RFC
+9842).
 
-The origin offers a response as a dictionary. The next request for the same URL names it, and the origin may answer with
-`dcz`, which is decoded here: the steps behind see a response without coding. See docs/explanation/dictionaries.md.
+An origin offers a response as a dictionary. The proxy's next request for the same URL names that dictionary, and the
+origin may answer with `dcz`. This client decodes it, so that later steps get a response without content coding. See
+docs/explanation/dictionaries.md.
 """
 
 import base64
@@ -29,10 +31,11 @@ from feedproxy.upstream.client import Fetched, Oversized
 logger = logging.getLogger(__name__)
 
 _OF_CODED_CONTENT = ("content-encoding", "content-digest", "repr-digest", "digest", "content-md5")
-"""Fields that describe the content as it was coded."""
+"""Fields that describe the coded content. They are removed with the coding."""
 
 CONTENT_BYTES_MAX = 8 * 1024 * 1024
-"""Bytes of a content, in all its codings, that is named as a dictionary: its hash is computed in the event loop."""
+"""Largest content, in bytes over all its codings, that is named as a dictionary. Its hash is computed in the event
+loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +44,10 @@ class StoredDictionary:
 
     content: bytes
     id: str = ""
-    """The origin's identifier, which the request repeats."""
+    """The identifier that the origin gave the dictionary. The request repeats it."""
 
     def add_to(self, fields: Fields) -> Fields:
-        """Return request fields that name this dictionary and permit `dcz`."""
+        """Return the request fields with those that name this dictionary and permit `dcz`."""
         digest = base64.b64encode(compression_dictionary.hash_of(self.content)).decode()
         codings = fields.combined("accept-encoding")
         fields = fields.with_field("Accept-Encoding", f"{codings}, {DCZ}" if codings else DCZ)
@@ -54,7 +57,7 @@ class StoredDictionary:
 
 
 def find_dictionary(job: RefreshJob, resource: Resource | None, now: Instant) -> StoredDictionary | None:
-    """Return the dictionary that the job's request may name; None where there is none."""
+    """Return the dictionary that the job's request may name, or None."""
     stored, request, settings = job.validate, job.request, job.settings
     if stored is None or resource is None or not stored.content.is_dictionary or not is_shared(stored, settings):
         return None
@@ -76,13 +79,13 @@ def find_dictionary(job: RefreshJob, resource: Resource | None, now: Instant) ->
     try:
         return StoredDictionary(stored.content.bodies["identity"], offer.id)
     except FeedproxyError:
-        return None  # the stored body is damaged: the fetch replaces it
+        return None  # the stored body is damaged: this fetch replaces it
 
 
 def with_dictionary(
     client: OriginClient, job: RefreshJob, resource: Resource | None, helper_pool: HelperPool, now: Instant
 ) -> OriginClient:
-    """Return a client that names the job's dictionary; the same client where the job has none."""
+    """Return a client that names the job's dictionary in its request, or `client` itself if there is no dictionary."""
     dictionary = find_dictionary(job, resource, now)
     if dictionary is None:
         return client
@@ -90,7 +93,7 @@ def with_dictionary(
 
 
 class DictionaryClient:
-    """Names a dictionary in requests for one target, and decodes the responses."""
+    """An origin client that names a dictionary in requests for one target, and decodes the responses."""
 
     def __init__(
         self,
@@ -107,7 +110,8 @@ class DictionaryClient:
         self._limit = settings.decoded_max
 
     async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized:
-        """Fetch as the client does; a `dcz` response that cannot be decoded is replaced by one without a dictionary."""
+        """Return the origin's response without `dcz` coding. If it cannot be decoded, it is fetched again without a
+        dictionary."""
         if request.target != self._target:
             return await self._client.fetch(request, exempt=exempt)
         named = replace(request, fields=self._dictionary.add_to(request.fields))
@@ -123,27 +127,28 @@ class DictionaryClient:
             try:
                 return await self._decode(fetched)
             except Overload:
-                raise  # a failure of this machine: another transfer would add to it
+                raise  # this machine lacks a resource: another transfer would need more of it
             except FeedproxyError as error:
                 reason = str(error)
             except Exception as error:
-                # A fault of this program: the feed is fetched without a dictionary all the same.
-                logger.exception("dcz of %s could not be decoded", self._target)
+                # A defect of feedproxy: the feed is fetched without a dictionary instead.
+                logger.exception("dictionary: decoding dcz of %s failed", self._target)
                 reason = repr(error)
-        logger.warning("dcz of %s is not used, and it is fetched whole: %s", self._target, reason)
+        logger.warning("dictionary: dcz of %s not used, fetching without it: %s", self._target, reason)
         whole = await self._client.fetch(request, exempt=exempt)
         if isinstance(whole, Oversized):
             return whole
-        # Without the offer the next refresh names no dictionary: an origin at fault is not asked twice each time.
+        # Without the offer, the next refresh names no dictionary: an origin that sends broken dcz gets one request
+        # per refresh.
         response = whole.response.with_fields(whole.response.fields.without("use-as-dictionary"))
         return replace(whole, response=response, received_size=size + len(response.body))
 
     async def _decode(self, fetched: Fetched) -> Fetched:
-        """Return the response without its coding. Raises FeedproxyError for content that cannot be decoded."""
+        """Return the response without its coding. Raises FeedproxyError if the content cannot be decoded."""
         response, dictionary = fetched.response, self._dictionary.content
         body = response.body
         if content_coding.layers(response.fields.combined("content-encoding")) != (DCZ,):
-            raise FeedproxyError("it is coded more than once")
+            raise FeedproxyError("the content has more than one coding")
         limit = content_coding.reasonable(len(body) + len(dictionary), self._limit)
         content = await self._helper_pool.submit(partial(compression_dictionary.decode, body, dictionary, limit=limit))
         fields = response.fields.without(*_OF_CODED_CONTENT)

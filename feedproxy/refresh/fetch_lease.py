@@ -1,4 +1,4 @@
-"""The lease to fetch a target, exclusive among the processes that share a store."""
+"""The fetch lease of a target, which is exclusive among the processes that share a store."""
 
 import asyncio
 from types import TracebackType
@@ -8,15 +8,17 @@ from feedproxy.clock import Seconds
 from feedproxy.store.coordination import Coordination
 
 PEER_POLL_MIN: Seconds = 0.002
+"""First pause in seconds between two attempts to acquire the lease; each further pause is twice as long."""
+
 PEER_POLL_MAX: Seconds = 0.02
-"""First and longest pause between two attempts to acquire the lease; an attempt takes a microsecond."""
+"""Longest pause in seconds between two attempts. An attempt takes about a microsecond."""
 
 
 class FetchLease:
-    """The lease as an async context manager: it is acquired on entry and released on exit.
+    """The fetch lease as an async context manager: it is acquired on entry and released on exit.
 
-    Entry waits while another process holds the lease, `timeout` seconds at most. After that the block runs without the
-    lease: a peer that hangs must not keep this process from its origin.
+    On entry, the manager waits at most `timeout` seconds while another process holds the lease. After that the block
+    runs without the lease: a process that hangs must not keep this one from its origin.
     """
 
     def __init__(self, coordination: Coordination, target: str, *, timeout: Seconds) -> None:
@@ -25,7 +27,7 @@ class FetchLease:
         self._timeout = timeout
         self._is_held = False
         self.completed_by_peer = False
-        """True if another process finished a refresh of the target while this one waited."""
+        """True if another process completed a refresh of the target while this one waited for the lease."""
 
     async def __aenter__(self) -> Self:
         completions, pause = self._coordination.completion_count(self._target), PEER_POLL_MIN
@@ -44,7 +46,7 @@ class FetchLease:
         self.release()
 
     def release(self) -> None:
-        """Release the lease before the block ends; without effect where it is not held."""
+        """Release the lease before the block ends. The call has no effect if the lease is not held."""
         if self._is_held:
             self._is_held = False
             self._coordination.release_lease(self._target)

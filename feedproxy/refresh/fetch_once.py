@@ -1,4 +1,4 @@
-"""Fetch one document, for commands that run without a proxy."""
+"""Fetching of single documents, for commands that run without a proxy."""
 
 import functools
 from dataclasses import dataclass, replace
@@ -25,9 +25,10 @@ ACCEPT = (
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document: its decoded content, its fields, the requested address, and the final one after redirects.
+    """A fetched document: its decoded content, its fields, the requested address, and the final address after
+    redirects.
 
-    `permanent_address` is the new address where the document has moved permanently, else the requested one.
+    `permanent_address` is the new address if the document has moved permanently, and the requested address otherwise.
     """
 
     body: bytes
@@ -38,22 +39,22 @@ class Document:
 
 
 def user_agent(settings: Settings) -> str:
-    """Return the User-Agent of a command, which claims no subscribers."""
+    """Return the User-Agent of commands, which reports no subscribers."""
     return f"feedproxy/{__version__}" + (f" (+{settings.contact_url})" if settings.contact_url else "")
 
 
 async def fetch_document(address: str, settings: Settings) -> Document:
-    """Fetch an address, with the operator's limits. Redirects are followed, those in XML too.
+    """Return the document at an address, after HTTP and XML redirects. The operator's limits apply.
 
-    Raises BadTarget, Forbidden, FetchError (for any status but 200, too), TooLarge, Undecodable.
+    Raises BadTarget, Forbidden, TooLarge, Undecodable, or FetchError, also for any status but 200.
     """
     return await _follow_xml_redirects(await _fetch(uri.normalise(address), settings), settings)
 
 
 async def follow_saved_redirect(body: bytes, source: str, settings: Settings) -> Document | None:
-    """Fetch the document to which a saved XML redirect leads; None where `body` is not one.
+    """Return the document to which a saved XML redirect leads, or None if `body` is not an XML redirect.
 
-    Raises FetchError where it says that the feed has ended, and what `fetch_document` raises.
+    Raises the errors of `fetch_document`, and FetchError if `body` says that the feed has ended.
     """
     match xml_redirect.read(body):
         case xml_redirect.Moved(location):
@@ -64,7 +65,8 @@ async def follow_saved_redirect(body: bytes, source: str, settings: Settings) ->
 
 
 async def _follow_xml_redirects(document: Document, settings: Settings) -> Document:
-    """Follow XML redirects: "These should be treated the same as HTTP 301 response" (RSS Feed State)."""
+    """Return the document at the end of the XML redirects: "These should be treated the same as HTTP 301 response" (RSS
+    Feed State)."""
     visited = [document.final_address]
     to_target = functools.partial(redirect_target, start=document.address, settings=settings)
     while (redirect := xml_redirect.read(document.body)) is not None:
@@ -75,7 +77,7 @@ async def _follow_xml_redirects(document: Document, settings: Settings) -> Docum
                 raise FetchError(f"{visited[0]}: {reason}")
             case moves.FollowRedirect(target):
                 following = await _fetch(target, settings)
-        # What follows a temporary redirect is temporary, too.
+        # A redirect that follows a temporary one is temporary, too.
         permanent_address = (
             following.permanent_address
             if document.permanent_address == document.final_address
@@ -104,7 +106,7 @@ async def _fetch(target: str, settings: Settings) -> Document:
             to_target=functools.partial(redirect_target, start=target, settings=settings),
         )
     if chain.redirect_error is not None:
-        raise FetchError(f"{target}: its redirects cannot be followed to the end: {chain.redirect_error.sentence}")
+        raise FetchError(f"{target}: redirects not followed to the end: {chain.redirect_error.sentence}")
     if isinstance(chain.last, Oversized):
         raise TooLarge(f"{target} is larger than {settings.buffer_max} bytes")
     response = chain.last.response

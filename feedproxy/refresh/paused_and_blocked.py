@@ -1,7 +1,7 @@
 """Feeds that the operator has paused (never fetched) or blocked (refused to clients).
 
-Both decisions are in the store, which all workers share. They take effect as rules after those of the configuration
-(rules.py): a pause is a minimum interval of ten years, a block is a feed without readers.
+Both decisions are in the store, which all workers share. They act as rules that follow those of the configuration
+(rules.py). A pause is a minimum interval of ten years, and a block is a feed without permitted readers.
 """
 
 import json
@@ -19,14 +19,14 @@ from feedproxy.store.interface import Store
 logger = logging.getLogger(__name__)
 
 STATE_NAME = "operator-decisions"
-"""Key of the decisions in the store's state."""
+"""Key under which the decisions are stored as state."""
 
 DECISIONS_MAX = 1000
-"""Most feeds with a decision: each is a rule, and rules are compared one by one."""
+"""Largest number of paused and blocked feeds. Each is a rule, and rules are compared one by one."""
 
 
 class FeedDecision(StrEnum):
-    """The decision about a feed."""
+    """The operator's decision about a feed."""
 
     PAUSED = "paused"
     BLOCKED = "blocked"
@@ -46,7 +46,7 @@ class TooManyDecisions(FeedproxyError):
 
 
 class OperatorDecisions:
-    """The decisions of one installation. `on_change` is called with the rules after each change."""
+    """The decisions of one store. `on_change` is called with their rules after each change."""
 
     def __init__(self, store: Store, on_change: Callable[[tuple[Rule, ...]], None]) -> None:
         self._store = store
@@ -56,23 +56,23 @@ class OperatorDecisions:
         self.reload()
 
     def reload(self) -> None:
-        """Read the decisions of other processes from the store."""
+        """Read the stored decisions, which other processes may have changed."""
         raw = self._store.get_state(STATE_NAME)
         if raw != self._raw:
             self._adopt(raw, _decode(raw))
 
     def get(self, target: str) -> FeedDecision | None:
-        """Return the decision about a target."""
+        """Return the decision about a target, or None."""
         return self._decided.get(target)
 
     def list_all(self) -> list[tuple[str, FeedDecision]]:
-        """Return every target with its decision, the latest first."""
+        """Return every target that has a decision, with the decision, the latest first."""
         return list(reversed(self._decided.items()))
 
     async def decide(self, target: str, decision: FeedDecision | None) -> bool:
-        """Pause or block a target, or end that with None. Return whether anything changed.
+        """Pause or block a target; None ends a pause or block. Return whether the decision changed.
 
-        Raises TooMany and StoreError.
+        Raises TooManyDecisions and StoreError.
         """
         self.reload()
         if self._decided.get(target) == decision:
@@ -100,15 +100,15 @@ def _rules(decided: Mapping[str, FeedDecision]) -> list[Rule]:
         try:
             rules.append(Rule(TargetPattern(target), _OVERRIDES[decision]))
         except BadTarget:
-            logger.warning("operator decisions: skipped %r for an invalid address", decision)
+            logger.warning("operator decisions: skipped %r of an invalid address", decision)
     return rules
 
 
 def _decode(raw: bytes | None) -> dict[str, FeedDecision]:
-    """Return the stored decisions; empty where they are unreadable."""
+    """Return the stored decisions, or none if they are unreadable."""
     try:
         document: Any = json.loads(raw) if raw else {}
         return {str(target): FeedDecision(decision) for target, decision in document.get("decided", ())}
     except (ValueError, TypeError, AttributeError) as error:
-        logger.warning("operator decisions: the stored state is unreadable: %s", error)
+        logger.warning("operator decisions: stored state unreadable: %s", error)
         return {}

@@ -1,8 +1,8 @@
-"""The result of a refresh by another process, reconstructed from what that process stored.
+"""The result of a refresh by another process, derived from what that process stored.
 
 Several workers share one store, and one of them fetches (store/coordination.py). The others find its result in the
-store, and answer as requests that were collapsed in the fetching process do. A response that may not be stored cannot
-be shared: then each process fetches it.
+store, and answer their requests as collapsed ones. A response that must not be stored cannot be shared this way: each
+process then fetches it.
 """
 
 from feedproxy.cache import vary
@@ -27,7 +27,10 @@ def find(
     *,
     own_agent: bool,
 ) -> RefreshResult | None:
-    """Return what changed from `before` to `stored` as a result for a request with these fields; None if unusable."""
+    """Return the changes from `before` to `stored` as the result of a request with these fields, or None.
+
+    The result is None if nothing was fetched in between, or if the request does not select the stored response.
+    """
     if stored is None or (before is not None and stored.fetched <= before.fetched):
         return None
     previous = before or Resource(stored.target)
@@ -54,12 +57,12 @@ def _has_changed(
     was, now = (resource.channel.content_digest if resource.channel else None for resource in (previous, stored))
     if was is None or now is None or (pending_hash(was) is None) == (pending_hash(now) is None):
         return was != now
-    # One of the two digests is deferred. Equal content keeps its tag.
+    # One of the two digests is deferred, so that they cannot be compared. Equal content has the same tag.
     return replaced is None or replaced.content.tag != selected.content.tag
 
 
 def _failure(stored: Resource, settings: Settings) -> RefreshResult | None:
-    """Return a failed refresh as a result: the stored response is served as long as in the fetching process."""
+    """Return the failed refresh of the other process as a result, with the same limit for the stale copy, or None."""
     detail = next((known for known in Detail if known == stored.failures.detail), None)
     if not stored.variants or detail is None:
         return None

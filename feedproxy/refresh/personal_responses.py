@@ -1,9 +1,9 @@
-"""Keyed responses: stored for requests with client-specific fields, beside the shared ones.
+"""Keyed responses: responses for requests with client-specific fields, stored beside the shared ones.
 
-A shared request has only fields that every client could send (upstream_request.py). The response to another request is
-stored under its additional fields, its *key*, and answers requests with the same fields only. It teaches nothing else
-about the target: no failure, relocation, end or channel. So one client's credentials or unusual fields never decide
-what another client gets.
+A shared request has only fields that every client could send (upstream_request.py). The response to any other request
+is stored under its additional fields, the *key*. It answers only requests with the same additional fields. It changes
+nothing else that is known of the target: no failure, relocation, end or channel. So the credentials or unusual fields
+of one client never affect what another client gets.
 """
 
 import re
@@ -20,16 +20,16 @@ from feedproxy.request.upstream_request import is_credential, shared_names
 from feedproxy.store.resource import Resource
 
 KEYED_MAX = 8
-"""Keyed responses of one target; the oldest are dropped."""
+"""Largest number of keyed responses of one target. The oldest is removed first."""
 
 _ORDINARY_AGENT = re.compile(r"[\w ()+,./:;@~!*'=-]{0,256}", re.ASCII)
-"""A User-Agent with which a feed may be fetched for other clients, too."""
+"""A client's User-Agent with which a feed may be fetched for the other clients, too."""
 
 _WHOLE_OR_PART = frozenset({200, 206})
 
 
 def selects(stored: StoredResponse, request: Fields, key: Fields, *, own_agent: bool) -> bool:
-    """Return whether a request with these fields selects a keyed response; `key` are the client-specific ones."""
+    """Return whether a request with these fields selects a keyed response. `key` are its client-specific fields."""
     agent = stored.key.get("user-agent")
     if agent is not None and (own_agent or request.combined("user-agent") != agent):
         return False
@@ -41,13 +41,13 @@ def selects(stored: StoredResponse, request: Fields, key: Fields, *, own_agent: 
 def choose(
     resource: Resource, request: Fields, key: Fields, *, own_agent: bool, credentials: bool = False
 ) -> StoredResponse | None:
-    """Return the stored response for this request, with its key or shared.
+    """Return the stored response that the request selects: a keyed one, a shared one, or None.
 
-    With credentials, one with its key takes precedence, and an error response to requests without any is not used.
+    For a request with credentials, a response with its key takes precedence, and shared error responses are not used.
     """
     keyed = [response for response in resource.keyed if response.status != 206]
     same_key = [response for response in keyed if selects(response, request, key, own_agent=own_agent)]
-    # A response to one User-Agent is for all clients with it.
+    # A response that is keyed by User-Agent alone is for all clients with that User-Agent.
     of_agent = [response for response in keyed if selects(response, request, Fields(), own_agent=own_agent)]
     shared = [response for response in (*resource.variants, *of_agent) if not credentials or response.status < 400]
     if credentials and same_key:
@@ -58,12 +58,12 @@ def choose(
 def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: bool) -> Fields:
     """Return the key of the response that a job received.
 
-    * Credentials are part of the key. Fields that Vary nominates are not, since they are compared anyway.
-    * The client's User-Agent is, if it was sent and the response is not a feed: pages and refusals differ by it. For a
-      feed it is, too, if it could be markup in a document that repeats it.
-    * A range is, if the response is neither a part nor the whole.
-    * A credential of the option shared_fields is not, if the origin permits sharing and no shared response is stored
-      yet that this one could replace (`is_new`).
+    * Credentials are part of the key. Fields that Vary nominates are not, because they are compared anyway.
+    * A client's User-Agent is part of the key of pages and error responses, which differ by it. It is also part of the
+      key of a feed if it could be markup, since a document may repeat it.
+    * A range is part of the key if the response is neither a part nor the whole.
+    * A credential of the option `shared_fields` is not part of the key if two conditions hold: the origin permits
+      sharing, and no shared response is stored yet that this one could replace (`is_new`).
     """
     if response.status == 304:
         return job.key if len(job.key) or job.validate is None else job.validate.key
@@ -81,7 +81,7 @@ def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: 
 
 
 def keyed_view(resource: Resource, job: RefreshJob) -> Resource:
-    """Return the resource as requests with the key of this job see it."""
+    """Return the resource with only the responses that have this job's key."""
     responses = [response for response in resource.keyed if _sorted_lines(response.key) == _sorted_lines(job.key)]
     return Resource(
         resource.target,
@@ -91,7 +91,7 @@ def keyed_view(resource: Resource, job: RefreshJob) -> Resource:
 
 
 def merge_keyed(stored_resource: Resource, learned: Resource, key: Fields) -> Resource:
-    """Return the stored resource with the responses for requests with this key."""
+    """Return the stored resource with the responses of `learned` that have this key."""
     others = [response for response in stored_resource.keyed if _sorted_lines(response.key) != _sorted_lines(key)]
     same_key = [
         response

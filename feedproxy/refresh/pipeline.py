@@ -1,4 +1,7 @@
-"""One refresh of one resource: receive, interpret, complete, store, report. Only this module stores responses."""
+"""One refresh of one resource, in five steps: receive, interpret, complete, store, report.
+
+Only this module stores responses.
+"""
 
 import logging
 import random
@@ -51,21 +54,21 @@ from feedproxy.upstream.client import Fetched, Oversized
 logger = logging.getLogger(__name__)
 
 _REFUSALS_OF_FIELDS = frozenset({400, 403, 406, 412, 413, 431})
-"""Status codes by which origins and their firewalls refuse the fields of a request."""
+"""Status codes with which origins and their firewalls refuse the fields of a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Received:
-    """The responses that a job received, and the ingested content of the last."""
+    """The responses that a job received, and the ingested content of the last one."""
 
     chain: redirects.RedirectChain
     ingested: IngestedContent
 
 
 def _is_missing_feed(job: RefreshJob, result: RefreshResult) -> bool:
-    """Return whether the job was for a feed, brought an error or a page, and no feed is stored.
+    """Return whether the job requested a feed, received an error or a page, and no feed is stored.
 
-    The pages of the operator's own site (`upstream`) are as they should be, unless the client asked for a feed.
+    Pages of the operator's own site (`upstream`) are expected, unless the client requested a feed.
     """
     if result.resource.channel is not None or not job.own_agent or result.oversized:
         return False
@@ -78,31 +81,32 @@ def _is_missing_feed(job: RefreshJob, result: RefreshResult) -> bool:
 
 
 def _is_conditional(job: RefreshJob) -> bool:
-    """Return whether a 304 suffices. A copy that other settings have edited needs the original again."""
+    """Return whether the job's request has conditions. A copy edited under other settings needs the original, not a
+    304."""
     return job.validate is not None and not is_outdated(job.validate.content, job.settings)
 
 
 def _is_of_same_target(stored: StoredResponse, target: str | None) -> bool:
-    """Return whether the stored response came from this final target, or from one that differs in the query only."""
+    """Return whether a stored response came from the same target after redirects. A different query is permitted."""
     if stored.final_target is None or target is None:
         return True
     return stored.final_target.partition("?")[0] == target.partition("?")[0]
 
 
 def _states_lifetime(fields: Fields) -> bool:
-    """Return whether a 304 has fields that say how the response may be cached."""
+    """Return whether the fields of a 304 state how long the response may be cached."""
     return any(name in fields for name in ("cache-control", "cdn-cache-control", "expires"))
 
 
 def _confirmed_for_client(job: RefreshJob, fetched: Fetched) -> StoredResponse | None:
-    """Return the origin's 304 as the client gets it; None where it does not answer the client's conditions."""
+    """Return the origin's 304 with the client's validators, or None if it does not answer the client's conditions."""
     response = received_response(job, fetched, NOT_INGESTED)
     fields = carried_validators.fields_for_client(job.client_fields, response.fields)
     return None if fields is None else replace(response, fields=negotiation.vary_on(fields, "Accept-Encoding"))
 
 
 class RefreshPipeline:
-    """Carries out refresh jobs. Failures of an origin are values in RefreshResult, never exceptions."""
+    """Executor of refresh jobs. A failure of the origin is a value in RefreshResult, never an exception."""
 
     def __init__(
         self,
@@ -123,9 +127,9 @@ class RefreshPipeline:
         self._may_serve_under = may_serve_under
 
     async def run(self, job: RefreshJob, is_current: Callable[[], bool] = lambda: True) -> RefreshResult:
-        """Carry out one job: receive, interpret, complete, store, report.
+        """Carry out one job and return its result.
 
-        Nothing is stored once `is_current` returns False: the target was purged or invalidated meanwhile.
+        Nothing is stored after `is_current` has returned False: the target was purged or invalidated meanwhile.
         """
         started = self._clock.now()
         received = await self._receive(job)
@@ -145,7 +149,7 @@ class RefreshPipeline:
         return result
 
     def _with_response_key(self, job: RefreshJob, received: _Received | FeedproxyError) -> RefreshJob:
-        """Return the job with the key of the response that was received for it."""
+        """Return the job with the key of the received response."""
         if isinstance(received, FeedproxyError) or job.pushed is not None or isinstance(received.chain.last, Oversized):
             return job
         stored = self._store.get_latest(job.request.target)
@@ -157,7 +161,7 @@ class RefreshPipeline:
     def _complete(
         self, job: RefreshJob, received: _Received | FeedproxyError, result: RefreshResult, started: Instant
     ) -> RefreshResult:
-        """Return the result with the whole resource, which holds what the job's key or a push leaves unchanged."""
+        """Return the result with the whole resource, including what a keyed response or a push leaves unchanged."""
         target, resource = job.request.target, result.resource
         stored = self._store.get_latest(target)
         if len(job.key):
@@ -174,7 +178,7 @@ class RefreshPipeline:
         return result
 
     async def _store_learned(self, job: RefreshJob, result: RefreshResult, is_current: Callable[[], bool]) -> None:
-        """Write what the result teaches of the resource, or delete a resource of which nothing is left."""
+        """Store the resource of the result, or delete it if nothing worth storing remains."""
         target, learned = job.request.target, result.resource
         stored = self._store.get_latest(target)
         if not len(job.key) and not result.stored:
@@ -183,7 +187,7 @@ class RefreshPipeline:
         if is_current() and is_worth_storing(learned):
             await self._store.put(learned, is_current)
         elif is_current() and stored is not None:
-            await self._store.delete(target)  # its responses were replaced by one that may not be stored
+            await self._store.delete(target)  # its responses were replaced by one that must not be stored
 
     def _report(
         self, job: RefreshJob, received: _Received | FeedproxyError, result: RefreshResult, started: Instant
@@ -206,7 +210,8 @@ class RefreshPipeline:
         )
 
     async def _receive(self, job: RefreshJob) -> _Received | FeedproxyError:
-        """Fetch and ingest: every step that waits, for the network or for a helper process."""
+        """Return the fetched and ingested responses, or the error. Only this step waits for the network or a helper
+        process."""
         if job.pushed is not None:
             return _Received(redirects.RedirectChain(job.pushed.fetched, job.pushed.fetched), job.pushed.prepared)
         try:
@@ -216,12 +221,12 @@ class RefreshPipeline:
             return error
         except MemoryError:
             local_failure.complaints.warn("no memory is left to ingest a response")
-            return Overload("no memory is left for it")
+            return Overload("no memory is left to ingest the response")
         except Exception:
             # A defect of feedproxy that this response reveals: the stored copy is served, and the next fetch is
             # delayed.
             logger.exception("refresh: ingesting a response failed")
-            return FeedproxyError("feedproxy failed at what the origin sent; its log says more")
+            return FeedproxyError("feedproxy could not process the response; see its log")
 
     async def _ingest(self, chain: redirects.RedirectChain, job: RefreshJob) -> _Received:
         if isinstance(chain.last, Oversized) or job.request.method == "HEAD":
@@ -232,9 +237,9 @@ class RefreshPipeline:
     def _interpret(
         self, job: RefreshJob, received: _Received | FeedproxyError, started: Instant
     ) -> RefreshResult | None:
-        """Judge what was received against what is stored now; None where another request is needed.
+        """Return the result of the received response for the stored resource, or None if another request is needed.
 
-        A 304 may validate no stored response, and an origin may refuse a client's conditions.
+        Another request is needed if a 304 validates no stored response, or if an origin refuses a client's conditions.
         """
         stored = self._store.get_latest(job.request.target)
         before = (
@@ -253,7 +258,7 @@ class RefreshPipeline:
         if fetched.response.status in _REFUSALS_OF_FIELDS and len(
             carried_validators.conditions_for_origin(job.client_fields)
         ):
-            return None  # a client chose the conditions: a refusal of them is no failure of the feed
+            return None  # a client chose the conditions: their refusal is no failure of the feed
         if job.request.method == "HEAD":
             return self._apply_head(job, before, fetched)
         return self._apply_complete(job, before, chain, fetched, received.ingested)
@@ -293,9 +298,9 @@ class RefreshPipeline:
             confirmed = _confirmed_for_client(job, fetched)
             refusal = "" if confirmed is None else self._storing_refusal(job, replace(confirmed, status=200))
             if confirmed is not None and not refusal and not _states_lifetime(confirmed.fields):
-                refusal = "the 304 does not permit it"  # what the origin said with the content still holds
+                refusal = "the 304 does not permit it"  # the directives that came with the content still apply
             if confirmed is None or not refusal:
-                return None  # the content is needed: for the client, or for the copy that the origin permits now
+                return None  # the content is needed: for the client, or for the copy that may be stored now
             resource = replace(before, failures=Failures())
             reason = "not modified (304): the client's copy is current"
             return RefreshResult(resource, confirmed, fwd_status=304, reason=reason, not_stored_reason=refusal)
@@ -304,7 +309,7 @@ class RefreshPipeline:
             error = MalformedResponse("the origin answered 304 to a request without conditions")
             return self._apply_verdict(job, before, FetchOutcome(error=error))
         if not _is_of_same_target(job.validate, final_target(job, received.chain.final_target)):
-            return None  # a redirect leads elsewhere now, where the validators may name other content
+            return None  # a redirect has another target now, where the validators may identify other content
         targeted = job.settings.is_targeted
         freshened = validation.freshen(
             job.validate,
@@ -325,7 +330,7 @@ class RefreshPipeline:
         )
         resource = replace(before, failures=Failures(), relocation=sighting)
         resource = with_history(resource, before, freshened, received.ingested.publication_dates, now)
-        # The 304 may forbid to store the response any longer. The stored response is that of a GET.
+        # The 304 may forbid storing the response any longer. The stored response is one to GET.
         get_job = replace(job, request=replace(job.request, method="GET"))
         not_stored_reason = self._storing_refusal(get_job, freshened)
         resource = without_variant(resource, job) if not_stored_reason else with_variant(resource, freshened, job)
@@ -340,7 +345,7 @@ class RefreshPipeline:
         )
 
     def _storing_refusal(self, job: RefreshJob, response: StoredResponse) -> str:
-        """Return why HTTP forbids to store this; empty where it does not."""
+        """Return the reason why HTTP forbids storing this response, or an empty string."""
         plain, targeted = Response(response.status, response.fields), job.settings.is_targeted
         verdict = storing.may_store(
             job.request, plain, now=self._clock.now(), targeted=targeted, authorized=response.authorized
@@ -348,7 +353,8 @@ class RefreshPipeline:
         return verdict.reason if isinstance(verdict, storing.DoNotStore) else ""
 
     def _apply_head(self, job: RefreshJob, before: Resource, fetched: Fetched) -> RefreshResult:
-        """Pass on the response to a HEAD, and validate the stored one with it (RFC 9111, 4.3.5)."""
+        """Return the response to a HEAD as the result, and validate or invalidate the stored one (RFC 9111, section
+        4.3.5)."""
         answer = received_response(job, fetched, NOT_INGESTED)
         resource = before
         selected = vary.choose(before.variants, job.request.fields, own_agent=job.own_agent)
@@ -392,7 +398,8 @@ class RefreshPipeline:
         before = relocated or before
         was_redirected = chain.hops > 0 or chain.redirect_error is not None
         if was_redirected and ingested.channel is None and before.channel is None and isinstance(chain.first, Fetched):
-            # The redirect leads to no feed and none is stored: the redirect itself is the response.
+            # The redirect leads to something else than a feed, and no feed is stored: the redirect itself is the
+            # response.
             fetched, ingested = chain.first, IngestedContent(unmodified_content(chain.first.response))
             chain = replace(chain, final_target="")
         response = fetched.response
@@ -426,11 +433,12 @@ class RefreshPipeline:
         return replace(result, resource=resource, unshared_fields=unshared_fields)
 
     def _pass_protected_redirect(self, job: RefreshJob, before: Resource, first: Fetched) -> RefreshResult:
-        """Pass on the redirect of a known feed to a protected one; this is not a failure."""
+        """Return the redirect itself as the result, because it leads from a known feed to a protected one. It is no
+        failure."""
         resource = replace(before, failures=Failures(), pending_format_change=None)
         ingested = IngestedContent(unmodified_content(first.response))
         outcome = FetchOutcome(first.response.status, first.response.fields)
-        reason = "the redirect leads to what a rule protects: the reader asks there"
+        reason = "the redirect leads to a feed that a rule protects: the client requests it there"
         return self._store_response(
             job, resource, outcome, received_response(job, first, ingested), ingested, None, reason
         )
@@ -438,9 +446,10 @@ class RefreshPipeline:
     def _apply_xml_relocation(
         self, job: RefreshJob, before: Resource, ingested: IngestedContent, now: Instant
     ) -> RefreshResult | Resource | None:
-        """Apply an XML redirect or an XML gone document at once, unless it leads back to this target.
+        """Return the result of an XML redirect or XML gone document, which takes effect at once, or None without one.
 
-        A redirect that leads back is recorded without effect: the other address may have changed meanwhile.
+        A redirect that leads back to this target is recorded without effect, because the other address may have changed
+        meanwhile. In that case, the result is the resource.
         """
         settings = job.settings
         match ingested.relocation:
@@ -496,7 +505,7 @@ class RefreshPipeline:
         response: StoredResponse | None = None,
         ingested: IngestedContent = NOT_INGESTED,
     ) -> RefreshResult:
-        """Decide with the content guard, and return the resulting resource and response."""
+        """Return the result that the content guard decides on: the resource and the response."""
         now = self._clock.now()
         stored = (
             replace(before, channel=ingested.resolved_channel(before.channel))
@@ -561,7 +570,7 @@ class RefreshPipeline:
         detail: Detail | None,
         reason: str,
     ) -> RefreshResult:
-        """Return the resource with the response, where HTTP permits to store it."""
+        """Return the result with the response in the resource, if HTTP permits storing it."""
         if (with_part := range_requests.with_part(resource, response, job)) is not None:
             return RefreshResult(with_part, response, True, outcome.status, None, detail, reason)
         not_stored_reason = self._storing_refusal(job, response)
@@ -570,7 +579,9 @@ class RefreshPipeline:
         if not not_stored_reason and not self._is_worth_storing(response, job):
             not_stored_reason = f"a {response.status} with no lifetime and no validator"
         if detail is not None and resource.channel is not None:
-            not_stored_reason = "the copy of the feed is kept"  # the received response is served all the same
+            not_stored_reason = (
+                "the copy of the feed is kept"  # the received response is sent to the client nevertheless
+            )
         stores = not not_stored_reason
         changed = False
         facts: dict[str, Any] = {}
@@ -595,8 +606,8 @@ class RefreshPipeline:
             if response.content.feed and response.content.tag is not None:
                 tag = carried_validators.carry_validators(response.content.tag, response.fields)
                 response = replace(response, content=replace(response.content, tag=tag))
-            # The origin replaced the stored response by one that may not be stored: the old one is dropped. A server
-            # error replaces nothing (RFC 9111, 4.3.3; RFC 5861, 4).
+            # The origin replaced the stored response by one that must not be stored: the old one is deleted. A
+            # server error replaces nothing (RFC 9111, section 4.3.3; RFC 5861, section 4).
             resource = without_variant(replace(resource, **facts), job)
         elif facts:
             resource = replace(resource, **facts)
@@ -613,7 +624,8 @@ class RefreshPipeline:
         )
 
     def _is_worth_storing(self, response: StoredResponse, job: RefreshJob) -> bool:
-        """Return whether the response can be used later: fresh, validated, or, for feeds, as a stale copy."""
+        """Return whether the response can be used later: while fresh, after validation, or, for feeds, as a stale
+        copy."""
         explicit = freshness.explicit_lifetime(response, targeted=job.settings.is_targeted)
         return (
             response.content.feed

@@ -1,4 +1,7 @@
-"""Parts of resources that are not feeds: serve, complete and store them. cache/partial_content.py decides."""
+"""Range requests for resources that are not feeds: stored parts are served, completed and stored.
+
+cache/partial_content.py makes the decisions.
+"""
 
 from dataclasses import replace
 
@@ -24,7 +27,8 @@ UNSATISFIABLE = 416
 def serve_from_part(
     context: RequestContext, resource: Resource | None, now: Instant
 ) -> tuple[StoredResponse, Freshness] | None:
-    """Return the response to a range request from a fresh part, and its freshness; None where no part suffices."""
+    """Return the response to a range request from a fresh stored part, and its freshness, or None if no part
+    suffices."""
     if resource is None or context.request.method != "GET" or "range" not in context.request.fields:
         return None
     for part in _selected_parts(context, resource):
@@ -38,7 +42,7 @@ def serve_from_part(
 
 
 def missing_range(context: RequestContext, resource: Resource | None, now: Instant) -> Missing | None:
-    """Return the range to request from the origin; None where the whole is needed."""
+    """Return the range to request from the origin, or None if the whole content is needed."""
     if resource is None or resource.channel is not None:
         return None
     requested = context.request.fields if context.request.method == "GET" else Fields()  # Range is defined for GET
@@ -53,9 +57,10 @@ def missing_range(context: RequestContext, resource: Resource | None, now: Insta
 async def fetch_missing(
     fetcher: redirects.OriginClient, job: RefreshJob, rest: Missing
 ) -> redirects.RedirectChain | None:
-    """Fetch the missing range and combine it with the part; None where the whole has to be fetched."""
+    """Fetch the missing range and combine it with the stored part. Return None if the whole content has to be
+    fetched."""
     fields = job.request.fields.without("if-range").with_field("Range", rest.range)
-    # Ranges are of coded bytes, if they are coded; the part is not.
+    # Ranges count coded bytes if the content is coded. The stored part is not coded.
     fields = fields.with_field("Accept-Encoding", "identity")
     if rest.condition is not None:
         fields = fields.with_added("If-Range", rest.condition)
@@ -74,20 +79,20 @@ async def fetch_missing(
 
 
 def _covers_range(response: Response, part: StoredResponse, job: RefreshJob) -> bool:
-    """Return whether the response covers the requested range: an origin may send less."""
+    """Return whether the combined response covers the requested range. An origin may send less."""
     together = replace(part, fields=response.fields, content=Content({"identity": response.body}))
     return response.status == 200 or partial_content.cut(together, job.request.fields) is not None
 
 
 def cut_to_range(context: RequestContext, result: RefreshResult) -> RefreshResult:
-    """Return the result cut to the range that the client requested; more may be stored."""
+    """Return the result with only the range that the client requested. More of it may be stored."""
     if not result.from_partial or result.response is None or result.response.status != 206:
         return result
     return replace(result, response=partial_content.cut(result.response, context.request.fields) or result.response)
 
 
 def with_part(resource: Resource, response: StoredResponse, job: RefreshJob) -> Resource | None:
-    """Return the resource with this part; None where the response is not a part, or may not be stored."""
+    """Return the resource with this part, or None if the response is not a part or must not be stored."""
     if response.status != 206 or resource.channel is not None:
         return None
     verdict = partial_content.may_store_part(job.request, response, targeted=job.settings.is_targeted)
@@ -100,7 +105,7 @@ def with_part(resource: Resource, response: StoredResponse, job: RefreshJob) -> 
 
 
 def _selected_parts(context: RequestContext, resource: Resource) -> list[StoredResponse]:
-    """Return the parts that this request selects (RFC 9111, section 4.1), newest first."""
+    """Return the stored parts that this request selects (RFC 9111, section 4.1), newest first."""
     fields, own = context.upstream_request.fields, context.own_agent
     keyed = [part for part in reversed(resource.keyed) if part.status == 206]
     return [

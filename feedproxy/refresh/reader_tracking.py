@@ -1,4 +1,4 @@
-"""Counting of readers, and the User-Agent that reports their number to origins (DESIGN, section 5)."""
+"""Counting of readers, and the User-Agent that reports their number to origins."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from feedproxy.subscribers.pseudonyms import Identifier, Pseudonym
 
 
 class ReaderTracker:
-    """Counts readers by pseudonym. No address is passed on from here."""
+    """Counter of readers by pseudonym. Code behind it never sees a client's address."""
 
     def __init__(
         self,
@@ -32,13 +32,14 @@ class ReaderTracker:
         self._version = version
 
     def record_read(self, target: str, client: ClientContext, agent: str) -> None:
-        """Count a read of this target."""
+        """Count the client as a reader of the target."""
         now = self._clock.now()
         pseudonym = self._identifier.pseudonym(client.address, agent, client.user, now)
         self.counts.seen(target, pseudonym, agent, now)
 
     def upstream_user_agent(self, target: str, newcomer: str | None = None) -> str:
-        """Return the User-Agent for the origin of this target; `newcomer` is that of a reader not yet counted."""
+        """Return the User-Agent for requests to the origin of this target. `newcomer` is the User-Agent of an uncounted
+        reader."""
         now = self._clock.now()
         subscribers = self.counts.total(target, now) if newcomer is None else self.counts.alone(newcomer, now)
         contact = self._settings_for(target).contact_url
@@ -49,9 +50,9 @@ class ReaderTracker:
         return self._identifier.pseudonym(address, agent, "", now)
 
     def pseudonym_valid_until(self, now: Instant) -> Instant:
-        """Return the time until which a pseudonym is valid."""
+        """Return the instant until which pseudonyms stay the same."""
         return self._identifier.same_until(now)
 
     def log_name(self, client: ClientContext, agent: str) -> str:
-        """Return the pseudonym that the log shows for a reader."""
+        """Return the pseudonym of a reader as the access log shows it."""
         return f"{self._identifier.pseudonym(client.address, agent, client.user, self._clock.now()).current:015x}"

@@ -1,4 +1,5 @@
-"""Follow redirects, a limited number, each as an ordinary fetch with all checks (RFC 9110, section 15.4)."""
+"""Following of redirects. Each is an ordinary fetch with all checks, and their number is limited (RFC 9110, section
+15.4)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,22 +24,25 @@ class OriginClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RedirectChain:
-    """The responses from the first to the last. `redirect_error` says why the last redirect was not followed."""
+    """The first and the last response of a chain of redirects.
+
+    `redirect_error` is the reason why the last redirect was not followed.
+    """
 
     first: Fetched | Oversized
     last: Fetched | Oversized
     moved_to: str = ""
-    """The target to which the permanent redirects at the beginning lead."""
+    """The target of the leading permanent redirects, or an empty string."""
     hops: int = 0
     redirect_error: Detail | None = None
     from_partial: bool = False
-    """The response combines a stored part with the received one (RFC 9111, section 3.4)."""
+    """True if the response combines a stored part with the received one (RFC 9111, section 3.4)."""
     final_target: str = ""
     """The target of the last response."""
 
     @property
     def size(self) -> int:
-        """Bytes of content of the last response as received; 0 for one that was too large to read."""
+        """Return the bytes of content of the last response as received; 0 for a response that was too large to read."""
         if not isinstance(self.last, Fetched):
             return 0
         return len(self.last.response.body) if self.last.received_size is None else self.last.received_size
@@ -53,14 +57,14 @@ async def follow_redirects(
     may_serve_under: Callable[[str, str], bool] = lambda start, end: True,
     to_target: Callable[[str], str] = lambda address: address,
 ) -> RedirectChain:
-    """Fetch, and follow what redirects, `limit` times at most.
+    """Fetch the request's target, and follow at most `limit` redirects. Return the chain.
 
-    Only the first fetch raises FeedproxyError; when a later one fails, the chain ends there with `redirect_error`. Each
-    raises Overload. Credentials, cookies included, go to the first origin only (RFC 9110, section 15.4), and only that
-    origin is exempt from the address check (`skip_address_check`).
+    Only the first fetch raises FeedproxyError. If a later one fails, the chain ends with `redirect_error`. Any fetch
+    may raise Overload. Credentials and cookies are sent to the first origin only (RFC 9110, section 15.4). With
+    `skip_address_check`, the address of that origin is not checked.
 
-    `to_target` maps an address to its target (relocation.next_hop). `may_serve_under` says whether content of the
-    second target may be served under the first. If not, the chain ends with Detail.ACCESS: clients get the redirect,
+    `to_target` maps an address to its target (relocation.next_hop). `may_serve_under` returns whether content of its
+    second argument may be served under its first. If not, the chain ends with Detail.ACCESS: clients get the redirect,
     and authenticate at its target.
     """
     start = request.target
@@ -91,7 +95,7 @@ async def follow_redirects(
             return end_chain(Detail.ACCESS)
         same_origin = uri.origin_of(location_target) == uri.origin_of(request.target)
         if same_origin:
-            # RFC 9110, 10.2.2: the redirect "inherits the fragment", which is a credential's name here.
+            # RFC 9110, section 10.2.2: the redirect "inherits the fragment", which is the name of a credential here.
             location_target += request.target[len(uri.without_fragment(request.target)) :]
         fields = request.fields
         if not same_origin:
@@ -103,7 +107,7 @@ async def follow_redirects(
         except Forbidden:
             return end_chain(Detail.FORBIDDEN_ADDRESS)
         except Overload:
-            raise  # a failure of this machine, not of the origin
+            raise  # this machine failed, not the origin
         except FeedproxyError as error:
             return end_chain(next((target for target in Detail if target == error.detail), Detail.FETCH_ERROR))
         hops.append((last.response.status, location_target))
@@ -113,7 +117,7 @@ async def follow_redirects(
 
 
 def _without_no_vary_search(fetched: Fetched | Oversized) -> Fetched | Oversized:
-    """Return the response without No-Vary-Search, which concerns the query of its own URL, not of the first one."""
+    """Return the response without No-Vary-Search, which applies to its own URL and not to the first one."""
     if not isinstance(fetched, Fetched) or "no-vary-search" not in fetched.response.fields:
         return fetched
     response = fetched.response

@@ -1,4 +1,4 @@
-"""The resource after a refresh: pure functions from the stored value to the new one."""
+"""The resource after a refresh: pure functions that return the new value to store."""
 
 import math
 from collections.abc import Sequence
@@ -25,28 +25,29 @@ from feedproxy.store.resource import DeltaBase, Relocation, RelocationKind, Reso
 from feedproxy.upstream.client import Fetched
 
 VARIANTS_MAX = 8
-"""Variants stored of one target: enough for languages and formats, too few to fill the store."""
+"""Largest number of stored variants of one target: enough for languages and formats."""
 
 CHANGES_MAX = 32
-"""Content changes remembered of a feed: a month, for one change a day."""
+"""Largest number of remembered content changes of a feed: a month at one change a day."""
 
 EDITIONS_MAX = 32
-"""Version records of a feed, as many as changes, at about fifty bytes each."""
+"""Largest number of version records of a feed, at about fifty bytes each."""
 
 VERSIONS_MAX = 16
-"""Versions from which deltas can be made: a night of a feed that changes every hour."""
+"""Largest number of versions from which deltas can be made: a night of a feed that changes every hour."""
 
 VERSIONS_BYTES = 32 * 1024
-"""Bytes of their entries together: sixteen versions of 128 entries, or one of 2,048."""
+"""Bytes that the entries of these versions may take: sixteen versions of 128 entries, or one of 2,048."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshJob:
-    """A request to fetch a target, and the way to do it.
+    """A request to the origin, with what has to be known to carry it out.
 
-    `validate` is the stored variant from which conditions are made, `own_agent` whether the request has feedproxy's
-    User-Agent, `occasion` the reason (result.RefreshFinished). `skip_address_check` is for addresses that the operator
-    configured. `missing_range` completes a stored part. With `pushed` nothing is fetched: the push is the response.
+    `validate` is the stored variant from which conditions are made. `own_agent` is true if the request has feedproxy's
+    own User-Agent. `occasion` is described at `RefreshFinished`. `skip_address_check` is true for addresses that the
+    operator configured. `missing_range` completes a stored part. With `pushed`, nothing is fetched, and the push is the
+    response.
     """
 
     request: Request
@@ -60,21 +61,21 @@ class RefreshJob:
     missing_range: Missing | None = None
     pushed: Push | None = None
     accept_encoding: str | None = None
-    """The waiting client's; the upstream request has feedproxy's own."""
+    """Accept-Encoding of the waiting client. The request to the origin has feedproxy's own."""
     client_fields: Fields = field(default_factory=Fields)
-    """Those of the waiting client, where no copy may be stored: its conditions go to the origin."""
+    """Fields of the waiting client if no copy may be stored: its conditions are sent to the origin."""
     key: Fields = field(default_factory=Fields)
     varying_fields: Fields = field(default_factory=Fields)
-    """Of the request (see UpstreamRequest)."""
+    """Fields of the request that only some clients send (see UpstreamRequest)."""
 
 
 def unmodified_content(response: Response) -> Content:
-    """Return the content as it was received."""
+    """Return the content of the response as received."""
     return Content({response.fields.combined("content-encoding") or "identity": response.body})
 
 
 def received_response(job: RefreshJob, fetched: Fetched, ingested: IngestedContent, at: str = "") -> StoredResponse:
-    """Return the response in the form in which it may be stored. `at` is its target, after redirects."""
+    """Return the response in the form in which it may be stored. `at` is its target after redirects."""
     targeted = job.settings.is_targeted
     stored = StoredResponse(
         target=job.request.target,
@@ -95,14 +96,14 @@ def received_response(job: RefreshJob, fetched: Fetched, ingested: IngestedConte
 
 
 def final_target(job: RefreshJob, at: str) -> str | None:
-    """Return the target of the response, after redirects, as it is stored."""
+    """Return the target after redirects in its stored form: empty if it is the requested target."""
     if job.pushed is not None and job.validate is not None:
         return job.validate.final_target  # a push is content for the stored response
     return "" if at == job.request.target else at
 
 
 def requested_codings(job: RefreshJob) -> RequestedCodings:
-    """Return the codings to make at once: those of the stored version, and the one for the waiting client."""
+    """Return the codings to make during ingestion: those of the stored version, and the one for the waiting client."""
     stored = job.validate
     codings = tuple(stored.content.bodies) if stored is not None and stored.content.feed else ()
     return RequestedCodings(codings, job.accept_encoding)
@@ -111,14 +112,14 @@ def requested_codings(job: RefreshJob) -> RequestedCodings:
 def update_relocation(
     before: Resource, chain: redirects.RedirectChain, outcome: FetchOutcome, now: Instant, settings: Settings
 ) -> Relocation | None:
-    """Return the relocation that is known after this response."""
+    """Return the relocation to record after this response."""
     ending, location = None, ""
     if outcome.status == 410:
         ending = RelocationKind.GONE
     elif chain.moved_to and outcome.channel is not None:
         ending, location = RelocationKind.MOVED, chain.moved_to
     if ending is None:
-        # Only a good response of the address itself clears a relocation; a failure does not.
+        # Only a good response of the address itself clears a relocation.
         by_itself = outcome.status in (200, 304) and chain.hops == 0
         sighting = before.relocation
         if sighting and sighting.kind is RelocationKind.GONE and not sighting.confirmed and _is_redirect(chain):
@@ -144,9 +145,9 @@ def _is_redirect(chain: redirects.RedirectChain) -> bool:
 
 
 def with_last_modified(before: Resource, content: Content, now: Instant) -> Content:
-    """Return the content of a feed with a Last-Modified: the time of its arrival, where the origin sent none.
+    """Return the content of a feed with a Last-Modified. Without one of the origin, it is the instant of arrival.
 
-    Some feed readers send dates only. Two versions never share a second.
+    Some feed readers send only dates as conditions. Two versions never get the same second.
     """
     if not content.feed or content.tag is None or content.last_modified is not None:
         return content
@@ -156,9 +157,10 @@ def with_last_modified(before: Resource, content: Content, now: Instant) -> Cont
 
 
 def with_variant(resource: Resource, new: StoredResponse, job: RefreshJob, **facts: Any) -> Resource:
-    """Return the resource with this variant in place of the one that the same request selected, and with these facts.
+    """Return the resource with `new` in place of the variant that the same request selected, and with `facts` as
+    fields.
 
-    Jobs for one target can overtake variant other: the response to the later request stays.
+    If a job for a later request has already stored its response, that response stays.
     """
     stored = vary.choose(resource.variants, job.request.fields, own_agent=job.own_agent)
     if stored is not None and stored.request_time > new.request_time:
@@ -180,15 +182,16 @@ def without_variant(resource: Resource, job: RefreshJob) -> Resource:
 
 
 def _remaining_parts(resource: Resource, job: RefreshJob) -> tuple[StoredResponse, ...]:
-    """Return the parts that this request does not select; a newer response replaces the others."""
+    """Return the stored parts that this request does not select. A newer response replaces the others."""
     request_fields, own = job.request.fields, job.own_agent
     return tuple(variant for variant in resource.parts if not vary.selects(variant, request_fields, own_agent=own))
 
 
 def superseded(resource: Resource) -> tuple[StoredResponse, ...]:
-    """Return the stored feeds from which deltas will be made once they are superseded, and that have no entries yet.
+    """Return the stored feeds that become bases of deltas when they are superseded, and that are not recorded as such
+    yet.
 
-    Content may return with another date: clients may have either.
+    The same content may come with another date. It is recorded again, because clients may have either date.
     """
     known = {(variant.tag, variant.last_modified) for variant in resource.delta_bases}
     return tuple(
@@ -202,12 +205,12 @@ def superseded(resource: Resource) -> tuple[StoredResponse, ...]:
 
 
 def stored_document(resource: Resource) -> bytes:
-    """Return the stored feed without coding, of any variant; empty where there is none."""
+    """Return the stored feed without coding, from any variant, or empty bytes."""
     return next((body for variant in resource.variants if (body := variant.content.bodies.get("identity"))), b"")
 
 
 def with_versions(resource: Resource, retired_versions: Sequence[DeltaBase]) -> Resource:
-    """Return the resource with these among the versions that clients may have."""
+    """Return the resource with these versions among its bases of deltas."""
     if not retired_versions:
         return resource
     names = {(version.tag, version.last_modified) for version in retired_versions}
@@ -221,9 +224,9 @@ def with_versions(resource: Resource, retired_versions: Sequence[DeltaBase]) -> 
 def with_previous_contents(
     resource: Resource, stored: StoredResponse, previous: PreviousContents | None, settings: Settings
 ) -> Resource:
-    """Return the resource with these previous contents (None: unchanged), if `stored` is for all clients.
+    """Return the resource with these previous contents, or without any if `stored` is not shared among all clients.
 
-    Otherwise the previous contents are dropped.
+    With None for `previous`, the previous contents stay unchanged.
     """
     if len(stored.key):
         return resource
@@ -233,13 +236,13 @@ def with_previous_contents(
 
 
 def with_version_record(resource: Resource, new: StoredResponse, items: int, now: Instant) -> Sequence[VersionRecord]:
-    """Return the version records, with one for the version that is being stored."""
+    """Return the version records of the resource, with one for the version that is being stored."""
     body = new.content.bodies.get("identity", b"")
     return (*resource.version_records, VersionRecord(now, len(body), items, new.content.tag or ""))[-EDITIONS_MAX:]
 
 
 def earlier_versions_interval(resource: Resource | None, content: Content) -> tuple[Instant, Instant] | None:
-    """Return when the versions before this one were stored, first and last; None where that is not known."""
+    """Return the instants at which the first and the last earlier version were stored, or None if they are unknown."""
     editions = resource.version_records if resource is not None and content.feed and content.tag is not None else ()
     arrived = next((record.at for record in reversed(editions) if record.tag == content.tag), None)
     return None if arrived is None or editions[0].at >= arrived else (editions[0].at, arrived)
@@ -254,8 +257,8 @@ def with_history(
 ) -> Resource:
     """Return the resource with the publication dates of its entries from before the first fetch.
 
-    They are read with the second refresh, since freshness needs them no sooner (feed_freshness.py). Without entry dates
-    and Last-Modified, the time of the first fetch counts as the last change.
+    They are read at the second refresh, because freshness does not need them earlier (feed_freshness.py). Without entry
+    dates and Last-Modified, the first fetch counts as the last change.
     """
     if resource.channel is None:
         return resource
@@ -269,10 +272,12 @@ def with_history(
 
 
 def learn_from_unstored(job: RefreshJob, stored: Resource | None, learned: Resource, *, is_good: bool) -> Resource:
-    """Return what a response that is not stored teaches. `learned` is the resource if every client could request so.
+    """Return the resource after a response that is not stored. `learned` is the resource if every client could have
+    sent the request.
 
-    A response to no-store teaches nothing about the shared copy. A failure of a request with varying fields may be due
-    to these fields: not even its time counts, or the minimum interval would delay other clients.
+    A response to a request with `no-store` changes nothing that is known of the shared copy. Varying fields may have
+    caused the failure of a request that has them. Not even its time is recorded, because the minimum interval would
+    then delay other clients.
     """
     if stored is None:
         stored = Resource(learned.target)
@@ -284,6 +289,7 @@ def learn_from_unstored(job: RefreshJob, stored: Resource | None, learned: Resou
 
 
 def is_worth_storing(resource: Resource) -> bool:
-    """Return whether there is anything to remember of the target: clients can name any number of targets."""
+    """Return whether the resource holds anything to remember. Clients can request any number of targets without
+    content."""
     known = resource.responses or resource.channel
     return bool(known or resource.relocation or resource.oversized or resource.failures.next_try)

@@ -1,4 +1,4 @@
-"""The result of a refresh as a value, and what is reported of it to metrics and log."""
+"""The result of a refresh, and the record of it for metrics and log."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -13,7 +13,7 @@ from feedproxy.store.resource import Resource
 
 
 class RefreshObserver(Protocol):
-    """Receives what metrics and log record of refreshes."""
+    """A receiver of the records of refreshes, for metrics and log."""
 
     def updated(self, update: "RefreshFinished") -> None: ...
 
@@ -22,11 +22,11 @@ class RefreshObserver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RefreshFinished:
-    """A finished refresh, as metrics and log record it.
+    """The record of a finished refresh for metrics and log.
 
-    `occasion` is `reader`, `background`, or `push` for content that was pushed. `received_size` counts the bytes of
-    content from the origin, `content_size` those of the ingested content. `is_missing_feed`: the request was for a
-    feed, the response is none, and no feed is stored.
+    `occasion` is `reader`, `background`, or `push` for pushed content. `received_size` is the number of content bytes
+    from the origin, and `content_size` that of the ingested content. `is_missing_feed` is true if a feed was requested,
+    none was received, and none is stored.
     """
 
     target: str
@@ -46,9 +46,9 @@ class RefreshFinished:
 class RefreshResult:
     """The result of a refresh.
 
-    `response` is the origin's response, ready to be served; None where none is usable (`error`) or where its content
-    exceeds `buffer_max` (`oversized`). `fallback` says that a stored response is served instead, and until when.
-    `not_stored_reason` says why the response is not stored; `from_partial` that it completes a stored part.
+    `response` is the origin's response. It is None if the fetch failed (`error`) or the content exceeds `buffer_max`
+    (`oversized`). `fallback` is set if a stored response is served instead. `not_stored_reason` is the reason why the
+    response is not stored. `from_partial` is true if it completes a stored part.
     """
 
     resource: Resource
@@ -64,14 +64,14 @@ class RefreshResult:
     interim: tuple[Response, ...] = ()
     not_stored_reason: str = ""
     unshared_fields: Fields = field(default_factory=Fields)
-    """Fields that are not stored (Set-Cookie; private="…", no-cache="…"): for the client that requested."""
+    """Fields that are not stored, such as Set-Cookie. Only the client that caused the request gets them."""
     from_partial: bool = False
     from_peer: bool = False
-    """Another process has fetched it (peer_result.py)."""
+    """True if another process made the fetch (peer_result.py)."""
 
     @property
     def outcome(self) -> str:
-        """The outcome in a word: `confirmed` (304), `updated`, `unchanged`, `failed` or `not-stored`."""
+        """Return the outcome in a word: `confirmed` (304), `updated`, `unchanged`, `failed` or `not-stored`."""
         if self.stored:
             return "confirmed" if self.fwd_status == 304 else "updated" if self.changed else "unchanged"
         return "failed" if self.detail or self.error else "not-stored"

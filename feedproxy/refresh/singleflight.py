@@ -1,14 +1,14 @@
-"""Single flight: requests for a key that has a running task wait for that task (`collapsed` in RFC 9211)."""
+"""Request collapsing: concurrent calls with the same key wait for one task (`collapsed` in RFC 9211)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 
 class SingleFlight[Key, Result]:
-    """Running tasks, by key.
+    """Running tasks by key.
 
-    A waiter that is cancelled does not cancel its task: a late result serves the next request. `wait_for` reports a
-    task without a waiter after the last one is cancelled.
+    A cancelled caller does not cancel the task, because a late result serves the next request. `wait_for` reports a
+    task to `on_abandoned` after its last caller is cancelled.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class SingleFlight[Key, Result]:
         return key in self._running
 
     def join_or_start(self, key: Key, start: Callable[[], Awaitable[Result]]) -> tuple[asyncio.Task[Result], bool]:
-        """Return the running task for this key or a new one, and whether it was joined."""
+        """Return the running task for this key, or else a new one, and whether it was running."""
         if (task := self._running.get(key)) is not None:
             return task, True
         task = asyncio.ensure_future(_as_coroutine(start))
@@ -32,9 +32,9 @@ class SingleFlight[Key, Result]:
         return task, False
 
     async def wait_for(self, task: asyncio.Task[Result], timeout: float, on_abandoned: Callable[[], None]) -> Result:
-        """Return the result of a task. Raises TimeoutError after so many seconds.
+        """Return the result of a task. Raises TimeoutError after `timeout` seconds.
 
-        `on_abandoned` is called when this waiter is cancelled and no other waiter is left.
+        `on_abandoned` is called if this caller is cancelled and no other one waits for the task.
         """
         if task.done():
             return task.result()
@@ -54,7 +54,7 @@ class SingleFlight[Key, Result]:
         return task.result()
 
     def stop_joining(self, key: Key) -> None:
-        """Let no further call join the task of this key; present waiters still get its result."""
+        """Keep further calls from joining the task of this key. Its present callers still get the result."""
         if (task := self._running.pop(key, None)) is not None:
             self._closed.add(task)
 
@@ -63,10 +63,10 @@ class SingleFlight[Key, Result]:
             del self._running[key]
         self._closed.discard(task)
         if not task.cancelled():
-            task.exception()  # retrieved, so that asyncio does not warn when no waiter is left
+            task.exception()  # the exception is retrieved, so that asyncio does not warn about it
 
     async def drain(self, timeout: float) -> None:
-        """Wait for all running tasks, `timeout` seconds at most; then cancel the rest."""
+        """Wait at most `timeout` seconds for all running tasks, then cancel the rest."""
         tasks = [*self._running.values(), *self._closed]
         if not tasks:
             return

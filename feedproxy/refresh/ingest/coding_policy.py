@@ -1,4 +1,4 @@
-"""Which content codings are made of a feed, and at which level."""
+"""Policy for content codings: which are made of a feed, and at which compression level."""
 
 from collections.abc import Mapping
 
@@ -6,16 +6,17 @@ from feedproxy.http import content_coding, negotiation
 from feedproxy.settings import Settings
 
 LEVELS = {"gzip": 6, "br": 5, "zstd": 6}
-"""The effort for each coding, spent once per version of a feed: above it, time grows faster than size falls."""
+"""Compression level of each coding. A version is compressed once; at higher levels, time grows faster than size
+falls."""
 
 
 def level_of(name: str, settings: Settings) -> int:
-    """Return the effort for a coding; 0 where `codings` does not offer it."""
+    """Return the compression level of a coding, or 0 if the option `codings` does not offer it."""
     return LEVELS.get(name, 0) if name in settings.codings else 0
 
 
 def preferred_coding(accept_encoding: str | None, settings: Settings) -> str | None:
-    """Return the coding that a client prefers of those offered; None for identity."""
+    """Return the offered coding that a client prefers, or None for identity."""
     offered = [name for name in content_coding.CODINGS if level_of(name, settings)]
     chosen = negotiation.choose_coding(accept_encoding, [*offered, "identity"])
     return None if chosen == "identity" else chosen
@@ -28,6 +29,6 @@ def satisfies(accept_encoding: str | None, bodies: Mapping[str, bytes]) -> bool:
 
 
 def encode_if_smaller(identity: bytes, name: str, level: int) -> bytes | None:
-    """Return the content in this coding; None where that is not smaller."""
+    """Return the content in this coding, or None if the coding does not make it smaller."""
     body = content_coding.encode(identity, name, level)
     return body if len(body) < len(identity) else None

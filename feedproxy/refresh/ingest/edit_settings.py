@@ -1,7 +1,8 @@
-"""The settings by which a feed is edited before it is stored; their digest is stored with it.
+"""The settings by which a feed is edited before it is stored. A digest of them is stored with the feed.
 
-A copy that other settings have edited cannot be edited again: the original is not stored. So the next request to the
-origin has no conditions, and brings the original again (pipeline.py). The upstream's own feeds are not used until then.
+The original of an edited copy is not stored, so that a copy that was edited under other settings cannot be edited
+again. The next request to the origin then has no conditions, and brings the original (pipeline.py). Until then, such
+copies of the upstream's own feeds are not used.
 """
 
 import hashlib
@@ -11,26 +12,27 @@ from feedproxy.cache.stored_response import Content
 from feedproxy.settings import Settings
 
 DIGEST_LENGTH = 12
-"""Hexadecimal digits of a digest: 48 bits distinguish the few sets of settings of one store."""
+"""Length of a digest in hexadecimal digits. 48 bits distinguish the few combinations of settings in one store."""
 
 type EditSettings = tuple[object, ...]
-"""The settings that affect the stored form of a feed."""
+"""Values of the settings that affect the stored form of a feed."""
 
 
 def self_link_mode(settings: Settings) -> str:
-    """The mode; by default no link names the upstream's own address, which clients cannot reach."""
+    """Return how self links are edited. By default, no self link of the upstream's own address remains: clients cannot
+    reach it."""
     if settings.self_link or not settings.upstream:
         return settings.self_link or "add"
     return "correct" if settings.public_url else "off"
 
 
 def settings_digest(settings: Settings) -> str:
-    """Return the digest of the settings that edit feeds; empty for the defaults, as in older stores."""
+    """Return the digest of the settings that edit feeds, or an empty string for the defaults, as in older stores."""
     return _digest(_edit_settings(settings))
 
 
 def is_outdated(content: Content, settings: Settings) -> bool:
-    """Return whether this is a feed that other settings have edited."""
+    """Return whether the content is a feed that was edited under other settings."""
     return content.feed and content.edited_by != settings_digest(settings)
 
 

@@ -1,16 +1,17 @@
-"""Pool of helper processes that parse, convert and compress feeds; threads replace them if none can start.
+"""Pool of helper processes that parse, convert and compress feeds. Threads replace them if none can be started.
 
-A thread that computes holds Python's lock for some milliseconds at a time, while hits take microseconds. A process uses
-another CPU or, on a single one, yields to the proxy at once (helper_process.py: nice). Copying a feed to and from it
-takes a twentieth of a millisecond.
+A computing thread holds Python's interpreter lock for milliseconds at a time, while a hit takes microseconds. A process
+runs on another CPU. On a single CPU its niceness lets the proxy run first (helper_process.py). Copying a feed to and
+from a process takes about 0.05 ms.
 
-There are two lanes. A job starts in the quick one. If it exceeds `Limits.quick`, its helper moves to the slow lane with
-it, and another helper takes the next quick job. Large jobs start in the slow lane. So no document delays those of other
-feeds for longer than `Limits.quick`, and slow jobs delay only each other.
+There are two lanes. A job starts in the quick lane. A job that takes longer than `Limits.quick` moves to the slow lane
+together with its helper, and another helper takes the next quick job. Large jobs start in the slow lane. So a document
+delays other feeds by at most `Limits.quick` seconds, and slow jobs delay only each other.
 
-A job that exceeds its `Limits` fails with `JobLimitExceeded`, and its helper is ended; the job is not repeated. A full
-slow lane is an Overload. If a helper exits by itself (a fault of a parser, lack of memory), its job is repeated once in
-another. A helper is replaced after a slow job, to free its memory. (docs/decisions/feed-processes.md)
+A job beyond one of its other `Limits` fails with `JobLimitExceeded`. Its helper is ended, and the job is not repeated.
+With a full queue of the slow lane, a job fails with Overload. If a helper exits during a job, because of a defect in a
+parser or for lack of memory, another helper repeats the job once. A helper is replaced after a slow job, to free its
+memory. See docs/decisions/feed-processes.md.
 """
 
 import asyncio
@@ -48,44 +49,44 @@ from feedproxy.upstream import local_failure
 logger = logging.getLogger(__name__)
 
 READ_BUFFER = 1024 * 1024
-"""Bytes of a result that are read ahead."""
+"""Size in bytes of the buffer for results that a helper sends."""
 
 ATTEMPTS_MAX = 2
-"""Helpers that may exit during a job before the job fails."""
+"""Number of helpers that may exit during a job before the job fails."""
 
 QUICK_HELPERS_MAX = 2
-"""Helpers in the quick lane."""
+"""Largest number of helpers in the quick lane."""
 
 SLOW_HELPERS_MAX = 2
-"""Helpers in the slow lane."""
+"""Largest number of helpers in the slow lane."""
 
 SLOW_QUEUE_MAX = 64
-"""Jobs that wait for the slow lane; a further one fails at once with Overload."""
+"""Largest number of jobs that wait for the slow lane. Further jobs fail at once with Overload."""
 
 HELPER_JOBS_MAX = 1000
-"""Jobs after which a helper is replaced, in a few milliseconds, to free memory that parsers leak."""
+"""Number of jobs after which a helper is replaced, to free memory that parsers leak. A replacement takes a few
+milliseconds."""
 
 LARGE_JOB = 8 * 1024 * 1024
-"""Bytes of a job that goes to the slow lane at once: a feed of a megabyte, with the copies it is compared with, is
-less."""
+"""Size in bytes from which a job starts in the slow lane. A feed of 1 MB with the copies for comparison is smaller."""
 
 RESULT_MAX = 256 * 1024 * 1024
-"""Bytes of a result: five times `decoded_max`, for a content in several codings."""
+"""Largest result in bytes: five times `decoded_max`, for a content in several codings."""
 
 START_TIMEOUT: Seconds = 60
-"""Seconds for template and helpers to start; then they are replaced."""
+"""Seconds for the template and helpers to start. After that they are replaced."""
 
 RESTART_PAUSE_MAX: Seconds = 60
-"""Longest pause in seconds between two failed starts of the template."""
+"""Longest pause between two failed starts of the template, in seconds."""
 
 FAILED_STARTS_MAX = 2
-"""Templates that may end before a job was done, until threads do what waits."""
+"""Number of templates that may exit without a completed job before threads run the waiting jobs."""
 
 _MICRO = 1_000_000
 
 
 class JobLimitExceeded(FeedproxyError):
-    """A document takes more time or memory to read than a job may."""
+    """A document needs more time or memory than a job may use."""
 
     status_hint = 502
     detail = "too-large"
@@ -99,7 +100,7 @@ class _Job:
     is_long: bool = False
 
     def fail(self, error: FeedproxyError) -> None:
-        if not self.done.done():  # the waiter may have been cancelled
+        if not self.done.done():  # the caller may have been cancelled
             self.done.set_exception(error)
 
 
@@ -107,13 +108,13 @@ class _Job:
 class _Helper:
     number: int
     pid: int = 0
-    """Known once it is ready."""
+    """Process id; 0 until the helper is ready."""
     writer: asyncio.StreamWriter | None = None
     job: _Job | None = None
     jobs_done: int = 0
     started_at: float = 0.0
     cpu_before: Seconds = 0.0
-    """Processor time before the job, as the helper reported."""
+    """Processor time in seconds before the current job, as the helper reported it."""
     timer: asyncio.TimerHandle | None = None
     listener: asyncio.Task[None] | None = None
 
@@ -123,7 +124,7 @@ class _Helper:
 
 
 class HelperPool:
-    """Runs jobs in helper processes and returns their results. Before `start`, in threads."""
+    """Pool that runs jobs in helper processes, and in threads before `start`."""
 
     def __init__(self, threads: Executor, limits: Limits | None = None) -> None:
         self._threads = threads
@@ -138,11 +139,11 @@ class HelperPool:
         self._in_threads = True
         self._failed_starts = 0
         self.restart_pause: Seconds = 0.0
-        """Seconds until the next template is started."""
+        """Pause in seconds before the next start of a template."""
         self.template: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the helper processes, and replace those that exit."""
+        """Start the helper processes. Helpers that exit are replaced."""
         if self._supervisor is None:
             self._in_threads = False
             self._supervisor = asyncio.ensure_future(self._supervise())
@@ -158,10 +159,11 @@ class HelperPool:
         return [helper.pid for helper in self._helpers.values() if helper.pid]
 
     async def submit[T](self, work: Callable[[], T]) -> T:
-        """Run a job: a `functools.partial` of a function at a module's top level, with values.
+        """Return the result of a job. `work` is a `functools.partial` of a module-level function with picklable
+        arguments.
 
-        Return its result. Raises the exceptions of the function, JobLimitExceeded beyond its limits, FeedproxyError if
-        its helpers exited, and Overload if this machine has no capacity for it.
+        Raises the exceptions of the function, and JobLimitExceeded beyond the limits. Raises FeedproxyError if helpers
+        exited during the job, and Overload if this machine has no capacity for it.
         """
         if self._in_threads:
             try:
@@ -177,9 +179,9 @@ class HelperPool:
         try:
             result, error = load_result(message)
         except Exception as unreadable:
-            raise FeedproxyError("feedproxy failed at what the origin sent; its log says more") from unreadable
+            raise FeedproxyError("feedproxy could not process the response; see its log") from unreadable
         if isinstance(error, MemoryError):
-            raise JobLimitExceeded("what the origin sent takes more memory to read than a feed may")
+            raise JobLimitExceeded("processing the response takes more memory than the limit")
         if error is not None:
             raise error
         return result  # type: ignore[no-any-return]  # the result of `work`, decoded
@@ -199,7 +201,7 @@ class HelperPool:
         """Assign waiting jobs to free helpers."""
         for waiting, most, is_slow in ((self._quick, QUICK_HELPERS_MAX, False), (self._slow, SLOW_HELPERS_MAX, True)):
             while waiting:
-                if waiting[0].done.done():  # its waiter was cancelled
+                if waiting[0].done.done():  # its caller was cancelled
                     waiting.popleft()
                     continue
                 busy = sum(helper.job is not None and helper.is_slow == is_slow for helper in self._helpers.values())
@@ -210,7 +212,7 @@ class HelperPool:
                     try:
                         self._add_helper()
                     except Overload as error:
-                        if not busy:  # otherwise the busy helper of this lane takes them later
+                        if not busy:  # if none can be started, the busy helper of this lane takes them later
                             _fail_all(waiting, error)
                     break
                 self._send_job(helper, waiting.popleft())
@@ -226,18 +228,18 @@ class HelperPool:
         helper.writer.writelines(frame(job.message))
 
     def _on_quick_limit(self, helper: _Helper, job: _Job) -> None:
-        """Move a job beyond `Limits.quick` to the slow lane, with its helper if there is room."""
+        """Move a job beyond `Limits.quick` to the slow lane, with its helper if that lane has a free place."""
         if helper.job is not job:
             return
         loop, quick = asyncio.get_running_loop(), self._limits.quick
         state, spent = _process_usage(helper.pid)
         if state in ("T", "t"):
-            logger.warning("helper pool: a helper was stopped by a signal: it is replaced")
+            logger.warning("helper pool: helper stopped by a signal, replacing it")
             self._stop_helper(helper)
         elif spent - helper.cpu_before < quick / 2 and loop.time() - helper.started_at < 4 * quick:
             helper.timer = loop.call_later(
                 quick / 2, self._on_quick_limit, helper, job
-            )  # the machine is busy, not the job
+            )  # the job has used little processor time, because the machine is busy
         elif sum(helper.is_slow for helper in self._helpers.values()) < SLOW_HELPERS_MAX:
             job.is_long = True
             self._move_to_slow_lane(helper, job)
@@ -249,7 +251,7 @@ class HelperPool:
             self._enqueue(job)
 
     def _move_to_slow_lane(self, helper: _Helper, job: _Job) -> None:
-        """Lower the helper's priority, and set the time limit of its job."""
+        """Lower the priority of the helper, and start the time limit of its job."""
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, helper.pid, NICENESS_SLOW)
         loop = asyncio.get_running_loop()
@@ -269,7 +271,7 @@ class HelperPool:
     # -- helpers
 
     def _add_helper(self) -> None:
-        """Start a helper, unless another is starting. Raises Overload."""
+        """Start a helper, unless one is starting already. Raises Overload."""
         if self._control is None or any(not starting.pid for starting in self._helpers.values()):
             return
         try:
@@ -297,7 +299,7 @@ class HelperPool:
             async with asyncio.timeout(START_TIMEOUT):
                 pid = int.from_bytes(await reader.readexactly(NUMBER_SIZE), "big")
         except TimeoutError:
-            logger.warning("no process that reads feeds came to life in %g s", START_TIMEOUT)
+            logger.warning("helper pool: no helper process ready after %g s", START_TIMEOUT)
             self._on_template_exit()
             return
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -335,12 +337,12 @@ class HelperPool:
         self._assign()
 
     def _stop_helper(self, helper: _Helper) -> None:
-        """End a helper; its job, if it has one, is repeated."""
+        """End a helper. Its current job, if any, is repeated."""
         self._on_helper_exit(helper)
         self._assign()
 
     def _on_helper_exit(self, helper: _Helper) -> None:
-        """Remove a helper that has exited or is ended; its job may be the reason."""
+        """Remove a helper that has exited or been ended, and repeat or fail its job."""
         if self._helpers.pop(helper.number, None) is None:
             return
         if helper.timer is not None:
@@ -363,7 +365,7 @@ class HelperPool:
             self._quick.appendleft(job)
             return
         logger.error("helper pool: job failed: two helpers exited during it")
-        job.fail(FeedproxyError("feedproxy failed at what the origin sent; its log says more"))
+        job.fail(FeedproxyError("feedproxy could not process the response; see its log"))
 
     # -- the template
 
@@ -372,7 +374,7 @@ class HelperPool:
             try:
                 await self._run_template()
             except OSError as error:
-                logger.warning("no process for reading feeds could be started: %s", error)
+                logger.warning("helper pool: starting a process failed: %s", error)
                 self._failed_starts, self.restart_pause = FAILED_STARTS_MAX, RESTART_PAUSE_MAX
             self._close_helpers()
             self._failed_starts += 1
@@ -382,7 +384,8 @@ class HelperPool:
             self.restart_pause = min(RESTART_PAUSE_MAX, 2 * self.restart_pause + 0.1)
 
     async def _run_template(self) -> None:
-        """Start a template and the first helper; return when it exits. Raises OSError if it cannot be started."""
+        """Start a template and the first helper. Return when the template exits. Raises OSError if it cannot be
+        started."""
         own_end, peer_end = socket.socketpair()
         own_end.setblocking(False)
         self._ended = asyncio.Event()
@@ -393,7 +396,7 @@ class HelperPool:
                 own_end.close()
                 raise
         loop = asyncio.get_running_loop()
-        loop.add_reader(own_end, self._on_template_exit)  # readable only at its end
+        loop.add_reader(own_end, self._on_template_exit)  # the pipe becomes readable when the template exits
         self._control = own_end
         try:
             with contextlib.suppress(Overload):  # the next job starts one
@@ -403,14 +406,14 @@ class HelperPool:
             loop.remove_reader(own_end)
 
     def _on_template_exit(self) -> None:
-        """Record that the template has exited or does not respond."""
+        """Record that the template has exited or does not respond, and remove its helpers."""
         if self._ended is not None:
             self._ended.set()
 
     def _fall_back_to_threads(self) -> None:
-        """Run waiting jobs in threads until a helper process is ready."""
+        """Run the waiting jobs in threads until a helper process is ready."""
         if not self._in_threads:
-            logger.warning("feeds are read in threads until a process for it comes to life")
+            logger.warning("helper pool: running jobs in threads until a helper process is ready")
         self._in_threads = True
         loop = asyncio.get_running_loop()
         for job in (*self._quick, *self._slow):
@@ -431,7 +434,7 @@ class HelperPool:
             self._on_helper_exit(helper)
 
     async def close(self) -> None:
-        """End the processes and cancel the remaining jobs; callers drain their refreshes before."""
+        """End the processes and cancel the remaining jobs. The caller drains its refreshes before."""
         if self._supervisor is not None:
             self._supervisor.cancel()
             await asyncio.gather(self._supervisor, return_exceptions=True)
@@ -450,13 +453,13 @@ class HelperPool:
 
 
 def _start_template(descriptor: int, limits: Limits) -> "subprocess.Popen[bytes]":
-    """Start the template without waiting for it, in a millisecond. Raises OSError."""
+    """Return the template's process without waiting until it is ready. Raises OSError."""
     return subprocess.Popen(template_command(descriptor, limits), pass_fds=[descriptor], stdin=subprocess.DEVNULL)  # noqa: S603 -- a fixed command
 
 
 def _overload(error: Exception) -> Overload:
-    """Log and return the error for a lack of descriptors or threads."""
-    local_failure.complaints.warn(f"no process for reading feeds can be started: {error}")
+    """Return the error for a lack of file descriptors or threads, and log it."""
+    local_failure.complaints.warn(f"helper pool: no process can be started: {error}")
     return Overload("no process can be started for it now")
 
 
@@ -469,11 +472,11 @@ def _copy_result(waiting: "asyncio.Future[Parts]", ended: "asyncio.Future[Parts]
     if ended.cancelled():
         waiting.cancel()
     elif not waiting.done():
-        waiting.set_result(ended.result())  # `done` never raises
+        waiting.set_result(ended.result())  # jobs in threads report their exceptions as results
 
 
 def _process_usage(pid: int) -> tuple[str, Seconds]:
-    """Return a process's state and processor time; those of a running one if unknown."""
+    """Return a process's state and processor time in seconds, or "R" and infinity if they are unknown."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return fields[0].decode(), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

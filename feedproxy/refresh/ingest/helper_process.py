@@ -1,12 +1,12 @@
-"""The helper processes that parse, convert and compress feeds, their template, and their messages.
+"""The helper processes that parse, convert and compress feeds, their template, and the messages between the processes.
 
-The template is started with the interpreter, imports the modules of jobs, and waits. For each helper that
-helper_pool.py requests it forks itself, which takes some milliseconds and shares its memory. A helper does one job
-after another, over its own socket.
+The template is started with an interpreter of its own, imports the modules of all jobs, and waits. For each helper that
+helper_pool.py requests, the template forks itself. A fork takes a few milliseconds, and the helper shares the
+template's memory. A helper runs one job after another, over a socket of its own.
 
-The system limits a helper: memory, processor time per job, open files, no files written, no processes started, no core
-dumped. Template and helpers exit with the proxy, also after SIGKILL (PR_SET_PDEATHSIG, and the end of their sockets).
-They ignore signals to the process group, since requests being drained need them.
+The system limits a helper: its memory, the processor time of each job, and its open files. It cannot write files, start
+processes or dump core. Template and helpers exit with the proxy, even after SIGKILL (PR_SET_PDEATHSIG, and the end of
+their sockets). They ignore signals to the process group, because requests that are being drained need them.
 """
 
 import array
@@ -30,24 +30,25 @@ from feedproxy.clock import Seconds
 from feedproxy.settings import Settings
 
 NICENESS = 10
-"""Niceness of a helper: the proxy comes first on a shared CPU."""
+"""Niceness of a helper, so that the proxy runs first on a shared CPU."""
 
 NICENESS_SLOW = 19
-"""Niceness of a helper in the slow lane: quick jobs come first."""
+"""Niceness of a helper in the slow lane, so that quick jobs run first."""
 
 NUMBER_SIZE = 8
-"""Bytes of a number, such as the length before each message."""
+"""Size in bytes of a number on the socket, such as the length before each message."""
 
 START_HELPER, KILL_HELPER = b"S", b"K"
-"""Commands to the template: start a helper with this number, its socket attached; end a helper."""
+"""Commands to the template: start the helper with a given number, with its socket attached, or kill it."""
 
 OUT_OF_BAND_MIN = 16 * 1024
-"""Bytes from which a byte string is sent beside the pickle: within it, it would be copied four times."""
+"""Size in bytes from which a byte string is sent beside the pickle. Inside the pickle, it would be copied four
+times."""
 
 PARTS_MAX = 1024
 
 type Parts = list[bytes]
-"""A pickle, followed by the long byte strings that it refers to by number."""
+"""A pickle, followed by the long byte strings to which the pickle refers by number."""
 
 PRELOADED_MODULES = (
     "feedproxy.http.compression_dictionary",
@@ -57,10 +58,10 @@ PRELOADED_MODULES = (
     "feedproxy.proxy.representations.conversion_cache",
     "feedproxy.proxy.representations.deltas",
 )
-"""Modules with the functions of jobs: the template imports them once, before the first fork."""
+"""Modules with the functions of jobs. The template imports them once, before the first fork."""
 
 _FILES_MAX = 64
-"""Open files of a helper: a module that is imported late needs one at a time."""
+"""Largest number of open files of a helper. A module that is imported late needs one at a time."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
@@ -71,24 +72,24 @@ class Limits:
     """The limits of one job."""
 
     quick: Seconds = 0.5
-    """Seconds that a job may delay others; then it moves to the slow lane."""
+    """Seconds for which a job may delay others before it moves to the slow lane."""
     cpu: Seconds = 10
-    """Seconds of processor time; the largest feed of the corpus takes a tenth."""
+    """Seconds of processor time; the largest feed of the test corpus takes a tenth of it."""
     wall: Seconds = 30
-    """Seconds in all, for a helper that hangs or gets no processor time."""
+    """Seconds in total, for a helper that hangs or gets no processor time."""
     memory: int = 768 * 1024 * 1024
-    """Bytes of address space beyond the template's: fifteen times `decoded_max`."""
+    """Bytes of address space in addition to the template's: fifteen times `decoded_max`."""
 
 
 def main(descriptor: int, parent: int, cpu: Seconds, memory: int) -> None:
-    """Run the template until its socket ends."""
+    """Run the template until its socket is closed."""
     _die_with(parent)
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
     for module in PRELOADED_MODULES:
         importlib.import_module(module)
     with contextlib.suppress(OSError):
-        os.nice(NICENESS)  # only now: feeds wait for the first helper
+        os.nice(NICENESS)  # after the imports: at low priority, they would delay the first helper
     gc.collect()
     gc.freeze()
     helpers: dict[int, int] = {}
@@ -123,7 +124,7 @@ def _kill(pid: int) -> None:
 
 
 def _fork_helper(control: socket.socket, descriptor: int, cpu: Seconds, memory: int) -> int:
-    """Return the pid of a new helper."""
+    """Fork the template. Return the process id of the new helper."""
     template = os.getpid()
     if pid := os.fork():
         return pid
@@ -135,18 +136,18 @@ def _fork_helper(control: socket.socket, descriptor: int, cpu: Seconds, memory: 
         _run_helper(descriptor, cpu)
         code = 0
     finally:
-        os._exit(code)  # without the template's clean-up
+        os._exit(code)  # skips the clean-up of the template
 
 
 def _die_with(parent: int) -> None:
-    """Make this process end with its parent, by the system or by the end of its socket."""
+    """Make this process exit when its parent exits."""
     if not sys.platform.startswith("linux"):
         return
     library = ctypes.CDLL(None)
     library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if os.getppid() != parent:
-        os._exit(0)  # the parent had ended before
+        os._exit(0)  # the parent exited before the call
 
 
 def _limit_resources(memory: int) -> None:
@@ -159,12 +160,12 @@ def _limit_resources(memory: int) -> None:
         limits[resource.RLIMIT_AS] = size + memory
         limits[resource.RLIMIT_NPROC] = 0
     for limit, most in limits.items():
-        with contextlib.suppress(OSError, ValueError):  # a lower one is set already
+        with contextlib.suppress(OSError, ValueError):  # a lower limit is set already
             resource.setrlimit(limit, (most, most))
 
 
 def _address_space() -> int | None:
-    """Return the bytes of address space of this process; None if unknown."""
+    """Return the size of this process's address space in bytes, or None if it is unknown."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[0]) * resource.getpagesize()
@@ -173,20 +174,20 @@ def _address_space() -> int | None:
 
 
 def _extend_cpu_limit(cpu: Seconds) -> None:
-    """Permit this process so much more processor time; beyond it the system ends it (SIGXCPU)."""
+    """Permit this process `cpu` more seconds of processor time. The system ends it beyond that limit (SIGXCPU)."""
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CPU, (int(_cpu_time() + cpu) + 1, hard))
 
 
 def _cpu_time() -> Seconds:
-    """Return the processor time of this process."""
+    """Return the processor time of this process in seconds."""
     spent = resource.getrusage(resource.RUSAGE_SELF)
     return spent.ru_utime + spent.ru_stime
 
 
 def _run_helper(descriptor: int, cpu: Seconds) -> None:
-    """Send this helper's pid, and run jobs until its socket ends."""
+    """Send the process id of this helper, then run jobs until its socket is closed."""
     with socket.socket(fileno=descriptor) as sock, sock.makefile("rb") as jobs:
         sock.sendall(os.getpid().to_bytes(NUMBER_SIZE, "big"))
         while len(count := jobs.read(NUMBER_SIZE)) == NUMBER_SIZE:
@@ -199,7 +200,7 @@ def _run_helper(descriptor: int, cpu: Seconds) -> None:
 
 
 def run_job(job: Parts) -> Parts:
-    """Return the message with a job's result or exception."""
+    """Run a job. Return the message with its result or exception."""
     try:
         work: Callable[[], Any] = _JobUnpickler(job).load()
         return dump_message((work(), None))
@@ -211,7 +212,7 @@ def run_job(job: Parts) -> Parts:
 
 
 class _Pickler(pickle.Pickler):
-    """Return the pickled settings; many jobs share a set of a hundred values, so it is pickled once."""
+    """A pickler that inserts settings as a cached pickle, because many jobs have the same hundred values."""
 
     def __init__(self, parts: Parts) -> None:
         self._buffer = io.BytesIO()
@@ -245,7 +246,7 @@ def dump_message(value: Any) -> Parts:
 
 
 class _JobUnpickler(pickle.Unpickler):
-    """Reads a pickle and its parts."""
+    """An unpickler of messages, which have parts beside the pickle."""
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(io.BytesIO(parts[0]))
@@ -253,15 +254,15 @@ class _JobUnpickler(pickle.Unpickler):
 
     def persistent_load(self, number: Any) -> bytes:
         if type(number) is not int or not 0 < number < len(self._parts):
-            raise pickle.UnpicklingError("there is no such part")
+            raise pickle.UnpicklingError("invalid part number")
         return self._parts[number]
 
 
 class _Unpickler(_JobUnpickler):
-    """Accepts values of feedproxy's own classes and exceptions, and calls nothing else.
+    """An unpickler that accepts only feedproxy's own value classes and exceptions.
 
-    A helper that a document has taken over may send any message. pickle calls what a message names, which is limited
-    here to classes of values.
+    A document that exploits a defect of a parser could make its helper send any message. pickle calls what a message
+    names, so that the proxy limits the names to classes of values.
     """
 
     def find_class(self, module: str, name: str) -> Any:
@@ -273,9 +274,9 @@ class _Unpickler(_JobUnpickler):
         is_error = isinstance(found, type) and issubclass(found, Exception)
         is_value = isinstance(found, type) and module.startswith("feedproxy.") and _is_value(found)
         if not is_error and not is_value:
-            raise pickle.UnpicklingError(f"{module}.{name} is no value of ours")
-        # A pickle can set the state of a class, which would change it for the whole process. A class with
-        # `__setstate__` refuses that; for others only a constructor is returned.
+            raise pickle.UnpicklingError(f"{module}.{name} is not a permitted class")
+        # A pickle can set the state of a class, which would change the class for the whole process. Classes with
+        # `__setstate__` refuse that. For other classes, only a constructor is returned.
         return found if hasattr(found, "__setstate__") else _constructor(found)
 
 
@@ -295,14 +296,15 @@ def _is_value(kind: type) -> bool:
 
 
 _VALUE_PACKAGES = ("feedproxy.http.", "feedproxy.cache.", "feedproxy.feed.")
-"""Packages with classes that only hold values and compute: they open no files and start no processes."""
+"""Packages with classes that only hold values and compute. They open no files and start no processes."""
 
 
 def load_result(message: Parts) -> tuple[Any, Exception | None]:
-    """Return result and error of a job. Raises pickle.UnpicklingError and others for invalid messages."""
+    """Return the result and the exception of a job. Raises pickle.UnpicklingError and other exceptions for invalid
+    messages."""
     result, error = _Unpickler(message).load()
     if error is not None and not isinstance(error, Exception):
-        raise pickle.UnpicklingError("the error is none")
+        raise pickle.UnpicklingError("invalid error: expected an exception")
     return result, error
 
 
@@ -318,22 +320,22 @@ def _unpickle_settings(packed_settings: bytes) -> Settings:
 
 
 def frame(message: Parts) -> Parts:
-    """Return a message with the number of its parts and their lengths before it."""
+    """Return a message preceded by the number of its parts and their lengths."""
     return [encode_numbers([len(message), *map(len, message)]), *message]
 
 
 def encode_numbers(values: Iterable[int]) -> bytes:
-    """Return numbers as sent over a socket."""
+    """Return numbers in their form on a socket."""
     return b"".join(value.to_bytes(NUMBER_SIZE, "big") for value in values)
 
 
 def decode_numbers(data: bytes) -> list[int]:
-    """Return numbers received from a socket."""
+    """Return the numbers that a socket received."""
     return [int.from_bytes(data[at : at + NUMBER_SIZE], "big") for at in range(0, len(data), NUMBER_SIZE)]
 
 
 def template_command(descriptor: int, limits: Limits) -> list[str]:
-    """Return the command for the template, with the interpreter and import path of this process."""
+    """Return the command that starts the template, with the interpreter and import path of this process."""
     given = f"{descriptor}, {os.getpid()}, {limits.cpu!r}, {limits.memory}"
     run = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main({given})"
     return [sys.executable, "-P", "-c", run]

@@ -1,7 +1,7 @@
-"""Turn the origin's content into the stored one: decode, parse, edit, compress. Once, when it is stored.
+"""Ingestion: the origin's content becomes the content to store. It is decoded, parsed, edited and compressed once.
 
-A pure function over bytes, which runs outside the event loop. Content that is not a feed, or that has `no-transform`,
-stays as it was received.
+Ingestion is a pure function over bytes, which runs outside the event loop. Content that is not a feed, or that has
+`no-transform`, is stored as received.
 """
 
 import hashlib
@@ -32,17 +32,20 @@ from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import DeltaBase
 
 CONTENT_HASH_BYTES = 10
-"""Bytes of SHA-256 that identify a content: 80 bits rule out a collision between versions of one feed."""
+"""Bytes of SHA-256 that identify a content. With 80 bits, no two versions of one feed have the same hash in
+practice."""
 
 PAGE_BYTES = 8192
+"""Bytes at the beginning of a page that are searched for a bot challenge."""
 
 CLOCK_SLACK = 300
-"""Seconds that a Last-Modified may be in the future: clocks of origins differ by minutes."""
+"""Seconds by which a Last-Modified may lie in the future. Clocks of origins differ by minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedCodings:
-    """The codings to make at once: these, and the preferred one of the waiting client's Accept-Encoding."""
+    """The codings to make during ingestion: `codings`, and the preferred one of the waiting client's
+    `accept_encoding`."""
 
     codings: tuple[str, ...] = ()
     accept_encoding: str | None = None
@@ -53,9 +56,9 @@ NO_CODINGS = RequestedCodings()
 
 @dataclass(frozen=True, slots=True)
 class IngestedContent:
-    """Content as it will be stored and served, and what was found in it.
+    """Content in the form in which it will be stored, with the facts found in it.
 
-    `error` says why the content could not be parsed; it is then stored as received.
+    `error` is the reason why the content could not be parsed. Such content is stored as received.
     """
 
     content: Content
@@ -66,24 +69,24 @@ class IngestedContent:
     empty: bool = False
     html: bool = False
     page: bytes = b""
-    """The first decoded bytes of content that is not a feed: bot challenges are recognised by them."""
+    """First decoded bytes of content that is not a feed, for the recognition of bot challenges."""
     retired_versions: tuple[DeltaBase, ...] = ()
-    """Of a feed that has changed: its superseded versions, from which deltas are made."""
+    """Superseded versions of a changed feed, from which deltas are made."""
     previous_contents: PreviousContents | None = None
-    """Of a feed that has changed: its previous contents from now on; None where none are to be kept."""
+    """Previous contents of a changed feed, the superseded one included, or None if the feed keeps none."""
     publication_dates: tuple[Instant, ...] | None = None
-    """Publication dates of entries from before the first fetch; None: not read yet."""
+    """Publication dates of entries from before the first fetch, or None if they were not read."""
     previous_channel: Channel | None = None
-    """The previously stored channel with its digest, where that was deferred."""
+    """The previously stored channel with its digest, if that digest had been deferred."""
 
     def is_change(self, known: Channel | None) -> bool:
-        """Return whether the content of the feed differs from the known one."""
+        """Return whether the content of the feed differs from that of the known channel."""
         if self.channel is None or known is None:
             return self.channel is not known
         return self.channel.content_digest != self.resolved_channel(known).content_digest
 
     def resolved_channel(self, known: Channel) -> Channel:
-        """Return the known channel with its digest, where that was deferred."""
+        """Return the known channel with its digest, even if that digest had been deferred."""
         return (
             self.previous_channel
             if self.previous_channel is not None and pending_hash(known.content_digest) is not None
@@ -92,11 +95,13 @@ class IngestedContent:
 
 
 FAST_PATH_ENCODED_MAX = 48 * 1024
+"""Largest feed in bytes, as received, that is ingested in the event loop."""
+
 FAST_PATH_DECODED_MAX = 128 * 1024
-"""Bytes of a feed that is ingested in the event loop, coded and decoded: 60 KB take a quarter of a millisecond."""
+"""Largest feed in bytes, decoded, that is ingested in the event loop. 60 KB take about 0.25 ms."""
 
 NOT_INGESTED = IngestedContent(Content({}))
-"""For responses without content, or with more than `buffer_max`."""
+"""The ingested content of a response without content, or with content above `buffer_max`."""
 
 
 def ingest(
@@ -112,13 +117,14 @@ def ingest(
     first_seen: Instant | None = None,
     previous_contents: PreviousContents | None = None,
 ) -> IngestedContent:
-    """Return the content of a complete response as it will be stored and served.
+    """Return the content of a complete response as it will be stored.
 
-    `self_href` is the address for the self link. `stored` is the content that would be replaced and `known_channel` its
-    channel: equivalent content stays the stored one. `superseded` are the stored feeds that new content replaces.
-    `first_seen` is the time of the first fetch, where earlier publication dates are still to be read.
-    `previous_contents` are those before the stored one; None where no content is to be kept as a dictionary.
-    Never raises: content that cannot be parsed stays as received, with the reason in `error`.
+    `self_href` is the address for the self link. `stored` is the content that would be replaced, and `known_channel`
+    its channel; equivalent content is not replaced. `superseded` are the stored feeds that new content replaces.
+    `first_seen` is the instant of the first fetch, if earlier publication dates have to be read. `previous_contents`
+    are the contents before `stored`, or None if none are kept as dictionaries.
+
+    The function never raises. Content that cannot be parsed stays as received, with the reason in `error`.
     """
     label = response.fields.combined("content-encoding")
     layers = content_coding.layers(label)
@@ -128,13 +134,13 @@ def ingest(
     try:
         identity = content_coding.decode(response.body, label, limit=limit)
         if (hidden := content_coding.sniff(identity)) and _is_declared_as_text(response):
-            # A compressed body without Content-Encoding: clients could not read it.
+            # Compressed content without Content-Encoding: clients could not read it.
             identity, layers = content_coding.decode(identity, hidden, limit=limit), ()
             is_offered = False
     except (Undecodable, TooLarge) as error:
         return IngestedContent(raw, error=error, empty=not response.body)
     if identity is response.body and label:
-        raw = Content({"identity": identity})  # the label lied: the bytes are not coded at all
+        raw = Content({"identity": identity})  # the label is wrong: the bytes are not coded
         is_offered = is_offered and not layers
     declared = response.fields.get("content-type")
     channel = parser.read(identity, declared, digest=False)
@@ -148,7 +154,7 @@ def ingest(
         )
     last_modified = _plausible_last_modified(response.fields.get("last-modified"), now)
     if CacheControl.from_fields(response.fields).no_transform:
-        # RFC 9111, 5.2.2.6. The proxy's own tag names the unchanged bytes if the origin sends none.
+        # RFC 9111, section 5.2.2.6. If the origin sends no tag, the proxy's own tag identifies the unchanged bytes.
         tag = None if "etag" in response.fields else _content_hash(response.body)
         edited_by = settings_digest(settings)
         content = Content(raw.bodies, tag=tag, last_modified=last_modified, feed=True, edited_by=edited_by)
@@ -180,7 +186,7 @@ def ingest(
         previous_channel=before,
         publication_dates=_publication_dates(_first_document(superseded) or identity, first_seen),
     )
-    # Both sides hash the decoded content, so a body with a wrong label is excluded above.
+    # Proxy and origin hash the decoded content. A body with a wrong label was excluded above.
     is_dictionary = is_offered and edited.body is identity
     maybe_same = known_channel is not None and not ingested.is_change(known_channel)
     is_current = stored is not None and not is_outdated(stored, settings)
@@ -195,7 +201,7 @@ def ingest(
             stored = replace(stored, is_dictionary=True)
         return replace(ingested, content=stored)
     changes = (*_media_type_change(declared, media_type), *edited.changes)
-    # The received coding is kept where the content is unchanged.
+    # The received coding is stored if the content is unchanged.
     as_it_came = (layers[0], response.body) if len(layers) == 1 and edited.body is identity else None
     content = Content(
         _encode_bodies(edited.body, as_it_came, requested_codings, settings),
@@ -221,11 +227,12 @@ def ingest(
 
 
 def _with_stored(previous: PreviousContents, stored: Content, new: Content) -> PreviousContents:
-    """Return the previous contents once `new` replaces `stored`."""
+    """Return the previous contents after `new` has replaced `stored`."""
     old, identity = stored.bodies.get("identity"), new.bodies["identity"]
     if old is None or not stored.feed or stored.tag is None:
         return previous
-    # In all at most the size of one gzip content, or a quarter of the feed, which gzip takes on average.
+    # All together take at most the size of one gzip content, or else a quarter of the feed, to which gzip shrinks
+    # most feeds.
     size_max = len(new.bodies.get("gzip", b"")) or len(identity) // 4
     return previous.with_content(old, identity, size_max=size_max)
 
@@ -236,12 +243,13 @@ def _with_digest(channel: Channel, identity: bytes, declared: str | None) -> Cha
 
 
 def _defers_digest(known: Channel | None, content_hash: str) -> bool:
-    """Return whether the digest is deferred: for new feeds, and for those unchanged since."""
+    """Return whether the digest is deferred. It is for a new feed, and as long as its content stays the same."""
     return known is None or pending_hash(known.content_digest) == content_hash
 
 
 def _resolve_previous(known: Channel | None, superseded: Sequence[StoredResponse]) -> Channel | None:
-    """Return the known channel with its deferred digest; None where it has one, or where the bytes are gone."""
+    """Return the known channel with its deferred digest, or None if no digest is deferred or its content is not
+    stored."""
     if known is None or (content_hash := pending_hash(known.content_digest)) is None:
         return None
     stored = next(
@@ -256,7 +264,10 @@ def _resolve_previous(known: Channel | None, superseded: Sequence[StoredResponse
 
 
 def read_stored_channel(channel: Channel | None, variants: Sequence[StoredResponse]) -> Channel | None:
-    """Return the channel read in full, where only the part around the items was read and the bytes are stored."""
+    """Return the channel with all its elements. The fast path reads only elements outside items.
+
+    The result is `channel` itself if it is complete or its content is not stored.
+    """
     content_hash = pending_hash(channel.content_digest) if channel is not None else None
     stored = next(
         (variant for variant in variants if content_hash is not None and variant.content.tag == content_hash), None
@@ -280,7 +291,10 @@ def _first_document(superseded: Sequence[StoredResponse]) -> bytes | None:
 def ingest_fast_path(
     response: Response, settings: Settings, *, self_href: str, now: Instant, accept_encoding: str | None
 ) -> IngestedContent | None:
-    """Ingest a small new feed in the event loop; None where it is large, uncommon, to be edited or to be coded."""
+    """Return the ingested content of a small new feed, or None if `ingest` has to do it. It runs in the event loop.
+
+    The result is None for a large or uncommon document, and for one that has to be edited or compressed.
+    """
     label = response.fields.combined("content-encoding")
     layers = content_coding.layers(label)
     if (
@@ -301,7 +315,7 @@ def ingest_fast_path(
         return None
     mode, declared = self_link_mode(settings), response.fields.get("content-type")
     if mode == "correct" and self_href.encode() not in identity:
-        return None  # whatever it is, it names another address, or none
+        return None  # the self link is missing or names another address: `ingest` edits it
     content_hash = _content_hash(identity)
     channel = scan_channel(identity, declared, digest=pending_digest(content_hash))
     if channel is None or not usm.is_self_link_correct(identity, channel, href=self_href, mode=mode):
@@ -325,7 +339,7 @@ def ingest_fast_path(
 
 
 def make_delta_base(stored: StoredResponse) -> DeltaBase | None:
-    """Return a stored feed as the base of deltas; None where its entries cannot be determined exactly."""
+    """Return a stored feed as the base of deltas, or None if its entries cannot be determined exactly."""
     declared = stored.fields.get("content-type")
     body = stored.content.bodies.get("identity")
     channel = parser.read(body, declared) if body is not None else None
@@ -338,7 +352,7 @@ def make_delta_base(stored: StoredResponse) -> DeltaBase | None:
 def _encode_bodies(
     identity: bytes, as_it_came: tuple[str, bytes] | None, requested_codings: RequestedCodings, settings: Settings
 ) -> dict[str, bytes]:
-    """Return the content in all codings to store."""
+    """Return the content in all codings to store, by coding."""
     bodies = {"identity": identity}
     if as_it_came is not None:
         name, body = as_it_came
@@ -359,8 +373,8 @@ def _encode_bodies(
 def _is_equivalent(stored: Content, body: bytes, media_type: str | None) -> bool:
     """Return whether the stored content is equivalent to `body`, hints and links included (feed/content_digest.py).
 
-    Both are parsed in their edited form: the self link or options may have changed, and the known channel may be that
-    of another variant. Ill-formed content is never equivalent.
+    Both are parsed in their edited form: the self link or the options may have changed, and the known channel may be
+    that of another variant. Ill-formed content is never equivalent.
     """
     before = stored.bodies.get("identity")
     if before is None or stored.tag is None or stored.media_type != media_type:
@@ -390,13 +404,14 @@ def _content_hash(body: bytes) -> str:
 
 
 def _plausible_last_modified(value: str | None, now: Instant) -> Instant | None:
-    """A Last-Modified that can be true (RFC 9110, 8.8.2.1: never later than the message's origination)."""
+    """Return the instant of a Last-Modified field, or None if it lies in the future (RFC 9110, section 8.8.2.1)."""
     instant = parse_http_date(value) if value else None
     return instant if instant is not None and 0 < instant <= now + CLOCK_SLACK else None
 
 
 def _is_declared_as_text(response: Response) -> bool:
-    """Return whether compressed content is decoded: archives for download are not, declared text is."""
+    """Return whether the media type is text, XML, JSON or missing. Only such content is decompressed without
+    Content-Encoding."""
     declared = (response.fields.get("content-type") or "").lower()
     return not declared or any(word in declared for word in ("xml", "json", "text"))
 

@@ -1,4 +1,4 @@
-"""Links in a publisher's feeds to this proxy's hub and cloud: options announce_*, in reverse mode only."""
+"""Links to this proxy's hub and cloud in a publisher's feeds, in reverse mode (options `announce_*`)."""
 
 from dataclasses import replace
 from urllib.parse import urlsplit
@@ -11,20 +11,21 @@ from feedproxy.http.redaction import has_secret
 from feedproxy.settings import Settings
 
 HUB = "hub"
-"""Path of the WebSub hub, below the prefix."""
+"""Path of the WebSub hub, relative to the prefix of endpoints."""
 CLOUD = "pleaseNotify"
-"""Path of rssCloud registration by http-post, which all current workstations support."""
+"""Path for rssCloud registrations with http-post, the protocol that all current clients support."""
 
 
 def endpoint_address(settings: Settings, path: str) -> str:
-    """Return the public address of an endpoint; empty without `public_url`."""
+    """Return the public address of an endpoint, or an empty string without `public_url`."""
     if not settings.public_url:
         return ""
     return settings.public_url.rstrip("/") + settings.endpoint_prefix + path
 
 
 def announcement(settings: Settings) -> Announcement:
-    """Return the links for a feed; none outside reverse mode or for feeds with restricted readers."""
+    """Return the links to insert into a feed. There are none outside reverse mode or for feeds with restricted
+    readers."""
     if not settings.upstream or not settings.public_url or settings.private or settings.readers:
         return Announcement()
     return Announcement(
@@ -34,7 +35,10 @@ def announcement(settings: Settings) -> Announcement:
 
 
 def own_cloud(settings: Settings) -> Cloud | None:
-    """Return this proxy's cloud element; None if it cannot express the address: it has no scheme, 443 means TLS."""
+    """Return this proxy's cloud element, or None if the element cannot express its address.
+
+    The element has no scheme: port 443 implies TLS.
+    """
     split = urlsplit(endpoint_address(settings, CLOUD))
     secure = split.scheme == "https"
     port = split.port or (443 if secure else 80)
@@ -44,7 +48,8 @@ def own_cloud(settings: Settings) -> Cloud | None:
 
 
 def with_links(stored: StoredResponse, settings: Settings, self_href: str) -> StoredResponse:
-    """Return a stored feed with hub and self in its Link field (WebSub, section 4), unless `no-transform` forbids."""
+    """Return a stored feed with hub and self in its Link field (WebSub, section 4), or unchanged with
+    `no-transform`."""
     links = announcement(settings)
     if not links.hub or not stored.content.feed or has_secret(stored.target):
         return stored

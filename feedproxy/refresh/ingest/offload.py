@@ -1,7 +1,7 @@
-"""Choose where content is ingested: in the event loop or in a helper process.
+"""Choice between ingestion in the event loop and in a helper process.
 
-A small new feed that needs no edit takes a quarter of a millisecond, less than its way to a helper process and back.
-Everything else goes to the helper pool. (docs/decisions/feed-processes.md)
+A small new feed that needs no edit takes about 0.25 ms, less than its transfer to a helper process and back. Everything
+else goes to the helper pool (docs/decisions/feed-processes.md).
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from feedproxy.upstream.client import Fetched
 async def ingest_in_helper(
     fetched: Fetched, job: RefreshJob, stored: Resource | None, helper_pool: HelperPool, now: Instant
 ) -> IngestedContent:
-    """Return the ingested content of a response to a GET. `stored` is the resource of the target."""
+    """Return the ingested content of a response to a GET. `stored` is the stored resource of the target."""
     response, settings = fetched.response, job.settings
     first_seen = stored.first_seen if stored is not None and stored.backfill_pending else None
     if response.status != 200:
@@ -42,7 +42,7 @@ async def ingest_in_helper(
             response, settings, self_href=job.self_href, now=now, accept_encoding=job.accept_encoding
         )
         if found is not None:
-            await asyncio.sleep(0)  # what follows takes as long again: yield first
+            await asyncio.sleep(0)  # the next steps take as long again: yield to the event loop first
             return found
     work = partial(
         ingest,
@@ -61,7 +61,7 @@ async def ingest_in_helper(
 
 
 def _previous_contents(job: RefreshJob, stored: Resource | None) -> PreviousContents | None:
-    """Return the resource's previous contents; None if the validated response must not serve as a dictionary."""
+    """Return the resource's previous contents, or None if the validated response must not serve as a dictionary."""
     validated = job.validate
     if stored is None or validated is None or not is_shared(validated, job.settings):
         return None

@@ -1,14 +1,14 @@
-"""Recognition of bot challenges: pages for browsers in place of a feed.
+"""Recognition of bot challenges: pages that check for a browser, sent in place of a feed.
 
-They come with any status: Cloudflare's with 403 or 503, AWS WAF's with 202 and often no body, Anubis's with
-200. Most name themselves in a field; the others are known by a path or an element in the page's first bytes.
-Other pages are still HTML in place of a feed: recognition only gives the operator a better reason.
+They come with any status: Cloudflare's with 403 or 503, AWS WAF's with 202 and often without content, Anubis's with
+200. Most vendors are identified by a field, others by a path or an element in the first bytes of the page. An
+unrecognised challenge is still HTML in place of a feed: the recognition only gives the operator a better reason.
 """
 
 from feedproxy.http.message import Fields
 
 PAGE_BYTES = 65_536
-"""Bytes that are searched: these pages fill one screen and are mostly inlined styles."""
+"""Bytes at the beginning of a page that are searched. Challenge pages are short and consist mostly of inline styles."""
 
 _BY_FIELD = (
     # "cf-mitigated header present and set to challenge": Cloudflare, Detect a Challenge Page response.
@@ -28,9 +28,9 @@ _BY_MARK = (
 
 
 def identify_vendor(fields: Fields, page: bytes = b"") -> str | None:
-    """Return the vendor of a challenge, or None. `page` is the decoded content or its beginning; empty for a feed.
+    """Return the vendor of a challenge, or None. `page` is the beginning of the decoded content, and empty for a feed.
 
-    Only HTML pages are searched, since a feed may write about Anubis.
+    Only HTML pages are searched, because the text of a feed may mention a vendor.
     """
     for name, value, vendor in _BY_FIELD:
         field_value = fields.get(name)

@@ -1,25 +1,26 @@
-"""The content guard: only a good feed replaces a good copy (DESIGN: Bad updates).
+"""The content guard: only a good feed replaces a good copy.
 
-An outcome is first *classified*, whatever is stored: its fault, and how long a stale copy may be served for it. Then it
-is compared with the copy, with three possible decisions:
+An outcome of a fetch is first *classified*, independently of what is stored: its fault, and how long a stale copy may
+be served for it. Then it is compared with the stored copy. There are three decisions:
 
-Replace          it becomes the copy.
-KeepStored       the copy stays, and is served until `until`, unless HTTP forbids that (cache/serving_stale.py).
-PassThroughOnly  clients get the response, and HTTP alone decides whether it is stored.
+    Replace          the update becomes the stored copy.
+    KeepStored       the copy stays, and is served until `until`, unless HTTP forbids that (cache/serving_stale.py).
+    PassThroughOnly  clients get the response, and HTTP alone decides whether it is stored.
 
-How long a stale copy is served, and why:
+How long a stale copy is served depends on the fault:
 
-* 429, 5xx, no response, and content that is not a feed (challenges, HTML, empty or truncated content) say nothing about
-  the feed: `stale_max`.
-* 403, 404 and other 4xx may be intended: `stale_max_refused`. The request has not changed since it succeeded, so the
+* 429, 5xx, no response, and content that is not a feed (challenges, HTML, empty or truncated content) tell nothing
+  about the feed. The limit is `stale_max`.
+* 403, 404 and other 4xx may be intended. The limit is `stale_max_refused`. The same request succeeded before, so the
   origin either has a temporary fault or intends the refusal.
-* After 408, 421 and 425 the same request may succeed later (RFC 9110, 15.5.9 and 15.5.20; RFC 8470, 5.2).
-* 401 and 451 restrict access, and 410 is an intended end: no copy is served.
+* After 408, 421 and 425 the same request may succeed later (RFC 9110, sections 15.5.9 and 15.5.20; RFC 8470, section
+  5.2). The limit is `stale_max`.
+* 401 and 451 restrict access, and 410 is an intended end. No copy is served.
 
-A feed of another kind, one that has become ill-formed, and one that has suddenly lost most of its items is a format
-change. It is accepted after several sightings over some hours.
+The limits count from the instant at which the copy was last received or validated by a 304.
 
-These times count from when the copy was last received or validated by a 304.
+A feed in another format, one that has become ill-formed, and one that has suddenly lost most of its items are format
+changes. A format change is accepted after several sightings over some hours.
 """
 
 import time
@@ -36,20 +37,24 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, PendingFormatChange, Resource
 
 NEW_FORMAT_SIGHTINGS = 3
+"""Number of sightings after which a format change is accepted."""
+
 NEW_FORMAT_SPAN: Seconds = 6 * 3600
-"""Sightings, and seconds they must span, until a format change is accepted: longer than a failed deployment in the
-evening, shorter than a reader's day (DESIGN: Bad updates)."""
+"""Seconds that these sightings must span: longer than a failed deployment lasts, shorter than a day."""
 
 ITEM_LOSS_SHARE = 1 / 2
-ITEM_LOSS_SHARE_ILL_FORMED = 1 / 4
-"""The part of a feed's items above which a sudden loss is a format change. Of 938 updates in the histories of nine real
+"""Fraction of a feed's items above which a sudden loss is a format change. Of 938 updates in the histories of nine
 feeds, five lost more than half, each after months without a recorded version."""
+
+ITEM_LOSS_SHARE_ILL_FORMED = 1 / 4
+"""The same fraction for an ill-formed update, which may be truncated."""
+
 ITEM_LOSS_TOLERATED = 3
-"""Items that a well-formed feed may always lose at once, unless these are all: short lists vary."""
+"""Smallest number of lost items that can be a format change: short lists vary. Losing all items always is one."""
 
 
 class StaleAllowance(Enum):
-    """The limit for serving a stale copy in place of a fault."""
+    """The option that limits how long a stale copy is served in place of a fault."""
 
     LONG = "stale_max"
     SHORT = "stale_max_refused"
@@ -60,11 +65,10 @@ class StaleAllowance(Enum):
 class FetchOutcome:
     """The outcome of a fetch: a response (`status`), or none (`error`).
 
-    `error` beside a status means that the content could not be read (undecodable, too large). `channel` is the parsed
-    feed; `html`, `empty` and `truncated` describe other content, and `page` holds its first decoded bytes, which are
-    searched for a challenge. `truncated` means that the end is known to be missing, as by Content-Length. An
-    unfinished document in a complete response counts as ill-formed. For a redirect that could not be followed, `broken`
-    is the reason.
+    `error` beside a status means that the content could not be decoded or is too large. `channel` is the parsed feed.
+    For other content, `html`, `empty` and `truncated` describe it, and `page` are its first decoded bytes. `truncated`
+    means that the end is known to be missing, for example by Content-Length. An unfinished document in a complete
+    response is ill-formed instead. `redirect_error` is the reason why a redirect could not be followed.
     """
 
     status: int | None = None
@@ -80,7 +84,7 @@ class FetchOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ContentFault:
-    """The fault of an outcome, whatever is stored."""
+    """The fault of an outcome, independent of what is stored."""
 
     detail: Detail
     reason: str
@@ -89,14 +93,17 @@ class ContentFault:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """The update becomes the copy, and sightings of other formats are dropped."""
+    """The decision that the update becomes the stored copy. Sightings of other formats are forgotten."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class KeepStored:
-    """The copy is served, with `detail`, before `until`. `new_shape` is stored."""
+    """The decision to serve the stored copy until `until`, with `detail` in Cache-Status.
+
+    `new_shape` is a pending format change, which is stored.
+    """
 
     detail: Detail
     until: Instant
@@ -106,9 +113,9 @@ class KeepStored:
 
 @dataclass(frozen=True, slots=True)
 class PassThroughOnly:
-    """Clients get the response. `detail` names its fault, if there is one.
+    """The decision that clients get the response. `detail` names its fault, if any.
 
-    A fault still delays the next fetch. `new_shape` is stored.
+    A fault still delays the next fetch. `new_shape` is a pending format change, which is stored.
     """
 
     reason: str
@@ -120,13 +127,13 @@ type Verdict = Replace | KeepStored | PassThroughOnly
 
 
 def decide_replacement(resource: Resource | None, outcome: FetchOutcome, now: Instant, settings: Settings) -> Verdict:
-    """Decide about this update. `settings` are those of the feed, rules included."""
+    """Return the decision about the outcome of a fetch. `settings` are those of the feed, rules included."""
     if resource is None or not resource.variants:
         fault = classify(outcome)
-        return PassThroughOnly(fault.reason if fault else "no copy is held", fault.detail if fault else None)
+        return PassThroughOnly(fault.reason if fault else "no copy is stored", fault.detail if fault else None)
     if resource.channel is None:
-        # "HTTP's caching rules hold for everything that passes; feed features touch feeds only."
-        return Replace("no feed is held")
+        # For content that is not a feed, only HTTP's caching rules apply.
+        return Replace("no feed is stored")
     fault = classify(outcome)
     pending = resource.pending_format_change
     if fault is None:
@@ -144,7 +151,7 @@ def decide_replacement(resource: Resource | None, outcome: FetchOutcome, now: In
                 f"the feed is {format_seen} now: seen {pending.count} times since {_format_time(pending.first)}"
             )
         if now >= last_validated(resource) + settings.stale_max:
-            # No copy is left to guard: any feed is better than a copy that may not be served.
+            # The stored copy must not be served any more: any feed is better.
             return Replace(f"the feed is {format_seen} now, and the copy is too old")
         times = "once" if pending.count == 1 else f"{pending.count} times"
         item_counts = f" ({outcome.channel.items} of {resource.channel.items})" if loss else ""
@@ -167,10 +174,10 @@ def decide_replacement(resource: Resource | None, outcome: FetchOutcome, now: In
 
 
 def classify(outcome: FetchOutcome) -> ContentFault | None:
-    """Return the fault of an outcome; None for a feed or a 304. Other content is a fault if a feed was stored."""
+    """Return the fault of an outcome, or None for a feed or a 304. The caller knows that a feed is expected."""
     status = outcome.status
     if outcome.channel is None and (name := bot_challenge.identify_vendor(outcome.fields, outcome.page)):
-        return ContentFault(Detail.CHALLENGE, f"{name} asks whether we are a browser")
+        return ContentFault(Detail.CHALLENGE, f"{name} answered with a check for browsers")
     if status is None:
         return _failure_fault(outcome.error)
     match status:
@@ -179,7 +186,7 @@ def classify(outcome: FetchOutcome) -> ContentFault | None:
         case 200 | 203:
             return _classify_content(outcome)
         case 206 | 226:
-            return ContentFault(Detail.TRUNCATED, f"a part came ({status}) where the whole was asked for")
+            return ContentFault(Detail.TRUNCATED, f"the origin answered {status} to a request for the whole feed")
         case 204 | 205:
             return ContentFault(Detail.EMPTY, f"the origin answered {status}, no content")
         case 401 | 451:
@@ -192,17 +199,18 @@ def classify(outcome: FetchOutcome) -> ContentFault | None:
             return ContentFault(Detail.ERROR_STATUS, f"the origin answered {status}")
     if 300 <= status < 400:
         why = outcome.redirect_error or Detail.REDIRECT_LOOP
-        return ContentFault(why, f"the origin's redirect ({status}) leads nowhere ({why})")
+        return ContentFault(why, f"the origin's redirect ({status}) could not be followed ({why})")
     if 400 <= status < 500:
         return ContentFault(Detail.REFUSED, f"the origin answered {status}", StaleAllowance.SHORT)
-    # 5xx, other 2xx (a 202 has no result yet), and statuses that RFC 9110, section 15, calls invalid: 999.
+    # 5xx, other 2xx (a 202 has no result yet), and values outside the range that RFC 9110, section 15, defines, such
+    # as 999.
     return ContentFault(Detail.ERROR_STATUS, f"the origin answered {status}")
 
 
 def stale_limit_after_failure(failures: Failures, settings: Settings) -> Seconds:
-    """Return for how long a copy may be served during the back-off: as long as at the failure.
+    """Return the seconds for which a copy may be served during a back-off, counted from `last_validated`.
 
-    It counts from `last_validated`. Otherwise clients would get a 404 and an old copy in turns.
+    The limit is that of the failure itself. Otherwise clients would get an error and the old copy in turns.
     """
     match failures.detail:
         case Detail.GONE:
@@ -213,23 +221,23 @@ def stale_limit_after_failure(failures: Failures, settings: Settings) -> Seconds
 
 
 def format_name(channel: Channel) -> str:
-    """Return the format of a feed: `atom`, `ill-formed rss`."""
+    """Return the name of a feed's format, such as `atom` or `ill-formed rss`."""
     return str(channel.kind) if channel.well_formed else f"ill-formed {channel.kind}"
 
 
 def last_validated(resource: Resource) -> Instant:
-    """Return when the origin last sent or validated the stored feed."""
+    """Return the instant at which the origin last sent or validated the stored feed."""
     return max(variant.response_time for variant in resource.variants)
 
 
 def _classify_content(outcome: FetchOutcome) -> ContentFault | None:
-    """Return the fault of a complete response that is not a feed, the most specific one."""
+    """Return the most specific fault of a complete response, or None if it is a feed."""
     if outcome.error is not None:
         return _failure_fault(outcome.error)
     if outcome.empty:
-        return ContentFault(Detail.EMPTY, "the origin sent nothing at all")
+        return ContentFault(Detail.EMPTY, "the response has no content")
     if outcome.truncated:
-        return ContentFault(Detail.TRUNCATED, "the end of what the origin sent is missing")
+        return ContentFault(Detail.TRUNCATED, "the end of the content is missing")
     if outcome.channel is not None:
         return None
     if outcome.html:
@@ -244,10 +252,10 @@ def _failure_fault(error: FeedproxyError | None) -> ContentFault:
 
 
 def has_lost_items(resource: Resource, update: Channel) -> bool:
-    """Return whether a feed has suddenly lost most of its items, or all.
+    """Return whether a feed has suddenly lost most of its items, or all of them.
 
-    A feed with a recorded version as short as that has not. For an ill-formed update the limit is a quarter: it may
-    break off before the rest.
+    The result is False if a recorded version was as short. For an ill-formed update the limit is a quarter of the
+    items, because it may be truncated.
     """
     stored = resource.channel
     if stored is None or update.items >= stored.items or update.kind is not stored.kind:
@@ -261,7 +269,8 @@ def has_lost_items(resource: Resource, update: Channel) -> bool:
 
 
 def _is_compatible(stored: Channel, update: Channel) -> bool:
-    """Return whether the update may replace the copy at once; an ill-formed copy is always replaced."""
+    """Return whether the update may replace the copy at once. An ill-formed copy may always be replaced by a
+    well-formed feed."""
     if not stored.well_formed:
         return update.well_formed or update.kind is stored.kind
     return update.well_formed and update.kind is stored.kind
@@ -272,7 +281,10 @@ def _format_detail(channel: Channel) -> Detail:
 
 
 def _count_sighting(pending: PendingFormatChange | None, format_seen: str, now: Instant) -> PendingFormatChange:
-    """Return the format change with one more sighting; another format starts at one. Failures do not count."""
+    """Return the pending format change with one more sighting. A sighting of another format starts a new count.
+
+    Failures do not count as sightings.
+    """
     if pending is None or pending.shape != format_seen or now < pending.first:
         return PendingFormatChange(format_seen, now, 1)
     return PendingFormatChange(format_seen, pending.first, pending.count + 1)

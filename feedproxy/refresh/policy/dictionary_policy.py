@@ -1,7 +1,8 @@
-"""The rule for contents that serve as compression dictionaries and are sent as `dcz` (RFC 9842, section 9).
+"""Policy for compression dictionaries: which contents serve as dictionaries and are sent as `dcz` (RFC 9842, section
+9).
 
-A dictionary tells of the content that is compressed with it, and the other way round ("Reading Content", section 9.2).
-So only contents that all clients may read take part, on either side.
+A dictionary discloses something about the content that is compressed with it, and vice versa ("Reading Content",
+section 9.2). Therefore only contents that all clients may read take part.
 """
 
 from feedproxy.cache.stored_response import StoredResponse
@@ -13,15 +14,15 @@ from feedproxy.settings import Settings
 
 
 def is_shared(stored: StoredResponse, settings: Settings) -> bool:
-    """Return whether this feed may serve as a dictionary, and be compressed with one."""
+    """Return whether this stored feed may serve as a dictionary and be compressed with one."""
     return settings.compression_dictionaries != "off" and is_for_all(stored, settings)
 
 
 def is_for_all(stored: StoredResponse, settings: Settings) -> bool:
-    """Return whether every client may have this feed, in this form.
+    """Return whether every client may have this stored feed in this form.
 
-    What a rule, the origin, a credential, a client's own field or a secret address makes private takes no part; nor
-    does what the origin lets no proxy transform.
+    The result is False if a rule, the origin, a credential, a client-specific field or a secret address makes the feed
+    private. It is also False if the origin forbids transformation.
     """
     if settings.private or settings.readers:
         return False

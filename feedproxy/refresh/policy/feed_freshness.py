@@ -1,4 +1,4 @@
-"""Freshness of a stored response by HTTP, the feed's hints and its history (DESIGN, section 6)."""
+"""Freshness of a stored response by HTTP, by the feed's hints and by its history."""
 
 import math
 
@@ -15,17 +15,17 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 SECOND_LOOK: Seconds = 60
-"""Seconds until an ill-formed feed is fetched again at first: a truncated one may be complete by then."""
+"""Seconds until the first new fetch of an ill-formed feed: a document that was truncated may be complete by then."""
 
 
 def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: Instant) -> Freshness:
-    """Return the freshness with its reason, for cache, status page and log alike."""
+    """Return the freshness of a stored response with its reason. Cache, status page and log use the same result."""
     channel = resource.channel if stored.content.feed else None
     learned = learned_lifetime(resource, stored, settings) if channel is not None else None
 
     def hint(_: StoredResponse, base: Instant, expires: Instant | None, at: Instant) -> Allowance | None:
         if channel is None or (settings.feed_hints == "heuristic" and expires is not None):
-            return None  # not a feed, or HTTP has decided
+            return None  # not a feed, or HTTP states a lifetime
         pushed = push.hold(resource, base, at, settings)
         if settings.feed_hints == "off":
             return _beyond(pushed, base, expires)
@@ -43,7 +43,7 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         return pushed if pushed is not None and pushed.until > hint.until else hint
 
     def _beyond(pushed: Allowance | None, base: Instant, expires: Instant | None) -> Allowance | None:
-        """Return the push's allowance, not shorter than the heuristic lifetime."""
+        """Return the allowance by push, or None if the heuristic lifetime is longer."""
         if pushed is None or expires is not None:
             return pushed
         guessed, _ = freshness.heuristic_lifetime(
@@ -60,7 +60,7 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         now,
         hint=hint,
         learned=learned,
-        # Without any information a heuristic applies to feeds; HTTP alone decides about other content.
+        # The heuristic default applies to feeds only; HTTP alone decides about other content.
         default=settings.default_lifetime if channel is not None else 0,
         minimum=settings.lifetime_min if channel is not None else 0,
         maximum=settings.lifetime_max,
@@ -71,17 +71,18 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
 
 
 def _outdated(stored: StoredResponse, settings: Settings) -> Allowance | None:
-    """Return an allowance that has ended for the upstream's feeds that other settings have edited; else None."""
+    """Return an expired allowance if the response is an upstream feed that was edited under other settings, or None."""
     if not settings.upstream or not is_outdated(stored.content, settings):
         return None
-    return Allowance(stored.response_time, "", "other settings have edited it, and the original is fetched anew")
+    return Allowance(stored.response_time, "", "it was edited under other settings: the original is fetched again")
 
 
 def _doubt(resource: Resource, stored: StoredResponse, settings: Settings) -> Allowance | None:
-    """Return until when an ill-formed copy may be used; None for a well-formed one.
+    """Return the allowance for an ill-formed copy, or None for a well-formed one.
 
-    It may be truncated, or have been fetched while it was written. So it is fetched again after a minute, and then at
-    intervals of the feed's known age: a feed that stays ill-formed always is. skipHours are respected.
+    An ill-formed copy may be truncated, or may have been fetched while it was being written. It is fetched again after
+    a minute, and then whenever the known age of the feed has doubled, because a feed that stays ill-formed always is.
+    skipHours are respected.
     """
     channel = resource.channel
     if channel is None or channel.well_formed or not stored.content.feed:
@@ -91,23 +92,25 @@ def _doubt(resource: Resource, stored: StoredResponse, settings: Settings) -> Al
     )
     if settings.feed_hints != "off":
         until = schedule.next_unskipped(channel.schedule, until)
-    return Allowance(until, Detail.ILL_FORMED, "it is not well-formed, and is fetched again soon")
+    return Allowance(until, Detail.ILL_FORMED, "it is not well-formed: it is fetched again soon")
 
 
 def rate_of(resource: Resource, at: Instant) -> ChangeRate:
-    """Return how often the feed's content changes, by what was known of it at that moment."""
+    """Return the rate at which the feed's content changes, as it was known at the instant `at`."""
     return from_changes(resource.changes, at, since=resource.first_seen or None)
 
 
 def learned_lifetime(resource: Resource, stored: StoredResponse, settings: Settings) -> Seconds | None:
-    """Return the lifetime that follows from the feed's history and the price of a request; None without a history.
+    """Return the lifetime in seconds that follows from the feed's history and the price of a request, or None without
+    history.
 
-    The dates of a feed that was fetched once are its publisher's claim, and count from the second fetch on. A feed that
-    tells no dates is not left alone for longer than it has been observed.
+    The entry dates of a feed that was fetched only once are not used yet. Without entry dates, the lifetime is at most
+    the time for which the feed has been observed.
     """
     if stored.response_time <= resource.first_seen or not resource.changes:
         return None
-    # Quiet is counted until the last fetch: a lifetime that grew while it runs would never end.
+    # The time without a change counts until the last fetch only: otherwise the lifetime would grow while it elapses,
+    # and never end.
     observed = stored.response_time - min(resource.changes[0], resource.first_seen or math.inf)
     return polling.lifetime_for(
         rate_of(resource, stored.response_time).per_second,
@@ -118,9 +121,9 @@ def learned_lifetime(resource: Resource, stored: StoredResponse, settings: Setti
 
 
 def rests_until(resource: Resource | None, stored: StoredResponse, fresh: Freshness, settings: Settings) -> Instant:
-    """Return until when a stale copy answers without being refreshed: `stale_while_refreshing` and the price.
+    """Return the instant until which a stale copy answers without a refresh, by `stale_while_refreshing` and the price.
 
-    In the past where HTTP forbids stale copies, or where nothing is known of the feed's history.
+    The instant is in the past if HTTP forbids stale responses, or if the feed has no known history.
     """
     limit = settings.stale_while_refreshing
     if resource is None or limit <= 0 or not stored.content.feed or not freshness.may_be_held(stored, fresh.control):

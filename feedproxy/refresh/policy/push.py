@@ -1,14 +1,14 @@
-"""Pushed changes: how they reduce polling, and when pushed content becomes the copy.
+"""Pushed changes: how they reduce polling, and when pushed content becomes the stored copy.
 
-A hub or cloud with a subscription pushes changes, so the feed is polled less: after a push the copy may be used for
-`push_interval`, where HTTP permits other sources of freshness (as for the feed's hints, RFC 9111, 4.2.2 and 4.2.4). The
-push lease lasts as long as the subscription. It ends early when a refresh finds a change that was not pushed; then the
-feed is polled as usual until the next push.
+A hub or cloud with a subscription pushes changes, so that the feed needs less polling. After a push, the copy may be
+used for `push_interval` seconds. This applies where HTTP permits other sources of freshness, as for the feed's hints
+(RFC 9111, sections 4.2.2 and 4.2.4). The push lease lasts as long as the subscription. It ends early when a refresh
+finds a change that was not pushed. Until the next push, the feed is then polled as usual.
 
-Pushed content comes from a hub, not from the origin. It says nothing about the origin's availability and validators,
-and may be a part: "For Atom and RSS feeds, the hub MAY remove already-delivered atom:entry or rss:item elements from
-the feed" (WebSub, section 7). So it becomes the copy only if it is a feed as before and appears complete. Otherwise the
-push only causes a fetch.
+Pushed content comes from a hub, not from the origin. It tells nothing about the origin's availability and validators,
+and it may be incomplete: "For Atom and RSS feeds, the hub MAY remove already-delivered atom:entry or rss:item elements
+from the feed" (WebSub, section 7). It becomes the copy only if it is the same kind of feed and appears complete.
+Otherwise the push only causes a fetch.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from feedproxy.store.resource import Resource
 from feedproxy.upstream.client import Fetched
 
 GRACE: Seconds = 300
-"""Most seconds between a push and its change, in either order: hubs fetch feeds themselves."""
+"""Longest time in seconds between a push and its change, in either order: hubs fetch feeds themselves."""
 
 _OF_ONE_MESSAGE = (
     "etag",
@@ -47,7 +47,7 @@ _OF_ONE_MESSAGE = (
     "cache-status",
     "use-as-dictionary",
 )
-"""Fields that describe the bytes of one response, or its time."""
+"""Fields that describe the bytes or the time of one response, and are therefore not copied to pushed content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +59,21 @@ class Push:
 
 
 def hold(resource: Resource, base: Instant, now: Instant, settings: Settings) -> Allowance | None:
-    """Return until when the copy may be used because changes are pushed; `base` is where its age starts."""
+    """Return the allowance to use the copy because changes are pushed, or None. `base` is the instant at which its age
+    starts."""
     if not settings.push_interval or not resource.last_push or now >= resource.push_lease_expires:
         return None
     until = min(base + settings.push_interval, resource.push_lease_expires)
-    return Allowance(until, Detail.PUSH, f"its changes are pushed here, and it is asked every {_often(settings)}")
+    return Allowance(until, Detail.PUSH, f"its changes are pushed here, and it is fetched every {_often(settings)}")
 
 
 def promise_after(resource: Resource, now: Instant, *, changed: bool) -> Instant:
-    """Return the push lease after an update: a change that was not pushed ends it."""
+    """Return the end of the push lease after an update. A change that was not pushed ends the lease."""
     return 0.0 if changed and abs(now - resource.last_push) > GRACE else resource.push_lease_expires
 
 
 def as_fetched(held: StoredResponse, body: bytes, media_type: str | None, now: Instant) -> Fetched:
-    """Return the pushed content as a fetched response, with the stored copy's fields in place of the hub's."""
+    """Return the pushed content as a fetched response, with the fields of the stored copy instead of the hub's."""
     fields = held.fields.without(*_OF_ONE_MESSAGE)
     if media_type:
         fields = fields.with_field("Content-Type", media_type)
@@ -89,7 +90,10 @@ def examined(
     self_href: str,
     leaving: Sequence[StoredResponse],
 ) -> Push | str:
-    """Return the ingested content of a push, or the reason why it cannot become the copy. Slow."""
+    """Return the ingested content of a push, or the reason why it must not become the copy.
+
+    The call parses the content, so that it belongs into a helper process.
+    """
     prepared = ingest(
         fetched.response,
         settings,
@@ -103,24 +107,24 @@ def examined(
     )
     channel = prepared.channel
     if prepared.error is not None or channel is None or not channel.well_formed:
-        return "it is no well-formed feed"
+        return "the content is not a well-formed feed"
     verdict = content_guard.decide_replacement(resource, FetchOutcome(200, channel=channel), now, settings)
     if resource.channel is None or not isinstance(verdict, Replace):
-        return "it is another feed than was held"
+        return "the content is another feed than the stored one"
     if prepared.is_change(resource.channel):
         before, after = _identities(held), _identities(replace(held, content=prepared.content))
         if before is None or after is None:
-            return "it cannot be told whether it is the whole feed"
+            return "the content may be incomplete: its entries cannot be identified"
         if len(after) < len(before) or (before and not set(before) & set(after)):
-            return "it seems to be a part of the feed"
+            return "the content seems to be a part of the feed"
         if before and before[0] not in after:
-            # The newest entries come first: without the stored first one, the push may be older than the copy.
-            return "it lacks the newest entry of the copy"
+            # The newest entries come first. Without the stored first entry, the push may be older than the copy.
+            return "the content lacks the newest entry of the stored feed"
     return Push(fetched, prepared)
 
 
 def only_content(updated: Resource, before: Resource) -> Resource:
-    """Return the resource after a push, with the previous state of its origin."""
+    """Return the resource after a push, with the state of its origin (failures, relocation) from before."""
     return replace(
         updated,
         fetched=before.fetched,

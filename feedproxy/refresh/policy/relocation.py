@@ -1,17 +1,16 @@
-"""Relocations: moves and ends of feeds, how they are recorded, and how clients learn of them (DESIGN: Moves).
+"""Relocations: moves and ends of feeds, how they are recorded, and how clients learn of them.
 
-A single 301 or 410 may be a mistake, and feed readers act on it for good. So it is recorded as *sighted*, and confirmed
-after `relocation_confirmations` equal sightings, `relocation_spacing` apart. XML documents for the same purpose are
-deliberate and take effect at once.
+A single 301 or 410 may be a mistake, and feed readers act on it permanently. So the proxy records it as *sighted*. It
+is confirmed after `relocation_confirmations` equal sightings, `relocation_spacing` seconds apart. XML documents with
+the same meaning are deliberate and take effect at once. Until the confirmation, clients get:
 
-    permanent redirect  clients get the feed from its new address until the move is confirmed; then 301
-    410                 passed on at once, and stored when confirmed
-    XML redirect, gone  301 and 410 at once
+    permanent redirect  the feed from its new address; a 301 after the confirmation
+    410                 the 410 itself; it is stored after the confirmation
+    XML redirect, gone  301 or 410 at once
 
-A confirmed move or end is checked every `gone_recheck`, since it can be reversed. A move is checked at once if its new
-address responds with 301, 404 or 410, as it does when a feed moves back. The operator undoes either by removing the
-resource's sighting. With `recheck`, the confirmed relocation is the response only if a fetch brings nothing better:
-within the minimum interval, in a back-off, or when the origin cannot be reached.
+A confirmed move or end is checked every `gone_recheck` seconds, because it can be reversed. A move is checked at once
+if its new address responds with 301, 404 or 410, as when a feed moves back. The operator can delete the record of
+either. With `recheck`, the confirmed relocation is the response only if a fetch is not allowed or fails.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -26,14 +25,14 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Relocation, RelocationKind, Resource
 
 PERMANENT = frozenset({301, 308})
-"""RFC 9110, 15.4.2 and 15.4.9."""
+"""Status codes of permanent redirects (RFC 9110, sections 15.4.2 and 15.4.9)."""
 TEMPORARY = frozenset({302, 303, 307})
-"""Redirects that are followed and not recorded (15.4.3, 15.4.4, 15.4.8)."""
+"""Status codes of redirects that are followed but not recorded (RFC 9110, sections 15.4.3, 15.4.4 and 15.4.8)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RespondMoved:
-    """Respond with 301. `recheck`: fetch from the origin first."""
+    """The decision to respond with 301. `recheck` means that a fetch from the origin is tried first."""
 
     location: str
     recheck: bool = False
@@ -41,21 +40,21 @@ class RespondMoved:
 
 @dataclass(frozen=True, slots=True)
 class RespondGone:
-    """Respond with 410. `recheck`: fetch from the origin first."""
+    """The decision to respond with 410. `recheck` means that a fetch from the origin is tried first."""
 
     recheck: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FollowRedirect:
-    """The redirect leads to this normalised target."""
+    """The decision to follow a redirect to a normalised target."""
 
     target: str
 
 
 @dataclass(frozen=True, slots=True)
 class StopFollowing:
-    """The redirect is not followed."""
+    """The decision not to follow a redirect."""
 
     detail: Detail
     reason: str
@@ -71,10 +70,10 @@ def record_sighting(
     spacing: Seconds,
     at_once: bool,
 ) -> Relocation:
-    """Record that the origin reported a move or an end. `location` is normalised; empty for an end.
+    """Return the relocation with one more report of a move or an end. `location` is normalised, and empty for an end.
 
-    Another kind or location starts at one. A report within `spacing` after the last counted one does not count: many
-    clients may see the same mistake.
+    A report of another kind or location starts a new count. A report within `spacing` seconds after the last counted
+    one is not counted, because many clients may cause a fetch during the same mistake.
     """
     if sighting is None or sighting.kind is not ending or sighting.location != location:
         return Relocation(ending, location, now, now, 1, confirmed=at_once or confirmations <= 1)
@@ -84,10 +83,10 @@ def record_sighting(
 
 
 def clear_relocation(sighting: Relocation | None, now: Instant, *, feed: bool) -> Relocation | None:
-    """Return what remains of the relocation after the address itself answered 200 or 304.
+    """Return what remains of a relocation after the address itself answered 200 or 304, or None.
 
-    An unconfirmed one is dropped. A confirmed one only if the response is a feed: abandoned addresses often respond
-    with 200 and advertisements.
+    An unconfirmed relocation is dropped. A confirmed one is dropped only if the response is a feed: abandoned addresses
+    often respond with 200 and advertisements.
     """
     if sighting is None or feed or not sighting.confirmed:
         return None
@@ -97,10 +96,11 @@ def clear_relocation(sighting: Relocation | None, now: Instant, *, feed: bool) -
 def active_relocation(
     sighting: Relocation | None, now: Instant, settings: Settings, *, target: str = ""
 ) -> RespondMoved | RespondGone | None:
-    """Return the 301 or 410 to respond with; None where the feed is served.
+    """Return the decision to respond with 301 or 410, or None if the feed is served.
 
-    A rule's `moved_to` and `gone` come first; a `moved_to` that names `target` itself, as in rules for a whole site, is
-    ignored. After an unconfirmed 410 every request fetches (within the minimum interval), and no copy is served.
+    The options `moved_to` and `gone` of a rule take precedence. A `moved_to` that names `target` itself, as in rules
+    for a whole site, is ignored. After an unconfirmed 410, no copy is served, and each request causes a fetch that the
+    minimum interval allows.
     """
     if settings.moved_to and (moved_to := to_upstream(settings.moved_to, settings)) != target:
         return RespondMoved(moved_to)
@@ -117,13 +117,13 @@ def active_relocation(
 
 
 DOUBTFUL_STATUSES = frozenset({301, 308, 404, 410})
-"""Statuses of a new address that put the move there in doubt."""
+"""Status codes of a new address that put the move to that address in doubt."""
 
 
 def is_in_doubt(sighting: Relocation | None, resource_there: Resource | None, settings: Settings) -> bool:
     """Return whether a confirmed move leads to an address that has itself moved, ended, or answered 404.
 
-    `there` is what is stored of that address. A move by a rule is never in doubt.
+    `resource_there` is the stored resource of that address. A move by a rule is never in doubt.
     """
     if (
         sighting is None
@@ -141,7 +141,8 @@ def is_in_doubt(sighting: Relocation | None, resource_there: Resource | None, se
 
 
 def leads_back(newer: Relocation | None, target: str, older: Relocation | None) -> bool:
-    """Return whether `news`, a move of `target`, leads to an address with a confirmed `older` move back to it."""
+    """Return whether `newer`, a move of `target`, leads to an address with a confirmed `older` move back to
+    `target`."""
     return (
         newer is not None
         and newer.kind is RelocationKind.MOVED
@@ -156,27 +157,27 @@ def leads_back(newer: Relocation | None, target: str, older: Relocation | None) 
 def next_hop(
     visited: Sequence[str], reference: str, *, limit: int, to_target: Callable[[str], str] = lambda address: address
 ) -> FollowRedirect | StopFollowing:
-    """Decide whether to follow one redirect. `visited` are the normalised targets so far, the first included.
+    """Return the decision to follow a redirect or not. `visited` are the normalised targets so far, the first included.
 
-    `reference` is the Location (or XML newLocation) as it came, and `meant` the target that an address means: in
-    reverse mode a public address is the upstream's. Stops at what cannot be fetched (javascript:,
-    file:, userinfo), at a target asked already, and after `limit` redirects.
+    `reference` is the Location field or XML newLocation as received. `to_target` maps an address to its target: in
+    reverse mode, a public address has a target of the upstream. A redirect is not followed to an address that cannot be
+    fetched (`javascript:`, `file:`, userinfo), to a visited target, or after `limit` redirects.
     """
     try:
         target = to_target(uri.resolve(visited[-1], reference.strip()))
     except BadTarget as error:
-        return StopFollowing(Detail.BAD_TARGET, f"the redirect names nothing that can be fetched: {error}")
+        return StopFollowing(Detail.BAD_TARGET, f"the redirect has an invalid target: {error}")
     if target in visited:
-        return StopFollowing(Detail.REDIRECT_LOOP, f"redirected in a circle, back to {target}")
+        return StopFollowing(Detail.REDIRECT_LOOP, f"redirect loop: back to {target}")
     if len(visited) > limit:
         return StopFollowing(Detail.REDIRECT_LOOP, f"redirected more than {limit} times")
     return FollowRedirect(target)
 
 
 def permanent_location(hops: Iterable[tuple[int, str]]) -> str | None:
-    """Return the permanent new address: the end of the permanent redirects at the beginning of a chain.
+    """Return the target of the leading permanent redirects of a chain, or None if the first redirect is temporary.
 
-    `hops` are (status, target it led to). What follows a temporary redirect is temporary, too.
+    `hops` are pairs of a status code and the target to which that redirect led.
     """
     location = None
     for status, target in hops:

@@ -1,15 +1,14 @@
-"""Limits on fetches: minimum interval, site interval, Retry-After, back-off (DESIGN 6, point 4).
+"""Limits on fetches: minimum interval, site interval, Retry-After and back-off.
 
-Four rules defer a fetch. The latest time counts, and its rule gives the response its `detail`:
+Four rules defer a fetch. The latest instant applies, and its rule determines the `detail` of the response:
 
-floor          a feed is fetched at most once in `feed_min_interval`, for clients, pings and the operator alike.
-site-interval  feeds of one site are fetched one after the other, `site_interval` apart. A site is a registrable domain,
-               since some services give each author a host.
-retry-after    the origin stated when to retry.
-back-off       the origin failed: each further failure doubles the pause.
+    floor          a feed is fetched at most once in `feed_min_interval`, for clients, pings and the operator alike.
+    site-interval  feeds of one site are fetched one after the other, `site_interval` apart. A site is a registrable
+                   domain, because some services give each author a host.
+    retry-after    the origin stated when to retry.
+    back-off       the origin failed: each further failure doubles the pause.
 
-The first two apply to known feeds only; other targets are plain HTTP and not delayed. What the origin stated always
-applies.
+The first two rules apply to known feeds only. The others apply to every target.
 """
 
 import math
@@ -25,11 +24,13 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Resource
 
 DEFER_MAX: Seconds = 172_800
-"""Longest deferral: 48 h. Absurd values occur, and FreshRSS has the same limit."""
+"""Longest deferral in seconds: 48 hours. Origins send absurd values; FreshRSS has the same limit."""
 
 BACK_OFF_FIRST: Seconds = 60
+"""First back-off in seconds. Each further failure doubles it."""
+
 BACK_OFF_MAX: Seconds = 6 * 3600
-"""First and longest back-off. After about ten failures a feed is fetched a few times a day."""
+"""Longest back-off in seconds, reached after about ten failures: a few fetches a day."""
 
 
 _DELAY = re.compile(r"\d{1,15}(\.\d*)?")
@@ -37,16 +38,16 @@ _DELAY = re.compile(r"\d{1,15}(\.\d*)?")
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The target may be fetched now."""
+    """The permission to fetch the target now."""
 
 
 PAUSE_INTERVAL = 10 * 365 * 86_400
-"""Minimum interval in seconds that means a pause by the operator (paused_and_blocked.py)."""
+"""Minimum interval in seconds that marks a feed as paused by the operator (paused_and_blocked.py)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The target must not be fetched before `until`, for the reason that `detail` names."""
+    """The decision that the target must not be fetched before `until`. `detail` names the rule."""
 
     until: Instant
     detail: Detail
@@ -59,9 +60,9 @@ type Permission = Allowed | Deferred
 def check_fetch_allowed(
     resource: Resource | None, now: Instant, settings: Settings, *, site_free_at: Instant
 ) -> Permission:
-    """Decide whether the target may be fetched now. `site_free_at` is the next slot of its site.
+    """Return whether the target may be fetched now, and otherwise when. `site_free_at` is the next slot of its site.
 
-    Instants too far ahead, from before the clock was set back, count as now.
+    Stored instants that lie too far in the future, because the clock was set back, count as now.
     """
     if resource is None:
         return Allowed()
@@ -82,7 +83,7 @@ def check_fetch_allowed(
 
 
 def is_past_min_interval(resource: Resource | None, now: Instant, settings: Settings) -> bool:
-    """Return whether the minimum interval alone permits a fetch now."""
+    """Return whether the minimum interval permits a fetch now. Other limits are not considered."""
     return resource is None or min(resource.fetched, now) + float(settings.feed_min_interval) <= now
 
 
@@ -95,7 +96,7 @@ def _describe(which: int, failures: Failures, settings: Settings) -> tuple[Detai
     if which == _MIN_INTERVAL:
         return Detail.FLOOR, f"fetched less than {float(settings.feed_min_interval):.0f} s ago (feed_min_interval)"
     if which == _SITE:
-        return Detail.SITE_INTERVAL, "other feeds of the site are asked first"
+        return Detail.SITE_INTERVAL, "other feeds of the site are fetched first"
     if failures.by_origin:
         return Detail.RETRY_AFTER, "the origin asked for a pause"
     count = "1 failure" if failures.count == 1 else f"{failures.count} failures in a row"
@@ -111,10 +112,10 @@ def record_failure(
     jitter: float,
     back_off: bool = True,
 ) -> Failures:
-    """Return the failures with one more, and the time of the next try. A success resets them to `Failures()`.
+    """Return the failures with one more, and with the instant of the next try. A success resets them to `Failures()`.
 
-    `not_before` is the time that the origin stated (`retry_after`), `jitter` a random number in [0, 1).
-    `back_off=False`, for targets that are not known feeds, respects only `not_before`.
+    `not_before` is the instant that the origin stated (`retry_after`). `jitter` is a random number in [0, 1). Without
+    `back_off`, as for targets that are not known feeds, only `not_before` defers the next try.
     """
     count = failures.count + 1
     pause = _longest_pause(count) / 2 * (1 + jitter) if back_off else 0.0
@@ -131,10 +132,10 @@ def record_failure(
 
 
 def retry_after(fields: Fields, now: Instant) -> Instant | None:
-    """Return when the origin permits the next request: Retry-After (RFC 9110, 10.2.3), or an exhausted rate limit.
+    """Return the instant from which the origin permits the next request, or None if a failed response states none.
 
-    For failed responses; in a 200 only `limit_reset` is meaningful. The later of the two counts, at most WAIT_MAX from
-    now. None without a valid value.
+    The origin states it by Retry-After (RFC 9110, section 10.2.3) or by an exhausted rate limit. The later instant
+    applies, at most DEFER_MAX seconds from now. For successful responses, only `rate_limit_reset` is meaningful.
     """
     instants = [_parse_retry_after(value.strip(), now) for value in fields.get_all("retry-after")]
     latest = max((at for at in (*instants, rate_limit_reset(fields, now)) if at is not None and at > now), default=None)
@@ -142,12 +143,12 @@ def retry_after(fields: Fields, now: Instant) -> Instant | None:
 
 
 def rate_limit_reset(fields: Fields, now: Instant) -> Instant | None:
-    """Return when an exhausted rate limit is reset; None where none is.
+    """Return the instant at which an exhausted rate limit is reset, or None if no limit is exhausted.
 
-    `RateLimit: "policy";r=0;t=30` (draft-ietf-httpapi-ratelimit-headers-10), `RateLimit: remaining=0, reset=30` (its
-    version 05), and `x-ratelimit-remaining: 0` with `x-ratelimit-reset`, without the `x-` as well. Reddit counts in
-    fractions (`0.0`) and resets in seconds; others name a Unix time. Such a limit holds for the whole site
-    (refresh/site_limits.py).
+    Three forms are read: `RateLimit: "policy";r=0;t=30` (draft-ietf-httpapi-ratelimit-headers-10), `RateLimit:
+    remaining=0, reset=30` (version 05 of the draft), and `x-ratelimit-remaining: 0` with `x-ratelimit-reset`, also
+    without `x-`. Reddit sends fractions (`0.0`) and a reset in seconds; other origins send a Unix time. Such a limit
+    applies to the whole site (refresh/site_limits.py).
     """
     resets = [_reset_of(fields, prefix, now) for prefix in ("x-ratelimit-", "ratelimit-")]
     if (value := fields.combined("ratelimit")) is not None:
@@ -170,15 +171,15 @@ def _reset_of(fields: Fields, prefix: str, now: Instant) -> Instant | None:
     remaining, reset = _parse_number(fields.get(prefix + "remaining")), _parse_number(fields.get(prefix + "reset"))
     if remaining is None or reset is None or remaining >= 1:
         return None
-    # A number of more than thirty years is an instant.
+    # A number above thirty years in seconds is a Unix time.
     at = reset if reset > 1_000_000_000 else now + reset
     return min(at, now + DEFER_MAX) if at > now else None
 
 
 def _longest_pause(count: int) -> Seconds:
-    """Return the longest back-off after so many failures; the shortest is half of it: 1 to 2 min, … 3 to 6 h.
+    """Return the longest back-off in seconds after `count` failures. The shortest is half of it, by random jitter.
 
-    Jitter keeps feeds that failed together apart.
+    The jitter separates feeds that failed at the same time.
     """
     return min(BACK_OFF_MAX, BACK_OFF_FIRST * 2.0 ** min(count, 32))
 

@@ -263,11 +263,13 @@ class FastPathHandler:
             raise
         except MemoryError:
             local_failure.complaints.warn("no memory is left to answer a request")
-            response, status = refusal_response(request.method, request.fields, Overload("no memory is left for it"))
-            answer = ProxyResponse(response, status, "no memory is left for it")
+            response, status = refusal_response(
+                request.method, request.fields, Overload("no memory is left for this request")
+            )
+            answer = ProxyResponse(response, status, "no memory is left for this request")
         except Exception:
             logger.exception("fast path: request failed")
-            reason = "feedproxy failed; its log says more"
+            reason = "internal error; see feedproxy's log"
             response, status = refusal_response(request.method, request.fields, FeedproxyError(reason))
             answer = ProxyResponse(response, status, reason)
         was_pending, connection.task = connection.task is not None, None

@@ -439,7 +439,7 @@ def finish_response(response: Response, client: ClientContext, now: Instant) -> 
     if not _is_well_formed(response):
         # A manipulated copy or a wrong option may cause it: the response is withheld.
         logger.error("an answer with control characters in its head is withheld")
-        response, _ = refusal_response("GET", Fields(), FeedproxyError("feedproxy failed; its log says more"))
+        response, _ = refusal_response("GET", Fields(), FeedproxyError("internal error; see feedproxy's log"))
     return response
 
 
