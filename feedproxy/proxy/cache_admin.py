@@ -217,14 +217,14 @@ class CacheAdmin:
             return "no copy of the feed is stored"
         fetched = pushing.as_fetched(copy, body, media_type, now)
         work = partial(
-            pushing.examined,
+            pushing.ingest_push,
             fetched,
             copy,
             resource,
             now,
             settings,
             self_href=to_public(target, settings),
-            leaving=superseded(resource),
+            superseded=superseded(resource),
         )
         try:
             push = await self._coordinator.helper_pool.submit(work)

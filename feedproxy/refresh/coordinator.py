@@ -446,11 +446,11 @@ class RefreshCoordinator:
         than a feed before.
         """
         accept = context.request.fields.combined("accept")
-        browsing = accept is not None and _prefers_html(accept)
-        led_elsewhere = self._non_feed_redirects.get(context.request.target) == self._coordination.invalidation_epoch(
+        is_browser = accept is not None and _prefers_html(accept)
+        led_to_no_feed = self._non_feed_redirects.get(context.request.target) == self._coordination.invalidation_epoch(
             context.request.target
         )
-        return not browsing and not led_elsewhere and "range" not in context.upstream_request.fields
+        return not is_browser and not led_to_no_feed and "range" not in context.upstream_request.fields
 
 
 @memoize_short()
@@ -463,10 +463,10 @@ def _availability_changed(stored: Resource | None, now: Resource) -> bool:
     """Return whether a known feed has moved, ended or been invalidated since `stored`."""
     if stored is None or stored.channel is None:
         return False
-    withdrawn = any(variant.invalid for variant in now.variants) and not any(
+    is_invalidated = any(variant.invalid for variant in now.variants) and not any(
         variant.invalid for variant in stored.variants
     )
-    return withdrawn or _relocation_state(stored) != _relocation_state(now)
+    return is_invalidated or _relocation_state(stored) != _relocation_state(now)
 
 
 def _relocation_state(resource: Resource) -> object:

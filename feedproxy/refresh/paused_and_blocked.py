@@ -77,7 +77,7 @@ class OperatorDecisions:
         self.reload()
         if self._decided.get(target) == decision:
             return False
-        decided = {other: other_decision for other, other_decision in self._decided.items() if other != target}
+        decided = {other: self._decided[other] for other in self._decided if other != target}
         if decision is not None:
             if len(decided) >= DECISIONS_MAX:
                 raise TooManyDecisions(

@@ -31,8 +31,8 @@ from feedproxy.refresh.resource_update import (
     RefreshJob,
     final_target,
     is_worth_storing,
-    learn_from_unstored,
     received_response,
+    resource_after_unstored,
     unmodified_content,
     update_relocation,
     with_history,
@@ -171,7 +171,7 @@ class RefreshPipeline:
         elif resource.fetched != started:
             resource = replace(resource, fetched=started)
         if job.pushed is not None and stored is not None:
-            resource = push.only_content(resource, stored)
+            resource = push.with_pushed_content(resource, stored)
         interim = received.chain.last.interim if isinstance(received, _Received) else ()
         if interim or resource is not result.resource:
             result = replace(result, resource=resource, interim=interim)
@@ -179,13 +179,13 @@ class RefreshPipeline:
 
     async def _store_learned(self, job: RefreshJob, result: RefreshResult, is_current: Callable[[], bool]) -> None:
         """Store the resource of the result, or delete it if nothing worth storing remains."""
-        target, learned = job.request.target, result.resource
+        target, resource = job.request.target, result.resource
         stored = self._store.get_latest(target)
         if not len(job.key) and not result.stored:
             is_good = result.fallback is None and result.fwd_status in (200, 304)
-            learned = learn_from_unstored(job, stored, learned, is_good=is_good)
-        if is_current() and is_worth_storing(learned):
-            await self._store.put(learned, is_current)
+            resource = resource_after_unstored(job, stored, resource, is_good=is_good)
+        if is_current() and is_worth_storing(resource):
+            await self._store.put(resource, is_current)
         elif is_current() and stored is not None:
             await self._store.delete(target)  # its responses were replaced by one that must not be stored
 
@@ -213,7 +213,7 @@ class RefreshPipeline:
         """Return the fetched and ingested responses, or the error. Only this step waits for the network or a helper
         process."""
         if job.pushed is not None:
-            return _Received(redirects.RedirectChain(job.pushed.fetched, job.pushed.fetched), job.pushed.prepared)
+            return _Received(redirects.RedirectChain(job.pushed.fetched, job.pushed.fetched), job.pushed.ingested)
         try:
             chain = await self._follow_redirects(job)
             return await self._ingest(chain, job)
@@ -391,8 +391,8 @@ class RefreshPipeline:
         before = replace(before, oversized=False) if before.oversized else before
         if chain.redirect_error is Detail.ACCESS and before.channel is not None and isinstance(chain.first, Fetched):
             return self._pass_protected_redirect(job, before, chain.first)
-        learns = not len(job.key) and not len(job.varying_fields)
-        relocated = self._apply_xml_relocation(job, before, ingested, now) if learns else None
+        is_shared_job = not len(job.key) and not len(job.varying_fields)
+        relocated = self._apply_xml_relocation(job, before, ingested, now) if is_shared_job else None
         if isinstance(relocated, RefreshResult):
             return relocated
         before = relocated or before
@@ -421,7 +421,7 @@ class RefreshPipeline:
             resource = with_versions(resource, ingested.retired_versions)
             resource = with_previous_contents(resource, result.response, ingested.previous_contents, job.settings)
             resource = with_history(resource, before, result.response, ingested.publication_dates, now)
-        if result.fallback is None and learns and ingested.relocation is None:
+        if result.fallback is None and is_shared_job and ingested.relocation is None:
             sighting = update_relocation(before, chain, outcome, now, job.settings)
             resource = replace(resource, relocation=sighting) if sighting != resource.relocation else resource
         if chain.from_partial:
@@ -517,18 +517,18 @@ class RefreshPipeline:
         not_before = throttle.retry_after(outcome.fields, now) if is_error else None
         fwd_status = outcome.status
         match verdict:
-            case KeepStored(detail, _, reason, new_shape):
+            case KeepStored(detail, _, reason, pending_change):
                 failures = before.failures
                 if not isinstance(outcome.error, Overload):
                     failures = throttle.record_failure(
                         before.failures, detail, now, not_before=not_before, jitter=self._jitter()
                     )
-                resource = replace(before, failures=failures, pending_format_change=new_shape)
+                resource = replace(before, failures=failures, pending_format_change=pending_change)
                 return RefreshResult(resource, response, False, fwd_status, verdict, detail, reason, outcome.error)
-            case PassThroughOnly(reason, fault, new_shape):
+            case PassThroughOnly(reason, fault, pending_change):
                 resource = (
-                    replace(before, pending_format_change=new_shape)
-                    if new_shape != before.pending_format_change
+                    replace(before, pending_format_change=pending_change)
+                    if pending_change != before.pending_format_change
                     else before
                 )
                 if outcome.status in (401, 410, 451):
@@ -591,7 +591,7 @@ class RefreshPipeline:
             facts["channel"] = outcome.channel
             if changed and old is not None:
                 facts["changes"] = (*resource.changes, now)[-CHANGES_MAX:]
-            promised = push.promise_after(resource, now, changed=changed)
+            promised = push.push_lease_after(resource, now, changed=changed)
             if promised != resource.push_lease_expires:
                 facts["push_lease_expires"] = promised
         if stores:

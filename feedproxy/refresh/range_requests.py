@@ -55,15 +55,15 @@ def missing_range(context: RequestContext, resource: Resource | None, now: Insta
 
 
 async def fetch_missing(
-    fetcher: redirects.OriginClient, job: RefreshJob, rest: Missing
+    fetcher: redirects.OriginClient, job: RefreshJob, missing: Missing
 ) -> redirects.RedirectChain | None:
     """Fetch the missing range and combine it with the stored part. Return None if the whole content has to be
     fetched."""
-    fields = job.request.fields.without("if-range").with_field("Range", rest.range)
+    fields = job.request.fields.without("if-range").with_field("Range", missing.range)
     # Ranges count coded bytes if the content is coded. The stored part is not coded.
     fields = fields.with_field("Accept-Encoding", "identity")
-    if rest.condition is not None:
-        fields = fields.with_added("If-Range", rest.condition)
+    if missing.condition is not None:
+        fields = fields.with_added("If-Range", missing.condition)
     answer = await fetcher.fetch(replace(job.request, fields=fields), exempt=job.skip_address_check)
     if isinstance(answer, Oversized):
         return redirects.RedirectChain(answer, answer)
@@ -71,8 +71,8 @@ async def fetch_missing(
         return None
     if answer.response.status != 206:
         return redirects.RedirectChain(answer, answer)
-    match partial_content.combine(rest.part, answer.response):
-        case Combined(response) if _covers_range(response, rest.part, job):
+    match partial_content.combine(missing.part, answer.response):
+        case Combined(response) if _covers_range(response, missing.part, job):
             answer = replace(answer, response=response)
             return redirects.RedirectChain(answer, answer, from_partial=True)
     return None
@@ -80,8 +80,8 @@ async def fetch_missing(
 
 def _covers_range(response: Response, part: StoredResponse, job: RefreshJob) -> bool:
     """Return whether the combined response covers the requested range. An origin may send less."""
-    together = replace(part, fields=response.fields, content=Content({"identity": response.body}))
-    return response.status == 200 or partial_content.cut(together, job.request.fields) is not None
+    combined = replace(part, fields=response.fields, content=Content({"identity": response.body}))
+    return response.status == 200 or partial_content.cut(combined, job.request.fields) is not None
 
 
 def cut_to_range(context: RequestContext, result: RefreshResult) -> RefreshResult:
@@ -100,8 +100,10 @@ def with_part(resource: Resource, response: StoredResponse, job: RefreshJob) -> 
     if not isinstance(verdict, Store) or vary.choose(resource.variants, request_fields, own_agent=own) is not None:
         return None
     others = [part for part in resource.parts if not vary.selects(part, request_fields, own_agent=own)]
-    same = tuple(part for part in resource.parts if part not in others)
-    return replace(resource, parts=(*others, *partial_content.with_part(same, response))[-partial_content.PARTS_MAX :])
+    replaced = tuple(part for part in resource.parts if part not in others)
+    return replace(
+        resource, parts=(*others, *partial_content.with_part(replaced, response))[-partial_content.PARTS_MAX :]
+    )
 
 
 def _selected_parts(context: RequestContext, resource: Resource) -> list[StoredResponse]:

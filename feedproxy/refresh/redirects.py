@@ -72,13 +72,13 @@ async def follow_redirects(
     visited: list[str] = [request.target]
     hops: list[tuple[int, str]] = []
 
-    def end_chain(broken: Detail | None = None) -> RedirectChain:
+    def end_chain(redirect_error: Detail | None = None) -> RedirectChain:
         return RedirectChain(
             first,
             _without_no_vary_search(last) if hops else last,
             relocation.permanent_location(hops) or "",
             len(hops),
-            broken,
+            redirect_error,
             final_target=visited[-1],
         )
 

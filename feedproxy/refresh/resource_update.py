@@ -120,13 +120,13 @@ def update_relocation(
         ending, location = RelocationKind.MOVED, chain.moved_to
     if ending is None:
         # Only a good response of the address itself clears a relocation.
-        by_itself = outcome.status in (200, 304) and chain.hops == 0
+        is_own_response = outcome.status in (200, 304) and chain.hops == 0
         sighting = before.relocation
         if sighting and sighting.kind is RelocationKind.GONE and not sighting.confirmed and _is_redirect(chain):
             return None  # a target that redirects has not ended
         return (
             relocation.clear_relocation(before.relocation, now, feed=outcome.channel is not None)
-            if by_itself
+            if is_own_response
             else before.relocation
         )
     return relocation.record_sighting(
@@ -152,8 +152,8 @@ def with_last_modified(before: Resource, content: Content, now: Instant) -> Cont
     if not content.feed or content.tag is None or content.last_modified is not None:
         return content
     known = {variant.content.tag: variant.content.last_modified or 0.0 for variant in before.variants}
-    made = known.get(content.tag) or max(float(math.floor(now)), *(at + 1 for at in known.values()), 0.0)
-    return replace(content, last_modified=made)
+    last_modified = known.get(content.tag) or max(float(math.floor(now)), *(at + 1 for at in known.values()), 0.0)
+    return replace(content, last_modified=last_modified)
 
 
 def with_variant(resource: Resource, new: StoredResponse, job: RefreshJob, **facts: Any) -> Resource:
@@ -244,8 +244,8 @@ def with_version_record(resource: Resource, new: StoredResponse, items: int, now
 def earlier_versions_interval(resource: Resource | None, content: Content) -> tuple[Instant, Instant] | None:
     """Return the instants at which the first and the last earlier version were stored, or None if they are unknown."""
     editions = resource.version_records if resource is not None and content.feed and content.tag is not None else ()
-    arrived = next((record.at for record in reversed(editions) if record.tag == content.tag), None)
-    return None if arrived is None or editions[0].at >= arrived else (editions[0].at, arrived)
+    stored_at = next((record.at for record in reversed(editions) if record.tag == content.tag), None)
+    return None if stored_at is None or editions[0].at >= stored_at else (editions[0].at, stored_at)
 
 
 def with_history(
@@ -271,7 +271,7 @@ def with_history(
     return replace(resource, changes=(*published, *resource.changes)[-CHANGES_MAX:], backfill_pending=False)
 
 
-def learn_from_unstored(job: RefreshJob, stored: Resource | None, learned: Resource, *, is_good: bool) -> Resource:
+def resource_after_unstored(job: RefreshJob, stored: Resource | None, learned: Resource, *, is_good: bool) -> Resource:
     """Return the resource after a response that is not stored. `learned` is the resource if every client could have
     sent the request.
 

@@ -171,7 +171,7 @@ def test_a_new_shape_is_accepted_when_seen_three_times_over_six_hours(shape: Cha
     for hours in (0, 3):
         kept = decide_replacement(resource, update, NOW + hours * HOUR, SETTINGS)
         assert isinstance(kept, KeepStored)
-        resource = replace(resource, pending_format_change=kept.new_shape)
+        resource = replace(resource, pending_format_change=kept.pending_change)
 
     early = decide_replacement(resource, update, NOW + 5.9 * HOUR, SETTINGS)
     ripe = decide_replacement(resource, update, NOW + 6 * HOUR, SETTINGS)
@@ -205,7 +205,7 @@ def test_another_shape_starts_anew() -> None:
     verdict = decide_replacement(resource, FetchOutcome(200, channel=ATOM), NOW, SETTINGS)
 
     assert isinstance(verdict, KeepStored)
-    assert verdict.new_shape == PendingFormatChange("atom", NOW, 1)
+    assert verdict.pending_change == PendingFormatChange("atom", NOW, 1)
 
 
 def test_a_failure_in_between_does_not_forget_the_new_shape() -> None:
@@ -214,7 +214,7 @@ def test_a_failure_in_between_does_not_forget_the_new_shape() -> None:
     verdict = decide_replacement(a_copy(pending_format_change=seen), FetchOutcome(503), NOW, SETTINGS)
 
     assert isinstance(verdict, KeepStored)
-    assert verdict.new_shape == seen
+    assert verdict.pending_change == seen
 
 
 @pytest.mark.parametrize("update", [FetchOutcome(200, html=True), FetchOutcome(200, empty=True), FetchOutcome(200)])
@@ -330,7 +330,7 @@ def test_loss_is_believed_when_it_was_seen_three_times_over_six_hours() -> None:
         verdict = decide_replacement(copy, FetchOutcome(200, channel=with_items(RSS, items)), NOW + at * HOUR, SETTINGS)
         assert isinstance(verdict, Replace if takes else KeepStored)
         if isinstance(verdict, KeepStored):
-            copy = replace(copy, pending_format_change=verdict.new_shape)
+            copy = replace(copy, pending_format_change=verdict.pending_change)
 
 
 def test_feed_that_has_been_as_short_before_is_taken_at_once() -> None:

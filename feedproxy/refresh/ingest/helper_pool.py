@@ -266,7 +266,7 @@ class HelperPool:
 
     def _fail_too_long(self, job: _Job) -> None:
         logger.error("helper pool: job failed: time limit exceeded")
-        job.fail(JobLimitExceeded("what the origin sent takes longer to read than a feed may"))
+        job.fail(JobLimitExceeded("processing the response takes longer than the limit"))
 
     # -- helpers
 
@@ -460,7 +460,7 @@ def _start_template(descriptor: int, limits: Limits) -> "subprocess.Popen[bytes]
 def _overload(error: Exception) -> Overload:
     """Return the error for a lack of file descriptors or threads, and log it."""
     local_failure.complaints.warn(f"helper pool: no process can be started: {error}")
-    return Overload("no process can be started for it now")
+    return Overload("no helper process can be started now")
 
 
 def _fail_all(waiting: deque[_Job], error: FeedproxyError) -> None:

@@ -133,9 +133,9 @@ def ingest(
     is_offered = "use-as-dictionary" in response.fields
     try:
         identity = content_coding.decode(response.body, label, limit=limit)
-        if (hidden := content_coding.sniff(identity)) and _is_declared_as_text(response):
+        if (actual_coding := content_coding.sniff(identity)) and _is_declared_as_text(response):
             # Compressed content without Content-Encoding: clients could not read it.
-            identity, layers = content_coding.decode(identity, hidden, limit=limit), ()
+            identity, layers = content_coding.decode(identity, actual_coding, limit=limit), ()
             is_offered = False
     except (Undecodable, TooLarge) as error:
         return IngestedContent(raw, error=error, empty=not response.body)
@@ -177,22 +177,25 @@ def ingest(
         edited = usm.EditResult(announced.body, (*edited.changes, *announced.changes))
     content_hash = _content_hash(edited.body)
     if edited.body is identity and not channel.content_digest and _defers_digest(known_channel, content_hash):
-        channel, before = replace(channel, content_digest=pending_digest(content_hash)), None
+        channel, previous_channel = replace(channel, content_digest=pending_digest(content_hash)), None
     else:
-        channel, before = _with_digest(channel, identity, declared), _resolve_previous(known_channel, superseded)
+        channel, previous_channel = (
+            _with_digest(channel, identity, declared),
+            _resolve_previous(known_channel, superseded),
+        )
     ingested = IngestedContent(
         raw,
         channel,
-        previous_channel=before,
+        previous_channel=previous_channel,
         publication_dates=_publication_dates(_first_document(superseded) or identity, first_seen),
     )
     # Proxy and origin hash the decoded content. A body with a wrong label was excluded above.
     is_dictionary = is_offered and edited.body is identity
-    maybe_same = known_channel is not None and not ingested.is_change(known_channel)
+    is_same_channel = known_channel is not None and not ingested.is_change(known_channel)
     is_current = stored is not None and not is_outdated(stored, settings)
     if (
         settings.keep_unchanged
-        and maybe_same
+        and is_same_channel
         and is_current
         and stored
         and _is_equivalent(stored, edited.body, media_type)
@@ -202,9 +205,9 @@ def ingest(
         return replace(ingested, content=stored)
     changes = (*_media_type_change(declared, media_type), *edited.changes)
     # The received coding is stored if the content is unchanged.
-    as_it_came = (layers[0], response.body) if len(layers) == 1 and edited.body is identity else None
+    received_coding = (layers[0], response.body) if len(layers) == 1 and edited.body is identity else None
     content = Content(
-        _encode_bodies(edited.body, as_it_came, requested_codings, settings),
+        _encode_bodies(edited.body, received_coding, requested_codings, settings),
         tag=content_hash,
         media_type=media_type,
         last_modified=last_modified,
@@ -309,8 +312,8 @@ def ingest_fast_path(
         return None
     if (identity is response.body) == bool(layers) or announcement(settings):
         return None
-    as_it_came = (layers[0], response.body) if layers else None
-    bodies = _encode_bodies(identity, as_it_came, NO_CODINGS, settings)
+    received_coding = (layers[0], response.body) if layers else None
+    bodies = _encode_bodies(identity, received_coding, NO_CODINGS, settings)
     if not satisfies(accept_encoding, bodies) and preferred_coding(accept_encoding, settings):
         return None
     mode, declared = self_link_mode(settings), response.fields.get("content-type")
@@ -350,12 +353,12 @@ def make_delta_base(stored: StoredResponse) -> DeltaBase | None:
 
 
 def _encode_bodies(
-    identity: bytes, as_it_came: tuple[str, bytes] | None, requested_codings: RequestedCodings, settings: Settings
+    identity: bytes, received_coding: tuple[str, bytes] | None, requested_codings: RequestedCodings, settings: Settings
 ) -> dict[str, bytes]:
     """Return the content in all codings to store, by coding."""
     bodies = {"identity": identity}
-    if as_it_came is not None:
-        name, body = as_it_came
+    if received_coding is not None:
+        name, body = received_coding
         if level_of(name, settings) and len(body) < len(identity) and content_coding.is_exact(body, name, identity):
             bodies[name] = body
     names = [*requested_codings.codings]
@@ -376,13 +379,13 @@ def _is_equivalent(stored: Content, body: bytes, media_type: str | None) -> bool
     Both are parsed in their edited form: the self link or the options may have changed, and the known channel may be
     that of another variant. Ill-formed content is never equivalent.
     """
-    before = stored.bodies.get("identity")
-    if before is None or stored.tag is None or stored.media_type != media_type:
+    stored_body = stored.bodies.get("identity")
+    if stored_body is None or stored.tag is None or stored.media_type != media_type:
         return False
-    if before == body:
+    if stored_body == body:
         return True
     channel = parser.read(body, media_type)
-    return channel is not None and channel.well_formed and channel == parser.read(before, media_type)
+    return channel is not None and channel.well_formed and channel == parser.read(stored_body, media_type)
 
 
 def _media_type(channel: Channel, declared: str | None, identity: bytes, settings: Settings) -> str | None:

@@ -102,25 +102,25 @@ class Replace:
 class KeepStored:
     """The decision to serve the stored copy until `until`, with `detail` in Cache-Status.
 
-    `new_shape` is a pending format change, which is stored.
+    `pending_change` is a pending format change, which is stored.
     """
 
     detail: Detail
     until: Instant
     reason: str
-    new_shape: PendingFormatChange | None = None
+    pending_change: PendingFormatChange | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PassThroughOnly:
     """The decision that clients get the response. `detail` names its fault, if any.
 
-    A fault still delays the next fetch. `new_shape` is a pending format change, which is stored.
+    A fault still delays the next fetch. `pending_change` is a pending format change, which is stored.
     """
 
     reason: str
     detail: Detail | None = None
-    new_shape: PendingFormatChange | None = None
+    pending_change: PendingFormatChange | None = None
 
 
 type Verdict = Replace | KeepStored | PassThroughOnly

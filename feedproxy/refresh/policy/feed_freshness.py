@@ -14,7 +14,7 @@ from feedproxy.refresh.policy import polling, push
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
-SECOND_LOOK: Seconds = 60
+ILL_FORMED_RECHECK: Seconds = 60
 """Seconds until the first new fetch of an ill-formed feed: a document that was truncated may be complete by then."""
 
 
@@ -26,9 +26,9 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
     def hint(_: StoredResponse, base: Instant, expires: Instant | None, at: Instant) -> Allowance | None:
         if channel is None or (settings.feed_hints == "heuristic" and expires is not None):
             return None  # not a feed, or HTTP states a lifetime
-        pushed = push.hold(resource, base, at, settings)
+        pushed = push.allowance(resource, base, at, settings)
         if settings.feed_hints == "off":
-            return _beyond(pushed, base, expires)
+            return _if_longer_than_heuristic(pushed, base, expires)
         hold = schedule.hint_expiry(
             channel.schedule,
             base=base,
@@ -38,22 +38,22 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
             skip_max=settings.skip_max,
         )
         if hold is None:
-            return _beyond(pushed, base, expires)
+            return _if_longer_than_heuristic(pushed, base, expires)
         hint = Allowance(hold.until, hold.detail, hold.reason)
         return pushed if pushed is not None and pushed.until > hint.until else hint
 
-    def _beyond(pushed: Allowance | None, base: Instant, expires: Instant | None) -> Allowance | None:
+    def _if_longer_than_heuristic(pushed: Allowance | None, base: Instant, expires: Instant | None) -> Allowance | None:
         """Return the allowance by push, or None if the heuristic lifetime is longer."""
         if pushed is None or expires is not None:
             return pushed
-        guessed, _ = freshness.heuristic_lifetime(
+        heuristic, _ = freshness.heuristic_lifetime(
             stored,
             learned=learned,
             default=settings.default_lifetime,
             minimum=settings.lifetime_min,
             maximum=settings.lifetime_max,
         )
-        return pushed if pushed.until > base + guessed else None
+        return pushed if pushed.until > base + heuristic else None
 
     found = freshness.assess(
         stored,
@@ -66,18 +66,18 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         maximum=settings.lifetime_max,
         targeted=settings.is_targeted,
     )
-    limit = _outdated(stored, settings) or _doubt(resource, stored, settings)
+    limit = _outdated_allowance(stored, settings) or _ill_formed_allowance(resource, stored, settings)
     return found if limit is None else freshness.limited(found, limit)
 
 
-def _outdated(stored: StoredResponse, settings: Settings) -> Allowance | None:
+def _outdated_allowance(stored: StoredResponse, settings: Settings) -> Allowance | None:
     """Return an expired allowance if the response is an upstream feed that was edited under other settings, or None."""
     if not settings.upstream or not is_outdated(stored.content, settings):
         return None
     return Allowance(stored.response_time, "", "it was edited under other settings: the original is fetched again")
 
 
-def _doubt(resource: Resource, stored: StoredResponse, settings: Settings) -> Allowance | None:
+def _ill_formed_allowance(resource: Resource, stored: StoredResponse, settings: Settings) -> Allowance | None:
     """Return the allowance for an ill-formed copy, or None for a well-formed one.
 
     An ill-formed copy may be truncated, or may have been fetched while it was being written. It is fetched again after
@@ -88,7 +88,7 @@ def _doubt(resource: Resource, stored: StoredResponse, settings: Settings) -> Al
     if channel is None or channel.well_formed or not stored.content.feed:
         return None
     until = stored.response_time + max(
-        stored.response_time - resource.first_seen, SECOND_LOOK, float(settings.feed_min_interval)
+        stored.response_time - resource.first_seen, ILL_FORMED_RECHECK, float(settings.feed_min_interval)
     )
     if settings.feed_hints != "off":
         until = schedule.next_unskipped(channel.schedule, until)

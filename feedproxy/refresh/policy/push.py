@@ -55,10 +55,10 @@ class Push:
     """Ingested content of a push."""
 
     fetched: Fetched
-    prepared: IngestedContent
+    ingested: IngestedContent
 
 
-def hold(resource: Resource, base: Instant, now: Instant, settings: Settings) -> Allowance | None:
+def allowance(resource: Resource, base: Instant, now: Instant, settings: Settings) -> Allowance | None:
     """Return the allowance to use the copy because changes are pushed, or None. `base` is the instant at which its age
     starts."""
     if not settings.push_interval or not resource.last_push or now >= resource.push_lease_expires:
@@ -67,52 +67,52 @@ def hold(resource: Resource, base: Instant, now: Instant, settings: Settings) ->
     return Allowance(until, Detail.PUSH, f"its changes are pushed here, and it is fetched every {_often(settings)}")
 
 
-def promise_after(resource: Resource, now: Instant, *, changed: bool) -> Instant:
+def push_lease_after(resource: Resource, now: Instant, *, changed: bool) -> Instant:
     """Return the end of the push lease after an update. A change that was not pushed ends the lease."""
     return 0.0 if changed and abs(now - resource.last_push) > GRACE else resource.push_lease_expires
 
 
-def as_fetched(held: StoredResponse, body: bytes, media_type: str | None, now: Instant) -> Fetched:
+def as_fetched(copy: StoredResponse, body: bytes, media_type: str | None, now: Instant) -> Fetched:
     """Return the pushed content as a fetched response, with the fields of the stored copy instead of the hub's."""
-    fields = held.fields.without(*_OF_ONE_MESSAGE)
+    fields = copy.fields.without(*_OF_ONE_MESSAGE)
     if media_type:
         fields = fields.with_field("Content-Type", media_type)
     return Fetched(Response(200, fields.with_field("Date", format_http_date(now)), body), now, now)
 
 
-def examined(
+def ingest_push(
     fetched: Fetched,
-    held: StoredResponse,
+    copy: StoredResponse,
     resource: Resource,
     now: Instant,
     settings: Settings,
     *,
     self_href: str,
-    leaving: Sequence[StoredResponse],
+    superseded: Sequence[StoredResponse],
 ) -> Push | str:
     """Return the ingested content of a push, or the reason why it must not become the copy.
 
     The call parses the content, so that it belongs into a helper process.
     """
-    prepared = ingest(
+    ingested = ingest(
         fetched.response,
         settings,
         self_href=self_href,
         now=now,
-        stored=held.content,
+        stored=copy.content,
         known_channel=resource.channel,
-        requested_codings=RequestedCodings(tuple(held.content.bodies)),
-        superseded=leaving,
-        previous_contents=resource.previous if is_shared(held, settings) else None,
+        requested_codings=RequestedCodings(tuple(copy.content.bodies)),
+        superseded=superseded,
+        previous_contents=resource.previous if is_shared(copy, settings) else None,
     )
-    channel = prepared.channel
-    if prepared.error is not None or channel is None or not channel.well_formed:
+    channel = ingested.channel
+    if ingested.error is not None or channel is None or not channel.well_formed:
         return "the content is not a well-formed feed"
     verdict = content_guard.decide_replacement(resource, FetchOutcome(200, channel=channel), now, settings)
     if resource.channel is None or not isinstance(verdict, Replace):
         return "the content is another feed than the stored one"
-    if prepared.is_change(resource.channel):
-        before, after = _identities(held), _identities(replace(held, content=prepared.content))
+    if ingested.is_change(resource.channel):
+        before, after = _identities(copy), _identities(replace(copy, content=ingested.content))
         if before is None or after is None:
             return "the content may be incomplete: its entries cannot be identified"
         if len(after) < len(before) or (before and not set(before) & set(after)):
@@ -120,10 +120,10 @@ def examined(
         if before and before[0] not in after:
             # The newest entries come first. Without the stored first entry, the push may be older than the copy.
             return "the content lacks the newest entry of the stored feed"
-    return Push(fetched, prepared)
+    return Push(fetched, ingested)
 
 
-def only_content(updated: Resource, before: Resource) -> Resource:
+def with_pushed_content(updated: Resource, before: Resource) -> Resource:
     """Return the resource after a push, with the state of its origin (failures, relocation) from before."""
     return replace(
         updated,

@@ -68,15 +68,15 @@ def check_fetch_allowed(
         return Allowed()
     next_try = min(resource.failures.next_try, now + DEFER_MAX)
     if resource.channel is None:
-        latest, which = next_try, _FAILING
+        latest, rule = next_try, _FAILING
     else:
         next_by_interval = min(resource.fetched, now) + float(settings.feed_min_interval)
         next_by_site = min(site_free_at, now + DEFER_MAX)
-        latest, which = max((next_by_interval, -_MIN_INTERVAL), (next_by_site, -_SITE), (next_try, -_FAILING))
-        which = -which
+        latest, rule = max((next_by_interval, -_MIN_INTERVAL), (next_by_site, -_SITE), (next_try, -_FAILING))
+        rule = -rule
     if latest <= now:
         return Allowed()
-    detail, reason = _describe(which, resource.failures, settings)
+    detail, reason = _describe(rule, resource.failures, settings)
     if detail is Detail.PAUSED:
         return Deferred(latest, detail, reason)
     return Deferred(latest, detail, f"{reason}; next try in {math.ceil(latest - now)} s")
@@ -90,12 +90,12 @@ def is_past_min_interval(resource: Resource | None, now: Instant, settings: Sett
 _MIN_INTERVAL, _SITE, _FAILING = range(3)
 
 
-def _describe(which: int, failures: Failures, settings: Settings) -> tuple[Detail, str]:
-    if which == _MIN_INTERVAL and settings.feed_min_interval >= PAUSE_INTERVAL:
+def _describe(rule: int, failures: Failures, settings: Settings) -> tuple[Detail, str]:
+    if rule == _MIN_INTERVAL and settings.feed_min_interval >= PAUSE_INTERVAL:
         return Detail.PAUSED, "the operator has paused this feed"
-    if which == _MIN_INTERVAL:
+    if rule == _MIN_INTERVAL:
         return Detail.FLOOR, f"fetched less than {float(settings.feed_min_interval):.0f} s ago (feed_min_interval)"
-    if which == _SITE:
+    if rule == _SITE:
         return Detail.SITE_INTERVAL, "other feeds of the site are fetched first"
     if failures.by_origin:
         return Detail.RETRY_AFTER, "the origin asked for a pause"
@@ -119,15 +119,15 @@ def record_failure(
     """
     count = failures.count + 1
     pause = _longest_pause(count) / 2 * (1 + jitter) if back_off else 0.0
-    asked = not_before is not None and not_before >= now + pause
-    next_try = not_before if asked and not_before is not None else now + pause
+    by_origin = not_before is not None and not_before >= now + pause
+    next_try = not_before if by_origin and not_before is not None else now + pause
     return Failures(
         count=count,
         since=failures.since if failures.count else now,
         last=now,
         detail=str(detail),
         next_try=min(next_try, now + DEFER_MAX),
-        by_origin=asked,
+        by_origin=by_origin,
     )
 
 
