@@ -17,14 +17,20 @@ NOTES = Path(__file__).with_name("notes.toml")
 HEAD = """\
 # Conformance
 
-Made by `make conformance CONFORMANCE_ARGS=--record` from `conformance/results/` and `conformance/notes.toml`.
+This page shows the results of feedproxy and other caches in [cache-tests.fyi](https://cache-tests.fyi/), a public suite
+of tests for HTTP caches. The suite is both client and origin. From the messages that arrive it concludes what the cache
+between them did. There are three kinds of tests:
 
-[cache-tests.fyi](https://cache-tests.fyi/) is a public suite of tests for HTTP caches. It stands at both ends, as
-client and as origin, and tells from what arrives what the cache between them did. A test names what is *required* of a
-cache, what an *optimal* one does, or it *checks* what a cache does, without an opinion. feedproxy runs with its default
-configuration but for `shared_fields`, which names the fields of the suite's requests: by default the answers to
-requests with such fields are shared with no other ([why](../decisions/unusual-requests.md)). The others run with their
-defaults, too, as far as they cache by them (`conformance/peers/`).
+| kind | the test asserts |
+| --- | --- |
+| required | what a cache must do |
+| optimal | what an efficient cache does |
+| check | nothing; it shows what the cache does |
+
+feedproxy runs with its default configuration and one option. `shared_fields` names the fields of the suite's requests.
+By default, the answers to requests with such fields are not shared with other clients
+([why](../decisions/unusual-requests.md)). The other caches run with their defaults, and with caching enabled
+(`conformance/peers/`).
 
     make conformance                          feedproxy, nginx, Squid, Varnish, Traffic Server, httpd: what is installed
     make conformance SUITE=../cache-tests     with a checkout of the suite, instead of its release on npm
@@ -32,8 +38,9 @@ defaults, too, as far as they cache by them (`conformance/peers/`).
     make conformance WORKERS=2                with several processes, a row of its own
     make conformance-check                    feedproxy alone: has a test been lost that passed before?
 
-node and npm are needed. The suite is installed outside this folder, and nothing of it is kept here. `make test` checks
-as well, where node and npm are there.
+The commands need node and npm. The suite is installed outside this folder, and no part of it is stored here.
+`make test` includes the check if node and npm are installed. `make conformance CONFORMANCE_ARGS=--record` makes this
+page from `conformance/results/` and `conformance/notes.toml`.
 """
 
 
@@ -73,18 +80,19 @@ def write(folder: Path) -> None:
 def _results(reports: Sequence[Report], notes: Mapping[str, Any]) -> Iterator[str]:
     yield "## Results\n"
     yield (
-        "Tests passed; in brackets those of them that have shown it, because the tests that they build on passed too.\n"
-        "(What never reuses anything passes whatever says “must not reuse”.) Of checks, those answered with yes.\n"
+        "The tables count the tests that each cache passed. The number in brackets leaves out a test if the cache\n"
+        "failed a test that it depends on: a cache that never reuses a response passes every test that forbids reuse.\n"
+        "For checks, the tables count the answer yes.\n"
     )
     for each in reports:
-        yield f"{_title(each, notes)}:\n"
+        yield f"Results with {_title(each, notes)}:\n"
         yield report.markdown(each.by_kind())
-    yield f"Required and optimal tests passed by chapter, {_title(reports[0], notes)}:\n"
+    yield f"Required and optimal tests passed by chapter, with {_title(reports[0], notes)}:\n"
     yield report.markdown(reports[0].by_chapter())
 
 
 def _title(each: Report, notes: Mapping[str, Any]) -> str:
-    entrance = "in front of the origin" if each.entrance == "reverse" else "as an explicit proxy"
+    entrance = "in reverse mode" if each.entrance == "reverse" else "as an explicit proxy"
     return f"{notes['suites'].get(each.suite, each.suite)}, {entrance}"
 
 
@@ -126,7 +134,7 @@ def _where(found: Sequence[Report], reports: Sequence[Report]) -> str:
 
 def _checks(reports: Sequence[Report], notes: Mapping[str, Any]) -> Iterator[str]:
     yield "## What the checks find\n"
-    yield "No answer is wrong here; each is a decision.\n"
+    yield "These tests have no wrong answer. Each paragraph states what feedproxy does, followed by the answers.\n"
     answers: dict[str, list[str]] = {}
     for one in reports:
         for each in one.tests:
