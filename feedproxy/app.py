@@ -372,7 +372,10 @@ class _Services:
         credentialed = CredentialedClient(client, self.gatekeeper.with_credentials)
         self.fetcher: Client = RecordingClient(credentialed, lambda: app.recorder, app.clock)
         self.counts = SubscriberCounts(
-            window=settings.subscriber_window, claim_max=settings.claim_max, claim_jump=settings.claim_jump
+            window=settings.subscriber_window,
+            claim_max=settings.claim_max,
+            claim_jump=settings.claim_jump,
+            peers=self.fleet.sums if self.fleet is not None else None,
         )
         with contextlib.suppress(StoreError, ValueError):
             self.counts.load(self.store.get_state("counts") or b"", app.clock.now())

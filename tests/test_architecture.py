@@ -12,7 +12,21 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"", "aio", "clock", "errors", "findings", "lru", "memory_limits", "quantities", "settings", "systemd"}),
+    frozenset(
+        {
+            "",
+            "aio",
+            "clock",
+            "errors",
+            "findings",
+            "lru",
+            "memory_limits",
+            "quantities",
+            "settings",
+            "signals",
+            "systemd",
+        }
+    ),
     frozenset({"http"}),
     frozenset({"cache", "feed", "upstream"}),
     frozenset({"store", "subscribers", "web"}),

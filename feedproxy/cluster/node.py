@@ -10,7 +10,7 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 
-from feedproxy.clock import Clock, Seconds
+from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.cluster.event_listener import EventListener
 from feedproxy.cluster.identity import agree_on_state
 from feedproxy.cluster.keys import RedisKeys
@@ -53,7 +53,17 @@ class ClusterNode:
         self.event_listener = EventListener(self.redis_store, self._apply_event, self._compare_soon)
         self._refreshes: SingleFlight[str, bool] = SingleFlight()
         self._service: Service | None = None
-        self.sums: SubscriberSums | None = None
+        self.sums = SubscriberSums(
+            self.connection,
+            self.keys,
+            self.machine,
+            self._believed_claim,
+            clock,
+            window=settings.subscriber_window,
+            period=max(86_400, settings.subscriber_window),
+            exact_max=settings.fleet_exact_max,
+            claim_max=settings.claim_max,
+        )
         self._notifications: NotificationService | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._comparing: asyncio.Task[None] | None = None
@@ -73,19 +83,7 @@ class ClusterNode:
     def join(self, service: Service, notifications: NotificationService, metrics: Metrics) -> None:
         """Let the service use the copies of other machines, and send them this machine's changes."""
         self._service, self._notifications = service, notifications
-        settings = self._settings
-        self.sums = service.counts.sums = SubscriberSums(
-            self.connection,
-            self.keys,
-            self.machine,
-            service.counts,
-            self._clock,
-            window=settings.subscriber_window,
-            period=max(86_400, settings.subscriber_window),
-            exact_max=settings.fleet_exact_max,
-            claim_max=settings.claim_max,
-        )
-
+        service.counts.reader_seen.subscribe(self.sums.note)
         self.store.peer_copy_applied.subscribe(metrics.target_updated.emit)
         self.store.peer_copy_applied.subscribe(service.admin.reschedule)
         metrics.add_flush_hook(lambda: self._observe(metrics))
@@ -109,9 +107,8 @@ class ClusterNode:
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
-        if self.sums is not None:
-            with contextlib.suppress(RedisUnavailable, RedisRefused):
-                await self.sums.sync()
+        with contextlib.suppress(RedisUnavailable, RedisRefused):
+            await self.sums.sync()
         await self.event_listener.close()
         await self._refreshes.drain(0)
 
@@ -156,13 +153,14 @@ class ClusterNode:
             return True
 
     async def _refresh(self, target: str) -> bool:
-        if self.sums is None:
-            return await self.store.fetch_copy(target)
         before = self.sums.sum_of(target)
         changed, _ = await asyncio.gather(self.store.fetch_copy(target), self.sums.refresh(target))
         return changed or self.sums.sum_of(target) != before
 
     # -- inside
+
+    def _believed_claim(self, target: str, fetcher: str, feed_id: str, now: Instant) -> int:
+        return self._service.counts.believed(target, fetcher, feed_id, now) if self._service is not None else 0
 
     def _begin(self) -> None:
         self.store.replicator.start()
@@ -189,8 +187,7 @@ class ClusterNode:
                     if loop.time() < self.connection.next_probe or not await self.connection.probe():
                         continue
                     await self._on_reconnected()
-                if self.sums is not None:
-                    await self.sums.sync()
+                await self.sums.sync()
                 await self.event_listener.check()
             except (RedisUnavailable, RedisRefused):
                 continue

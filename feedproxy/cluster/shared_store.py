@@ -12,8 +12,8 @@ from feedproxy.cluster.redis_connection import RedisRefused, RedisUnavailable
 from feedproxy.cluster.redis_store import RedisStore, StoredCopy
 from feedproxy.cluster.replicator import Replicator
 from feedproxy.errors import StoreError
-from feedproxy.refresh.events import Signal
 from feedproxy.refresh.singleflight import SingleFlight
+from feedproxy.signals import Signal
 from feedproxy.store import codec
 from feedproxy.store.interface import Precondition, Store
 from feedproxy.store.resource import Resource

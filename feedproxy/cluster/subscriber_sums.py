@@ -13,7 +13,7 @@ Claims of fetchers are sent as this machine accepts them (subscribers/claims.py)
 
 import json
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +22,8 @@ from feedproxy.cluster import lua_scripts
 from feedproxy.cluster.keys import RedisKeys
 from feedproxy.cluster.redis_connection import RedisConnection, RedisRefused, RedisUnavailable, ScriptCall
 from feedproxy.http.user_agent import parse_claim
-from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.subscribers.replication import ReadRecord
 
 WINDOW_PARTS = 24
 KNOWN_MAX = 50_000
@@ -43,18 +43,19 @@ class _Sum:
     at: Instant
 
 
-type _Read = tuple[str, Pseudonym, str, Instant]
-
-
 class SubscriberSums:
-    """Sends this machine's readers to Redis, and receives the sums. `exact_max`: readers of a feed counted exactly."""
+    """Sends this machine's readers to Redis, and receives the sums.
+
+    `believed` returns the confirmed claim of one fetcher (`SubscriberCounts.believed`). `exact_max`: readers of a feed
+    counted exactly.
+    """
 
     def __init__(
         self,
         connection: RedisConnection,
         keys: RedisKeys,
         machine: str,
-        counts: SubscriberCounts,
+        believed: Callable[[str, str, str, Instant], int],
         clock: Clock,
         *,
         window: Seconds,
@@ -65,13 +66,13 @@ class SubscriberSums:
         self._connection = connection
         self._keys = keys
         self._machine = machine
-        self._counts = counts
+        self._believed = believed
         self._clock = clock
         self._window = window
         self._period = period
         self._exact_max = exact_max
         self._claim_max = claim_max
-        self._waiting: dict[str, list[_Read]] = {}
+        self._waiting: dict[str, list[ReadRecord]] = {}
         self._size = 0
         self._sums: OrderedDict[str, _Sum] = OrderedDict()
 
@@ -80,12 +81,13 @@ class SubscriberSums:
         """Return the number of requests to be sent."""
         return self._size
 
-    def note(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> None:
+    def note(self, read: ReadRecord) -> None:
         """Record a request for a feed to this machine."""
+        target = read[0]
         if self._size >= WAITING_MAX:
             self._waiting.clear()
             self._size = 0
-        self._waiting.setdefault(target, []).append((target, pseudonym, user_agent, now))
+        self._waiting.setdefault(target, []).append(read)
         self._size += 1
 
     def together(self, target: str, direct: int, claimed: int, now: Instant) -> int:
@@ -117,12 +119,12 @@ class SubscriberSums:
 
     # -- inside
 
-    def _take_pending(self, targets: Iterable[str]) -> list[_Read]:
+    def _take_pending(self, targets: Iterable[str]) -> list[ReadRecord]:
         taken = [read for target in targets for read in self._waiting.pop(target, ())]
         self._size -= len(taken)
         return taken
 
-    async def _send(self, reads: list[_Read], timeout_factor: float) -> None:
+    async def _send(self, reads: list[ReadRecord], timeout_factor: float) -> None:
         for start in range(0, len(reads), BATCH_SIZE):
             try:
                 await self._connection.run_all(
@@ -131,13 +133,13 @@ class SubscriberSums:
                 )
             except RedisUnavailable:
                 for read in reads[start:]:
-                    self.note(*read)
+                    self.note(read)
                 raise
 
     def _calls(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> list[ScriptCall]:
         lifetime = int(2 * (self._window + self._period) * 1000)
         if claim := parse_claim(user_agent):
-            count = self._counts.believed(target, claim.fetcher, claim.feed_id, now)
+            count = self._believed(target, claim.fetcher, claim.feed_id, now)
             member = json.dumps([claim.fetcher, claim.feed_id, self._machine])
             return [
                 (

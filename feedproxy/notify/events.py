@@ -1,26 +1,10 @@
 """Events of the notification service, for the protocols that it runs: one object with typed signals."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from feedproxy.refresh.events import RefreshEnded, Signal
+from feedproxy.refresh.events import RefreshEnded
+from feedproxy.signals import AsyncSignal, Signal
 from feedproxy.store.resource import Resource
-
-
-class AsyncSignal:
-    """Awaits its subscribers one after another, in the order in which they subscribed."""
-
-    def __init__(self) -> None:
-        self._subscribers: list[Callable[[], Awaitable[None]]] = []
-
-    def subscribe(self, on_event: Callable[[], Awaitable[None]]) -> None:
-        """Await `on_event` at every event from now on."""
-        self._subscribers.append(on_event)
-
-    async def emit(self) -> None:
-        """Await all subscribers. An exception of a subscriber ends the event."""
-        for on_event in self._subscribers:
-            await on_event()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,30 +1,9 @@
 """Events of refreshes: one object with typed signals. app.py creates it and connects the subscribers."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from feedproxy.signals import Signal
 from feedproxy.store.resource import Resource
-
-
-class Signal[Event]:
-    """A signal. It calls its subscribers with each event, in the order in which they subscribed."""
-
-    def __init__(self) -> None:
-        self._subscribers: list[Callable[[Event], None]] = []
-
-    def subscribe(self, on_event: Callable[[Event], None]) -> None:
-        """Call `on_event` with every later event."""
-        self._subscribers.append(on_event)
-
-    def unsubscribe(self, on_event: Callable[[Event], None]) -> None:
-        """Remove a subscriber. The call has no effect if it is not subscribed."""
-        if on_event in self._subscribers:
-            self._subscribers.remove(on_event)
-
-    def emit(self, event: Event) -> None:
-        """Call all subscribers with the event."""
-        for on_event in tuple(self._subscribers):
-            on_event(event)
 
 
 @dataclass(frozen=True, slots=True)

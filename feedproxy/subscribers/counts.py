@@ -20,6 +20,7 @@ from typing import Protocol
 from feedproxy.aio import yielding
 from feedproxy.clock import Instant, Seconds, is_set_back
 from feedproxy.http.user_agent import Claim, parse_claim, product
+from feedproxy.signals import Signal
 from feedproxy.subscribers import counts_codec
 from feedproxy.subscribers.claims import clamp_times, current_claim, unconfirmed_claim, update_claim
 from feedproxy.subscribers.distinct_readers import DistinctReaders
@@ -27,7 +28,7 @@ from feedproxy.subscribers.feed_counts import CLAIM_WEIGHT, FeedReaders, weight_
 from feedproxy.subscribers.poll_rhythms import PollRhythms
 from feedproxy.subscribers.product_names import ProductNames
 from feedproxy.subscribers.pseudonyms import Pseudonym
-from feedproxy.subscribers.replication import CLAIM_INTERVAL, READER_INTERVAL, ReadEvents, is_due
+from feedproxy.subscribers.replication import CLAIM_INTERVAL, READER_INTERVAL, ReadRecord, is_due
 
 RECENT_MAX = 1000
 """Readers up to which `recent` counts."""
@@ -58,16 +59,20 @@ class CountView:
     readers: tuple[tuple[str, int], ...]
 
 
-class ClusterCounts(Protocol):
-    """Counts of several machines together."""
-
-    def note(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> None:
-        """Record a reader's request on this machine."""
-        ...
+class PeerCounts(Protocol):
+    """Counts of other machines."""
 
     def together(self, target: str, direct: int, claimed: int, now: Instant) -> int:
         """Return the feed's subscribers on all machines, given those of this one."""
         ...
+
+
+class NoPeerCounts:
+    """The default without a cluster: this machine's counts are all."""
+
+    def together(self, target: str, direct: int, claimed: int, now: Instant) -> int:
+        """Return the sum of both counts."""
+        return direct + claimed
 
 
 class SubscriberCounts:
@@ -75,7 +80,8 @@ class SubscriberCounts:
 
     `window` is in seconds. `claim_max` limits the claims of one fetcher for one feed, under all its feed ids.
     `claim_jump` is the growth within an hour above which a claim must be confirmed. `readers_max` and `claims_max`
-    limit one feed, `feeds_max` and `entries_max` (of about 100 bytes each) all together.
+    limit one feed, `feeds_max` and `entries_max` (of about 100 bytes each) all together. `peers` has the counts of
+    other machines.
     """
 
     def __init__(
@@ -88,6 +94,7 @@ class SubscriberCounts:
         claims_max: int = 128,
         feeds_max: int = 200_000,
         entries_max: int = 1_000_000,
+        peers: PeerCounts | None = None,
     ) -> None:
         self._window = window
         self._claim_max = claim_max
@@ -101,22 +108,18 @@ class SubscriberCounts:
         self._entries = 0
         self._pruned: Instant = 0.0
         self._unswept: list[str] = []  # targets still to be pruned, the next at the end
-        self.news: ReadEvents | None = None
-        """The events for other processes; None if there are none."""
+        self.reader_seen: Signal[ReadRecord] = Signal()
+        """Emits the requests that other processes and machines need for their counts (replication.py)."""
         self.distinct = DistinctReaders()
         self.rhythms = PollRhythms(window=window)
-        self.sums: ClusterCounts | None = None
-        """The counts of other machines; None if there are none."""
+        self._peers = peers or NoPeerCounts()
 
     def seen(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> None:
         """Record a request: of a fetcher if the User-Agent has a claim, else of a direct reader."""
         if self._note(target, pseudonym, user_agent, now):
-            if self.news is not None:
-                self.news.note(target, pseudonym, user_agent, now)
-            if self.sums is not None:
-                self.sums.note(target, pseudonym, user_agent, now)
+            self.reader_seen.emit((target, pseudonym, user_agent, now))
 
-    def apply_peer_reads(self, events: Iterable[tuple[str, Pseudonym, str, Instant]]) -> None:
+    def apply_peer_reads(self, events: Iterable[ReadRecord]) -> None:
         """Record requests to another process that counts the same feeds."""
         for event in events:
             self._note(*event)
@@ -171,8 +174,7 @@ class SubscriberCounts:
         if feed is None:
             return 0
         self._expire(feed, now)
-        direct, claimed = feed.size, self._claimed(feed, now)
-        return direct + claimed if self.sums is None else self.sums.together(target, direct, claimed, now)
+        return self._peers.together(target, feed.size, self._claimed(feed, now), now)
 
     def believed(self, target: str, fetcher: str, feed_id: str, now: Instant) -> int:
         """Return the confirmed claim of one fetcher."""

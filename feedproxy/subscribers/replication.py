@@ -31,8 +31,9 @@ class ReadEvents:
     def __init__(self) -> None:
         self._waiting: list[Event] = []
 
-    def note(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> None:
+    def note(self, read: ReadRecord) -> None:
         """Record a reader's request."""
+        target, pseudonym, user_agent, now = read
         if len(self._waiting) >= WAITING_MAX:
             del self._waiting[: WAITING_MAX // 2]
         self._waiting.append([target, *pseudonym, user_agent[:AGENT_MAX], now])

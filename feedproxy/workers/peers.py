@@ -101,7 +101,8 @@ class WorkerPeers:
             coordination = coordination.local  # other machines' changes count once this machine's store has them
         self._shared = coordination if isinstance(coordination, SharedMemoryCoordination) else None
         self._generation = coordination.generation
-        service.counts.news = ReadEvents()
+        self._reads = ReadEvents()
+        service.counts.reader_seen.subscribe(self._reads.note)
 
     async def start(self) -> None:
         """Answer the other workers, and load the reader counts of one of them."""
@@ -195,8 +196,7 @@ class WorkerPeers:
 
     async def send_reads(self) -> None:
         """Send this worker's reads to the others; returns once they have them."""
-        reads = self._service.counts.news.take() if self._service.counts.news is not None else []
-        if reads:
+        if reads := self._reads.take():
             message = json.dumps(reads).encode()
             await asyncio.gather(*(self._request(session, "news", message) for session in self._sessions))
 

@@ -1,6 +1,6 @@
 """Signals: subscribers are called in order, until they unsubscribe."""
 
-from feedproxy.refresh.events import Signal
+from feedproxy.signals import Signal
 
 
 def test_signal_calls_subscribers_in_their_order() -> None:

@@ -1,0 +1,40 @@
+"""Signals: a part emits an event, and the parts that subscribed get it."""
+
+from collections.abc import Awaitable, Callable
+
+
+class Signal[Event]:
+    """A signal. It calls its subscribers with each event, in the order in which they subscribed."""
+
+    def __init__(self) -> None:
+        self._subscribers: list[Callable[[Event], None]] = []
+
+    def subscribe(self, on_event: Callable[[Event], None]) -> None:
+        """Call `on_event` with every later event."""
+        self._subscribers.append(on_event)
+
+    def unsubscribe(self, on_event: Callable[[Event], None]) -> None:
+        """Remove a subscriber. The call has no effect if it is not subscribed."""
+        if on_event in self._subscribers:
+            self._subscribers.remove(on_event)
+
+    def emit(self, event: Event) -> None:
+        """Call all subscribers with the event."""
+        for on_event in tuple(self._subscribers):
+            on_event(event)
+
+
+class AsyncSignal:
+    """Awaits its subscribers one after another, in the order in which they subscribed."""
+
+    def __init__(self) -> None:
+        self._subscribers: list[Callable[[], Awaitable[None]]] = []
+
+    def subscribe(self, on_event: Callable[[], Awaitable[None]]) -> None:
+        """Await `on_event` at every event from now on."""
+        self._subscribers.append(on_event)
+
+    async def emit(self) -> None:
+        """Await all subscribers. An exception of a subscriber ends the event."""
+        for on_event in self._subscribers:
+            await on_event()
