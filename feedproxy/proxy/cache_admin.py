@@ -20,6 +20,7 @@ from feedproxy.http.message import Request, Response
 from feedproxy.http.uri import site_of
 from feedproxy.http.url_pattern import compile_glob
 from feedproxy.proxy.autodiscovery import Autodiscovery
+from feedproxy.proxy.equivalent_targets import without_ignored_query
 from feedproxy.proxy.interfaces import Demand, FeedOwnership, PeerCopies
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.refresh.coordinator import RefreshCoordinator
@@ -124,8 +125,11 @@ class CacheAdmin:
         return len(self._coordinator)
 
     def to_upstream_url(self, address: str) -> str:
-        """Return the target of a normalised address. The address may be the target itself or its public address."""
-        return to_upstream(address, self._settings_for(address))
+        """Return the target of a normalised address. The address may be the target itself or its public address.
+
+        Query parameters that the target's rule ignores are removed.
+        """
+        return without_ignored_query(to_upstream(address, self._settings_for(address)), self._settings_for)
 
     def target_matcher(self, pattern: str) -> Callable[[str], bool]:
         """Return a predicate that tests whether a target, or its public address, matches a glob."""

@@ -33,6 +33,14 @@ _SHARED_NAMES = frozenset({"accept-encoding", "available-dictionary"})
 """Request fields that Vary may name although every client gets the same feed: the proxy itself handles both."""
 
 
+def without_ignored_query(target: str, settings_for: Callable[[str], Settings]) -> str:
+    """Return the target without the query parameters that its rule ignores (`ignore_query`)."""
+    if "?" not in target or not (ignored := settings_for(target).ignore_query):
+        return target
+    reduced = without_parameters(target, ignored)
+    return reduced if _have_same_readers(target, reduced, settings_for) else target
+
+
 class EquivalentTargets:
     """Finder of the stored target that is equivalent to a requested one. It records targets with No-Vary-Search."""
 
@@ -44,7 +52,7 @@ class EquivalentTargets:
 
     def resolve(self, request: Request) -> Request:
         """Return the request with the equivalent stored target, or the request itself if there is none."""
-        target = self._by_rule(request.target)
+        target = without_ignored_query(request.target, self._settings_for)
         if len(self._targets):
             target = self._by_origin(target, request)
         return request if target == request.target else replace(request, target=target)
@@ -59,12 +67,6 @@ class EquivalentTargets:
         if known[:1] != (stored.target,):
             others = tuple(target for target in known if target != stored.target)
             self._targets.put(path, (stored.target, *others)[:TARGETS_MAX])
-
-    def _by_rule(self, target: str) -> str:
-        if "?" not in target or not (ignored := self._settings_for(target).ignore_query):
-            return target
-        reduced = without_parameters(target, ignored)
-        return reduced if self._have_same_readers(target, reduced) else target
 
     def _by_origin(self, target: str, request: Request) -> str:
         """Return the recorded target with a stored response that may answer without a request to the origin, or
@@ -92,18 +94,19 @@ class EquivalentTargets:
             return False
         stored, settings = resource.variants[-1], self._settings_for(other)
         variance = parse_no_vary_search(stored.fields.combined("no-vary-search") or "")
-        if not variance.are_equivalent(target, other) or not self._have_same_readers(target, other):
+        if not variance.are_equivalent(target, other) or not _have_same_readers(target, other, self._settings_for):
             return False
         if not _is_shared(stored) or not is_public(settings, resource):
             return False
         freshness = assess(resource, stored, settings, now)
         return isinstance(reuse.decide(stored, directives, freshness, now, stale_limit=0), Reuse)
 
-    def _have_same_readers(self, target: str, other: str) -> bool:
-        if target == other:
-            return True
-        left, right = self._settings_for(target), self._settings_for(other)
-        return (left.readers, left.private) == (right.readers, right.private)
+
+def _have_same_readers(one: str, other: str, settings_for: Callable[[str], Settings]) -> bool:
+    if one == other:
+        return True
+    left, right = settings_for(one), settings_for(other)
+    return (left.readers, left.private) == (right.readers, right.private)
 
 
 def _is_shared(stored: StoredResponse) -> bool:

@@ -122,6 +122,21 @@ async def test_access_rule_is_not_weakened(door, protected: str, rule: dict[str,
     assert service._settings_for(origin.url(protected)).private or "readers" in rule
 
 
+async def test_purge_and_refresh_of_an_ignored_parameter_concern_the_same_feed(door):
+    proxy, origin, clock = await door(**UTM)
+    publish(origin, PATH)
+    await proxy.get(PATH)
+    admin, address = proxy.stage.service.admin, origin.url(f"{PATH}?utm_source=x")
+    clock.advance(minutes=2)
+
+    report = await admin.refresh(address)
+    purged = await admin.purge(address)
+
+    assert (report.target, report.outcome) == (origin.url(PATH), "confirmed")
+    assert purged == [origin.url(PATH)]
+    assert asked(origin) == [PATH, PATH]
+
+
 # -- the origin's No-Vary-Search
 
 
