@@ -1,24 +1,36 @@
 """The shared data in Redis, one method for each operation: copies, leases, events.
 
 All methods raise only RedisUnavailable and RedisRefused. A copy has the same form as on disk (store/codec.py), with its
-checksum; an unreadable one counts as absent.
+checksum, and is compressed where that makes it smaller; an unreadable one counts as absent.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import zstandard
+
 from feedproxy.clock import Seconds
 from feedproxy.cluster import lua_scripts
 from feedproxy.cluster.keys import RedisKeys
 from feedproxy.cluster.redis_connection import RedisConnection, RedisRefused, ScriptCall
+from feedproxy.errors import StoreError
 
 LOG_MAX = 10_000
 """Events stored for machines that were unavailable: some two megabytes. A machine that missed more compares all copies.
 """
 TRANSFER_TIMEOUT_FACTOR: float = 20
 """Multiple of the timeout for requests that no client waits for: a copy may have megabytes."""
+
+COMPRESSED_FROM = 4096
+"""Bytes from which a copy is compressed."""
+COMPRESSION_LEVEL = 3
+"""Zstandard's level: 217 KB, the mean of 76 updates of ten feeds that their origins sent without coding, become 73 KB
+in half a millisecond."""
+COPY_BYTES_MAX = 256 * 1024 * 1024
+"""Bytes of a copy after decompression. A larger one is not from a feedproxy: `buffer_max` bounds its contents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +42,28 @@ class StoredCopy:
 
     version: int
     data: bytes | None
+    """The copy as Redis has it, for `decompress`."""
+
+
+def compress(data: bytes) -> bytes:
+    """Return a copy in the form for Redis: compressed by Zstandard, unless that saves less than a tenth."""
+    if len(data) < COMPRESSED_FROM:
+        return data
+    compressed = zstandard.compress(data, COMPRESSION_LEVEL)
+    return compressed if len(compressed) < 0.9 * len(data) else data
+
+
+def decompress(data: bytes) -> bytes:
+    """Return the copy that `compress` was given. Raises StoreError for damaged data."""
+    if not data.startswith(zstandard.FRAME_HEADER):
+        return data
+    try:
+        size = zstandard.frame_content_size(data)
+        if not 0 <= size <= COPY_BYTES_MAX:
+            raise StoreError(f"a compressed copy of {size} bytes: expected {COPY_BYTES_MAX} at most")
+        return zstandard.decompress(data)
+    except zstandard.ZstdError as error:
+        raise StoreError(f"a compressed copy is damaged: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +144,7 @@ class RedisStore:
         names = self.keys
         keys = [self._copy(target), names.lease(target), names.barrier, names.sequence, names.log]
         released = token if release and token else ""
+        data = await asyncio.to_thread(compress, data)
         copy_values = (version, data, released, token or version, self._expiry)
         event_values = (names.channel, LOG_MAX, self._message("put", target))
         accepted, stored_version = await self.connection.run(

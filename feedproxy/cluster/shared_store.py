@@ -9,7 +9,7 @@ from dataclasses import replace
 from feedproxy.clock import Clock, Instant
 from feedproxy.cluster.leases import ClusterCoordination
 from feedproxy.cluster.redis_connection import RedisRefused, RedisUnavailable
-from feedproxy.cluster.redis_store import RedisStore, StoredCopy
+from feedproxy.cluster.redis_store import RedisStore, StoredCopy, decompress
 from feedproxy.cluster.replicator import Replicator
 from feedproxy.errors import StoreError
 from feedproxy.refresh.singleflight import SingleFlight
@@ -146,7 +146,7 @@ class ClusterStore:
             await self.drop(target)
             return True
         try:
-            resource = replace(codec.load(found.data), fencing_token=found.version)
+            resource = replace(codec.load(decompress(found.data)), fencing_token=found.version)
         except StoreError as error:
             logger.warning("Redis: copy of %s ignored: %s", target, error)
             return False

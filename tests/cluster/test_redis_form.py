@@ -1,7 +1,13 @@
 """Names and messages in Redis, written out by hand: machines of different versions share them."""
 
+import random
+
+import pytest
+import zstandard
+
 from feedproxy.cluster.keys import RedisKeys
-from feedproxy.cluster.redis_store import ClusterEvent, parse_event
+from feedproxy.cluster.redis_store import ClusterEvent, compress, decompress, parse_event
+from feedproxy.errors import StoreError
 
 TARGET = "https://example.com/feed"
 DIGEST = "df9f6fe3ed8fcd3a296a2f95189ecc3b"
@@ -27,3 +33,35 @@ def test_redis_message_is_number_version_and_json() -> None:
     message = b'12 34 ["put","machine","https://example.com/feed",{"first":true}]'
 
     assert parse_event(message) == ClusterEvent(12, 34, "put", "machine", TARGET, {"first": True})
+
+
+def test_copy_is_compressed_in_redis_where_that_saves() -> None:
+    feed, noise = b"FPXY" + b"<item>news</item>" * 5000, b"FPXY" + random.Random(1).randbytes(50_000)
+
+    assert len(compress(feed)) < len(feed) / 10
+    assert compress(feed).startswith(b"\x28\xb5\x2f\xfd")
+    assert compress(noise) == noise
+    for copy in (feed, noise, b"FPXY"):
+        assert decompress(compress(copy)) == copy
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        compress(b"<item>news</item>" * 5000)[:-9],
+        b"\x28\xb5\x2f\xfd",
+        zstandard.ZstdCompressor(write_content_size=False).compress(b"x" * 9000),
+    ],
+    ids=["truncated", "header only", "without its size"],
+)
+def test_damaged_copy_in_redis_is_a_store_error(data: bytes) -> None:
+    with pytest.raises(StoreError):
+        decompress(data)
+
+
+def test_copy_in_redis_that_claims_a_huge_size_is_not_decompressed() -> None:
+    # A frame header with a content size of 2**40 bytes (RFC 8878, section 3.1.1.1).
+    data = b"\x28\xb5\x2f\xfd" + bytes([0b1110_0000]) + (2**40).to_bytes(8, "little") + b"\x01\x00\x00"
+
+    with pytest.raises(StoreError, match="bytes"):
+        decompress(data)
