@@ -92,12 +92,12 @@ class Record:
             target, user = case.routed_request.request.target, case.client.user
             private = bool(user) or app.gatekeeper.key_for(target, user) != target
             upstream = app.settings.upstream
-            recorder.note(*client_exchange(flow, case, at, seconds, names, upstream), private=private)
+            recorder.record(*client_exchange(flow, case, at, seconds, names, upstream), private=private)
         elif not app.enforces_targets:
             for exchange in flow_exchanges(flow, at, seconds, names):
-                recorder.note(*exchange)
+                recorder.record(*exchange)
         if case is not None and case.is_streaming:
-            recorder.note(*origin_exchange(flow, at, seconds, names))  # mitmproxy itself fetched it
+            recorder.record(*origin_exchange(flow, at, seconds, names))  # mitmproxy itself fetched it
 
 
 addons = [Record()]

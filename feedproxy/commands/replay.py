@@ -93,7 +93,10 @@ async def _serve_replay(args: argparse.Namespace, replay: Any, clock: Clock) -> 
 
     recorder = _recorder(args.record, args.seed) if args.record else None
     listener = ReplayListener(
-        replay, clock, observe=recorder.note if recorder else None, answered=_advance_callback(clock, args.per_request)
+        replay,
+        clock,
+        observe=recorder.record if recorder else None,
+        answered=_advance_callback(clock, args.per_request),
     )
     admin = ReplayAdmin(clock, lambda: _status(replay))
     host, port = listen_address(args.listen, "listen")

@@ -1,1 +1,4 @@
-"""Tests of feed readers: recorded traffic, virtual time, and origins with injected faults."""
+"""The lab tests feed readers.
+
+It records traffic, replays it in virtual time, and injects faults into an origin's responses.
+"""

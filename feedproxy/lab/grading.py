@@ -1,7 +1,8 @@
 """Grading of the feed readers in a recording.
 
 A recording made by feedproxy has two sides: requests of readers to feedproxy, and requests of feedproxy to origins. A
-file of another program (a browser, another proxy) has origin requests only; then the client that sent them is graded.
+HAR file of another program, such as a browser or another proxy, has only requests to origins; then the client that sent
+them is graded.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,12 +15,15 @@ from feedproxy.scoring.reader import Reader, ReaderName, reader_name
 from feedproxy.scoring.scored_request import Content, Poll, read_content
 
 BROKEN_FAULTS = frozenset({"reset", "truncated-gzip", "wrong-length"})
-"""Faults that leave a response incomplete."""
+"""Names of the faults that leave a response incomplete."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedPoll:
-    """A graded request, the feed's schedule at that time, and the recorded digest and faults."""
+    """A graded request.
+
+    It also has the feed's schedule at that time, the digest of the recorded content, and the faults of the response.
+    """
 
     poll: Poll
     schedule: Schedule
@@ -29,15 +33,18 @@ class ObservedPoll:
 
 @dataclass(frozen=True, slots=True)
 class RecordingScores:
-    """The scores of the readers in a recording, the lowest grade first."""
+    """The scores of the readers in a recording, sorted by grade, the lowest first."""
 
     scores: tuple[ReaderScore, ...]
     polls: tuple[Mapping[str, Sequence[ObservedPoll]], ...]
-    """The polls of each reader by feed; readers in the order of `scores`."""
+    """For each reader, its polls by feed. The readers are in the order of `scores`."""
 
 
 def grade_recording(recording: Recording, side: Side | None = None) -> RecordingScores:
-    """Grade every reader of a recording. With `side` None, use the readers' side, or the origins' if it is empty."""
+    """Grade every reader in one side of a recording and return the scores.
+
+    If `side` is None, the readers' side is used, or the origins' side if the readers' side is empty.
+    """
     exchanges = recording.side(side) if side else recording.side(Side.READER) or recording.side(Side.ORIGIN)
     read = _memoize_contents(recording)
     readers: dict[ReaderName, Reader] = {}
@@ -60,7 +67,7 @@ def grade_recording(recording: Recording, side: Side | None = None) -> Recording
 
 
 def to_poll(number: int, exchange: Exchange, read: Callable[[Exchange], Content | None]) -> Poll:
-    """Return an exchange in the form that scoring takes."""
+    """Convert an exchange to the input of scoring. `read` returns the parsed content of an exchange."""
     return Poll(
         number=number,
         at=exchange.at,
@@ -80,25 +87,25 @@ def to_poll(number: int, exchange: Exchange, read: Callable[[Exchange], Content 
 
 
 def _number_exchanges(recording: Recording, exchanges: Iterable[Exchange]) -> Iterable[tuple[int, Exchange]]:
-    """Yield exchanges with their numbers in the recording; both sides count."""
+    """Yield the exchanges with their numbers. Numbers are positions in the recording, counted over both sides."""
     wanted = set(map(id, exchanges))
     numbered = enumerate(recording.exchanges, 1)
     return ((number, exchange) for number, exchange in numbered if id(exchange) in wanted)
 
 
 def _memoize_contents(recording: Recording) -> Callable[[Exchange], Content | None]:
-    """Return a reader of contents that parses each content once."""
-    known: dict[tuple[str, str], Content | None] = {}
+    """Return a function that parses the content of an exchange. It parses each distinct content only once."""
+    parsed: dict[tuple[str, str], Content | None] = {}
 
     def read(exchange: Exchange) -> Content | None:
         body = recording.contents.get(exchange.digest) if exchange.digest else None
         if body is None or exchange.raw:
-            # Contents of private feeds are not recorded: grade by status and fields alone.
+            # Contents of private feeds are not recorded. Such requests are graded by status and fields alone.
             return Content(is_feed=True) if exchange.digest and _has_feed_type(exchange) else None
         media_type = exchange.fields.get("content-type") or ""
-        if (exchange.digest, media_type) not in known:
-            known[exchange.digest, media_type] = read_content(body, media_type)
-        return known[exchange.digest, media_type]
+        if (exchange.digest, media_type) not in parsed:
+            parsed[exchange.digest, media_type] = read_content(body, media_type)
+        return parsed[exchange.digest, media_type]
 
     return read
 

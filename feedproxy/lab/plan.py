@@ -1,4 +1,4 @@
-"""Test plans in YAML: the feed that a reader gets, the duration, how the reader is started, and the required grade."""
+"""Test plans in YAML: the feed, the duration, how the reader is started, and the required grade."""
 
 import math
 from collections.abc import Mapping
@@ -18,47 +18,49 @@ from feedproxy.lab.replay.timeline import ReplayWorld, Timeline, Version
 from feedproxy.lab.replay.virtual_time import parse_instant, parse_length
 
 SYNTHETIC_START: Instant = 1_767_571_200
-"""2026-01-05T00:00:00Z: the first instant of a generated feed."""
+"""Time of the first version of a generated feed: 2026-01-05T00:00:00Z."""
 
 DAYS_MAX = 366
 STARTS_MAX = 10_000
-"""Most starts of a command in a run; more is taken for a mistake in the plan."""
+"""Maximum number of starts of a command in one run. A plan with more starts is rejected as a mistake."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A test plan. Durations are seconds; `every` and `jitter` apply to commands that are started for each poll."""
+    """A test plan. Durations are in seconds. `every` and `jitter` apply to commands that are started for each poll."""
 
     source: str = ""
-    """A recording or a folder of dated versions, relative to the plan's folder; empty: a generated feed."""
+    """Path of a recording or of a folder with dated versions, relative to the plan's folder. If it is empty, a feed
+    is generated."""
     url: str = ""
-    """The feed's address in the source; empty: the first."""
+    """Address of the feed in the source; if empty, the first feed of the source."""
     change: Seconds = 14_400
-    """Interval at which a generated feed has a new entry."""
+    """Seconds between two entries of a generated feed."""
     at: str = ""
-    """The first virtual instant, as `feedproxy replay --at`."""
+    """First virtual instant, in the syntax of `feedproxy replay --at`."""
     days: float = 2.0
     every: Seconds = 3600
     jitter: Seconds = 300
-    """Most random delay of a start."""
+    """Maximum random delay of a start, in seconds."""
     speed: float = 0.0
-    """Above 0: the command is started once, and the virtual clock runs this many times as fast as real time."""
+    """Ratio of virtual to real time. Above 0, the command is started once and keeps running; at 0, it is started for
+    each poll."""
     add: tuple[str, ...] = ()
     strip: tuple[str, ...] = ()
     fault: tuple[str, ...] = ()
     seed: str = "1"
     timeout: Seconds = 60
-    """Longest real time of a command for one poll."""
+    """Maximum real time of a command for one poll, in seconds."""
     faketime: bool = False
-    """Show the command the virtual clock, by libfaketime."""
+    """True if the command gets the virtual time as its system time, through libfaketime."""
     own_home: bool = True
-    """Set HOME to an empty folder, kept for all starts and removed at the end."""
+    """True if HOME is a temporary folder. All starts share the folder, and the run removes it at the end."""
     grade: int = 0
     without: tuple[str, ...] = field(default=())
-    """Names of findings that fail the run."""
+    """Names of findings that make the run fail."""
 
     def start(self, world: ReplayWorld) -> Instant:
-        """Return the first virtual instant. Raises UsageError."""
+        """Return the first virtual instant. Raises UsageError if `at` is invalid."""
         return parse_instant(self.at, world.first) if self.at else world.first
 
 
@@ -67,7 +69,7 @@ _LIST_KEYS = ("add", "strip", "fault", "without")
 
 
 def read_plan(path: Path) -> Plan:
-    """Read a plan from a file. Raises UsageError, which names file and key."""
+    """Read a plan from a file. Raises UsageError, with the file and the key in its message."""
     try:
         document = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -82,7 +84,7 @@ def read_plan(path: Path) -> Plan:
         raise UsageError(f"{path}: pass: expected grade and without")
     names = {plan_field.name for plan_field in fields(Plan)} - {"grade", "without"}
     if unknown := sorted(set(map(str, given)) - names):
-        raise UsageError(f"{path}: {unknown[0]}: no such key; there are {', '.join(sorted(names))} and pass")
+        raise UsageError(f"{path}: unknown key {unknown[0]}; expected one of {', '.join(sorted(names))} and pass")
     values = {
         name: _parse_value(path, name, value) for name, value in {**given, **demands}.items() if value is not None
     }
@@ -115,11 +117,11 @@ def _validate(path: Path, plan: Plan) -> None:
     if not 0 <= plan.grade <= 100:
         raise UsageError(f"{path}: pass: grade: expected a grade from 0 to 100")
     if plan.change < 1:
-        raise UsageError(f"{path}: change: expected a length of time such as 4h")
+        raise UsageError(f"{path}: change: expected a duration such as 4h")
 
 
 def generate_feed(plan: Plan) -> ReplayWorld:
-    """Return a feed with a new entry every `change` seconds, at `/feed.xml` of any host."""
+    """Return a generated feed with a new entry every `change` seconds. Every host serves it at `/feed.xml`."""
     count = min(5000, math.ceil(plan.days * 86_400 / plan.change) + 2)
     return ReplayWorld({}, {"/feed.xml": Timeline([_version(number, plan.change) for number in range(count)])})
 

@@ -1,8 +1,8 @@
 """Runs a reader's command against a replay, over the virtual days of a plan.
 
-For a reader that is started for each poll, as by cron, the clock is advanced between the starts. For a reader that
-keeps running, the clock runs fast. The feed's address is unique to the run: other clients do not know it, and a reader
-has no cached copy of it.
+If the reader is started for each poll, as by cron, the clock advances between the starts. If the reader keeps running,
+the clock runs faster than real time. Each run uses a new address for the feed: no other client knows it, and no reader
+has a cached copy.
 """
 
 import asyncio
@@ -29,25 +29,25 @@ from feedproxy.lab.replay.replay_source import ReplayOptions, feed_table, make_r
 from feedproxy.lab.replay.timeline import ReplayWorld, Timeline
 
 SHUTDOWN_GRACE: Seconds = 5
-"""Time between SIGTERM and SIGKILL for a command to exit."""
+"""Seconds between SIGTERM and SIGKILL in which a command may exit."""
 
 type Progress = Callable[[int, int], None]
-"""Callback with the number of finished polls, and of all polls."""
+"""Callback that gets the number of finished polls and the number of all polls."""
 
 
 @dataclass(slots=True)
 class RunResult:
-    """The recording of a run, and counts of the command's starts."""
+    """The recording of a run, with the number of the command's starts."""
 
     recording: Recording = field(default_factory=lambda: Recording(()))
     starts: int = 0
     failed: int = 0
-    """Starts that exited with another code than 0, or timed out."""
+    """Number of starts that exited with a code other than 0, or timed out."""
     first_failure: str = ""
 
 
 class _ExchangeLog:
-    """Exchanges of a run in order, with their contents."""
+    """The exchanges of a run in order, with their contents."""
 
     def __init__(self) -> None:
         self.exchanges: list[Exchange] = []
@@ -68,9 +68,10 @@ async def run(
     verbose: bool = False,
     progress: Progress = lambda *_: None,
 ) -> RunResult:
-    """Run the plan. In the command `{url}`, `{host}`, `{port}`, `{home}`, `{poll}` and `{time}` are replaced.
+    """Run the plan and return the recording.
 
-    Raises UsageError if the command cannot be started, or the source lacks the feed that the plan names.
+    In the command, `{url}`, `{host}`, `{port}`, `{home}`, `{poll}` and `{time}` are replaced. Raises UsageError if the
+    command cannot be started, or the source lacks the plan's feed.
     """
     start = plan.start(world)
     known_as, feed = _select_feed(plan, world)
@@ -93,7 +94,7 @@ async def run(
     finally:
         await listener.close()
         shutil.rmtree(home, ignore_errors=True)
-    # The recording ends with the plan, not with the last request: silence after a 410 counts.
+    # The recording ends with the plan, not with the last request, because the time without requests after a 410 counts.
     result.recording = Recording(tuple(exchange_log.exchanges), exchange_log.contents, clock.now())
     return result
 
@@ -104,7 +105,7 @@ async def _run_poll_by_poll(
     plan, result = runner.plan, RunResult()
     random = Random(plan.seed)  # noqa: S311 -- to be the same each time
     count = max(1, int(plan.days * 86_400 // plan.every))
-    # Polls at minute 0 lower the grade; only a plan without jitter starts at the full hour.
+    # Polls at minute 0 lower the grade. Only a plan without jitter starts at the full hour.
     minute = random.uniform(60, min(plan.every, 3540)) if plan.jitter and plan.every > 60 else 0.0
     for number in range(count):
         at = start + minute + number * plan.every + random.uniform(0, plan.jitter)
@@ -117,12 +118,12 @@ async def _run_poll_by_poll(
 
 async def _run_continuously(runner: "_CommandRunner", start: Instant) -> RunResult:
     result = RunResult()
-    await runner.run_once(1, start, runner.plan.days * 86_400 / runner.plan.speed, result, lasts=True)
+    await runner.run_once(1, start, runner.plan.days * 86_400 / runner.plan.speed, result, keeps_running=True)
     return result
 
 
 class _CommandRunner:
-    """Starts the command with its arguments and environment."""
+    """Starts the reader's command with the plan's arguments and environment."""
 
     def __init__(self, plan: Plan, command: Sequence[str], url: str, home: Path, verbose: bool) -> None:
         self.plan = plan
@@ -135,9 +136,12 @@ class _CommandRunner:
             raise UsageError("faketime: true needs the program faketime (Debian: apt-get install faketime)")
 
     async def run_once(
-        self, number: int, now: Instant, timeout: Seconds, result: RunResult, *, lasts: bool = False
+        self, number: int, now: Instant, timeout: Seconds, result: RunResult, *, keeps_running: bool = False
     ) -> None:
-        """Start the command and wait at most `timeout` seconds for its exit. If it `lasts`, a timeout is no failure."""
+        """Start the command and wait at most `timeout` seconds for its exit.
+
+        If `keeps_running` is True, the command is meant to keep running, and a timeout is not a failure.
+        """
         arguments = self._arguments(number, now)
         sink = None if self._verbose else asyncio.subprocess.DEVNULL
         try:
@@ -158,7 +162,7 @@ class _CommandRunner:
             failure = f"poll {number}: exit code {code}" if code else ""
         except TimeoutError:
             await _terminate(process)
-            failure = "" if lasts else f"poll {number}: it took longer than {timeout:g} s"
+            failure = "" if keeps_running else f"poll {number}: it took longer than {timeout:g} s"
         except asyncio.CancelledError:
             await _terminate(process)
             raise
@@ -186,7 +190,7 @@ class _CommandRunner:
     def _environment(self, now: Instant) -> Mapping[str, str]:
         environment = {**os.environ, "FEED_URL": self._url, "LAB_HOME": str(self._home), "LAB_TIME": str(int(now))}
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-            environment.pop(name, None)  # requests go to the replay, not through a proxy
+            environment.pop(name, None)  # requests must go to the replay, not through a proxy
         if self.plan.own_home:
             environment["HOME"] = str(self._home)
             for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
@@ -197,7 +201,7 @@ class _CommandRunner:
 
 
 async def _terminate(process: asyncio.subprocess.Process) -> None:
-    """End the command's process group: SIGTERM, then SIGKILL."""
+    """End the command's process group: SIGTERM first, SIGKILL after SHUTDOWN_GRACE."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -213,7 +217,7 @@ def _fill(text: str, values: Mapping[str, str]) -> str:
 
 
 def _select_feed(plan: Plan, world: ReplayWorld) -> tuple[str, Timeline]:
-    """Return the address or path of the plan's feed, and its timeline. Raises UsageError."""
+    """Return the address or path of the plan's feed, and its timeline. Raises UsageError if the source lacks it."""
     if plan.url:
         found = world.find(plan.url) or world.paths.get(plan.url)
         if found is None:
@@ -224,13 +228,16 @@ def _select_feed(plan: Plan, world: ReplayWorld) -> tuple[str, Timeline]:
 
 
 def unmet_demands(plan: Plan, run: RunResult, grades: Sequence[tuple[str, int, frozenset[str]]]) -> list[str]:
-    """Return the plan's demands that the run missed; `grades` are readers' names, grades and findings."""
+    """Return the expectations of the plan that the run did not meet, as texts.
+
+    `grades` has the name, grade and findings of each reader.
+    """
     unmet = []
     if not grades:
-        unmet.append("the reader asked for the feed not once, or got no answer that is a feed")
+        unmet.append("the reader never requested the feed, or got no answer that is a feed")
     for name, grade, found in grades:
         if grade < plan.grade:
-            unmet.append(f"{name}: {grade} of 100, and {plan.grade} were asked for")
+            unmet.append(f"{name}: grade {grade}, expected {plan.grade} or more")
         unmet += [f"{name}: {finding}" for finding in plan.without if finding in found]
     if run.starts and run.failed == run.starts:
         unmet.append(f"the command failed each time ({run.first_failure})")

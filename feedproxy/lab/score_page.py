@@ -1,7 +1,7 @@
 """Scores as a self-contained HTML page: no scripts, no other resources, light and dark, also for phones.
 
-A chart for each feed shows the publisher's side (versions, skipped hours and days, faults) above the reader's polls.
-Each outcome of polls has a row of its own, so that the chart does not depend on colours.
+A chart for each feed shows the publisher's side above the reader's polls: versions, skipped hours and days, and faults.
+Each outcome of polls has its own row, so that the chart can be read without colours.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,24 +27,24 @@ from feedproxy.web import templates
 WIDTH, LEFT, RIGHT = 960, 150, 14
 ROW, TOP = 26, 30
 LABELS, LABEL = 9, 70
-"""Most time labels of a chart, and the width of a label in pixels."""
+"""Maximum number of time labels in a chart, and the width of a label in pixels."""
 
 LANES = (
     ("new", "something new"),
     ("same", "304, nothing new"),
-    ("vain", "all again, nothing new"),
-    ("moved", "led elsewhere"),
+    ("vain", "whole feed, nothing new"),
+    ("moved", "redirected"),
     ("failed", "refused or failed"),
 )
-"""Outcomes of polls, in the order of the rows."""
+"""Outcomes of polls with their labels, in the order of the rows."""
 
 REQUESTS_SHOWN = 12
-"""Most requests that the page lists for a finding."""
+"""Maximum number of requests that the page lists for a finding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A shaded period."""
+    """A shaded period of a chart."""
 
     x: float
     width: float
@@ -53,7 +53,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A poll, or several polls at one place."""
+    """A poll in a chart, or several polls at the same position."""
 
     x: float
     count: int
@@ -62,22 +62,22 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class FeedChart:
-    """Chart of a feed's history and a reader's polls."""
+    """The chart of a feed's history and a reader's polls."""
 
     height: int
     lanes: tuple[tuple[str, str, int, tuple[Mark, ...]], ...]
-    """Class, label, y and marks of each row."""
+    """Rows of the chart: CSS class, label, y coordinate and marks of each."""
     versions: tuple[Mark, ...]
     skipped: tuple[Band, ...]
     faults: tuple[Band, ...]
     wrong: str
-    """Names of the faults."""
+    """Names of the faults, separated by commas."""
     days: tuple[tuple[float, str], ...]
     label: str
 
 
 def render_html(graded: RecordingScores, title: str = "How these readers behave") -> str:
-    """Return the page."""
+    """Return the page as HTML."""
     readers = [_reader_context(score, polls) for score, polls in zip(graded.scores, graded.polls, strict=True)]
     body = templates.page(
         "score.html",
@@ -98,7 +98,7 @@ def grade_level(grade: int) -> str:
 
 
 def _reader_context(score: ReaderScore, polls: Any) -> dict[str, Any]:
-    instants = [observed.poll.at for seen in polls.values() for observed in seen]
+    instants = [observation.poll.at for observations in polls.values() for observation in observations]
     begin, end = min(instants), max(instants)
     return {
         "name": report.display_name(score),
@@ -111,80 +111,93 @@ def _reader_context(score: ReaderScore, polls: Any) -> dict[str, Any]:
     }
 
 
-def _feed_context(score: FeedScore, seen: Sequence[ObservedPoll], begin: Instant, end: Instant) -> dict[str, Any]:
+def _feed_context(
+    score: FeedScore, observations: Sequence[ObservedPoll], begin: Instant, end: Instant
+) -> dict[str, Any]:
     return {
         "name": redact_target(score.feed),
         "score": score,
         "level": grade_level(score.grade),
         "interval": format_duration(score.interval) if score.interval else "",
-        "timeline": draw_chart(seen, begin, end),
+        "timeline": draw_chart(observations, begin, end),
     }
 
 
-def draw_chart(seen: Sequence[ObservedPoll], begin: Instant, end: Instant) -> FeedChart:
+def draw_chart(observations: Sequence[ObservedPoll], begin: Instant, end: Instant) -> FeedChart:
     """Return the chart of a feed's polls between two instants."""
     length = max(end - begin, 1.0)
     scale = (WIDTH - LEFT - RIGHT) / length
 
-    def place(at: Instant) -> float:
+    def x_of(at: Instant) -> float:
         return round(LEFT + (min(max(at, begin), end) - begin) * scale, 1)
 
-    outcomes = list(zip(seen, _poll_outcomes(seen), strict=True))
-    used = [lane for lane in LANES if any(outcome == lane[0] for _, outcome in outcomes)]
+    outcomes = list(zip(observations, _poll_outcomes(observations), strict=True))
+    lanes_used = [lane for lane in LANES if any(outcome == lane[0] for _, outcome in outcomes)]
     lanes = tuple(
-        (kind, label, TOP + ROW * (row + 1), _marks([observed for observed, found in outcomes if found == kind], place))
-        for row, (kind, label) in enumerate(used)
+        (
+            kind,
+            label,
+            TOP + ROW * (row + 1),
+            _marks([observation for observation, outcome in outcomes if outcome == kind], x_of),
+        )
+        for row, (kind, label) in enumerate(lanes_used)
     )
-    counted = ", ".join(f"{sum(mark.count for mark in marks)} {label}" for _, label, _, marks in lanes)
+    counts = ", ".join(f"{sum(mark.count for mark in marks)} {label}" for _, label, _, marks in lanes)
     return FeedChart(
-        height=TOP + ROW * (len(used) + 1) + 22,
+        height=TOP + ROW * (len(lanes_used) + 1) + 22,
         lanes=lanes,
-        versions=tuple(_group(((place(at), templates.absolute(at)) for at in _version_times(seen)), "new version")),
-        skipped=tuple(_skipped_bands(seen, begin, end, place)),
-        faults=tuple(_fault_bands(seen, end, place)),
-        wrong=", ".join(dict.fromkeys(label for observed in seen if (label := _fault_names(observed)))),
-        days=tuple(_time_labels(begin, end, place)),
-        label=f"{len(seen)} requests in {format_duration(length)}: {counted}",
+        versions=tuple(
+            _group(((x_of(at), templates.absolute(at)) for at in _version_times(observations)), "new version")
+        ),
+        skipped=tuple(_skipped_bands(observations, begin, end, x_of)),
+        faults=tuple(_fault_bands(observations, end, x_of)),
+        wrong=", ".join(dict.fromkeys(label for observation in observations if (label := _fault_names(observation)))),
+        days=tuple(_time_labels(begin, end, x_of)),
+        label=f"{len(observations)} requests in {format_duration(length)}: {counts}",
     )
 
 
-def _poll_outcomes(seen: Iterable[ObservedPoll]) -> Iterable[str]:
+def _poll_outcomes(observations: Iterable[ObservedPoll]) -> Iterable[str]:
     digest = ""
-    for observed in seen:
-        poll = observed.poll
+    for observation in observations:
+        poll = observation.poll
         if poll.status in REDIRECTS or (poll.content is not None and poll.content.relocation is not None):
             yield "moved"
         elif poll.status == 304:
             yield "same"
         elif poll.succeeded:
-            yield "vain" if poll.status == 200 and observed.digest and observed.digest == digest else "new"
-            digest = observed.digest
+            yield "vain" if poll.status == 200 and observation.digest and observation.digest == digest else "new"
+            digest = observation.digest
         else:
             yield "failed"
 
 
-def _version_times(seen: Sequence[ObservedPoll]) -> Iterable[Instant]:
-    """Yield the instants of new versions: Last-Modified if it lies between this response and the one before."""
+def _version_times(observations: Sequence[ObservedPoll]) -> Iterable[Instant]:
+    """Yield the instants of new versions.
+
+    The instant is Last-Modified if it lies between this response and the previous one; otherwise it is the time of the
+    response.
+    """
     digest, before = "", 0.0
-    for observed in seen:
-        poll = observed.poll
-        if poll.succeeded and poll.status in (200, 226) and observed.digest and observed.digest != digest:
+    for observation in observations:
+        poll = observation.poll
+        if poll.succeeded and poll.status in (200, 226) and observation.digest and observation.digest != digest:
             changed = parse_http_date(poll.answer.get("last-modified") or "", poll.at)
             if digest:
                 yield changed if changed is not None and before <= changed <= poll.at else poll.at
-            digest = observed.digest
+            digest = observation.digest
         before = poll.at
 
 
-def _marks(seen: Iterable[ObservedPoll], place: Any) -> tuple[Mark, ...]:
+def _marks(observations: Iterable[ObservedPoll], x_of: Any) -> tuple[Mark, ...]:
     return tuple(
         _group(
             (
                 (
-                    place(observed.poll.at),
-                    f"{templates.absolute(observed.poll.at)}: {observed.poll.status or 'no answer'}",
+                    x_of(observation.poll.at),
+                    f"{templates.absolute(observation.poll.at)}: {observation.poll.status or 'no answer'}",
                 )
-                for observed in seen
+                for observation in observations
             ),
             "polls",
         )
@@ -192,7 +205,7 @@ def _marks(seen: Iterable[ObservedPoll], place: Any) -> tuple[Mark, ...]:
 
 
 def _group(places: Iterable[tuple[float, str]], noun: str) -> Iterable[Mark]:
-    """Yield marks; those that would overlap as one."""
+    """Yield marks for the places. Places that would overlap share a mark."""
     close: list[tuple[float, str]] = []
     for mark in places:
         if close and mark[0] - close[0][0] >= 2.5:
@@ -208,52 +221,55 @@ def _make_mark(close: Sequence[tuple[float, str]], noun: str) -> Mark:
     return Mark(close[0][0], len(close), label)
 
 
-def _skipped_bands(seen: Sequence[ObservedPoll], begin: Instant, end: Instant, place: Any) -> Iterable[Band]:
+def _skipped_bands(observations: Sequence[ObservedPoll], begin: Instant, end: Instant, x_of: Any) -> Iterable[Band]:
     """Yield the periods of whole hours that the feed's latest skipHours and skipDays exclude."""
     hours = range(int(begin // 3600), int(end // 3600) + 1)
-    at, schedule, since = 0, seen[0].schedule, None
+    at, schedule, since = 0, observations[0].schedule, None
     for hour in [*hours, None]:
         instant = hour * 3600.0 if hour is not None else end
-        while at < len(seen) and seen[at].poll.at <= max(instant, begin):
-            schedule = seen[at].schedule
+        while at < len(observations) and observations[at].poll.at <= max(instant, begin):
+            schedule = observations[at].schedule
             at += 1
         skips = hour is not None and is_skipped(schedule, instant)
         if skips and since is None:
             since = instant
         elif not skips and since is not None:
-            x = place(since)
+            x = x_of(since)
             yield Band(
                 x,
-                round(max(1.0, place(instant) - x), 1),
+                round(max(1.0, x_of(instant) - x), 1),
                 f"to be skipped: {templates.absolute(since)}, {format_duration(instant - since)}",
             )
             since = None
 
 
-def _fault_bands(seen: Sequence[ObservedPoll], end: Instant, place: Any) -> Iterable[Band]:
-    """Yield the periods from a faulty response to the next one without a fault."""
+def _fault_bands(observations: Sequence[ObservedPoll], end: Instant, x_of: Any) -> Iterable[Band]:
+    """Yield the periods from a faulty response to the next response without a fault."""
     since, label = None, ""
-    for observed, following in [*pairwise(seen), (seen[-1], None)]:
-        wrong = _fault_names(observed)
+    for observation, following in [*pairwise(observations), (observations[-1], None)]:
+        wrong = _fault_names(observation)
         if wrong and since is None:
-            since, label = observed.poll.at, wrong
+            since, label = observation.poll.at, wrong
         until = following.poll.at if following is not None else end
         next_is_well = following is None or not _fault_names(following)
         if since is not None and next_is_well:
-            x = place(since)
-            yield Band(x, round(max(2.0, place(until) - x), 1), f"{label}, from {templates.absolute(since)}")
+            x = x_of(since)
+            yield Band(x, round(max(2.0, x_of(until) - x), 1), f"{label}, from {templates.absolute(since)}")
             since = None
 
 
-def _fault_names(seen: ObservedPoll) -> str:
-    """Return the origin's faults or error status; empty for redirects, which have a row of their own."""
-    if seen.poll.status in REDIRECTS:
+def _fault_names(observation: ObservedPoll) -> str:
+    """Return the origin's faults or error status as a text.
+
+    Return an empty text for redirects, which have their own row.
+    """
+    if observation.poll.status in REDIRECTS:
         return ""
-    return ", ".join(seen.faults) or (str(seen.poll.status) if seen.poll.status >= 400 else "")
+    return ", ".join(observation.faults) or (str(observation.poll.status) if observation.poll.status >= 400 else "")
 
 
 def with_code(text: str) -> Markup:
-    """Return a text with the parts between backticks as code elements."""
+    """Return a text with the parts between backticks as HTML code elements."""
     parts = [
         escape(part) if at % 2 == 0 else Markup("<code>{}</code>").format(part)
         for at, part in enumerate(text.split("`"))
@@ -261,8 +277,8 @@ def with_code(text: str) -> Markup:
     return Markup("").join(parts)
 
 
-def _time_labels(begin: Instant, end: Instant, place: Any) -> Iterable[tuple[float, str]]:
-    """Yield labels at full days or hours, at most LABELS."""
+def _time_labels(begin: Instant, end: Instant, x_of: Any) -> Iterable[tuple[float, str]]:
+    """Yield time labels with their positions: full days or hours, at most LABELS."""
     steps = (3600, 10_800, 21_600, 43_200, 86_400, 604_800, 2_592_000, 1e9)
     step = next(size for size in steps if (end - begin) / size <= LABELS)
     # Labels too near to the end would be cut off.
@@ -270,5 +286,5 @@ def _time_labels(begin: Instant, end: Instant, place: Any) -> Iterable[tuple[flo
     at = -(-begin // step) * step
     while at <= last:
         time = datetime.fromtimestamp(at, UTC)
-        yield place(at), f"{time:%H:%M}" if at % 86_400 else f"{time:%a %d %b}"
+        yield x_of(at), f"{time:%H:%M}" if at % 86_400 else f"{time:%a %d %b}"
         at += step

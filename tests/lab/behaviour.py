@@ -202,7 +202,7 @@ def poll(
     for hop in range(8):
         fields = Fields(reader.fields(now))
         bare = target.partition("?")[0]
-        asked = replay.asked(IncomingRequest("GET", bare, fields), now)
+        asked = replay.to_replay_request(IncomingRequest("GET", bare, fields), now)
         reply = replay.answer(asked)
         content = reply.body
         raw = False

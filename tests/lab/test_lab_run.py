@@ -79,7 +79,7 @@ def test_lab_run_junit_has_failure_per_broken_rule(plan: Path, capsys: pytest.Ca
 
 def test_lab_run_of_silent_reader_fails_plan(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["lab", "run", str(plan), "--", "true"]) == 1
-    assert "not once" in capsys.readouterr().err
+    assert "never requested" in capsys.readouterr().err
 
 
 def test_lab_run_names_missing_command_in_one_line(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:

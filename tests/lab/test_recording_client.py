@@ -30,7 +30,7 @@ class Recorder:
     def __init__(self) -> None:
         self.count = 0
 
-    def note(self, exchange: Any, body: bytes | None = None) -> None:
+    def record(self, exchange: Any, body: bytes | None = None) -> None:
         self.count += 1
 
 

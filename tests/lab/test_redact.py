@@ -33,7 +33,7 @@ SECRET_FIELDS = [
 
 def _recorded(folder: Path, exchange: object, body: bytes = b"", keep: tuple[str, ...] = ()) -> bytes:
     recorder = Recorder(HarWriter(folder / "week.har"), Redactor(KEY, keep))
-    recorder.note(exchange, body)  # type: ignore[arg-type]
+    recorder.record(exchange, body)  # type: ignore[arg-type]
     recorder.close()
     return (folder / "week.har").read_bytes()
 
@@ -152,7 +152,7 @@ def test_recording_omits_content_of_private_request(
     target: str, fields: list[tuple[str, str]], known: bool, tmp_path: Path
 ) -> None:
     recorder = Recorder(HarWriter(tmp_path / "week.har"), Redactor(KEY))
-    recorder.note(an_exchange(target, asked=fields), b"<rss>private</rss>", private=known)
+    recorder.record(an_exchange(target, asked=fields), b"<rss>private</rss>", private=known)
     recorder.close()
 
     file = (tmp_path / "week.har").read_bytes()
@@ -163,7 +163,7 @@ def test_recording_omits_content_of_private_request(
 def test_recording_omits_content_that_rule_calls_private(tmp_path: Path) -> None:
     recorder = Recorder(HarWriter(tmp_path / "week.har"), Redactor(KEY), lambda target: target.endswith("/private"))
     for name in ("private", "public"):
-        recorder.note(an_exchange(f"https://example.com/{name}", at=AT), f"<rss>{name}</rss>".encode())
+        recorder.record(an_exchange(f"https://example.com/{name}", at=AT), f"<rss>{name}</rss>".encode())
     recorder.close()
 
     assert list(har.read(tmp_path / "week.har").contents.values()) == [b"<rss>public</rss>"]

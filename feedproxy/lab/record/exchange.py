@@ -1,7 +1,7 @@
-"""Recorded exchanges: a request, its response and their circumstances.
+"""Recorded exchanges: a request, its response, and the circumstances of both.
 
 A recording has two sides: requests of readers to feedproxy or to a replay, and requests of feedproxy to origins.
-Contents are stored separately by their SHA-256, since most responses of a feed have the same content.
+Contents are stored separately, keyed by their SHA-256, because most responses of a feed have the same content.
 """
 
 import hashlib
@@ -17,72 +17,76 @@ class Side(StrEnum):
     """The side of a recording that an exchange belongs to."""
 
     READER = "reader"
-    """A reader sent a request to feedproxy or to a replay."""
+    """Requests of readers to feedproxy or to a replay."""
     ORIGIN = "origin"
-    """feedproxy sent a request to an origin."""
+    """Requests of feedproxy to origins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request and its response. Contents of requests are not recorded.
+    """A request and its response. The content of the request is not recorded.
 
-    `request.target` is the absolute target URI, whichever form the request line had. Fields have been redacted
-    (redact.py): of Authorization and Cookie only the presence is recorded.
+    `request.target` is the absolute target URI, for every form of the request line. Fields are redacted (redact.py): of
+    Authorization and Cookie, only the presence is recorded.
     """
 
     side: Side
     at: Instant
-    """When the request was received; in a replay, by the virtual clock."""
+    """Time when the request was received; in a replay, according to the virtual clock."""
     request: Request
     status: int
-    """0 if there was no response."""
+    """Status of the response; 0 if there was no response."""
     fields: Fields = field(default_factory=Fields)
-    """The response's fields as sent, without hop-by-hop fields."""
+    """Fields of the response as sent, without hop-by-hop fields."""
     reason: str = ""
     digest: str = ""
-    """SHA-256 of the response's content in hexadecimal; empty if there was none, or it was not stored."""
+    """SHA-256 of the response's content in hexadecimal. Empty if there was no content, or it was not stored."""
     size: int = 0
-    """Bytes of the response's content on the wire, with its content coding."""
+    """Size of the response's content on the wire, in bytes, including its content coding."""
     seconds: Seconds = 0.0
-    """From the request to the end of the response, by the clock of `at`."""
+    """Seconds from the request to the end of the response, by the clock of `at`."""
     reader: str = ""
-    """The reader's address, or a stable pseudonym. Empty on the origins' side."""
+    """Network address of the reader, or a stable pseudonym of it; empty on the origins' side."""
     connection: str = ""
-    """Identifier of the connection, the same for all its exchanges; empty if unknown."""
+    """Identifier of the connection; empty if unknown."""
     version: str = "HTTP/1.1"
     """HTTP version of the request."""
     entrance: str = ""
-    """gateway, proxy or reverse; origin for requests to a replay. Empty on the origins' side."""
+    """Entrance of the request: gateway, proxy or reverse; `origin` for requests to a replay. Empty on the origins'
+    side."""
     public: str = ""
-    """The address that the reader knows, if another than the target (reverse mode)."""
+    """The address that the reader requested in reverse mode, if it differs from the target; otherwise empty."""
     raw: bool = False
-    """The stored content is the undecoded body, since it does not match its Content-Encoding."""
+    """True if the stored content is the body before decoding, because it does not match its Content-Encoding."""
     faults: tuple[str, ...] = ()
-    """In a replay: the names of the faults that changed this response."""
+    """Names of the faults that changed this response, in a replay."""
     failure: str = ""
-    """Why there was no response."""
+    """The reason why there was no response; empty if there was one."""
 
     @property
     def user_agent(self) -> str:
-        """Return the request's User-Agent, or an empty string."""
+        """User-Agent of the request, or an empty text."""
         return self.request.fields.get("user-agent") or ""
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Exchanges in the order of their instants, and contents by their digest."""
+    """Exchanges sorted by time, and contents keyed by digest."""
 
     exchanges: tuple[Exchange, ...]
     contents: Mapping[str, bytes] = field(default_factory=dict)
     until: Instant = 0.0
-    """When the recording ended, perhaps long after the last exchange; 0 if unknown."""
+    """Time when the recording ended, which may be long after the last exchange; 0 if unknown."""
 
     def side(self, side: Side) -> tuple[Exchange, ...]:
         """Return the exchanges of one side."""
         return tuple(exchange for exchange in self.exchanges if exchange.side is side)
 
     def content(self, exchange: Exchange) -> bytes:
-        """Return the response's content, decoded unless `raw`; empty if there was none, or it was not stored."""
+        """Return the decoded content of the response, or the undecoded body if `raw`.
+
+        Return empty bytes if there was no content, or it was not stored.
+        """
         return self.contents.get(exchange.digest, b"")
 
     def response(self, exchange: Exchange) -> Response:
@@ -91,7 +95,7 @@ class Recording:
 
 
 def merge_recordings(recordings: Iterable[Recording]) -> Recording:
-    """Return several recordings as one, in the order of instants."""
+    """Merge several recordings into one that is sorted by time."""
     exchanges: list[Exchange] = []
     contents: dict[str, bytes] = {}
     until = 0.0
@@ -103,5 +107,5 @@ def merge_recordings(recordings: Iterable[Recording]) -> Recording:
 
 
 def content_digest(content: bytes) -> str:
-    """Return the SHA-256 of a content in hexadecimal; empty for an empty content."""
+    """Return the SHA-256 of a content in hexadecimal. Return an empty text if the content is empty."""
     return hashlib.sha256(content).hexdigest() if content else ""

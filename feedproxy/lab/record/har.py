@@ -1,10 +1,10 @@
-"""Reader and writer of HAR 1.2, which browsers' tools and mitmproxy open.
+"""Reading and writing of HAR 1.2, a format that browsers' tools and mitmproxy open.
 
-The first entry with a content contains it, as base64 unless it is ASCII. Later entries refer to it by its digest
-(`_feedproxy.digest`). `_feedproxy` also has what HAR lacks: the side, the reader and the faults of a replay. An entry
-without it, from another tool, is an exchange with an origin.
+Of several entries with the same content, the first contains it, as base64 unless it is ASCII. Later entries refer to it
+by digest (`_feedproxy.digest`). The object `_feedproxy` also has what HAR lacks: the side, the reader, and the faults
+of a replay. An entry of another tool has no such object and is read as an exchange with an origin.
 
-Contents are decoded, as HAR requires; the fields name their content coding. A body that does not match its
+Contents are decoded, as HAR requires; the recorded fields name the content coding. A body that does not match its
 Content-Encoding is stored undecoded (`_feedproxy.raw`).
 """
 
@@ -34,21 +34,24 @@ HEAD = (
     '{"log":{"version":"1.2","creator":{"name":"feedproxy","version":' + json.dumps(__version__) + '},"entries":[\n'
 ).encode()
 TAIL = b"\n]}}\n"
-"""End of a file to which entries may be appended."""
+"""The end of a file to which entries may still be appended."""
 SEPARATOR = b",\n"
-"""Each entry is a line, so that an incomplete file can be read by lines."""
+"""Separator of entries. Each entry is a line, so that an incomplete file can be read line by line."""
 
 _END_PATTERN = re.compile(rb'\A\],"_feedproxy":\{"until":"([0-9T:.Z-]{1,40})"\}\}\}')
 _OWN_PREFIX = b'{"log":{"version":"1.2","creator":{"name":"feedproxy",'
 
 
 def closing_tail(until: Instant) -> bytes:
-    """Return the end of a finished file, in place of TAIL."""
+    """Return the end of a finished file, which replaces TAIL. `until` is the end of the recording."""
     return f'\n],"{OWN_KEY}":{{"until":"{_format_instant(until)}"}}}}}}\n'.encode()
 
 
 def entry_line(exchange: Exchange, content: bytes | None) -> bytes:
-    """Return an exchange as a line of JSON; `content` is None if another entry has it, or it was not stored."""
+    """Return an exchange as a line of JSON.
+
+    `content` is None if an earlier entry contains it, or it was not stored.
+    """
     return json.dumps(entry(exchange, content), ensure_ascii=True, separators=(",", ":")).encode()
 
 
@@ -64,7 +67,7 @@ def dump_recording(recording: Recording) -> bytes:
 
 
 def entry(exchange: Exchange, content: bytes | None) -> dict[str, Any]:
-    """Return an exchange as an entry of HAR's `entries`."""
+    """Return an exchange as an item of HAR's list `entries`."""
     request, fields = exchange.request, exchange.fields
     milliseconds = round(exchange.seconds * 1000, 3)
     document: dict[str, Any] = {
@@ -142,7 +145,10 @@ def _format_instant(instant: Instant) -> str:
 
 
 def read(path: Path) -> Recording:
-    """Read a recording from a file; of an incomplete file of feedproxy, all complete entries. Raises UsageError."""
+    """Read a recording from a file. Raises UsageError.
+
+    If feedproxy did not finish the file, the result has all complete entries.
+    """
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -151,7 +157,7 @@ def read(path: Path) -> Recording:
 
 
 def parse(data: bytes, name: str = "the recording") -> Recording:
-    """Parse a recording. Raises UsageError, which begins with `name`."""
+    """Parse a recording. Raises UsageError with a message that begins with `name`."""
     if data.startswith(_OWN_PREFIX):
         return replace(_build_recording(_entries_by_line(data), name), until=_parse_end(data))
     try:
@@ -174,7 +180,7 @@ def _entries_by_line(data: bytes) -> Iterable[Mapping[str, Any]]:
 
 
 def _parse_end(data: bytes) -> Instant:
-    """Return when the writer closed the file; 0 if it did not."""
+    """Return the time when the recording ended. Return 0 if the writer did not finish the file."""
     found = _END_PATTERN.match(data[data.rfind(b"\n]") + 1 :])
     try:
         return datetime.fromisoformat(found[1].decode()).timestamp() if found else 0.0
@@ -190,8 +196,8 @@ def _build_recording(entries: Iterable[Mapping[str, Any]], name: str) -> Recordi
             exchange, content = _parse_exchange(har_entry)
         except (KeyError, TypeError, ValueError, AttributeError, BadTarget) as error:
             if OWN_KEY not in har_entry and not str(har_entry.get("request", {}).get("url", "http")).startswith("http"):
-                continue  # browsers also record data: URLs and those of extensions
-            raise UsageError(f"{name}: entry {number} cannot be read: {error}") from error
+                continue  # browsers also record requests for data: URLs and URLs of extensions
+            raise UsageError(f"{name}: entry {number} is invalid: {error}") from error
         exchanges.append(exchange)
         if content:
             contents[exchange.digest] = content
@@ -228,7 +234,7 @@ def _parse_exchange(found: Mapping[str, Any]) -> tuple[Exchange, bytes]:
 
 def _parse_fields(lines: Iterable[Any]) -> Fields:
     named = ((line["name"], line["value"]) for line in lines)
-    # Browsers write HTTP/2's pseudo-fields (`:authority`) among the others.
+    # Browsers write the pseudo-fields of HTTP/2, such as `:authority`, among the other fields.
     return Fields((name, value) for name, value in named if not name.startswith(":") and name.lower() not in HOP_BY_HOP)
 
 

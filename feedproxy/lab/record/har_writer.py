@@ -1,10 +1,11 @@
 """Writer of a HAR file that is valid after every exchange.
 
-Each exchange overwrites the closing brackets and appends them again, in one write. A killed process loses at most the
-exchange that it was writing; har.read skips its incomplete line. Nothing is synced: a power failure may lose more.
+One write replaces the closing brackets by the next exchange and new brackets. If the process is killed, at most the
+exchange being written is lost; `har.read` skips the incomplete line. The file is not synced, so a power failure may
+lose more.
 
-An existing file is renamed, never appended to: each file has every content that its entries refer to. If several
-processes write one name, the first gets it and the others write `week-2.har` and so on.
+An existing file is renamed, so each file contains all contents that its entries refer to. If several processes write to
+one name, the first gets the name, and the others write to `week-2.har` and so on.
 """
 
 import contextlib
@@ -21,19 +22,20 @@ from feedproxy.lab.record.exchange import Exchange
 PROCESSES_MAX = 64
 
 DIGESTS_MAX = 131_072
-"""Contents that a file is known to hold: some 20 MB of memory. Beyond that they are forgotten, and written again."""
+"""Maximum number of content digests remembered for a file, about 20 MB of memory. Beyond it, all digests are
+forgotten and contents are written again."""
 
 
 class RecordingFailed(FeedproxyError):
-    """A write failed; the entries before it are complete."""
+    """Error for a failed write. The entries before it are complete."""
 
     detail = "recording"
 
 
 class HarWriter:
-    """Appends exchanges to a file. Above `limit` bytes it starts a new file; 0 means no limit.
+    """Appends exchanges to a file.
 
-    Raises UsageError if no file can be opened.
+    Above `limit` bytes it starts a new file; 0 means no limit. Raises UsageError if no file can be opened.
     """
 
     def __init__(self, path: Path, *, limit: int = 0) -> None:
@@ -48,7 +50,7 @@ class HarWriter:
             raise UsageError(f"{self.path}: {error.strerror or error}") from error
 
     def append(self, exchange: Exchange, content: bytes | None) -> None:
-        """Append one exchange; its content only if the file lacks it. Raises RecordingFailed."""
+        """Append one exchange, with its content unless the file contains it already. Raises RecordingFailed."""
         new = content if exchange.digest and exchange.digest not in self._written_digests else None
         begins = self._end > len(har.HEAD)
         line = (har.SEPARATOR if begins else b"") + har.entry_line(exchange, new)
@@ -67,11 +69,11 @@ class HarWriter:
             self._rotate()
 
     def has(self, digest: str) -> bool:
-        """Return True if the file has the content."""
+        """Return True if the file contains the content with this digest."""
         return digest in self._written_digests
 
     def close(self, until: Instant = 0.0) -> None:
-        """Close the file; closing twice is allowed. `until`, if given, is written as the end of the recording."""
+        """Close the file; it may be closed already. `until`, unless 0, is written as the end of the recording."""
         if self._file >= 0:
             if until:
                 self._write_end(until)
@@ -96,13 +98,13 @@ class HarWriter:
             self._close_brackets()
 
     def _close_brackets(self) -> None:
-        """Remove what a failed write left behind the last complete entry."""
+        """Truncate the file after the last complete entry and write the closing brackets."""
         with contextlib.suppress(OSError):
             os.ftruncate(self._file, self._end)
             self._write(har.TAIL, self._end)
 
     def _rotate(self) -> None:
-        """Rename the full file and start another. Raises RecordingFailed."""
+        """Rename the full file and open a new one. Raises RecordingFailed."""
         full = self._file
         try:
             _move_aside(self.path, self._last_instant)
@@ -116,24 +118,24 @@ class HarWriter:
 
 
 def _open(path: Path) -> int:
-    # Recordings show which reader reads which feed: only the operator may read them.
+    # Recordings show which reader reads which feed, so only the operator may read them.
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def _open_exclusively(path: Path) -> tuple[Path, int]:
-    """Open and lock an empty file of this name, or of the next free one. Raises UsageError."""
+    """Open and lock an empty file with this name, or with the next free number appended. Raises UsageError."""
     for number in range(1, PROCESSES_MAX + 1):
-        named = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+        candidate = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
         try:
-            if (file := _lock(named)) is not None:
-                return named, file
+            if (file := _lock(candidate)) is not None:
+                return candidate, file
         except OSError as error:
-            raise UsageError(f"{named}: {error.strerror or error}") from error
+            raise UsageError(f"{candidate}: {error.strerror or error}") from error
     raise UsageError(f"{path}: other processes are writing this file and {PROCESSES_MAX - 1} more")
 
 
 def _lock(path: Path) -> int | None:
-    """Open an empty file and lock it; return None if another process writes it. Raises OSError."""
+    """Open an empty file and lock it. Return None if another process writes to it. Raises OSError."""
     while True:
         file = _open(path)
         try:
@@ -150,7 +152,7 @@ def _lock(path: Path) -> int | None:
 
 
 def _is_same_file(path: Path, found: os.stat_result) -> bool:
-    """Return True if the path still names this file; another process may have renamed it."""
+    """Return True if `path` still names the file with status `found`. Another process may have renamed the file."""
     try:
         now = path.stat()
     except FileNotFoundError:
@@ -159,10 +161,10 @@ def _is_same_file(path: Path, found: os.stat_result) -> bool:
 
 
 def _move_aside(path: Path, last: Instant) -> None:
-    """Rename a file after the second of its last exchange. Raises OSError."""
+    """Rename a file, with the second of its last exchange appended to the name. Raises OSError."""
     stamp = datetime.fromtimestamp(last, UTC).strftime("%Y%m%dT%H%M%SZ")
-    number, named = 1, path.with_name(f"{path.stem}-{stamp}{path.suffix}")
-    while named.exists():
+    number, candidate = 1, path.with_name(f"{path.stem}-{stamp}{path.suffix}")
+    while candidate.exists():
         number += 1
-        named = path.with_name(f"{path.stem}-{stamp}-{number}{path.suffix}")
-    path.rename(named)
+        candidate = path.with_name(f"{path.stem}-{stamp}-{number}{path.suffix}")
+    path.rename(candidate)

@@ -1,6 +1,6 @@
-"""Recording of traffic: exchanges are redacted, then written.
+"""Recording of traffic: each exchange is redacted and written to a HAR file.
 
-Exchanges are written at once, not in the background: a killed process loses at most one. After a failed write the
+Exchanges are written at once, not in the background, so a killed process loses at most one. After a failed write the
 recorder logs an error and stops recording; responses are not affected.
 """
 
@@ -25,14 +25,14 @@ from feedproxy.upstream.client import Fetched, Oversized
 logger = logging.getLogger("feedproxy.record")
 
 DECODED_MAX = 50_000_000
-"""Most bytes of a content that is stored decoded; a larger one is stored as received."""
+"""Maximum size of a content that is stored decoded, in bytes. A larger content is stored as received."""
 
 CONTENTS_CACHED_MAX = 512
-"""Most bodies with a remembered digest: the same body goes to many readers."""
+"""Maximum number of bodies with a cached digest. The same body is sent to many readers."""
 
 
 class Recorder:
-    """Writes redacted exchanges. `private` returns True for targets that a rule marks private."""
+    """Writes redacted exchanges. `private` returns True for targets that a rule marks as private."""
 
     def __init__(self, writer: HarWriter, redactor: Redactor, private: Callable[[str], bool] = lambda _: False) -> None:
         self._private = private
@@ -40,17 +40,18 @@ class Recorder:
         self._redactor = redactor
         self._content_by_body: LRU[tuple[bytes, str], tuple[str, bool]] = LRU(entries_max=CONTENTS_CACHED_MAX)
 
-    def note(self, exchange: Exchange, body: bytes | None = b"", *, private: bool = False) -> None:
-        """Record one exchange. Its `reader` is an address; `body` is coded as on the wire, or None if it was not kept.
+    def record(self, exchange: Exchange, body: bytes | None = b"", *, private: bool = False) -> None:
+        """Record one exchange.
 
-        `private` marks a response for this reader alone, or for authenticated readers.
+        `exchange.reader` is a network address. `body` has the content coding of the wire; None means that it was not
+        stored. `private` marks a response that is for this reader alone, or for authenticated readers.
         """
         if self._writer is None:
             return
         target = exchange.request.target.partition("#")[0]
-        # A fragment is the mark of a wallet's credential, and goes no further.
-        known = private or self._private(target) or "#" in exchange.request.target
-        private = self._redactor.is_private(exchange, known=known)
+        # A fragment identifies a stored credential; it must not be recorded.
+        marked_private = private or self._private(target) or "#" in exchange.request.target
+        private = self._redactor.is_private(exchange, marked_private=marked_private)
         exchange = _without_hop_fields(exchange)
         content: bytes | None = None
         if body:
@@ -59,34 +60,38 @@ class Recorder:
         if private:
             content = None
         try:
-            self._writer.append(self._redactor.exchange(exchange, known=known), content)
+            self._writer.append(self._redactor.exchange(exchange, marked_private=marked_private), content)
         except RecordingFailed as error:
-            logger.error("nothing is recorded any more: %s", error)
+            logger.error("recorder: write failed, recording stopped: %s", error)
             self.close()
 
     def close(self, until: Instant = 0.0) -> None:
-        """Close the file and stop recording. `until` is the end of a complete recording."""
+        """Close the file and stop recording. `until`, unless 0, is the end of a complete recording."""
         if self._writer is not None:
             self._writer.close(until)
             self._writer = None
 
     def _content(self, body: bytes, encoding: str) -> tuple[str, bool, bytes]:
-        """Return the digest of a body's content, whether it is stored undecoded, and the content if it is new."""
+        """Return the digest of a body's content, True if it is stored undecoded, and the content if it is new to the
+        file."""
         key = (hashlib.blake2b(body, digest_size=16).digest(), encoding)
-        known = self._content_by_body.get(key)
-        if known is None or not self._writer_has(known[0]):
+        marked_private = self._content_by_body.get(key)
+        if marked_private is None or not self._writer_has(marked_private[0]):
             content, raw = _decode_body(body, encoding)
-            known = (content_digest(content), raw)
-            self._content_by_body.put(key, known)
-            return *known, content
-        return *known, b""
+            marked_private = (content_digest(content), raw)
+            self._content_by_body.put(key, marked_private)
+            return *marked_private, content
+        return *marked_private, b""
 
     def _writer_has(self, digest: str) -> bool:
         return self._writer is not None and self._writer.has(digest)
 
 
 def with_digest(exchange: Exchange, body: bytes | None) -> tuple[Exchange, bytes]:
-    """Return an exchange with the digest of its content, and the content; `body` is coded as on the wire."""
+    """Add the digest of the content to an exchange. Return the exchange and the content.
+
+    `body` has the content coding of the wire.
+    """
     exchange = _without_hop_fields(exchange)
     content, raw = _decode_body(body or b"", exchange.fields.get("content-encoding") or "")
     return replace(exchange, digest=content_digest(content), raw=raw), content
@@ -99,7 +104,7 @@ def _without_hop_fields(exchange: Exchange) -> Exchange:
 
 
 def _decode_body(body: bytes, encoding: str) -> tuple[bytes, bool]:
-    """Return the decoded content and False; or, if decoding fails, the body and True."""
+    """Return the decoded content and False. If decoding fails, return the body itself and True."""
     if not layers(encoding):
         return body, False
     try:
@@ -109,13 +114,13 @@ def _decode_body(body: bytes, encoding: str) -> tuple[bytes, bool]:
 
 
 class ClosableClient(OriginClient, Protocol):
-    """Origin client with `close`."""
+    """An origin client that can be closed."""
 
     async def close(self) -> None: ...
 
 
 class RecordingClient:
-    """Origin client that records its exchanges while there is a recorder."""
+    """An origin client that records its exchanges while a recorder is set."""
 
     def __init__(self, client: ClosableClient, recorder: Callable[[], Recorder | None], clock: Clock) -> None:
         self._client = client
@@ -126,12 +131,15 @@ class RecordingClient:
         return getattr(self._client, name)
 
     async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized:
-        """Fetch by the client and record the exchange; raise what the client raises."""
+        """Send a request with the wrapped client, record the exchange, and return the response.
+
+        Raises the client's errors.
+        """
         recorder = self._recorder()
         if recorder is None:
             return await self._client.fetch(request, exempt=exempt)
         at = self._clock.now()
-        # Recorded contents are complete: a difference could not be read without the content before it.
+        # Recorded contents must be complete: a difference to a dictionary cannot be decoded without that dictionary.
         request = replace(request, fields=without_dictionary(request.fields))
 
         def exchange(status: int, fields: Fields, failure: str = "") -> Exchange:
@@ -141,17 +149,17 @@ class RecordingClient:
         try:
             answer = await self._client.fetch(request, exempt=exempt)
         except FeedproxyError as error:
-            recorder.note(exchange(0, Fields(), f"{error.detail}: {error}"))
+            recorder.record(exchange(0, Fields(), f"{error.detail}: {error}"))
             raise
         match answer:
             case Fetched(response):
                 recorded = replace(exchange(response.status, response.fields), reason=response.reason)
-                recorder.note(replace(recorded, size=len(response.body)), response.body)
+                recorder.record(replace(recorded, size=len(response.body)), response.body)
             case Oversized(status, fields):
                 # The body is streamed to one reader and recorded with that reader's exchange.
-                recorder.note(exchange(status, fields), None)
+                recorder.record(exchange(status, fields), None)
         return answer
 
     async def close(self) -> None:
-        """Close the client."""
+        """Close the wrapped client."""
         await self._client.close()

@@ -1,12 +1,12 @@
-"""Redaction of recordings: pseudonyms for addresses, marks in place of secrets.
+"""Redaction of recordings: pseudonyms replace addresses, and placeholders replace secrets.
 
-Both are keyed hashes: with one key, the same address or secret has the same mark in every recording. The key is not
-recorded.
+Both are keyed hashes. With the same key, an address or a secret has the same replacement in every recording. The key is
+not recorded.
 
-Fields with secrets keep their names and have the value `redacted`. Responses are recorded without content if the
-request had credentials, cookies or a secret in its address, or if the response is private or no-store: private feeds
-often have secret addresses in their items. The path of such a target is replaced by a mark, too; for errors only if
-the request had credentials, since feedproxy's own errors are no-store.
+Fields that contain a secret keep their names and get the value `redacted`. The content of a response is left out if the
+request had credentials, cookies or a secret in its address, or if the response is private or no-store. The reason is
+that private feeds often have secret addresses in their items. The path of such a target is replaced by a placeholder,
+too. For errors, the path is replaced only if the request had credentials, because feedproxy's own errors are no-store.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from feedproxy.upstream.special_networks import client_network
 ADDRESSES = "addresses"
 SECRETS = "secrets"
 KEEP_CHOICES = (ADDRESSES, SECRETS)
-"""Values of the option `record_keep`: what is recorded unredacted."""
+"""Values of the option `record_keep`: the parts that are recorded without redaction."""
 
 REDACTED = "redacted"
 
@@ -37,16 +37,17 @@ _ADDRESS_FIELDS = re.compile(
     r"forwarded|x-forwarded-for|x-original-forwarded-for|from|.*(?:real|client|remote|connecting|user)-?ip|.*-client-addr(?:ess)?",
     re.IGNORECASE,
 )
-"""Fields with an address of the client or its user."""
+"""Names of fields that contain an address of the client or its user."""
 _OPAQUE = frozenset({"etag", "if-none-match", "if-match", "if-range", "user-agent"})
-"""Fields in which a token is a validator, or part of a product name."""
+"""Fields in which a long token is a validator or part of a product name, not a secret."""
 _REFERENCE = frozenset({"location", "content-location", "referer"})
-"""Fields with a URI reference as value, often a relative one (RFC 9110, sections 8.7, 10.1.3 and 10.2.2)."""
+"""Fields with a URI reference as value, often a relative one.  RFC 9110, sections 8.7, 10.1.3 and 10.2.2"""
 _LINK_TARGET = re.compile(r"(?<=<)[^<>]*(?=>)")
-"""RFC 8288, section 3."""
+"""Matches the target of a link in the field Link.  RFC 8288, section 3"""
 _URL = re.compile(r"https?://[^\s\"'<>;,]+|/[^\s\"'<>;,]*\?[^\s\"'<>;,]+", re.IGNORECASE)
 _REPEATED_SECRET_MIN = 8
-"""Least characters of a secret that is replaced in other texts, too: shorter ones occur in words."""
+"""Minimum length of a secret that is also replaced in other texts, in characters. Shorter secrets may be part of
+words."""
 
 
 def _is_private(exchange: Exchange) -> bool:
@@ -56,31 +57,40 @@ def _is_private(exchange: Exchange) -> bool:
 
 
 def _has_credentials(exchange: Exchange) -> bool:
-    """Return True if the request has a credential in a field, or the mark of a stored credential in its target."""
+    """Return True if a field contains credentials, or the target identifies a stored credential."""
     request = exchange.request
     return "#" in request.target or any(_CREDENTIALS.fullmatch(name) for name, _ in request.fields)
 
 
 class Redactor:
-    """Removes addresses and secrets from exchanges. `key` is random; `keep` has members of KEEP_CHOICES."""
+    """Removes addresses and secrets from exchanges.
+
+    `key` is the key of the hashes. `keep` has members of KEEP_CHOICES.
+    """
 
     def __init__(self, key: bytes, keep: Collection[str] = ()) -> None:
         self._key = hashlib.blake2b(key, person=b"feedproxy.record").digest()
         self._addresses = ADDRESSES not in keep
         self._secrets = SECRETS not in keep
 
-    def is_private(self, exchange: Exchange, *, known: bool = False) -> bool:
-        """Return True if the content must not be recorded; `known` marks the exchange as private."""
-        return self._secrets and (known or _is_private(exchange) or has_secret(exchange.request.target))
+    def is_private(self, exchange: Exchange, *, marked_private: bool = False) -> bool:
+        """Return True if the content must not be recorded.
+
+        If `marked_private` is True, the caller knows that the exchange is private.
+        """
+        return self._secrets and (marked_private or _is_private(exchange) or has_secret(exchange.request.target))
 
     def address(self, address: str) -> str:
-        """Return the pseudonym of a reader's address; an empty address stays empty."""
+        """Return the pseudonym of a reader's address. For an empty address, return an empty text."""
         return f"reader-{self._hash(client_network(address), 6)}" if self._addresses and address else address
 
-    def exchange(self, exchange: Exchange, *, known: bool = False) -> Exchange:
-        """Return the redacted exchange; `known` marks it as private. Its `reader` is an address before."""
+    def exchange(self, exchange: Exchange, *, marked_private: bool = False) -> Exchange:
+        """Return the redacted exchange; `exchange.reader` must be an address.
+
+        If `marked_private` is True, the caller knows that the exchange is private.
+        """
         found: set[str] = set()
-        is_private = known or _has_credentials(exchange) or (exchange.status < 400 and _is_private(exchange))
+        is_private = marked_private or _has_credentials(exchange) or (exchange.status < 400 and _is_private(exchange))
         name = self._redact_path if is_private else self._redact_url
         target = name(exchange.request.target, found)
         request = replace(exchange.request, target=target, fields=self._redact_fields(exchange.request.fields, found))
@@ -109,7 +119,7 @@ class Redactor:
             return REDACTED
 
     def _redact_path(self, url: str, found: set[str]) -> str:
-        """Return the address with a mark in place of path and query."""
+        """Return the address with a placeholder instead of its path and query. Add the path to `found`."""
         split = urlsplit(url)
         path = url.partition("://")[2].partition("#")[0][len(split.netloc) :]
         if not self._secrets or not split.netloc or path in ("", "/"):
@@ -134,7 +144,7 @@ class Redactor:
         return self._redact_text(value, found)
 
     def _redact_text(self, text: str, found: set[str]) -> str:
-        """Return the text with a mark in place of each secret found before."""
+        """Return the text with a placeholder instead of each secret in `found`."""
         for secret in sorted(found, key=len, reverse=True):
             if len(secret) >= _REPEATED_SECRET_MIN:
                 text = text.replace(secret, f"{REDACTED}-{self._hash(secret, 4)}")

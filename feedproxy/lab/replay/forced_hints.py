@@ -1,6 +1,6 @@
-"""Fields and schedule hints that are removed from all responses (--strip), or added (--add).
+"""Fields and schedule hints that are removed from all responses (--strip) or added to them (--add).
 
-Changed documents keep their validators, since every version is changed alike.
+Changed documents keep their validators, because every version is changed in the same way.
 """
 
 import re
@@ -14,7 +14,7 @@ from feedproxy.lab.replay import hint_edits
 from feedproxy.lab.replay.replay_response import Representation
 
 type Change = Callable[[Representation], Representation]
-"""A change of every response with status 200."""
+"""A change that is applied to every response with status 200."""
 
 _SECONDS = ("max-age", "s-maxage", "stale-while-revalidate", "stale-if-error")
 _FLAGS = (
@@ -23,36 +23,41 @@ _FLAGS = (
 )
 
 _VALUES = {
-    "ttl": "ttl=MINUTES, a whole number from 1 on",
+    "ttl": "ttl=MINUTES, a positive integer",
     "skiphours": "skipHours=22,23, hours of GMT from 0 to 23",
     "skipdays": "skipDays=Saturday,Sunday, English names of days",
     "sy": "sy=PERIOD/FREQUENCY, such as hourly/2, daily or weekly/1",
 }
-_NONSENSE = {name: f"; nonsense is a fault: --fault {fault}=…" for name, fault in hint_edits.FAULT_NAMES.items()}
+_NONSENSE = {name: f"; for invalid values use --fault {fault}=…" for name, fault in hint_edits.FAULT_NAMES.items()}
 
 _FRAMING = HOP_BY_HOP | {"content-length", "content-encoding", "date"}
-"""Fields that the sender of the response sets."""
+"""Fields that only the sender of the response sets."""
 _SENDABLE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 
 
 def parse_changes(strip: Iterable[str], add: Iterable[str]) -> list[Change]:
-    """Return the changes: first removals, then additions. Raises UsageError."""
+    """Parse the arguments of --strip and --add and return the changes: removals first, then additions.
+
+    Raises UsageError.
+    """
     return [*map(_strip, strip), *map(_add, add)]
 
 
 def _strip(name: str) -> Change:
     lowered = name.lower()
     if lowered in hint_edits.NAMES:
-        return lambda shown: replace(shown, content=hint_edits.remove_hint(shown.content, lowered))
+        return lambda representation: replace(
+            representation, content=hint_edits.remove_hint(representation.content, lowered)
+        )
     if lowered == "etag":
-        return lambda shown: replace(shown, tag="")
+        return lambda representation: replace(representation, tag="")
     if lowered == "last-modified":
-        return lambda shown: replace(shown, modified="")
+        return lambda representation: replace(representation, modified="")
     if lowered == "content-encoding":
-        return lambda shown: replace(shown, compresses=False)
+        return lambda representation: replace(representation, compresses=False)
     if not is_token(name):
         raise UsageError(f"--strip {name}: expected a field such as ETag, or ttl, skipHours, skipDays, sy")
-    return lambda shown: replace(shown, fields=shown.fields.without(name))
+    return lambda representation: replace(representation, fields=representation.fields.without(name))
 
 
 def _add(hint: str) -> Change:
@@ -64,11 +69,13 @@ def _add(hint: str) -> Change:
     if lowered in hint_edits.NAMES and value:
         if not hint_edits.is_valid(lowered, value):
             raise UsageError(f"--add {hint}: expected {_VALUES[lowered]}{_NONSENSE.get(lowered, '')}")
-        return lambda shown: replace(shown, content=hint_edits.set_hint(shown.content, lowered, value))
+        return lambda representation: replace(
+            representation, content=hint_edits.set_hint(representation.content, lowered, value)
+        )
     if (lowered in _SECONDS and re.fullmatch(r"[0-9]{1,10}", value)) or (lowered in _FLAGS and not value):
-        return lambda shown: _directive(shown, hint.lower())
+        return lambda representation: _directive(representation, hint.lower())
     if lowered == "gzip" and not value:
-        return lambda shown: replace(shown, compresses=True)
+        return lambda representation: replace(representation, compresses=True)
     raise UsageError(
         f"--add {hint}: expected ttl=MINUTES, skipHours=22,23, skipDays=Sunday, sy=hourly/2, max-age=SECONDS or "
         "another directive of Cache-Control, gzip, or a field such as 'Name: value'"
@@ -78,15 +85,18 @@ def _add(hint: str) -> Change:
 def _field(name: str, value: str) -> Change:
     match name.lower():
         case "etag":
-            return lambda shown: replace(shown, tag=value)
+            return lambda representation: replace(representation, tag=value)
         case "last-modified":
-            return lambda shown: replace(shown, modified=value)
-    return lambda shown: shown.with_field(name, value)
+            return lambda representation: replace(representation, modified=value)
+    return lambda representation: representation.with_field(name, value)
 
 
-def _directive(shown: Representation, directive: str) -> Representation:
-    """Return the representation with this directive in Cache-Control, in place of the same directive."""
+def _directive(representation: Representation, directive: str) -> Representation:
+    """Return the representation with this directive in Cache-Control.
+
+    An earlier directive of the same name is replaced.
+    """
     name = directive.partition("=")[0]
-    directives = (shown.fields.combined("cache-control") or "").split(",")
+    directives = (representation.fields.combined("cache-control") or "").split(",")
     others = [text.strip() for text in directives if text.strip() and text.strip().lower().partition("=")[0] != name]
-    return shown.with_field("Cache-Control", ", ".join([*others, directive]))
+    return representation.with_field("Cache-Control", ", ".join([*others, directive]))

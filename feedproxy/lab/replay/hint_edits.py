@@ -1,7 +1,7 @@
-"""Insertion and removal of schedule hints in a feed's document; all other bytes are kept.
+"""Insertion and removal of schedule hints in a feed's document; all other bytes remain.
 
 `ttl`, `skipHours` and `skipDays` are elements of RSS; `sy` is possible in any XML feed. A document without an editable
-channel (OPML, JSON, HTML, or an encoding that is no superset of ASCII) is not changed.
+channel is not changed: OPML, JSON, HTML, or an encoding that is not a superset of ASCII.
 """
 
 import re
@@ -20,7 +20,7 @@ NAMES = frozenset(_ELEMENTS)
 """Names of the hints, in lower case."""
 
 FAULT_NAMES = {"ttl": "ttl", "skiphours": "skip-hours", "skipdays": "skip-days"}
-"""The faults that insert invalid values."""
+"""Maps a hint to the fault that inserts invalid values for it."""
 
 _DAYS = frozenset({"monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"})
 _PERIOD = re.compile(r"(?:hourly|daily|weekly|monthly|yearly)(?:/[1-9][0-9]{0,5})?")
@@ -29,7 +29,7 @@ _HOUR = re.compile(r"[01]?[0-9]|2[0-3]")
 
 
 def is_valid(name: str, value: str) -> bool:
-    """Return True if the value is valid for this hint."""
+    """Return True if the value is valid for the hint `name`."""
     parts = [part.strip() for part in value.split(",")]
     match name:
         case "ttl":
@@ -42,19 +42,20 @@ def is_valid(name: str, value: str) -> bool:
 
 
 def remove_hint(content: bytes, name: str) -> bytes:
-    """Return the document without this hint in its channel."""
+    """Return the document without the hint `name` in its channel."""
     element = _ELEMENTS[name]
     pattern = re.compile(rb"\s*<(" + element + rb")(?:\s[^<>]*)?(?:/>|>.*?</\1\s*>)", re.DOTALL)
     first = _ITEM.search(content)
     end = first.start() if first else len(content)
-    # RSS 2.0 allows elements of the channel behind its items, too; items have no such elements.
+    # RSS 2.0 also allows elements of the channel after its items. Items have no such elements.
     return pattern.sub(b"", content[:end]) + pattern.sub(b"", content[end:])
 
 
 def set_hint(content: bytes, name: str, value: str) -> bytes:
-    """Return the document with this hint in its channel, in place of an earlier value.
+    """Return the document with the hint `name` in its channel; an earlier value is replaced.
 
-    Values: `ttl` any text; `skiphours` and `skipdays` lists with commas; `sy` such as `hourly/2`.
+    `value` is any text for `ttl`, a list with commas for `skiphours` and `skipdays`, and a text such as `hourly/2` for
+    `sy`.
     """
     channel = _CHANNEL.search(content)
     if channel is None or (name != "sy" and channel["name"] != b"channel"):

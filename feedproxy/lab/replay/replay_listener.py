@@ -1,6 +1,6 @@
-"""HTTP/1.1 server of a replay, with h11.
+"""HTTP/1.1 server of a replay.
 
-h11 parses requests and frames responses. Faults of the connection bypass it: delays, wrong lengths and resets.
+h11 parses requests and frames responses. Faults of the connection bypass h11: delays, wrong lengths and resets.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse
 
 HEAD_MAX = 65_536
 _SENDABLE = re.compile(r"\A[\t\x20-\x7e\x80-\xff]*\Z")
-"""Field values that h11 sends; recordings may have others, which are dropped."""
+"""Matches field values that h11 can send. Recordings may have other values; these are dropped."""
 
 BODY_PIECES = 8
 """Number of pieces in which a slow body is sent."""
 
 IDLE_TIMEOUT = 75.0
-"""Seconds of real time after which an idle connection is closed, as nginx's keepalive_timeout."""
+"""Seconds of real time after which an idle connection is closed; the default of nginx's keepalive_timeout."""
 
 NO_TUNNEL = (
     "A replay speaks plain http and opens no tunnel: ask http:// through this proxy, or the gateway's form, "
@@ -39,11 +39,11 @@ NO_TUNNEL = (
 )
 
 type Observer = Callable[[Exchange, bytes], None]
-"""Callback with each finished exchange and its intended body."""
+"""Callback that gets each finished exchange and the body of its response."""
 
 
 class ReplayListener:
-    """Serves a replay; `port` is set by `start`."""
+    """Serves a replay. `start` sets `port`."""
 
     def __init__(
         self,
@@ -53,7 +53,11 @@ class ReplayListener:
         observe: Observer | None = None,
         answered: Callable[[], None] | None = None,
     ) -> None:
-        """`on_reply` is called after each response, for a clock that advances by request."""
+        """Create a listener that does not listen yet.
+
+        `observe` is called with each exchange. `answered` is called after each response, for a clock that advances with
+        requests.
+        """
         self._replay = replay
         self._clock = clock
         self._observe = observe
@@ -65,13 +69,13 @@ class ReplayListener:
         self.port = 0
 
     async def start(self, host: str, port: int) -> None:
-        """Listen. Raises OSError."""
+        """Listen on a socket. Raises OSError."""
         self._server = await asyncio.start_server(self._serve, host or None, port, limit=HEAD_MAX)
         self.host, self.port, *_ = self._server.sockets[0].getsockname()
 
     @property
     def url(self) -> str:
-        """Return the URL of the listening socket."""
+        """The URL of the listening socket."""
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
     async def close(self) -> None:
@@ -112,7 +116,7 @@ class ReplayListener:
             await connection.send_error(405, NO_TUNNEL, format_http_date(at), [("Allow", "GET, HEAD")])
             return False
         try:
-            incoming = self._replay.asked(head, at)
+            incoming = self._replay.to_replay_request(head, at)
         except FeedproxyError as error:
             await connection.send_error(400, str(error), format_http_date(at))
             return False
@@ -159,7 +163,7 @@ class _Connection:
         self.peer = str(peer[0]) if peer else ""
 
     async def next_request(self) -> IncomingRequest | None:
-        """Return the next request without content; None when the client sends no more."""
+        """Return the next request without its content. Return None if the client sends no further request."""
         if self._h11.our_state is h11.DONE:
             if self._h11.their_state is not h11.DONE:
                 return None
@@ -208,7 +212,7 @@ class _Connection:
         return self._h11.our_state is h11.DONE
 
     async def _send_broken(self, reply: ReplayResponse) -> bool:
-        """Send the body slowly, truncated or with a wrong length. Return True if the connection can be reused."""
+        """Send a body slowly, truncated, or with a wrong length. Return True if the connection can be reused."""
         body = reply.body[: len(reply.body) // 2] if reply.reset else reply.body
         size = max(1, -(-len(body) // BODY_PIECES)) if reply.spread else max(1, len(body))
         for at in range(0, len(body), size):
@@ -239,7 +243,10 @@ class _Connection:
             self._writer.write(data)
 
     def _reset(self) -> bool:
-        """Reset the connection (TCP RST), as after a crash of the server."""
+        """Reset the connection (TCP RST), as if the server had crashed.
+
+        Return False: the connection cannot be reused.
+        """
         if (plain := self._writer.get_extra_info("socket")) is not None:
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._writer.transport.abort()

@@ -1,6 +1,6 @@
-"""Origin of a replay: serves the version of a virtual instant, changed by hints and faults.
+"""Origin of a replay. It serves the version of the current virtual instant, changed by hints and faults.
 
-Nothing is fetched: unknown targets get 504. The same requests at the same instants get the same bytes.
+It never sends a request: an unknown target is answered 504. The same requests at the same instants get the same bytes.
 """
 
 import re
@@ -26,15 +26,16 @@ from feedproxy.lab.replay.replay_response import Form, ReplayRequest, ReplayResp
 from feedproxy.lab.replay.timeline import ReplayWorld, Version
 
 _TAGS = re.compile(r'\*|\s*(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\s*(?:,\s*(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\s*)*')
-"""RFC 9110, section 13.1.2, strictly: the lab tests what readers send."""
+"""Matches a valid value of If-None-Match.  RFC 9110, section 13.1.2 The grammar is applied strictly, because the lab
+tests readers."""
 
 GZIP_MIN = 256
-"""Least bytes of a content that is compressed; defaults of servers are 20 (nginx) to 256."""
+"""Minimum size of a content that is compressed, in bytes. Servers' defaults are between 20 (nginx) and 256."""
 
 
 @dataclass(frozen=True, slots=True)
 class IncomingRequest:
-    """A received request line and its fields; `target` in any form of RFC 9112, section 3.2."""
+    """A received request line with its fields. `target` may have any form of RFC 9112, section 3.2."""
 
     method: str
     target: str
@@ -42,7 +43,10 @@ class IncomingRequest:
 
 
 class ReplayOrigin:
-    """Serves recorded feeds. With `plain`, responses have no gateway addresses, even for requests in that form."""
+    """Serves recorded feeds.
+
+    If `plain` is True, no response contains gateway addresses, even if the request has the gateway's form.
+    """
 
     def __init__(
         self,
@@ -53,7 +57,10 @@ class ReplayOrigin:
         plain: bool = False,
         names: Mapping[str, str] | None = None,
     ) -> None:
-        """`names` maps paths that are served at any host to recorded addresses."""
+        """Create an origin for the timelines in `world`.
+
+        `names` maps paths, which are served at any host, to recorded addresses.
+        """
         self.world = world
         self._changes = tuple(changes)
         self._faults = tuple(faults)
@@ -62,8 +69,8 @@ class ReplayOrigin:
         self._moves = any(planned.fault.moves for planned in faults)
         self._counts: Counter[str] = Counter()
 
-    def asked(self, head: IncomingRequest, at: Instant) -> ReplayRequest:
-        """Return the request with its target, and count it. Raises BadTarget and NotFound for invalid targets."""
+    def to_replay_request(self, head: IncomingRequest, at: Instant) -> ReplayRequest:
+        """Return the request with its target, and count it. Raises BadTarget or NotFound if the target is invalid."""
         form, target, base = _parse_target(head)
         request = Request(head.method, target, head.fields)
         known, hops = original_target(target) if self._moves else (target, 0)
@@ -84,30 +91,30 @@ class ReplayOrigin:
             return _not_recorded(incoming, f"begins at {_format_instant(timeline.versions[0].since)}")
         return self._reply_with_faults(version, incoming)
 
-    def _rewrite_location(self, shown: Representation, incoming: ReplayRequest) -> Representation:
-        """Rewrite a recorded redirect so that clients that follow it stay at the replay.
+    def _rewrite_location(self, representation: Representation, incoming: ReplayRequest) -> Representation:
+        """Rewrite Location in a recorded redirect so that the client's next request goes to the replay, too.
 
-        Clients that reach the replay by Host, or as a proxy, get the recorded Location.
+        A client that reaches the replay by Host, or as a proxy, gets the recorded Location.
         """
-        location = shown.fields.get("location")
+        location = representation.fields.get("location")
         home = self._names.get(urlsplit(incoming.target).path) if incoming.form is Form.ORIGIN else None
         if location is None or self._plain or (home is None and incoming.form is not Form.GATEWAY):
-            return shown
+            return representation
         base = incoming.base or f"http://{incoming.request.fields.get('host') or ''}/"
         try:
-            return shown.with_field("Location", base + uri.resolve(home or incoming.target, location))
+            return representation.with_field("Location", base + uri.resolve(home or incoming.target, location))
         except BadTarget:
-            return shown
+            return representation
 
     def _reply_with_faults(self, version: Version, incoming: ReplayRequest) -> ReplayResponse:
         active = [(planned, context) for planned in self._faults if (context := planned.context(incoming)) is not None]
-        shown = self._rewrite_location(Representation.of(version), incoming)
+        representation = self._rewrite_location(Representation.of(version), incoming)
         if version.status == 200:
             for change in self._changes:
-                shown = change(shown)
+                representation = change(representation)
             for planned, context in active:
-                shown = planned.fault.show(shown, incoming, context)
-        reply = respond_without_faults(shown, incoming, version)
+                representation = planned.fault.change_representation(representation, incoming, context)
+        reply = respond_without_faults(representation, incoming, version)
         for planned, context in active:
             reply = self._apply_fault(reply, planned, incoming, context, version)
         return reply
@@ -120,34 +127,36 @@ class ReplayOrigin:
         context: FaultContext,
         version: Version,
     ) -> ReplayResponse:
-        """The reply with one fault; its name is noted where it made a difference."""
-        after = planned.fault.answer(reply, incoming, context)
+        """Apply one fault and return the response. If the fault changed the response, its name is added to `faults`."""
+        after = planned.fault.change_response(reply, incoming, context)
         was = Representation.of(version)
-        is_changed = after != reply or (version.status == 200 and planned.fault.show(was, incoming, context) != was)
+        is_changed = after != reply or (
+            version.status == 200 and planned.fault.change_representation(was, incoming, context) != was
+        )
         faults = (*reply.faults, planned.fault.name) if is_changed else reply.faults
         return replace(after, faults=faults)
 
 
-def respond_without_faults(shown: Representation, incoming: ReplayRequest, version: Version) -> ReplayResponse:
-    """Return the response of an origin without faults (RFC 9110, sections 12, 13 and 15)."""
+def respond_without_faults(representation: Representation, incoming: ReplayRequest, version: Version) -> ReplayResponse:
+    """Return the response of an origin without faults.  RFC 9110, sections 12, 13 and 15"""
     now = incoming.at
     lines = [("Date", format_http_date(now))]
-    if shown.modified:
-        lines.append(("Last-Modified", shown.modified))
+    if representation.modified:
+        lines.append(("Last-Modified", representation.modified))
     if version.expires_in is not None:
         lines.append(("Expires", format_http_date(max(0.0, now + version.expires_in))))
-    fields = Fields([*lines, *shown.fields])
-    if shown.compresses:
+    fields = Fields([*lines, *representation.fields])
+    if representation.compresses:
         vary = fields.combined("vary")
         if vary is None or "accept-encoding" not in vary.lower():
             fields = fields.with_field("Vary", f"{vary}, Accept-Encoding" if vary else "Accept-Encoding")
-    coding = _choose_coding(shown, incoming)
-    if tag := _entity_tag(shown, version, coding):
+    coding = _choose_coding(representation, incoming)
+    if tag := _entity_tag(representation, version, coding):
         fields = fields.with_field("ETag", tag)
-    if shown.status == 200:
-        match _evaluate_conditions(shown, incoming):
+    if representation.status == 200:
+        match _evaluate_conditions(representation, incoming):
             case NotModified():
-                # RFC 9110, 15.4.5: no other fields than those that guide a cache.
+                # RFC 9110, section 15.4.5: a 304 has no other fields than those that guide a cache.
                 guiding = ("date", "etag", "last-modified", "expires", "cache-control", "vary", "content-location")
                 fields = Fields((name, value) for name, value in fields if name.lower() in guiding)
                 return ReplayResponse(304, fields, reason="Not Modified")
@@ -155,19 +164,19 @@ def respond_without_faults(shown: Representation, incoming: ReplayRequest, versi
                 return ReplayResponse(412, Fields([("Date", format_http_date(now))]), reason="Precondition Failed")
             case _:
                 pass
-    body = shown.content
-    if shown.raw:
-        fields = fields.with_field("Content-Encoding", ", ".join(shown.raw))
+    body = representation.content
+    if representation.raw:
+        fields = fields.with_field("Content-Encoding", ", ".join(representation.raw))
     elif coding:
         fields, body = fields.with_field("Content-Encoding", coding), _gzip(body)
-    return ReplayResponse(shown.status, fields, body, shown.reason)
+    return ReplayResponse(representation.status, fields, body, representation.reason)
 
 
-def _evaluate_conditions(shown: Representation, incoming: ReplayRequest) -> object:
-    fields, tag = incoming.request.fields, parse_tag(shown.tag) if shown.tag else None
+def _evaluate_conditions(representation: Representation, incoming: ReplayRequest) -> object:
+    fields, tag = incoming.request.fields, parse_tag(representation.tag) if representation.tag else None
     condition = fields.combined("if-none-match")
-    if condition is not None and condition.strip() == shown.tag:
-        return NotModified("if-none-match")  # the replay sent this tag, even if it is invalid
+    if condition is not None and condition.strip() == representation.tag:
+        return NotModified("if-none-match")  # the replay has sent this tag, even if it is invalid
     if condition is not None and not _TAGS.fullmatch(condition):
         # "A recipient MUST ignore If-Modified-Since if the request contains an If-None-Match" -- section 13.1.3
         fields = fields.without("if-none-match", "if-modified-since")
@@ -175,22 +184,29 @@ def _evaluate_conditions(shown: Representation, incoming: ReplayRequest) -> obje
         fields,
         incoming.request.method,
         tags=[tag] if tag is not None else [],
-        last_modified=parse_http_date(shown.modified, incoming.at),
+        last_modified=parse_http_date(representation.modified, incoming.at),
         now=incoming.at,
     )
 
 
-def _choose_coding(shown: Representation, incoming: ReplayRequest) -> str:
-    if not shown.compresses or shown.raw or len(shown.content) < GZIP_MIN:
+def _choose_coding(representation: Representation, incoming: ReplayRequest) -> str:
+    if not representation.compresses or representation.raw or len(representation.content) < GZIP_MIN:
         return ""
     accepted = incoming.request.fields.combined("accept-encoding")
     return "gzip" if accepted is not None and choose_coding(accepted, ("gzip", "identity")) == "gzip" else ""
 
 
-def _entity_tag(shown: Representation, version: Version, coding: str) -> str:
-    """Return the recorded ETag; a strong one becomes weak for a content coding it was not recorded with (8.8.3.3)."""
-    strong = shown.tag.startswith('"')
-    return f"W/{shown.tag}" if strong and shown.compresses and bool(coding) != bool(version.coded) else shown.tag
+def _entity_tag(representation: Representation, version: Version, coding: str) -> str:
+    """Return the recorded ETag.
+
+    A strong tag becomes weak if the content is sent in another coding than recorded.  RFC 9110, section 8.8.3.3
+    """
+    strong = representation.tag.startswith('"')
+    return (
+        f"W/{representation.tag}"
+        if strong and representation.compresses and bool(coding) != bool(version.coded)
+        else representation.tag
+    )
 
 
 @lru_cache(maxsize=32)
@@ -207,13 +223,13 @@ def _parse_target(head: IncomingRequest) -> tuple[Form, str, str]:
         return Form.GATEWAY, uri.gateway_target(head.target), f"http://{host}/"
     except NotFound:
         if not host:
-            raise BadTarget("missing Host field: expected one with an origin-form target") from None
+            raise BadTarget("missing Host field: an origin-form target requires one") from None
         return Form.ORIGIN, uri.normalise(f"http://{host}{head.target}"), ""
 
 
 def _not_recorded(incoming: ReplayRequest, problem: str) -> ReplayResponse:
-    # An error instead of a request to the origin: missing recordings must be noticed.
-    text = f"{incoming.target} {problem}; a replay fetches nothing.\n"
+    # The status is an error, not a request to the origin, so that users notice what the recording lacks.
+    text = f"{incoming.target} {problem}; a replay sends no requests.\n"
     fields = Fields(
         [("Date", format_http_date(incoming.at)), ("Content-Type", "text/plain"), ("Cache-Control", "no-store")]
     )

@@ -23,38 +23,41 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """A request. `target` is the recorded address; `hops` counts the redirects that led from it to this request."""
+    """A request.
+
+    `target` is the recorded address. `hops` is the number of redirects that led from it to this request.
+    """
 
     request: Request
     form: Form
     at: Instant
     number: int
-    """Number of the request for this target, from 1."""
+    """Number of the request among those for this target, from 1."""
     target: str
     hops: int = 0
     base: str = ""
-    """Prefix of the addresses that this client gets; empty except in the gateway's form."""
+    """Prefix of the addresses sent to this client; empty except in the gateway's form."""
 
-    def moved(self, hops: int) -> str:
-        """Return the address behind this many redirects, in the form that the client uses."""
+    def moved_address(self, hops: int) -> str:
+        """Return the address behind `hops` redirects, in the form of address that the client uses."""
         return self.base + moved_target(self.target, hops)
 
     @property
-    def conditional(self) -> bool:
+    def is_conditional(self) -> bool:
         """True if the request has a condition."""
         fields = self.request.fields
         return "if-none-match" in fields or "if-modified-since" in fields
 
 
 def moved_target(target: str, hops: int) -> str:
-    """Return the address of a target behind this many redirects: `/moved-2/feed.xml`."""
+    """Return the address behind `hops` redirects from `target`, such as `/moved-2/feed.xml`."""
     split = urlsplit(target)
     path = f"/moved-{hops}{split.path}" if hops else split.path
     return urlunsplit((split.scheme, split.netloc, path, split.query, ""))
 
 
 def original_target(target: str) -> tuple[str, int]:
-    """Return the target and the number of redirects: the inverse of `moved`."""
+    """Return the target and the number of redirects that led to an address: the inverse of `moved_target`."""
     start = len(uri.origin_of(target))
     found = _MOVED.match(target, start)
     return (target[:start] + target[found.end() :], int(found[1])) if found else (target, 0)
@@ -62,19 +65,19 @@ def original_target(target: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """The representation that conditions are evaluated against: a version, changed by hints and faults."""
+    """The representation against which conditions are evaluated: a version, changed by hints and faults."""
 
     status: int
     fields: Fields
     content: bytes
     tag: str
-    """Value of ETag; empty for none."""
+    """Value of ETag; empty if there is none."""
     modified: str
-    """Value of Last-Modified; empty for none."""
+    """Value of Last-Modified; empty if there is none."""
     compresses: bool = False
-    """Send gzip to clients that accept it."""
+    """True if clients that accept gzip get it."""
     raw: tuple[str, ...] = ()
-    """Codings in Content-Encoding that the content does not have."""
+    """Codings in Content-Encoding that the content does not really have."""
     reason: str = ""
 
     @classmethod
@@ -92,29 +95,29 @@ class Representation:
         )
 
     def with_field(self, name: str, value: str) -> "Representation":
-        """Return a copy with this field, in place of fields of the same name."""
+        """Return a copy with this field. Fields of the same name are replaced."""
         return replace(self, fields=self.fields.with_field(name, value))
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayResponse:
-    """A response, and how it is sent."""
+    """A response and the way it is sent."""
 
     status: int
     fields: Fields
-    """Without Content-Length, which the listener adds."""
+    """Fields without Content-Length, which the listener adds."""
     body: bytes = b""
     reason: str = ""
     pause: Seconds = 0.0
-    """Delay before the first byte, in real time."""
+    """Delay before the first byte, in seconds of real time."""
     spread: Seconds = 0.0
-    """Duration of sending the body, in real time."""
+    """Duration of sending the body, in seconds of real time."""
     surplus: int = 0
-    """Content-Length minus the bytes of the body; may be negative."""
+    """Difference between Content-Length and the size of the body, in bytes; may be negative."""
     reset: bool = False
-    """Reset the connection after half of the body."""
+    """True if the connection is reset after half of the body."""
     faults: tuple[str, ...] = field(default=())
 
     def with_field(self, name: str, value: str) -> "ReplayResponse":
-        """Return a copy with this field, in place of fields of the same name."""
+        """Return a copy with this field. Fields of the same name are replaced."""
         return replace(self, fields=self.fields.with_field(name, value))

@@ -18,7 +18,7 @@ from feedproxy.lab.replay.timeline import ReplayWorld, Timeline
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """Arguments of --strip, --add, --fault and --seed."""
+    """The arguments --strip, --add, --fault and --seed."""
 
     strip: Sequence[str] = ()
     add: Sequence[str] = ()
@@ -27,33 +27,36 @@ class ReplayOptions:
 
 
 def open_source(path: Path, read: Callable[[Path], Recording] = har.read) -> ReplayWorld:
-    """Read a recording, or a folder of dated versions or recordings. `read` reads a file. Raises UsageError."""
+    """Read a recording, or a folder with dated versions or recordings. Return its timelines.
+
+    `read` reads one HAR file. Raises UsageError.
+    """
     if path.is_dir():
         recordings = [har.read(file) for file in sorted(path.glob("*.har"))]
         world = version_folder.world_of(version_folder.read(path)) | timeline.world_of(merge_recordings(recordings))
-        what = "neither dated versions (NAME.tar.xz, NAME.json) nor HAR files"
+        problem = "neither dated versions (NAME.tar.xz, NAME.json) nor HAR files"
     elif path.name.endswith(version_folder.ARCHIVES):
-        world, what = version_folder.world_of(version_folder.read_archive(path)), "no file"
+        world, problem = version_folder.world_of(version_folder.read_archive(path)), "no file"
     else:
         world = timeline.world_of(read(path))
-        what = "no answer to a GET that could be replayed"
+        problem = "no answer to a GET request"
     if not world:
-        raise UsageError(f"{path}: there is {what} in it")
+        raise UsageError(f"{path}: it has {problem}")
     return world
 
 
 def make_replay(
     world: ReplayWorld,
-    wishes: ReplayOptions,
+    options: ReplayOptions,
     start: Instant,
     *,
     plain: bool = False,
     names: Mapping[str, str] | None = None,
 ) -> ReplayOrigin:
-    """Return a replay that begins at `start`. Raises UsageError for invalid options."""
-    planned = [parse_fault(text, CATALOGUE, start, f"{wishes.seed}/{at}") for at, text in enumerate(wishes.faults)]
+    """Return a replay that begins at `start`. Raises UsageError if an option is invalid."""
+    planned = [parse_fault(text, CATALOGUE, start, f"{options.seed}/{at}") for at, text in enumerate(options.faults)]
     return ReplayOrigin(
-        world, changes=parse_changes(wishes.strip, wishes.add), faults=planned, plain=plain, names=names
+        world, changes=parse_changes(options.strip, options.add), faults=planned, plain=plain, names=names
     )
 
 

@@ -1,9 +1,9 @@
-"""Timelines of addresses: each version is served from its instant until that of the next.
+"""Timelines of addresses. Each version is served from its instant until the instant of the next version.
 
-A recording is converted from the responses of origins. A version with status 200 begins when it was received, or at its
-Last-Modified if that lies between this request and the one before. A 304 makes the last 200 current again. Redirects,
-errors and 410 are versions, too. Skipped are responses without recorded content, partial responses (206, 226), 412, 416
-and network failures, which the faults cover.
+A recording is converted from the responses of origins. A version with status 200 begins when it was received. If its
+Last-Modified lies between this request and the previous one, it begins then. A 304 makes the last 200 current again.
+Redirects, errors and 410 are versions, too. The conversion skips responses without recorded content, partial responses
+(206, 226), 412, 416, and network failures, which faults can inject.
 """
 
 from bisect import bisect_right
@@ -22,11 +22,11 @@ SKIPPED_STATUSES = frozenset({0, 206, 226, 412, 416})
 DROPPED_FIELDS = (
     # The replay generates these.
     *("date", "age", "content-length", "content-encoding", "accept-ranges", "etag", "last-modified", "expires"),
-    # These describe the recorded coding of the content, or a recorded hop.
+    # These fields describe the recorded coding of the content, or a recorded hop.
     *("content-digest", "content-md5", "digest", "alt-svc", "via", "cache-status", "set-cookie", "server-timing"),
     *("strict-transport-security", "report-to", "nel"),
 )
-"""Fields of a recorded response that a replay does not repeat."""
+"""Fields of a recorded response that a replay does not send."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,28 +36,28 @@ class Version:
     since: Instant
     status: int = 200
     fields: Fields = field(default_factory=Fields)
-    """Without those of NOT_KEPT."""
+    """Fields of the response, without DROPPED_FIELDS."""
     content: bytes = b""
     tag: str = ""
     """Value of ETag; empty if there is none."""
     modified: str = ""
     """Value of Last-Modified; empty if there is none."""
     expires_in: float | None = None
-    """Seconds from the answer's Date to its Expires."""
+    """Seconds from the response's Date to its Expires; None if there is no Expires."""
     coded: tuple[str, ...] = ()
-    """The recorded content codings."""
+    """Content codings of the recorded response."""
     raw: bool = False
-    """The content is the recorded body, which does not have the codings in `coded`."""
+    """True if `content` is the recorded body, which does not have the codings in `coded`."""
     reason: str = ""
 
     @property
     def digest(self) -> str:
-        """Return the digest of the content, as in recordings."""
+        """Digest of the content, as in recordings."""
         return content_digest(self.content)
 
 
 class Timeline:
-    """The versions of one address in order. Raises ValueError if there are none."""
+    """The versions of one address, sorted by time. Raises ValueError if there are none."""
 
     def __init__(self, versions: Iterable[Version]) -> None:
         self.versions = tuple(sorted(versions, key=lambda version: version.since))
@@ -66,20 +66,23 @@ class Timeline:
         self._since = [version.since for version in self.versions]
 
     def at(self, now: Instant) -> Version | None:
-        """Return the current version; None before the first."""
+        """Return the version that is current at `now`. Return None before the first version."""
         found = bisect_right(self._since, now)
         return self.versions[found - 1] if found else None
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayWorld:
-    """All timelines of a replay: by address, and by path for any host."""
+    """All timelines of a replay: `targets` by address, `paths` by path for any host."""
 
     targets: Mapping[str, Timeline] = field(default_factory=dict)
     paths: Mapping[str, Timeline] = field(default_factory=dict)
 
     def find(self, target: str) -> Timeline | None:
-        """Return the timeline of a normalised target. http and https are the same: the replay serves http alone."""
+        """Return the timeline of a normalised target.
+
+        http and https share a timeline, because the replay serves only http.
+        """
         if (found := self.targets.get(target)) is not None:
             return found
         scheme, _, rest = target.partition("://")
@@ -89,12 +92,12 @@ class ReplayWorld:
 
     @property
     def first(self) -> Instant:
-        """Return the instant of the first version. Raises ValueError if there is none."""
+        """Time of the first version. Raises ValueError if there is none."""
         return min(timeline.versions[0].since for timeline in self._all)
 
     @property
     def last(self) -> Instant:
-        """Return the instant of the last version. Raises ValueError if there is none."""
+        """Time of the last version. Raises ValueError if there is none."""
         return max(timeline.versions[-1].since for timeline in self._all)
 
     @property
@@ -109,7 +112,10 @@ class ReplayWorld:
 
 
 def world_of(recording: Recording) -> ReplayWorld:
-    """Return the timelines of a recording; for addresses without origin requests, those of responses to readers."""
+    """Convert a recording to timelines.
+
+    Addresses without recorded requests to origins get their versions from responses to readers.
+    """
     found: dict[str, Timeline] = {}
     for side in (Side.READER, Side.ORIGIN):
         by_target: dict[str, list[Exchange]] = {}

@@ -1,13 +1,14 @@
-"""Reader of folders with dated versions of feeds.
+"""Reading of folders with dated versions of feeds.
 
-A feed is an archive `NAME.tar.xz` (or .tar, .tar.gz) with a file for each version, dated by its modification time; or a
-file `NAME.json` with metadata, and the versions in such an archive or in a folder `NAME`:
+
+A feed is either an archive `NAME.tar.xz` (or .tar, .tar.gz) with a file for each version, dated by its modification
+time. Or it is a file `NAME.json` with metadata; its versions are in such an archive or in a folder `NAME`:
 
     {"source": "owner/repository", "path": "feed.xml", "versions": [
-      {"member": "0000.xml", "time": 1780000000, "sha256": "…", "format": "RSS 2.0"}, …]}
+        {"member": "0000.xml", "time": 1780000000, "sha256": "…", "format": "RSS 2.0"}, …]}
 
-`time` is Unix seconds. A feed is served at any host as `/NAME`, as `/SOURCE/PATH` if given, and at its `url` if given.
-Versions have a strong ETag from their bytes, and Last-Modified.
+`time` is Unix seconds. Any host serves a feed as `/NAME`, and as `/SOURCE/PATH` if the metadata names these. A feed
+with `url` is also served at that address. Versions have a strong ETag computed from their bytes, and Last-Modified.
 """
 
 import json
@@ -44,7 +45,7 @@ _BY_NATURE = {
 
 @dataclass(frozen=True, slots=True)
 class FeedVersions:
-    """A feed of a folder."""
+    """A feed in a folder of versions."""
 
     name: str
     url: str
@@ -53,7 +54,7 @@ class FeedVersions:
 
 
 def read(folder: Path) -> list[FeedVersions]:
-    """Read the feeds of a folder; an empty list if it has no dated versions. Raises UsageError."""
+    """Read the feeds of a folder. Return an empty list if it has no dated versions. Raises UsageError."""
     found = [history for file in sorted(folder.glob("*.json")) if (history := _history(file)) is not None]
     alone = [
         archive
@@ -95,13 +96,16 @@ def _history(file: Path) -> FeedVersions | None:
 
 
 def _manifest_path(archive: Path) -> Path:
-    """Where it stands what an archive holds."""
+    """Return the path of the file with the metadata of an archive: `NAME.json` beside it."""
     ending = next(suffix for suffix in ARCHIVES if archive.name.endswith(suffix))
     return archive.with_name(archive.name.removesuffix(ending) + ".json")
 
 
 def _versions_by_file_date(archive: Path) -> list[FeedVersions]:
-    """The versions of an archive that nothing is told of: they are as old as its files."""
+    """Read an archive without metadata and return its feed as a list; the list is empty if the archive has no files.
+
+    Versions are dated by the modification times of the files.
+    """
     try:
         with tarfile.open(archive) as opened:
             versions = [
@@ -136,7 +140,7 @@ def _version(description: Mapping[str, Any], members: Mapping[str, bytes]) -> Ve
     content, since = members[description["member"]], float(description["time"])
     digest = content_digest(content)
     if description.get("sha256", digest) != digest:
-        raise ValueError(f"{description['member']} is not what its sha256 says")
+        raise ValueError(f"{description['member']} does not match its sha256")
     family = str(description.get("format") or "").split(" ")[0].lower()
     media_type = _BY_FORMAT.get(family) or _BY_NATURE[detect_kind(content)]
     return Version(

@@ -10,7 +10,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import UsageError
 
 LAST: Instant = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
-"""Latest virtual instant: dates in HTTP end with the year 9999, and expiry dates lie ahead of it."""
+"""Latest virtual instant. HTTP dates end with the year 9999, and expiry dates are later than the instant."""
 
 _UNITS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1, "": 1}
 _LENGTH = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?[wdhms])+|[0-9]+(?:\.[0-9]+)?")
@@ -20,16 +20,16 @@ _NUMBERS = re.compile(r"#([0-9]+)(?:\.\.([0-9]*))?")
 
 
 def parse_length(text: str) -> Seconds:
-    """Parse `90`, `90s`, `1h30m` or `2d` as seconds. Raises UsageError."""
+    """Parse a duration such as `90`, `90s`, `1h30m` or `2d` and return seconds. Raises UsageError."""
     if not _LENGTH.fullmatch(text):
         raise UsageError(f"invalid duration {text!r}: expected one such as 90s, 1h30m or 2d")
     return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 
 def parse_instant(text: str, first: Instant) -> Instant:
-    """Parse ISO 8601 (UTC without a zone), Unix seconds as `@…`, or `+LENGTH` after `first`.
+    """Parse an instant: ISO 8601 (UTC without a zone), Unix seconds as `@…`, or `+LENGTH` after `first`.
 
-    Raises UsageError.
+    Raises UsageError if it is invalid.
     """
     try:
         found = _parsed(text, first)
@@ -51,7 +51,10 @@ def _parsed(text: str, first: Instant) -> Instant:
 
 @dataclass(frozen=True, slots=True)
 class FaultSchedule:
-    """Period, share of requests and range of request numbers in which a fault is active; all have to hold."""
+    """When a fault is active: a period, a share of requests, and a range of request numbers.
+
+    All three conditions must hold.
+    """
 
     begin: Instant | None = None
     end: Instant | None = None
@@ -59,7 +62,10 @@ class FaultSchedule:
     numbers: tuple[int, int | None] = (1, None)
 
     def holds(self, now: Instant, number: int, random: Random) -> bool:
-        """Return True if active for this request. Draws one number from `random` if `share` is below 1."""
+        """Return True if the fault is active for request `number` at `now`.
+
+        If `share` is below 1, one number is drawn from `random`.
+        """
         first, last = self.numbers
         return (
             (self.begin is None or self.begin <= now)
@@ -71,9 +77,10 @@ class FaultSchedule:
 
 
 def parse_when(text: str, start: Instant) -> FaultSchedule:
-    """Parse `2h` (from then on), `2h..3h`, `2026-11-21T12:00Z..`, `10%`, `#3`, `#3..5`, or several with commas.
+    """Parse a schedule: `2h` (from then on), `2h..3h`, `2026-11-21T12:00Z..`, `10%`, `#3`, `#3..5`, or several with
+    commas.
 
-    Durations count from `start`, the beginning of the replay. Empty: always. Raises UsageError.
+    Durations count from `start`, the beginning of the replay. An empty text means always. Raises UsageError.
     """
     begin: Instant | None = None
     end: Instant | None = None

@@ -1,4 +1,4 @@
-"""Catalogue of faults of origins, each with the expected behaviour of a feed reader."""
+"""Catalogue of an origin's faults. Each fault describes how a good feed reader behaves."""
 
 from feedproxy.lab.replay.faults import broken_validators, content, error_responses, redirects, transport
 from feedproxy.lab.replay.faults.base import Fault
@@ -12,4 +12,4 @@ GROUPS: tuple[tuple[str, tuple[type[Fault], ...]], ...] = (
 )
 
 CATALOGUE: dict[str, type[Fault]] = {fault.name: fault for _, group in GROUPS for fault in group}
-"""Every fault by its name on the command line."""
+"""Every fault, keyed by its name on the command line."""

@@ -1,4 +1,4 @@
-"""Base class and schedule of faults: changes to a representation or a response while the fault is active."""
+"""Base class and schedule of faults. An active fault changes the representation or the response."""
 
 import math
 from dataclasses import dataclass
@@ -11,73 +11,76 @@ from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse, 
 from feedproxy.lab.replay.virtual_time import FaultSchedule, parse_when
 
 NUMBER_MAX = 10**10
-"""Seconds: three centuries. Beyond the year 9999 there are no dates."""
+"""Maximum absolute value of a number, in seconds: three centuries. HTTP dates end with the year 9999."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultContext:
-    """Input of a fault beside the request: the time, reproducible random numbers, and when the fault began."""
+    """The circumstances of a faulty response: the time, reproducible random numbers, and the time when the fault
+    began."""
 
     now: Instant
     random: Random
     since: Instant | None = None
-    """Start of the period in which the fault is active; None if it has no start."""
+    """Start of the period in which the fault is active; None if the period has no start."""
 
 
 class Fault:
     """A fault of the catalogue.
 
-    The docstring of a class is its section in the manual: the fault, where it occurs, and what a good reader does.
+    The docstring of a subclass is its section in the manual: the fault, its causes, and the behaviour of a good reader.
     """
 
     name: ClassVar[str]
     default: ClassVar[str] = ""
-    """The value if none is given."""
+    """Value of the fault if the command line gives none."""
     when: ClassVar[str] = ""
-    """The default period, in the syntax of `@WHEN`."""
+    """Period in which the fault is active if the command line gives none, in the syntax of `@WHEN`."""
     moves: ClassVar[bool] = False
-    """The fault redirects to other addresses, which then serve the feed."""
+    """True if the fault redirects to other addresses, at which the feed is served."""
 
     def __init__(self, value: str = "") -> None:
-        """Set and check the value. Raises UsageError for an invalid one."""
+        """Store and check the value. Raises UsageError if it is invalid."""
         self.value = value or self.default
         self.check()
 
     def check(self) -> None:
-        """Check the value. Raises UsageError for an invalid one."""
+        """Check the value. Raises UsageError if it is invalid."""
         if self.value and not self.default:
-            raise UsageError(f"--fault {self.name}={self.value}: {self.name} takes no value")
+            raise UsageError(f"--fault {self.name}={self.value}: expected no value")
 
-    def show(self, shown: Representation, incoming: ReplayRequest, context: FaultContext) -> Representation:
-        """Return the faulty representation; conditions are evaluated against it afterwards."""
-        return shown
+    def change_representation(
+        self, representation: Representation, incoming: ReplayRequest, context: FaultContext
+    ) -> Representation:
+        """Return the changed representation. Conditions of requests are evaluated against it afterwards."""
+        return representation
 
-    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
-        """Return the faulty response."""
+    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+        """Return the changed response."""
         return reply
 
-    def number(self, least: float | None = None) -> float:
-        """Return the value as a number. Raises UsageError."""
+    def parse_number(self, least: float | None = None) -> float:
+        """Return the value as a number. Raises UsageError if it is not a number, or below `least`."""
         try:
-            found = float(self.value)
+            number = float(self.value)
         except ValueError:
-            found = math.nan
-        if not abs(found) <= NUMBER_MAX or (least is not None and found < least):
+            number = math.nan
+        if not abs(number) <= NUMBER_MAX or (least is not None and number < least):
             raise UsageError(f"--fault {self.name}={self.value}: expected a number")
-        return found
+        return number
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedFault:
-    """A fault and the schedule of its activity."""
+    """A fault with the schedule of its activity."""
 
     fault: Fault
     when: FaultSchedule
     seed: str
 
     def context(self, incoming: ReplayRequest) -> FaultContext | None:
-        """Return the context of a request; None if the fault is not active."""
-        # A seed for each request: other requests in between do not change the response.
+        """Return the circumstances of a request. Return None if the fault is not active for it."""
+        # Each request has a seed of its own: other requests do not change its response.
         random = Random(f"{self.seed}/{incoming.target}/{incoming.number}")  # noqa: S311 -- a play, no secret
         if not self.when.holds(incoming.at, incoming.number, random):
             return None
@@ -85,15 +88,18 @@ class PlannedFault:
 
 
 def parse_fault(text: str, kinds: dict[str, type[Fault]], start: Instant, seed: str) -> PlannedFault:
-    """Parse `NAME[=VALUE][@WHEN]`. Raises UsageError, with the most similar name of a fault."""
+    """Parse `NAME[=VALUE][@WHEN]`.
+
+    Raises UsageError; for an unknown name, the message suggests the most similar name.
+    """
     import difflib  # noqa: PLC0415 -- only for unknown names
 
     specification, _, when = text.partition("@")
     name, _, value = specification.partition("=")
     if name not in kinds:
-        near = difflib.get_close_matches(name, kinds, 1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        raise UsageError(f"--fault {name}: there is no such fault{hint}; see --list-faults")
+        similar = difflib.get_close_matches(name, kinds, 1)
+        hint = f" (did you mean {similar[0]}?)" if similar else ""
+        raise UsageError(f"--fault {name}: unknown fault{hint}; see --list-faults")
     kind = kinds[name]
     try:
         at = parse_when(when or kind.when, start)

@@ -8,18 +8,18 @@ from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse, 
 
 
 class GzipTag(Fault):
-    """The tag has `-gzip` appended when it is sent, and is not known again when it comes back.
+    """The ETag is sent with `-gzip` appended and is not recognised in If-None-Match.
 
-    Apache's mod_deflate did so for many years (and does with `DeflateAlterETag AddSuffix`). If-None-Match never
+    Apache's mod_deflate did so for many years, and still does with `DeflateAlterETag AddSuffix`. If-None-Match never
     matches, so every poll costs the whole feed.
 
-    A good reader returns the tag exactly as it came, `-gzip` included, and sends If-Modified-Since beside it. It
-    cannot do better; a cache in front can, which knows the tag by its stem.
+    A good reader returns the tag unchanged, including `-gzip`, and sends If-Modified-Since, too. Only a cache in front
+    of the server can repair the tag.
     """
 
     name = "gzip-tag"
 
-    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         tag = reply.fields.get("etag")
         if reply.status != 200 or not tag:
             return reply
@@ -28,73 +28,86 @@ class GzipTag(Fault):
 
 
 class WeakTag(Fault):
-    """The tag is a weak one, `W/"…"`, as nginx makes it of a strong one when it compresses.
+    """The ETag is weak: `W/"…"`. nginx makes a strong tag weak when it compresses.
 
-    A good reader returns it as it came, with the `W/`. A reader that drops the prefix, or quotes the
-    whole again, never gets a 304 from a strict server.
+    A good reader returns the tag unchanged, with `W/`. A reader that drops the prefix, or puts the whole tag in
+    quotation marks, never gets a 304 from a strict server.
     """
 
     name = "weak-tag"
 
-    def show(self, shown: Representation, incoming: ReplayRequest, context: FaultContext) -> Representation:
-        weak = shown.tag if shown.tag.startswith("W/") or not shown.tag else f"W/{shown.tag}"
-        return replace(shown, tag=weak)
+    def change_representation(
+        self, representation: Representation, incoming: ReplayRequest, context: FaultContext
+    ) -> Representation:
+        weak = (
+            representation.tag
+            if representation.tag.startswith("W/") or not representation.tag
+            else f"W/{representation.tag}"
+        )
+        return replace(representation, tag=weak)
 
 
 class UnquotedTag(Fault):
-    """The tag stands without its quotation marks: `ETag: abc`. The server knows it as it stands, and no other way.
+    """The ETag has no quotation marks: `ETag: abc`. The server recognises it only in this form.
 
-    RFC 9110, section 8.8.3, knows no such tag, and scripts send them all the same.
+    RFC 9110, section 8.8.3, does not allow such tags, but scripts send them.
 
-    A good reader returns the field's value exactly as it came, without understanding it.
+    A good reader returns the value of the field unchanged and does not parse it.
     """
 
     name = "unquoted-tag"
 
-    def show(self, shown: Representation, incoming: ReplayRequest, context: FaultContext) -> Representation:
-        return replace(shown, tag=shown.tag.removeprefix("W/").strip('"'))
+    def change_representation(
+        self, representation: Representation, incoming: ReplayRequest, context: FaultContext
+    ) -> Representation:
+        return replace(representation, tag=representation.tag.removeprefix("W/").strip('"'))
 
 
 class ChangingTag(Fault):
-    """Every answer has another tag, though nothing has changed; Last-Modified is the time of the answer.
+    """Every response has a different ETag although nothing has changed, and Last-Modified is the time of the response.
 
-    Servers behind a load balancer that make tags of inode numbers do so, and pages that are generated anew.
+    The causes are servers behind a load balancer that compute tags from inode numbers, and pages that are generated for
+    each request.
 
-    A good reader returns the newest tag, not an older one, and finds out by the content that nothing is new.
+    A good reader returns the newest tag and compares the content to find out whether anything is new.
     """
 
     name = "changing-tag"
 
-    def show(self, shown: Representation, incoming: ReplayRequest, context: FaultContext) -> Representation:
+    def change_representation(
+        self, representation: Representation, incoming: ReplayRequest, context: FaultContext
+    ) -> Representation:
         tag = f'"{context.random.getrandbits(64):016x}"'
-        return replace(shown, tag=tag, modified=format_http_date(context.now))
+        return replace(representation, tag=tag, modified=format_http_date(context.now))
 
 
 class NoValidators(Fault):
-    """Neither ETag nor Last-Modified: nothing to ask with.
+    """The responses have neither ETag nor Last-Modified.
 
-    A good reader invents nothing (no If-Modified-Since of its own clock's), asks less often, and asks for
-    compression.
+    A good reader sends no condition, in particular no If-Modified-Since from its own clock. It polls less often and
+    accepts compression.
     """
 
     name = "no-validators"
 
-    def show(self, shown: Representation, incoming: ReplayRequest, context: FaultContext) -> Representation:
-        return replace(shown, tag="", modified="")
+    def change_representation(
+        self, representation: Representation, incoming: ReplayRequest, context: FaultContext
+    ) -> Representation:
+        return replace(representation, tag="", modified="")
 
 
 class Frozen304(Fault):
-    """Conditional requests get 304 for ever, whatever has been published since.
+    """Conditional requests are always answered 304, even after the feed has changed.
 
-    A cache that is stuck, or a plugin that compares with the wrong thing.
+    The cause is a stuck cache, or a plugin that compares the wrong values.
 
-    A good reader asks without conditions now and then (once a week, say), and thereby gets out.
+    A good reader sends an unconditional request now and then, such as once a week, and gets the current feed by it.
     """
 
     name = "frozen-304"
 
-    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
-        if reply.status != 200 or not incoming.conditional:
+    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+        if reply.status != 200 or not incoming.is_conditional:
             return reply
         tag = incoming.request.fields.get("if-none-match")
         fields = reply.fields.without("content-type", "content-encoding", "etag", "last-modified")
@@ -103,47 +116,50 @@ class Frozen304(Fault):
 
 
 class ClockSkew(Fault):
-    """The server's clock is wrong: Date and Expires are off by so many seconds (default: an hour behind; below zero
-    is behind, above ahead).
+    """The server's clock is wrong: Date and Expires differ from the real time by the value, in seconds.
 
-    A good reader measures a max-age from when the answer came, by its own clock, and does not reckon with Date alone.
-    It returns Last-Modified as it came, and never a date of its own.
+    The default is one hour behind. A negative value is behind, a positive value ahead.
+
+    A good reader measures max-age from the time when it received the response, by its own clock. It returns
+    Last-Modified unchanged and never sends a date of its own.
     """
 
     name = "clock-skew"
     default = "-3600"
 
     def check(self) -> None:
-        self.number()
+        self.parse_number()
 
-    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         fields = reply.fields
         for name in ("Date", "Expires"):
             if (date := parse_http_date(fields.get(name) or "", context.now)) is not None:
-                fields = fields.with_field(name, format_http_date(date + self.number()))
+                fields = fields.with_field(name, format_http_date(date + self.parse_number()))
         return replace(reply, fields=fields)
 
 
 class FutureLastModified(Fault):
-    """Last-Modified lies in the future, by so many seconds (default: a year).
+    """Last-Modified is in the future by the value, in seconds (default: one year).
 
-    Time zones that were mixed up, and items that are dated ahead.
+    The causes are confused time zones and items with a future date.
 
-    A good reader returns it as it came. A reader that corrects it by its own clock loses the 304 or, worse, what is
-    published until then.
+    A good reader returns the date unchanged. A reader that corrects it by its own clock gets no 304, or misses items
+    that are published until then.
     """
 
     name = "future-last-modified"
     default = "31536000"
 
     def check(self) -> None:
-        self.number(1)
+        self.parse_number(1)
 
-    def show(self, shown: Representation, incoming: ReplayRequest, context: FaultContext) -> Representation:
-        date = parse_http_date(shown.modified, context.now)
-        # Counted from what it was, so that it changes when the feed does.
-        modified = format_http_date((context.now if date is None else date) + self.number())
-        return replace(shown, modified=modified)
+    def change_representation(
+        self, representation: Representation, incoming: ReplayRequest, context: FaultContext
+    ) -> Representation:
+        date = parse_http_date(representation.modified, context.now)
+        # The offset is added to the recorded date, so that Last-Modified changes when the feed does.
+        modified = format_http_date((context.now if date is None else date) + self.parse_number())
+        return replace(representation, modified=modified)
 
 
 FAULTS = (GzipTag, WeakTag, UnquotedTag, ChangingTag, NoValidators, Frozen304, ClockSkew, FutureLastModified)

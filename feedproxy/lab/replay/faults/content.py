@@ -1,7 +1,7 @@
 """Faults of documents: a wrong charset or wrong schedule hints.
 
-A changed document gets another ETag, and a Last-Modified no older than the change: otherwise readers with the earlier
-one would get 304.
+A changed document gets another ETag, and a Last-Modified not before the change. Otherwise readers with the earlier
+document would get 304.
 """
 
 from dataclasses import replace
@@ -17,39 +17,44 @@ from feedproxy.lab.replay.replay_response import ReplayRequest, Representation
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
-def changed(shown: Representation, content: bytes, mark: str, context: FaultContext) -> Representation:
-    """Return the representation with another content, ETag and Last-Modified."""
-    if content == shown.content:
-        return shown
-    tag = f'{shown.tag[:-1]}-{mark}"' if shown.tag.endswith('"') else shown.tag and f"{shown.tag}-{mark}"
-    date = parse_http_date(shown.modified, context.now)
-    modified = shown.modified
+def changed(representation: Representation, content: bytes, mark: str, context: FaultContext) -> Representation:
+    """Return the representation with another content, ETag and Last-Modified. `mark` is appended to the tag."""
+    if content == representation.content:
+        return representation
+    tag = (
+        f'{representation.tag[:-1]}-{mark}"'
+        if representation.tag.endswith('"')
+        else representation.tag and f"{representation.tag}-{mark}"
+    )
+    date = parse_http_date(representation.modified, context.now)
+    modified = representation.modified
     if date is not None and context.since is not None and date < context.since:
         modified = format_http_date(context.since)
-    return replace(shown, content=content, tag=tag, modified=modified)
+    return replace(representation, content=content, tag=tag, modified=modified)
 
 
 class CharsetLie(Fault):
-    """Content-Type names an encoding that the document is not in: the value, else iso-8859-1 for a document in UTF-8,
-    and utf-8 for any other.
+    """Content-Type names an encoding that the document does not have.
 
-    A server's AddDefaultCharset, set once and forgotten.
+    The encoding is the value. The default is iso-8859-1 for a document in UTF-8, and utf-8 for any other. The usual
+    cause is the server's AddDefaultCharset.
 
-    A good reader believes a byte order mark first. For the rest RFC 7303 would have it believe the field, and most
-    people would rather read their feed: where the document cannot be in the encoding named, it tries the document's
-    own word.
+    A good reader follows a byte order mark first. RFC 7303 then gives priority to Content-Type. If the document is
+    invalid in that encoding, a good reader tries the encoding that the document declares.
     """
 
     name = "charset-lie"
     default = "auto"
 
-    def show(self, shown: Representation, incoming: ReplayRequest, context: FaultContext) -> Representation:
+    def change_representation(
+        self, representation: Representation, incoming: ReplayRequest, context: FaultContext
+    ) -> Representation:
         if self.value != "auto":
             lie = self.value
         else:
-            lie = "iso-8859-1" if (declared_encoding(shown.content) or "utf-8").lower() == "utf-8" else "utf-8"
-        essence = (shown.fields.get("content-type") or "application/xml").partition(";")[0]
-        return shown.with_field("Content-Type", f"{essence}; charset={lie}")
+            lie = "iso-8859-1" if (declared_encoding(representation.content) or "utf-8").lower() == "utf-8" else "utf-8"
+        essence = (representation.fields.get("content-type") or "application/xml").partition(";")[0]
+        return representation.with_field("Content-Type", f"{essence}; charset={lie}")
 
     def check(self) -> None:
         if not all(character.isalnum() or character in "-_." for character in self.value):
@@ -61,19 +66,24 @@ class _Edit(Fault):
 
     def check(self) -> None:
         if not self.value.isascii() or any(character in self.value for character in "<&\"'"):
-            raise UsageError(f"--fault {self.name}={self.value}: not a value for {self.hint}")
+            raise UsageError(f"--fault {self.name}={self.value}: invalid value for {self.hint}")
 
-    def show(self, shown: Representation, incoming: ReplayRequest, context: FaultContext) -> Representation:
+    def change_representation(
+        self, representation: Representation, incoming: ReplayRequest, context: FaultContext
+    ) -> Representation:
         mark = "".join(character if character.isalnum() else "." for character in f"{self.hint}{self.value}")
-        return changed(shown, hint_edits.set_hint(shown.content, self.hint, self.value), mark, context)
+        return changed(
+            representation, hint_edits.set_hint(representation.content, self.hint, self.value), mark, context
+        )
 
 
 class Ttl(_Edit):
-    """The channel's `ttl` is the value, in minutes (default: 0, which is nonsense). Also `ttl=-5`, `ttl=soon`,
-    `ttl=99999999`.
+    """The channel's `ttl` is the value, in minutes (default: 0, which is invalid).
 
-    A good reader keeps to a ttl that makes sense, ignores one that does not (zero, below zero, no number), and caps
-    one that is beyond a day or a week.
+    Other invalid values are `ttl=-5`, `ttl=soon` and `ttl=99999999`.
+
+    A good reader honours a valid ttl, ignores an invalid one (zero, negative, not a number), and limits a long one to a
+    day or a week.
     """
 
     name = "ttl"
@@ -82,10 +92,10 @@ class Ttl(_Edit):
 
 
 class SkipHours(_Edit):
-    """The channel's `skipHours` are the value: hours of GMT, 0 to 23 (default: all 24, which is nonsense).
+    """The channel's `skipHours` are the value: hours of GMT, from 0 to 23 (default: all 24, which is invalid).
 
-    A good reader does not ask in those hours, counts them in GMT and not in its own zone, takes 24 for 0, and ignores
-    the list when it names every hour.
+    A good reader does not poll in those hours, counts them in GMT and not in its own time zone, treats 24 as 0, and
+    ignores a list of all hours.
     """
 
     name = "skip-hours"
@@ -94,9 +104,9 @@ class SkipHours(_Edit):
 
 
 class SkipDays(_Edit):
-    """The channel's `skipDays` are the value: English names of days, GMT (default: all seven, which is nonsense).
+    """The channel's `skipDays` are the value: English names of days in GMT (default: all seven, which is invalid).
 
-    A good reader does not ask on those days, and ignores the list when it names all of them.
+    A good reader does not poll on those days, and ignores a list of all days.
     """
 
     name = "skip-days"

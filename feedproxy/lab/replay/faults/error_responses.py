@@ -21,17 +21,18 @@ CHALLENGE = b"""<!DOCTYPE html>
 def _replace_reply(
     reply: ReplayResponse, status: int, reason: str, lines: Sequence[tuple[str, str]] = (), body: bytes = b""
 ) -> ReplayResponse:
-    """Return another response in place of this one; only its Date is kept."""
+    """Return a new response with the given status, fields and body. Only Date is copied from `reply`."""
     date = [("Date", value)] if (value := reply.fields.get("date")) else []
     return replace(reply, status=status, fields=Fields([*date, *lines]), body=body, reason=reason)
 
 
 class Challenge(Fault):
-    """A page that wants to know whether a browser is asking, with 403, in the place of the feed. The value is another
-    status: 200, 202 and 503 are met, too.
+    """The response is a page that tests for a browser, with status 403.
 
-    A good reader keeps what it has, tells its user after some days, and asks less often meanwhile. It does not show
-    the page as an entry, and does not pretend to be a browser.
+    The value is another status; 200, 202 and 503 occur, too.
+
+    A good reader keeps its copy, tells its user after some days, and polls less often. It does not show the page as an
+    entry, and does not imitate a browser.
     """
 
     name = "challenge"
@@ -41,7 +42,7 @@ class Challenge(Fault):
         if not (self.value.isascii() and self.value.isdigit() and 200 <= int(self.value) <= 599):
             raise UsageError(f"--fault {self.name}={self.value}: expected a status such as 403")
 
-    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         lines = [
             ("Content-Type", "text/html; charset=utf-8"),
             ("Cf-Mitigated", "challenge"),
@@ -51,15 +52,14 @@ class Challenge(Fault):
 
 
 class Empty429(Fault):
-    """429, and nothing else: no body, no Retry-After.
+    """The response is 429 without content and without Retry-After.
 
-    A good reader takes it for a word about its pace: it waits, longer each time, with some chance in it, and an hour
-    at least.
+    A good reader slows down: it waits for an hour or more, longer after each 429, with a random part.
     """
 
     name = "429"
 
-    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         return _replace_reply(reply, 429, "Too Many Requests")
 
 
@@ -70,30 +70,30 @@ class _RetryAfter(Fault):
     def retry_after(self, context: FaultContext) -> str:
         return self.value
 
-    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         lines = [("Retry-After", self.retry_after(context)), ("Content-Type", "text/plain")]
         return _replace_reply(reply, self.status, self.reason, lines, b"Later, please.\n")
 
 
 class RetryAfterSeconds(_RetryAfter):
-    """429 with Retry-After in seconds (default: two hours).
+    """The response is 429 with Retry-After in seconds (default: two hours).
 
-    A good reader does not ask again before that time is over (RFC 9110, section 10.2.3), for any of the site's feeds
-    if it can, and asks after it as if nothing had been.
+    A good reader does not poll before that time has passed (RFC 9110, section 10.2.3), if possible none of the site's
+    feeds. Afterwards it polls as before.
     """
 
     name = "retry-after-seconds"
     default = "7200"
 
     def check(self) -> None:
-        self.number(0)
+        self.parse_number(0)
 
 
 class RetryAfterDate(_RetryAfter):
-    """503 with Retry-After as a date, so many seconds from now (default: two hours).
+    """The response is 503 with Retry-After as a date, which is the value in seconds from now (default: two hours).
 
-    A good reader knows both forms (RFC 9110, section 10.2.3), and measures the time from the answer's Date where its
-    own clock differs.
+    A good reader supports both forms of Retry-After (RFC 9110, section 10.2.3). If its clock differs from the server's,
+    it measures the time from Date.
     """
 
     name = "retry-after-date"
@@ -102,76 +102,76 @@ class RetryAfterDate(_RetryAfter):
     reason = "Service Unavailable"
 
     def check(self) -> None:
-        self.number(0)
+        self.parse_number(0)
 
     def retry_after(self, context: FaultContext) -> str:
-        return format_http_date(context.now + self.number())
+        return format_http_date(context.now + self.parse_number())
 
 
 class RetryAfterNegative(_RetryAfter):
-    """429 with a Retry-After below zero, which is no number of seconds.
+    """The response is 429 with a negative Retry-After, which is invalid.
 
-    A good reader takes it as absent: it waits as after an empty 429, and does not ask at once, or for ever.
+    A good reader treats it as absent and waits as after a 429 without Retry-After.
     """
 
     name = "retry-after-negative"
     default = "-60"
 
     def check(self) -> None:
-        if self.number() >= 0:
-            raise UsageError(f"--fault {self.name}={self.value}: expected a number below zero")
+        if self.parse_number() >= 0:
+            raise UsageError(f"--fault {self.name}={self.value}: expected a negative number")
 
 
 class RetryAfterHuge(_RetryAfter):
-    """429 with a Retry-After of ten years.
+    """The response is 429 with Retry-After of ten years.
 
-    A good reader obeys within reason: it asks again after some days at the latest, and does not lose the feed to
-    a mistake of its server.
+    A good reader limits the wait to some days, so that a mistake of the server does not end the subscription.
     """
 
     name = "retry-after-huge"
     default = "315360000"
 
     def check(self) -> None:
-        self.number(0)
+        self.parse_number(0)
 
 
 class Error500(Fault):
-    """500 with a page, for an hour from the beginning; `500@2h..3h` selects another period.
+    """The response is 500 with a page, for the first hour; `500@2h..3h` selects another period.
 
-    A good reader keeps what it has and goes on at its usual pace, or slower: it neither hammers nor unsubscribes.
+    A good reader keeps its copy and polls at its usual interval or less often. It neither repeats the request at once
+    nor ends the subscription.
     """
 
     name = "500"
     when = "0s..1h"
 
-    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         page = b"<!DOCTYPE html><title>500</title><h1>Internal Server Error</h1>\n"
         return _replace_reply(reply, 500, "Internal Server Error", [("Content-Type", "text/html")], page)
 
 
 class Gone(Fault):
-    """410: the feed has ended.
+    """The response is 410: the feed has ended.
 
-    A good reader tells its user and stops asking; it may look again after weeks, in case it was a mistake.
+    A good reader tells its user and stops polling. It may check again after some weeks, in case the 410 was a mistake.
     """
 
     name = "410"
 
-    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         return _replace_reply(reply, 410, "Gone", [("Content-Type", "text/plain")], b"This feed has ended.\n")
 
 
 class XmlGone(Fault):
-    """200 with a redirect document that has no new address: RSS Feed State's way to say 410.
+    """The response is 200 with a redirect document without a new address, which means 410 in RSS Feed State.
 
-    A good reader stops asking. One that does not know the document must at least not take it for a feed without
-    entries.
+    A good reader stops polling. A reader that does not support redirect documents must not treat the document as a feed
+    without entries.
     """
 
     name = "xml-gone"
 
-    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         return _replace_reply(reply, 200, "OK", [("Content-Type", "application/xml")], xml_redirect.make_document(None))
 
 

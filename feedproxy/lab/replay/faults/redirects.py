@@ -29,15 +29,15 @@ class _Redirect(Fault):
     status: ClassVar[int]
     moves = True
 
-    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
-        return reply if incoming.hops else _to(reply, self.status, incoming.moved(1))
+    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+        return reply if incoming.hops else _to(reply, self.status, incoming.moved_address(1))
 
 
 class Redirect301(_Redirect):
-    """301 to another address, where the feed is.
+    """The response is a 301 to another address with the feed.
 
-    A good reader follows, adopts the new address (at once, or after it has seen the same some times), and asks the
-    old one no more.
+    A good reader follows it and adopts the new address, at once or after several such responses. Afterwards it does not
+    request the old address again.
     """
 
     name = "redirect-301"
@@ -45,9 +45,10 @@ class Redirect301(_Redirect):
 
 
 class Redirect302(_Redirect):
-    """302 to another address, where the feed is.
+    """The response is a 302 to another address with the feed.
 
-    A good reader follows the redirect and keeps the old address. The next poll sends the feed's validators there.
+    A good reader follows the redirect and keeps the old address. It requests the old address in the next poll, with the
+    validators of the feed.
     """
 
     name = "redirect-302"
@@ -55,9 +56,9 @@ class Redirect302(_Redirect):
 
 
 class Redirect307(_Redirect):
-    """307 to another address, where the feed is.
+    """The response is a 307 to another address with the feed.
 
-    A good reader treats it as 302: it follows, and adopts nothing.
+    A good reader treats it as 302: it follows the redirect and keeps the old address.
     """
 
     name = "redirect-307"
@@ -65,9 +66,9 @@ class Redirect307(_Redirect):
 
 
 class Redirect308(_Redirect):
-    """308 to another address, where the feed is.
+    """The response is a 308 to another address with the feed.
 
-    A good reader treats it as 301: it follows, and adopts the new address.
+    A good reader treats it as 301: it follows the redirect and adopts the new address.
     """
 
     name = "redirect-308"
@@ -75,11 +76,11 @@ class Redirect308(_Redirect):
 
 
 class RedirectChain(Fault):
-    """One redirect leads to the next, and the last one to the feed. The value lists their statuses (default:
-    301,308,302,307).
+    """Several redirects lead to the feed one after another.
 
-    A good reader follows some, five at least, and adopts an address only as far as all redirects up to it are
-    permanent.
+    The value lists their statuses (default: 301,308,302,307).
+
+    A good reader follows at least five. It adopts the last address that is reached by permanent redirects only.
     """
 
     name = "redirect-chain"
@@ -90,19 +91,19 @@ class RedirectChain(Fault):
         if not all(status.isdigit() and int(status) in _REASONS for status in self.value.split(",")):
             raise UsageError(f"--fault {self.name}={self.value}: expected statuses such as {self.default}")
 
-    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         statuses = [int(status) for status in self.value.split(",")]
         return (
-            _to(reply, statuses[incoming.hops], incoming.moved(incoming.hops + 1))
+            _to(reply, statuses[incoming.hops], incoming.moved_address(incoming.hops + 1))
             if incoming.hops < len(statuses)
             else reply
         )
 
 
 class RedirectLoop(Fault):
-    """Two addresses that redirect to one another for ever, with 302 (or the status that is the value).
+    """Two addresses redirect to each other, with 302 or the status that is the value.
 
-    A good reader notices, stops, and takes it for a failure: it keeps its copy and the old address.
+    A good reader detects the loop, stops, and treats it as a failure: it keeps its copy and the old address.
     """
 
     name = "redirect-loop"
@@ -113,26 +114,27 @@ class RedirectLoop(Fault):
         if self.value not in map(str, _REASONS):
             raise UsageError(f"--fault {self.name}={self.value}: expected 301, 302, 303, 307 or 308")
 
-    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
-        return _to(reply, int(self.value), incoming.moved(0 if incoming.hops else 1))
+    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+        return _to(reply, int(self.value), incoming.moved_address(0 if incoming.hops else 1))
 
 
 class XmlRedirect(Fault):
-    """200 with RSS Feed State's redirect document, which names the new address: a 301 for publishers that
-    cannot set a status.
+    """The response is 200 with a redirect document that names the new address.
 
-    A good reader treats it as 301. One that does not know the document must at least not take it for a feed without
-    entries.
+    RSS Feed State defines it for publishers that cannot send a 301.
+
+    A good reader treats it as 301. A reader that does not support redirect documents must not treat the document as a
+    feed without entries.
     """
 
     name = "xml-redirect"
     moves = True
 
-    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         if incoming.hops:
             return reply
         date = [("Date", value)] if (value := reply.fields.get("date")) else []
-        document = xml_redirect.make_document(incoming.moved(1))
+        document = xml_redirect.make_document(incoming.moved_address(1))
         fields = Fields([*date, ("Content-Type", "application/xml")])
         return replace(reply, status=200, fields=fields, body=document, reason="OK")
 

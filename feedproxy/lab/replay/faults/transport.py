@@ -8,62 +8,62 @@ from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse
 
 
 class SlowFirstByte(Fault):
-    """The server thinks for so many seconds before it says a word (default: 3; of the machine's own time).
+    """The server sends the first byte after a delay, which is the value in seconds of real time (default: 3).
 
-    A good reader waits, half a minute say, without holding up its other feeds.
+    A good reader waits about half a minute and polls its other feeds meanwhile.
     """
 
     name = "slow-first-byte"
     default = "3"
 
     def check(self) -> None:
-        self.number(0)
+        self.parse_number(0)
 
-    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
-        return replace(reply, pause=reply.pause + self.number())
+    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+        return replace(reply, pause=reply.pause + self.parse_number())
 
 
 class SlowBody(Fault):
-    """The head comes at once, and the body trickles for so many seconds (default: 3; of the machine's own time).
+    """The server sends the head at once and the body slowly, over the value in seconds of real time (default: 3).
 
-    A good reader has a deadline for the whole, not only between two bytes, and drops what is not complete by then.
+    A good reader has a deadline for the whole response, not only between two bytes, and discards a response that is
+    incomplete at the deadline.
     """
 
     name = "slow-body"
     default = "3"
 
     def check(self) -> None:
-        self.number(0)
+        self.parse_number(0)
 
-    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
-        return replace(reply, spread=reply.spread + self.number())
+    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+        return replace(reply, spread=reply.spread + self.parse_number())
 
 
 class Reset(Fault):
-    """The connection is reset when half of the body is sent; where there is none, after the head.
+    """The connection is reset after half of the body; if there is no body, after the head.
 
-    A good reader takes no half feed for a whole one: it keeps what it had, with the old validators, and tries again
-    at its usual time.
+    A good reader discards the incomplete feed. It keeps its copy with the old validators and polls again at the usual
+    time.
     """
 
     name = "reset"
 
-    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         return replace(reply, reset=True)
 
 
 class TruncatedGzip(Fault):
-    """gzip that ends before its end, in an answer that is whole otherwise: Content-Length fits. Only clients
-    that accept gzip get it.
+    """The gzip data is truncated, but Content-Length matches. Only clients that accept gzip get this response.
 
-    A program that died while it compressed, behind a server that did not notice.
+    The cause is a program that ended while it compressed, behind a server that did not notice.
 
-    A good reader takes the missing end for a failure, and does not keep what could be unpacked, nor the validators.
+    A good reader treats the missing end as a failure. It keeps neither the decoded part nor the validators.
     """
 
     name = "truncated-gzip"
 
-    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         coding = reply.fields.get("content-encoding") or ""
         takes = "gzip" in (incoming.request.fields.combined("accept-encoding") or "").lower()
         if reply.status != 200 or not reply.body or not takes or coding not in ("", "gzip"):
@@ -73,21 +73,22 @@ class TruncatedGzip(Fault):
 
 
 class WrongLength(Fault):
-    """Content-Length promises so many bytes more than come (default: 100), and the connection is closed; below zero
-    it promises less, and the rest follows unasked.
+    """Content-Length is greater than the content by the value, in bytes (default: 100), and the connection is closed.
 
-    A good reader takes the first for a failure (RFC 9112, section 8), and in the second case never reads the surplus
-    as the answer to its next request.
+    With a negative value, Content-Length is smaller, and the remaining bytes follow.
+
+    A good reader treats the first case as a failure (RFC 9112, section 8). In the second case it never reads the
+    remaining bytes as the answer to its next request.
     """
 
     name = "wrong-length"
     default = "100"
 
     def check(self) -> None:
-        self.number()
+        self.parse_number()
 
-    def answer(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
-        return replace(reply, surplus=max(int(self.number()), -len(reply.body))) if reply.body else reply
+    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+        return replace(reply, surplus=max(int(self.parse_number()), -len(reply.body))) if reply.body else reply
 
 
 FAULTS = (SlowFirstByte, SlowBody, Reset, TruncatedGzip, WrongLength)
