@@ -50,7 +50,7 @@ class Cache:
             "allow_networks",
             "allow_ports",
         )
-        ctx.options.update_defer(connection_strategy="lazy")
+        settings.require(ctx.options, connection_strategy="lazy")
 
     def configure(self, _: set[str]) -> None:
         get_app(ctx.master).adopt(ctx.options)

@@ -58,7 +58,7 @@ class Entrance:
         http1_patches.apply()
         parent_proxy_connections.install()
         # With `eager` mitmproxy would connect upstream before the target is checked.
-        ctx.options.update_defer(connection_strategy="lazy", rawtcp=False, websocket=False)
+        settings.require(ctx.options, connection_strategy="lazy", rawtcp=False, websocket=False)
 
     def configure(self, _: set[str]) -> None:
         app = get_app(ctx.master)

@@ -39,7 +39,7 @@ class Origin:
             "stale_max",
         )
         parent_proxy_connections.install()
-        ctx.options.update_defer(connection_strategy="lazy")
+        settings.require(ctx.options, connection_strategy="lazy")
 
     def configure(self, _: set[str]) -> None:
         get_app(ctx.master).adopt(ctx.options)

@@ -48,7 +48,7 @@ from feedproxy.server.fastpath.compatibility import select_modes
 from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects
 from feedproxy.server.fastpath.sockets import reject_new_connections, wait_accept_queue_empty
 from feedproxy.server.fastpath.tls_connection import ReloadingCertificate
-from feedproxy.settings import Settings, defaults, listen_address, option_names, restart_names
+from feedproxy.settings import Settings, declare, defaults, listen_address, option_names, restart_names
 from feedproxy.store import folder_lock
 from feedproxy.store.tiered import MEMORY, store_folder
 from feedproxy.telemetry.log_format import LineHandler
@@ -125,7 +125,11 @@ class Master(master.Master):
 
 def make_master(plan: ServePlan, app: App | None = None) -> tuple[master.Master, App]:
     """Return a configured master and its App. Needs a running event loop. Raises UsageError."""
-    made = Master(options.Options())
+    declared = options.Options()
+    # Before there are addons: mitmproxy configures all addons again for each option that an addon declares or changes.
+    declared.update_defer(**MITMPROXY_DEFAULTS)
+    declare(declared, *defaults())
+    made = Master(declared)
     _remove_log_events(made)
     app = app or App()
     bind_app(made, app)
@@ -136,7 +140,7 @@ def make_master(plan: ServePlan, app: App | None = None) -> tuple[master.Master,
     try:
         values = {**_with_modes(config.options), **_with_modes(given)}
         _check_mode(values)
-        made.options.update(**{**MITMPROXY_DEFAULTS, **values})
+        made.options.update(**values)
         _check(app)
         mode = _reverse_mode(app.settings.upstream) if app.settings.upstream else ""
     except (exceptions.OptionsError, UsageError) as error:
@@ -144,12 +148,12 @@ def make_master(plan: ServePlan, app: App | None = None) -> tuple[master.Master,
         option = re.match(r"\w*", str(error))[0]  # type: ignore[index]  # it matches at least the empty string
         place = config.locations.get(option) if option not in given else None
         raise UsageError(f"{place}: {error}" if place else str(error)) from error
+    derived: dict[str, Any] = {"mode": [mode], "keep_host_header": True} if mode else {}
     if "tcp_timeout" not in values:
-        made.options.update(tcp_timeout=max(75, app.settings.answer_timeout + 30))
-    if mode:
-        made.options.update(mode=[mode], keep_host_header=True)
+        derived["tcp_timeout"] = max(75, app.settings.answer_timeout + 30)
     if app.settings.fast_path and not app.settings.record:  # the fast path makes no flows to record
-        made.options.update(mode=select_modes(made.options.mode))
+        derived["mode"] = select_modes(derived.get("mode", made.options.mode))
+    made.options.update(**derived)
     if app.settings.tls_certificate and not all(mode.startswith("front") for mode in made.options.mode):
         raise UsageError("tls_certificate: TLS for readers needs the fast path (fast_path: true, without record)")
     return made, app

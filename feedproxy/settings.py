@@ -816,6 +816,13 @@ def declare(loader: Loader, *names: str) -> None:
         raise LookupError(f"no such option: {', '.join(sorted(wanted))}")
 
 
+def require(options: Any, **values: Any) -> None:
+    """Set those of mitmproxy's options that have other values: each change copies all options."""
+    changed = {name: value for name, value in values.items() if name not in options or getattr(options, name) != value}
+    if changed:
+        options.update_defer(**changed)
+
+
 def format_value(name: str, value: Any) -> Any:
     """Return an option's value as a configuration writes it: a number that has a unit as text with that unit."""
     unit: Unit = next((item.metadata["unit"] for item in fields(Settings) if item.name == name), "")

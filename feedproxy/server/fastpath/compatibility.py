@@ -5,6 +5,7 @@ handler is started, is internal and may change with any release. In that case th
 as with `fast_path: false`, and a warning gives the reason.
 """
 
+import functools
 import importlib
 import inspect
 import logging
@@ -55,7 +56,7 @@ def find_missing() -> list[str]:
     for place, texts in REQUIRED_SOURCE.items():
         module, _, name = place.partition(":")
         try:
-            source = inspect.getsource(getattr(importlib.import_module(module), name))
+            source = _source_of(getattr(importlib.import_module(module), name))
         except (ImportError, AttributeError, OSError):
             missing.append(place)
             continue
@@ -63,6 +64,11 @@ def find_missing() -> list[str]:
     # Python's and the system's: epoll exists on Linux only.
     missing += [name for owner, name in ((socket.socket, "_accept"), (select, "epoll")) if not hasattr(owner, name)]
     return missing
+
+
+@functools.cache
+def _source_of(found: type) -> str:
+    return inspect.getsource(found)
 
 
 def _missing_attributes(module: str, names: Iterable[str]) -> Iterable[str]:
