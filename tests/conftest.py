@@ -3,10 +3,11 @@
 import functools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from mitmproxy import certs
+from mitmproxy import certs, optmanager
 
 CORPUS = Path(__file__).resolve().parents[1].parent / "shared" / "corpus"
 
@@ -18,6 +19,19 @@ settings.load_profile("same")
 
 # The key of the CA takes 30 ms to check, for each of a thousand proxies that tests make with the same one.
 certs.load_pem_private_key = functools.cache(certs.load_pem_private_key)  # type: ignore[misc]
+
+
+def _copy(option: Any, _: object) -> Any:
+    """Return a copy of an option of mitmproxy, without checking and formatting its parts again."""
+    made = object.__new__(type(option))
+    for name in option.__slots__:
+        value = getattr(option, name)
+        setattr(made, name, list(value) if isinstance(value, list) else value)
+    return made
+
+
+# mitmproxy copies all 137 options, before each change of one, and a proxy makes six changes when it is opened.
+optmanager._Option.__deepcopy__ = _copy  # type: ignore[method-assign]
 
 
 @pytest.fixture(scope="session")

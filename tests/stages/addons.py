@@ -19,6 +19,7 @@ from feedproxy.rules import Rules
 from feedproxy.server.mitm import flow_handler
 from feedproxy.server.mitm.http_layer import ABSOLUTE_FORM
 from feedproxy.server.mitm.request_routing import fields_of, headers_of
+from feedproxy.settings import declare, defaults
 from tests.stages.origin import Origin, OriginFetcher
 from tests.stages.play import ALONE, Seen, line_for, resolved
 
@@ -43,6 +44,7 @@ class OnAddons:
 
     async def open(self) -> None:
         self._context = taddons.context()
+        declare(self._context.options, *defaults())  # before there are addons, as in serve.make_master
         self._addons = self._context.master.addons
         self.runtime = App(self.clock, make_client=lambda _: OriginFetcher(self.origin))
         bind_app(self._context.master, self.runtime)
