@@ -13,17 +13,9 @@ from feedproxy import settings
 from feedproxy.app import get_app
 from feedproxy.errors import FeedproxyError, Forbidden, NotFound
 from feedproxy.server.mitm import flow_handler, http1_patches, parent_proxy_connections, passthrough
-from feedproxy.server.mitm.http_layer import FeedStream, install
+from feedproxy.server.mitm.http_layer import install
 
 logger = logging.getLogger(__name__)
-
-
-class Stream(FeedStream):
-    """mitmproxy's HTTP stream with feedproxy's error pages and limits."""
-
-    error_page = staticmethod(flow_handler.error_page)
-    interim_of = staticmethod(flow_handler.interim_responses)
-    too_large = staticmethod(flow_handler.too_large)
 
 
 def _peer(client: connection.Client) -> str | None:
@@ -107,7 +99,7 @@ class Entrance:
         if chosen.layer is None and (default := ctx.master.addons.get("nextlayer")):
             default.next_layer(chosen)
         options = get_app(ctx.master).settings
-        install(chosen, Stream, options.header_max, options.head_timeout, handler.backpressure)
+        install(chosen, handler, handler.backpressure, head_max=options.header_max, head_timeout=options.head_timeout)
 
     async def http_connect(self, flow: http.HTTPFlow) -> None:
         handler = flow_handler.get_flow_handler(get_app(ctx.master))

@@ -24,8 +24,7 @@ class Wire:
         self.now = 100.0
         monkeypatch.setattr(http1_patches.time, "monotonic", lambda: self.now)
         self.client = tflow.tclient_conn()
-        self.server = SerialHttp1Server(context.Context(self.client, Options()))
-        self.server.head_timeout = head_timeout
+        self.server = SerialHttp1Server(context.Context(self.client, Options()), head_timeout=head_timeout)
         self.sent, self.is_closed = b"", False
         self.alarms: list[tuple[float, commands.RequestWakeup]] = []
         self._play(events.Start())

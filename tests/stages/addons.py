@@ -96,13 +96,13 @@ class OnAddons:
         data = server_hooks.ServerConnectionHookData(flow.server_conn, flow.client_conn)
         await self._hook(server_hooks.ServerConnectHook(data))
         if flow.server_conn.error:
-            flow.response = flow_handler.error_page(flow, flow.server_conn.error)
+            flow.response = flow_handler.get_flow_handler(self.runtime).make_error_page(flow, flow.server_conn.error)
             return
         request = Request(flow.request.method, flow.request.url, fields_of(flow.request))
         try:
             answer = await self.origin.answer(request)
         except FeedproxyError as error:
-            flow.response = flow_handler.error_page(flow, str(error))
+            flow.response = flow_handler.get_flow_handler(self.runtime).make_error_page(flow, str(error))
             return
         flow.response = http.Response.make(answer.status, answer.body)
         flow.response.headers = headers_of(answer.fields.with_field("Content-Length", str(len(answer.body))))

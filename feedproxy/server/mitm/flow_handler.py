@@ -246,6 +246,21 @@ class FlowHandler:
             state.status, state.reason, state.error_page = status, reason, page
         return page
 
+    def interim_responses(self, flow: http.HTTPFlow) -> list[http.Response]:
+        """Return the 1xx responses before a flow's response, in mitmproxy's form."""
+        state = self._flows.get(flow.id)
+        return [passthrough.to_mitmproxy(response) for response in state.interim] if state is not None else []
+
+    def refuse_content(self, flow: http.HTTPFlow) -> None:
+        """Refuse the content of a request, at once if it has not arrived yet (RFC 9110, 10.1.1)."""
+        state = self._flows.get(flow.id)
+        if state is None:
+            return
+        reason = f"No more than {flow.metadata.get(CONTENT_CAP, CONTENT_MAX)} bytes of content are read here."
+        response = problem_response(413, Detail.CONTENT_TOO_LARGE, reason, request=_request_without_target(flow))
+        self._set_local_response(flow, state, response, Detail.CONTENT_TOO_LARGE)
+        flow.metadata[RESPOND_EARLY] = True
+
     def refuse(self, flow: http.HTTPFlow, error: FeedproxyError) -> None:
         """Respond with the error; nothing goes upstream."""
         response, status = refusal_response(flow.request.method, fields_of(flow.request), error)
@@ -312,13 +327,6 @@ class FlowHandler:
         if flow.request.raw_content is None and (length is None or length > CONTENT_MAX):
             flow.metadata[RESPOND_EARLY] = True
 
-    def too_large(self, flow: http.HTTPFlow, state: FlowState) -> None:
-        """Refuse the content, at once if it has not arrived yet (RFC 9110, 10.1.1)."""
-        reason = f"No more than {flow.metadata.get(CONTENT_CAP, CONTENT_MAX)} bytes of content are read here."
-        response = problem_response(413, Detail.CONTENT_TOO_LARGE, reason, request=_request_without_target(flow))
-        self._set_local_response(flow, state, response, Detail.CONTENT_TOO_LARGE)
-        flow.metadata[RESPOND_EARLY] = True
-
     def _handle_local_path(self, flow: http.HTTPFlow, local_path: LocalPath | MisspelledTarget) -> None:
         prefix = self.runtime.settings.endpoint_prefix
         if isinstance(local_path, LocalPath) and local_path.path.startswith(prefix):
@@ -366,7 +374,7 @@ class FlowHandler:
             flow.request.stream = False
             flow.metadata[CONTENT_CAP] = cap = endpoint.content_limit(path)
             if (_content_length(flow) or 0) > cap:
-                self.too_large(flow, state)
+                self.refuse_content(flow)
                 return
             state.endpoint, state.call = (
                 endpoint,
@@ -487,25 +495,6 @@ def _content_length(flow: http.HTTPFlow) -> int | None:
         return int(flow.request.headers.get("content-length", "0"))
     except ValueError:
         return None
-
-
-def interim_responses(flow: http.HTTPFlow) -> list[http.Response]:
-    """Return the 1xx responses before a flow's response, in mitmproxy's form."""
-    state = next((routed for handler in _handlers.values() if (routed := handler.state_of(flow)) is not None), None)
-    return [passthrough.to_mitmproxy(response) for response in state.interim] if state is not None else []
-
-
-def error_page(flow: http.HTTPFlow, reason: str) -> http.Response:
-    """Return the response for a flow after a failure upstream."""
-    handler = next((handler for handler in _handlers.values() if handler.state_of(flow) is not None), None)
-    return handler.make_error_page(flow, reason) if handler is not None else passthrough.error_page(flow, reason)
-
-
-def too_large(flow: http.HTTPFlow) -> None:
-    """Refuse a flow with too much content."""
-    for handler in _handlers.values():
-        if (state := handler.state_of(flow)) is not None:
-            handler.too_large(flow, state)
 
 
 _handlers: "WeakKeyDictionary[App, FlowHandler]" = WeakKeyDictionary()

@@ -28,6 +28,7 @@ from mitmproxy import http
 from mitmproxy.connection import Client, ConnectionState
 from mitmproxy.net.http import http1
 from mitmproxy.proxy import commands, events, layer
+from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers import http as http_layers
 from mitmproxy.proxy.layers.http import _http1
 from mitmproxy.proxy.layers.http._base import ReceiveHttp
@@ -102,22 +103,32 @@ class LimitedHttp1Server(_http1.Http1Server):
     connection.
     """
 
-    head_max = HEAD_MAX
-    head_timeout: Seconds = HEAD_TIMEOUT
-    still_reads: Callable[[Client], bool] = staticmethod(lambda _: True)
-    """Returns whether a client with a closed sending side may still read: it has not reset the connection."""
     _head_started: float | None = None
     _timer_set = False
     _empty_lines = 0
     _client_eof = False
     """True once the client has closed its sending side."""
 
+    def __init__(
+        self,
+        context: Context,
+        *,
+        head_max: int = HEAD_MAX,
+        head_timeout: Seconds = HEAD_TIMEOUT,
+        still_reads: Callable[[Client], bool] = lambda _: True,
+    ) -> None:
+        """`still_reads` returns whether a client with a closed sending side has not reset the connection."""
+        super().__init__(context)
+        self._head_max = head_max
+        self._head_timeout = head_timeout
+        self._still_reads = still_reads
+
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
         if isinstance(event, events.Wakeup):
             self._timer_set = False
         else:
             yield from super()._handle_event(event)
-        if not self.head_timeout:
+        if not self._head_timeout:
             return
         if self.state != self.read_headers or not self.buf:
             self._head_started = None
@@ -125,7 +136,7 @@ class LimitedHttp1Server(_http1.Http1Server):
         if isinstance(event, events.DataReceived) and self._head_started is None:
             self._head_started = time.monotonic()
         if self._head_started is not None and not self._timer_set:
-            yield from self._await_head(self._head_started + self.head_timeout - time.monotonic())
+            yield from self._await_head(self._head_started + self._head_timeout - time.monotonic())
 
     def _await_head(self, remaining: Seconds) -> layer.CommandGenerator[None]:
         if remaining > 0.001:
@@ -165,7 +176,7 @@ class LimitedHttp1Server(_http1.Http1Server):
             yield from super().read_headers(event)
             return
         self._skip_empty_lines()
-        if _head_length(self.buf) > self.head_max:
+        if _head_length(self.buf) > self._head_max:
             yield from self.refuse(431, "The head of this request is too long.")
             return
         if self._empty_lines > EMPTY_LINES_MAX:
@@ -217,7 +228,7 @@ class LimitedHttp1Server(_http1.Http1Server):
     def _client_may_still_read(self, event: events.ConnectionClosed) -> bool:
         is_half_closed = event.connection.state is ConnectionState.CAN_WRITE
         is_tunnel = self.request is not None and self.request.method == "CONNECT"
-        return is_half_closed and not is_tunnel and self.still_reads(self.context.client)
+        return is_half_closed and not is_tunnel and self._still_reads(self.context.client)
 
     def mark_done(self, *, request: bool = False, response: bool = False) -> layer.CommandGenerator[None]:
         yield from super().mark_done(request=request, response=response)

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+import h2.config
 import h2.connection
 import h2.events
 import h2.settings
@@ -32,7 +33,6 @@ from mitmproxy.proxy.layers.http._http2 import Http2Server
 from mitmproxy.proxy.layers.http._http_h2 import BufferedH2Connection, SendH2Data
 
 from feedproxy.clock import Seconds
-from feedproxy.server.mitm.http1_patches import HEAD_MAX, HEAD_TIMEOUT
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 FRAME_HEAD = 9
@@ -97,21 +97,6 @@ class Transport(Protocol):
     def still_reads(self, client: connection.Client) -> bool:
         """Return whether a client with a closed sending side may still read."""
         ...
-
-
-class NoTransport:
-    """A transport without sockets."""
-
-    def unsent(self, client: connection.Client) -> int:
-        """Return 0."""
-        return 0
-
-    def set_reading_paused(self, client: connection.Client, server: connection.Server, paused: bool) -> None:
-        """Do nothing."""
-
-    def still_reads(self, client: connection.Client) -> bool:
-        """Return True."""
-        return True
 
 
 class ExcessiveLoad(Exception):
@@ -179,13 +164,14 @@ class BoundedConnection(BufferedH2Connection):
     """hyper-h2's state of a connection; unsent content is not copied."""
 
     MAX_CLOSED_STREAMS = CLOSED_STREAMS_MAX
-    unsent: Callable[[], int] = staticmethod(lambda: 0)
     is_choked = False
     """True while output waits for room in the socket only."""
     _written = 0
 
-    def bound(self, head_max: int) -> None:
-        """Set the values that are announced to the client, before the connection starts."""
+    def __init__(self, config: h2.config.H2Configuration, head_max: int, unsent: Callable[[], int]) -> None:
+        """`unsent` returns the bytes written to the client that its socket has not accepted yet."""
+        super().__init__(config)
+        self._unsent = unsent
         self.decoder.max_header_list_size = head_max
         self.local_settings.max_header_list_size = head_max
         self.local_settings.acknowledge()
@@ -220,7 +206,7 @@ class BoundedConnection(BufferedH2Connection):
         while pieces:
             data, end_stream = pieces.popleft()
             room = min(self.local_flow_control_window(stream_id), self.max_outbound_frame_size)
-            if data and room > 0 and self._written + self.unsent() > UNSENT_MAX:
+            if data and room > 0 and self._written + self._unsent() > UNSENT_MAX:
                 room, self.is_choked = 0, True
             if data and room <= 0:
                 pieces.appendleft(SendH2Data(data, end_stream))
@@ -241,18 +227,24 @@ class BoundedConnection(BufferedH2Connection):
 class BoundedServer(Http2Server):
     """A reader of HTTP/2 requests within the limits."""
 
-    head_max = HEAD_MAX
-    head_timeout: Seconds = HEAD_TIMEOUT
-    now: Callable[[], Seconds] = staticmethod(time.monotonic)
-    transport: Transport = NoTransport()
-    server_of: Callable[[int], connection.Server | None] = staticmethod(lambda _: None)
-
     h2_conn: BoundedConnection
 
-    def __init__(self, context: Context) -> None:
+    def __init__(
+        self,
+        context: Context,
+        transport: Transport,
+        server_of: Callable[[int], connection.Server | None],
+        *,
+        head_max: int,
+        head_timeout: Seconds,
+    ) -> None:
+        """`server_of` returns the server that sends the response of a stream; None if there is none."""
         super().__init__(context)
-        self.h2_conn = BoundedConnection(self.h2_conf)
-        self._allowance = FrameAllowance(self.head_max, self.now())
+        self._transport = transport
+        self._server_of = server_of
+        self._head_timeout = head_timeout
+        self.h2_conn = BoundedConnection(self.h2_conf, head_max, lambda: transport.unsent(self.context.client))
+        self._allowance = FrameAllowance(head_max, time.monotonic())
         self._received = bytearray()
         """Received bytes that are not handled yet, from the start of a frame on."""
         self._frames: deque[tuple[int, bool]] = deque()
@@ -264,13 +256,6 @@ class BoundedServer(Http2Server):
         self._partial_since: Seconds | None = None
         self._poll_timer: commands.RequestWakeup | None = None
         self._paused_servers: dict[int, connection.Server] = {}
-
-    def limit(self, head_max: int, head_timeout: Seconds, transport: Transport) -> None:
-        """Set the limits of a header block in bytes and seconds, and the transport."""
-        self.head_max, self.head_timeout, self.transport = head_max, head_timeout, transport
-        self._allowance = FrameAllowance(head_max, self.now())
-        self.h2_conn.bound(head_max)
-        self.h2_conn.unsent = lambda: transport.unsent(self.context.client)
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
         if isinstance(event, events.DataReceived):
@@ -294,7 +279,7 @@ class BoundedServer(Http2Server):
 
     def _receive(self, data: bytes) -> layer.CommandGenerator[None]:
         self._received += data
-        self._allowance.refill(self.now())
+        self._allowance.refill(time.monotonic())
         try:
             self._count()
         except ExcessiveLoad as error:
@@ -356,19 +341,19 @@ class BoundedServer(Http2Server):
         is_incomplete = (
             bool(self._preface) or self._allowance.in_block or (len(partial) > 0 and partial[3:4] != bytes([DATA]))
         )
-        if not is_incomplete or not self.head_timeout:
+        if not is_incomplete or not self._head_timeout:
             self._partial_since = None
             return
         if self._partial_since is None:
-            self._partial_since = self.now()
+            self._partial_since = time.monotonic()
         if self._deadline_timer is None:
-            self._deadline_timer = commands.RequestWakeup(self.head_timeout)
+            self._deadline_timer = commands.RequestWakeup(self._head_timeout)
             yield self._deadline_timer
 
     def _check_deadline(self) -> layer.CommandGenerator[None]:
         if self._partial_since is None:
             return
-        remaining = self._partial_since + self.head_timeout - self.now()
+        remaining = self._partial_since + self._head_timeout - time.monotonic()
         if remaining > 0.001:
             self._deadline_timer = commands.RequestWakeup(remaining)
             yield self._deadline_timer
@@ -378,9 +363,9 @@ class BoundedServer(Http2Server):
     # -- backpressure
 
     def _pause_server(self, stream_id: int) -> None:
-        if self.h2_conn.buffered(stream_id) > BUFFERED_MAX and (server := self.server_of(stream_id)) is not None:
+        if self.h2_conn.buffered(stream_id) > BUFFERED_MAX and (server := self._server_of(stream_id)) is not None:
             self._paused_servers[stream_id] = server
-            self.transport.set_reading_paused(self.context.client, server, True)
+            self._transport.set_reading_paused(self.context.client, server, True)
 
     def _resume_servers(self) -> None:
         for stream_id in [
@@ -388,7 +373,7 @@ class BoundedServer(Http2Server):
             for paused_stream in self._paused_servers
             if self.h2_conn.buffered(paused_stream) <= BUFFERED_MAX // 2
         ]:
-            self.transport.set_reading_paused(self.context.client, self._paused_servers.pop(stream_id), False)
+            self._transport.set_reading_paused(self.context.client, self._paused_servers.pop(stream_id), False)
 
     def _schedule_poll(self) -> layer.CommandGenerator[None]:
         """Check a full socket again later: there is no event for it."""

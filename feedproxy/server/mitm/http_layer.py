@@ -15,8 +15,9 @@ A request's head is limited to `header_max` (http1_patches.py); h11 has 16 KiB, 
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from mitmproxy import connection, http
 from mitmproxy import flow as mitmproxy_flow
@@ -43,7 +44,7 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import BadRequest, MalformedResponse
 from feedproxy.http import message_syntax
 from feedproxy.server.mitm.http1_patches import LimitedHttp1Server, error_response, without_framing
-from feedproxy.server.mitm.http2_limits import BoundedServer, NoTransport, Transport
+from feedproxy.server.mitm.http2_limits import BoundedServer, Transport
 
 logger = logging.getLogger("feedproxy")
 
@@ -66,14 +67,21 @@ LINGERING_TIME: Seconds = 30
 CONTENT_CAP = "feedproxy.content-cap"
 """Key in `flow.metadata`: another limit for this flow's content in bytes."""
 
-type ErrorPage = Callable[[http.HTTPFlow, str], http.Response]
-"""Makes the response for a flow after a failure upstream, from mitmproxy's message."""
 
-type InterimOf = Callable[[http.HTTPFlow], Iterable[http.Response]]
-"""Returns the 1xx responses to send before a flow's response."""
+class LocalResponses(Protocol):
+    """The responses that a stream sends in place of mitmproxy's."""
 
-type Refuse = Callable[[http.HTTPFlow], None]
-"""Sets the response of a flow with too much content."""
+    def make_error_page(self, flow: http.HTTPFlow, reason: str) -> http.Response:
+        """Return the response after a failure upstream; `reason` is mitmproxy's message."""
+        ...
+
+    def interim_responses(self, flow: http.HTTPFlow) -> Iterable[http.Response]:
+        """Return the 1xx responses to send before the flow's response."""
+        ...
+
+    def refuse_content(self, flow: http.HTTPFlow) -> None:
+        """Set the response of a flow with too much content."""
+        ...
 
 
 @dataclass
@@ -81,19 +89,15 @@ class DiscardRequestBody(HttpEvent):
     """Further input on this HTTP/1 connection is to be discarded."""
 
 
-def _too_large(flow: http.HTTPFlow) -> None:
-    flow.response = http.Response.make(413)
-
-
 class FeedStream(HttpStream):
     """A request and its response."""
 
-    error_page: ErrorPage | None = None
-    interim_of: InterimOf = staticmethod(lambda _: ())
-    too_large: Refuse = staticmethod(_too_large)
-
     events_in_progress = 0
     """Depth of events: the next pipelined request starts within the last event of this one."""
+
+    def __init__(self, context: Context, stream_id: int, responses: LocalResponses) -> None:
+        super().__init__(context, stream_id)
+        self._responses = responses
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
         if isinstance(event, RequestData | ResponseData) and not event.data:
@@ -157,7 +161,7 @@ class FeedStream(HttpStream):
     def send_response(self, already_streamed: bool = False) -> layer.CommandGenerator[None]:
         # RFC 9110, 15.2: a proxy forwards 1xx responses; HTTP/1.0 knows none.
         if self.flow.request.http_version != "HTTP/1.0":
-            for interim in self.interim_of(self.flow):
+            for interim in self._responses.interim_responses(self.flow):
                 yield SendHttp(ResponseHeaders(self.stream_id, interim, False), self.context.client)
         if not already_streamed:
             self._close_if_content_is_missing()
@@ -196,7 +200,7 @@ class FeedStream(HttpStream):
         if isinstance(event, RequestData) and len(self.request_body_buf) + len(event.data) > content_max:
             self.request_body_buf.clear()
             if self.flow.response is None:
-                self.too_large(self.flow)
+                self._responses.refuse_content(self.flow)
             yield from self._respond_early()
             return
         yield from super().state_consume_request_body(event)
@@ -255,9 +259,9 @@ class FeedStream(HttpStream):
 
     def _make_error_page(self, event: ResponseProtocolError) -> http.Response | None:
         """Return the page for the client in place of mitmproxy's; None if no response can be sent."""
-        if self.error_page is None or self.flow.response is not None or self.client_state == self.state_errored:
+        if self.flow.response is not None or self.client_state == self.state_errored:
             return None
-        return type(self).error_page(self.flow, event.message)  # type: ignore[misc]
+        return self._responses.make_error_page(self.flow, event.message)
 
     def _send(self, response: http.Response) -> layer.CommandGenerator[None]:
         body = response.raw_content or b""
@@ -297,7 +301,7 @@ class SerialHttp1Server(LimitedHttp1Server):
         yield self._lingering_timer
 
     def wait(self, event: events.Event) -> layer.CommandGenerator[None]:
-        if isinstance(event, events.DataReceived) and len(self.buf) > self.head_max + CONTENT_MAX:
+        if isinstance(event, events.DataReceived) and len(self.buf) > self._head_max + CONTENT_MAX:
             disconnected = RequestProtocolError(self.stream_id, "too much at once", ErrorCode.CLIENT_DISCONNECTED)
             self.state = self.done
             yield commands.CloseConnection(self.conn)
@@ -309,13 +313,21 @@ class SerialHttp1Server(LimitedHttp1Server):
 class FeedLayer(HttpLayer):
     """mitmproxy's HTTP layer with feedproxy's streams."""
 
-    stream: type[FeedStream] = FeedStream
-    head_max = LimitedHttp1Server.head_max
-    head_timeout: Seconds = LimitedHttp1Server.head_timeout
-    transport: Transport = NoTransport()
-
-    def __init__(self, context: Context, mode: HTTPMode) -> None:
+    def __init__(
+        self,
+        context: Context,
+        mode: HTTPMode,
+        responses: LocalResponses,
+        transport: Transport,
+        *,
+        head_max: int,
+        head_timeout: Seconds,
+    ) -> None:
         super().__init__(context, mode)
+        self._responses = responses
+        self._transport = transport
+        self._head_max = head_max
+        self._head_timeout = head_timeout
         self._streams: list[FeedStream] = []
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
@@ -323,17 +335,24 @@ class FeedLayer(HttpLayer):
             yield from super()._handle_event(event)
             return
         # mitmproxy would make a server, too, and drop it in a cycle with its context.
+        server: BoundedServer | SerialHttp1Server
         if self.context.client.alpn == b"h2":
-            bounded = BoundedServer(self.context.fork())
-            bounded.limit(self.head_max, self.head_timeout, self.transport)
-            bounded.server_of = self._server_of
-            self.connections[self.context.client] = bounded
+            server = BoundedServer(
+                self.context.fork(),
+                self._transport,
+                self._server_of,
+                head_max=self._head_max,
+                head_timeout=self._head_timeout,
+            )
         else:
-            server = SerialHttp1Server(self.context.fork())
-            server.head_max, server.head_timeout = self.head_max, self.head_timeout
-            server.still_reads = self.transport.still_reads
-            self.connections[self.context.client] = server
-        yield from self.event_to_child(self.connections[self.context.client], event)
+            server = SerialHttp1Server(
+                self.context.fork(),
+                head_max=self._head_max,
+                head_timeout=self._head_timeout,
+                still_reads=self._transport.still_reads,
+            )
+        self.connections[self.context.client] = server
+        yield from self.event_to_child(server, event)
 
     def _break_cycles(self) -> None:
         """Break the cycles of ended streams: each is in its own context's list of layers."""
@@ -354,7 +373,7 @@ class FeedLayer(HttpLayer):
     def make_stream(self, stream_id: int) -> layer.CommandGenerator[None]:
         self._break_cycles()
         context = self.context.fork()
-        self.streams[stream_id] = stream = self.stream(context, stream_id)
+        self.streams[stream_id] = stream = FeedStream(context, stream_id, self._responses)
         self._streams.append(stream)
         yield from self.event_to_child(stream, events.Start())
 
@@ -387,11 +406,7 @@ def _trailers_of(trailers: http.Headers) -> http.Headers:
 
 
 def install(
-    chosen: layer.NextLayer,
-    stream: type[FeedStream],
-    head_max: int,
-    head_timeout: Seconds,
-    transport: Transport | None = None,
+    chosen: layer.NextLayer, responses: LocalResponses, transport: Transport, *, head_max: int, head_timeout: Seconds
 ) -> None:
     """Replace mitmproxy's HTTP layer by feedproxy's in the chosen next layer."""
     outer: layer.Layer | None = None
@@ -401,10 +416,9 @@ def install(
     if inner is None:
         return
     inner.context.layers.remove(inner)
-    feed_layer = FeedLayer(inner.context, inner.mode)
-    feed_layer.stream = stream
-    feed_layer.head_max, feed_layer.head_timeout = head_max, head_timeout
-    feed_layer.transport = transport or NoTransport()
+    feed_layer = FeedLayer(
+        inner.context, inner.mode, responses, transport, head_max=head_max, head_timeout=head_timeout
+    )
     if outer is None:
         chosen.layer = feed_layer
     else:
