@@ -38,7 +38,8 @@ from feedproxy.rules import may_serve_under
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, Relocation, Resource
-from feedproxy.upstream.fair_limits import PROXY, Requester, client_of, requesting
+from feedproxy.upstream.fair_limits import PROXY, Requester, requesting
+from feedproxy.upstream.special_networks import client_network
 
 NON_FEED_REDIRECTS_MAX = 10_000
 """Largest number of remembered targets with redirects to something else than a feed. Such redirects are not followed
@@ -167,7 +168,7 @@ class RefreshCoordinator:
 
         The result is None if the refresh takes longer than `answer_timeout`.
         """
-        target, client = context.request.target, client_of(context.client.address)
+        target, client = context.request.target, client_network(context.client.address)
         key: object = _collapse_key(context) or next(self._solo_keys)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + context.settings.answer_timeout

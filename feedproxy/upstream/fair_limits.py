@@ -16,7 +16,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from ipaddress import IPv6Address, ip_address
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import Overload
@@ -75,19 +74,6 @@ def requesting(requester: Requester) -> Iterator[None]:
 def current_requester() -> Requester:
     """Return the requester of the current task."""
     return _REQUESTER.get()
-
-
-def client_of(address: str) -> str:
-    """Return the network that counts as one client: an IPv4 address, or an IPv6 /64."""
-    try:
-        parsed = ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(parsed, IPv6Address):
-        if parsed.ipv4_mapped is not None:
-            return str(parsed.ipv4_mapped)
-        return f"{IPv6Address(int(parsed) >> 64 << 64)}/64"
-    return str(parsed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ import pytest
 
 from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.upstream.client import Fetched, Fetcher, FetchLimits
-from feedproxy.upstream.fair_limits import PROXY, FairLimits, Limit, Requester, client_of, requesting
+from feedproxy.upstream.fair_limits import PROXY, FairLimits, Limit, Requester, requesting
 from feedproxy.upstream.resolver import Resolver
+from feedproxy.upstream.special_networks import client_network
 from tests.upstream.raw import OK, a_fetcher, a_get, a_policy, origin, play, until
 
 SOON = 2.0
@@ -294,4 +295,4 @@ async def test_large_answer_that_no_reader_waits_for_is_ended() -> None:
     ],
 )
 def test_ipv6_network_counts_as_one_client(address: str, client: str) -> None:
-    assert client_of(address) == client
+    assert client_network(address) == client

@@ -48,10 +48,11 @@ from feedproxy.server.mitm.request_routing import (
     route,
 )
 from feedproxy.server.response_head import encode_head
-from feedproxy.upstream.fair_limits import Requester, client_of, requesting
+from feedproxy.upstream.fair_limits import Requester, requesting
 from feedproxy.upstream.own_authority import is_own
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import parent_name
+from feedproxy.upstream.special_networks import client_network
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +122,7 @@ class FlowHandler:
             self.connect_approvals.users[flow.client_conn.id] = user
         policy = self.runtime.connect_policy
         policy.check_port(port)
-        network = client_of(client_context(incoming_request(flow), settings, Entrance.PROXY).address)
+        network = client_network(client_context(incoming_request(flow), settings, Entrance.PROXY).address)
         with requesting(Requester(network, is_known=False)):
             parent = self.runtime.parent_of(target)
             address: str | ParentProxyHost
@@ -420,7 +421,7 @@ class FlowHandler:
         assert state.routed_request is not None
         target = state.routed_request.request.target
         settings, parent = self.runtime.settings_for(target), self.runtime.parent_of(target)
-        with requesting(Requester(client_of(state.client.address), is_known=False)):
+        with requesting(Requester(client_network(state.client.address), is_known=False)):
             await passthrough.approve(
                 self.connect_approvals, flow.client_conn.id, target, settings, self.runtime.policy, parent
             )
