@@ -55,7 +55,9 @@ class AccessLog:
             size = case.streamed.size
         connects = flow.request.method == "CONNECT"
         if connects:
-            request = Request("CONNECT", uri.hostport(flow.request.host, flow.request.port), fields_of(flow.request))
+            request = Request(
+                "CONNECT", uri.join_host_port(flow.request.host, flow.request.port), fields_of(flow.request)
+            )
         elif case.routed_request is not None:
             request = case.routed_request.request
         else:

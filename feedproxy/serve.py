@@ -377,7 +377,7 @@ def _check_confdir(confdir: str) -> None:
 def _reverse_mode(upstream: str) -> str:
     """Return mitmproxy's mode for `upstream`. feedproxy makes the connections, so the scheme is always http."""
     try:
-        host, port = uri.host_port(uri.normalise(upstream))
+        host, port = uri.split_host_port(uri.normalise(upstream))
     except FeedproxyError as error:
         raise UsageError(f"upstream: {upstream}: {error}") from error
     if urlsplit(upstream).query:

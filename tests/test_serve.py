@@ -64,7 +64,10 @@ async def test_the_command_line_wins_over_the_files_address(tmp_path: Path) -> N
         ("trusted_proxies: [balancer]", "trusted_proxies: 'balancer': expected an address"),
         ("allow_ports: [http]", "allow_ports: 'http' is no port"),
         ("allow_networks: [here]", "allow_networks: 'here' is no network"),
-        ("upstream: 127.0.0.1:8000", "upstream: 127.0.0.1:8000: not a URL: it must start with http:// or https://"),
+        (
+            "upstream: 127.0.0.1:8000",
+            "upstream: 127.0.0.1:8000: invalid URL: expected http:// or https:// at its beginning",
+        ),
         ("mode: [socks5]", "mode: socks5 is not supported: expected gateway and explicit proxy"),
     ],
 )

@@ -41,7 +41,7 @@ def parse(value: str) -> BasicCredentials | None:
     return BasicCredentials(user, password)
 
 
-def compose(password: BasicCredentials) -> str:
+def format_credentials(password: BasicCredentials) -> str:
     """Return the value of Authorization."""
     return "Basic " + base64.b64encode(f"{password.user}:{password.password}".encode()).decode("ascii")
 

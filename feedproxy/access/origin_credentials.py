@@ -51,7 +51,7 @@ class Credential:
         match self.kind:
             case "basic":
                 given = basic.BasicCredentials(self.secret["user"], self.secret["password"])
-                return request_with(request, fields.with_added("Authorization", basic.compose(given)))
+                return request_with(request, fields.with_added("Authorization", basic.format_credentials(given)))
             case "wsse":
                 for name, value in wsse.compose(self.secret["user"], self.secret["password"], now):
                     fields = fields.with_added(name, value)

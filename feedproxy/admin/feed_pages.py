@@ -23,7 +23,7 @@ from feedproxy.admin.versions import version_list
 from feedproxy.clock import Clock
 from feedproxy.endpoints.feed_list import FeedList
 from feedproxy.errors import FeedproxyError, NotFound
-from feedproxy.http.negotiation import best_type
+from feedproxy.http.negotiation import choose_media_type
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.service import Service
 from feedproxy.refresh.paused_and_blocked import OperatorDecisions
@@ -338,7 +338,7 @@ def wants_json(request: web.Request) -> bool:
     if request.method == "POST":
         offers.reverse()
     accept = ", ".join(request.headers.getall("Accept", [])) or None
-    return best_type(accept, offers) == "application/json"
+    return choose_media_type(accept, offers) == "application/json"
 
 
 def as_json(value: Any, status: int = 200, extra: Mapping[str, str] | None = None) -> web.Response:

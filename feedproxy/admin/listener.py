@@ -98,7 +98,7 @@ class AdminListener:
         except OSError as error:
             await runner.cleanup()
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
-            raise UsageError(f"admin: cannot listen on {uri.hostport(host, port)}: {reason}") from error
+            raise UsageError(f"admin: cannot listen on {uri.join_host_port(host, port)}: {reason}") from error
         self._runner = runner
         bound = runner.addresses[0]
         self.url = f"http://{f'[{bound[0]}]' if ':' in bound[0] else bound[0]}:{bound[1]}"

@@ -105,7 +105,7 @@ class FeedObservations:
 
 def is_local(address: str) -> bool:
     """Return True if the address is on this machine or in a local network. The host name is not resolved."""
-    host, _ = uri.host_port(address)
+    host, _ = uri.split_host_port(address)
     try:
         return not ipaddress.ip_address(host.strip("[]")).is_global
     except ValueError:

@@ -251,7 +251,7 @@ class _Probe:
         ]
         content: bytes | None = response.body
         try:
-            limit = content_coding.reasonable(len(response.body), self._settings.decoded_max)
+            limit = content_coding.decoding_limit(len(response.body), self._settings.decoded_max)
             if request.method != "HEAD":
                 encoding = response.fields.combined("content-encoding")
                 content = content_coding.decode(response.body, encoding, limit=limit)
@@ -271,7 +271,7 @@ class _Probe:
         )
 
     async def _probe_certificate(self, target: str) -> tls_probe.ProbedCertificate | None:
-        host, port = uri.host_port(target)
+        host, port = uri.split_host_port(target)
         try:
             return await tls_probe.probe_certificate(
                 host,

@@ -166,7 +166,7 @@ class FeedList:
         present = () if replace else before.feeds
         feeds = opml.merge(present, listing.feeds)
         added = [feed.address for feed in feeds if feed.address not in before.since]
-        hosts = {uri.host_port(feed.address)[0] for feed in listing.feeds if feed.address.startswith("https:")}
+        hosts = {uri.split_host_port(feed.address)[0] for feed in listing.feeds if feed.address.startswith("https:")}
         new_hosts = hosts - before.hosts if intercept else set()
         standing = frozenset() if replace else before.hosts
         await self._save(
@@ -217,7 +217,7 @@ class FeedList:
 
     def public_hosts(self, listing: SubscriptionList) -> list[str]:
         """Return the hosts that imports have added and that serve a feed of the public list."""
-        return sorted(self.imported.hosts & {uri.host_port(feed.address)[0] for feed in listing.feeds})
+        return sorted(self.imported.hosts & {uri.split_host_port(feed.address)[0] for feed in listing.feeds})
 
     def resume(self) -> None:
         """Continue to fetch imported feeds that are not stored, after a restart."""

@@ -72,7 +72,7 @@ class FeedListDocuments:
         patterns = (*self._settings().intercept, *self.feed_list.public_hosts(listing))
 
         def write(_: Instant | None) -> bytes:
-            hosts = {uri.host_port(feed.address)[0] for feed in listing.feeds}
+            hosts = {uri.split_host_port(feed.address)[0] for feed in listing.feeds}
             return proxy_autoconfig.document(base, hosts, patterns).encode()
 
         return await self._respond(call, listing, f"pac {base} {patterns}", write, proxy_autoconfig.MEDIA_TYPE)

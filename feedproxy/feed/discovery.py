@@ -106,7 +106,7 @@ def prefers_feeds(accept: str | None) -> bool:
     """Return True if a client with this Accept field prefers a feed to a page (RFC 9110, section 12.5.1)."""
     if accept is None:
         return False
-    return negotiation.best_type(accept, _OFFERS) in FEED_TYPES
+    return negotiation.choose_media_type(accept, _OFFERS) in FEED_TYPES
 
 
 _OFFERS = ("text/html", "application/xhtml+xml", *FEED_TYPES)

@@ -1,1 +1,1 @@
-"""HTTP as it is written on the wire: fields, dates, directives, validators (RFC 9110, 9111, 9211)."""
+"""HTTP messages as values: fields, dates, directives and validators.  RFC 9110, 9111, 9211"""

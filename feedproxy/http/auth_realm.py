@@ -1,21 +1,21 @@
-"""Challenges for credentials (RFC 9110, section 11.6.1): a list of schemes, each followed by its parameters."""
+"""The field WWW-Authenticate: a list of challenges, each with a scheme and parameters.  RFC 9110, section 11.6.1"""
 
 import re
 
 from feedproxy.http.field_values import quote, split_list, unquote
 
 WITH_REALM = ("basic", "digest")
-"""Schemes with a realm: a browser sends the credentials again wherever the same realm is named."""
+"""Schemes with a realm. A browser sends the same credentials to every address that names the same realm."""
 
 _PARAMETER = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+)[ \t]*=[ \t]*(?!=|$)(.*)", re.DOTALL)
 _SCHEME = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+)(?:[ \t]+(.*))?", re.DOTALL)
 
 
 def with_realms_of(value: str, owner: str) -> str:
-    """Return the challenges with the owner's name before the realms of Basic and Digest; other schemes unchanged.
+    """Return the challenges with `owner` before the realms of Basic and Digest. Other schemes remain unchanged.
 
-    A missing realm becomes the owner's name; of several realms in one challenge the first counts. Parameters before
-    the first challenge are dropped: they would become a part of the challenge in the line before.
+    If the realm is missing, `owner` becomes the realm. If a challenge has several realms, the first counts. Parameters
+    before the first challenge are dropped, because they would become part of the challenge on the previous line.
     """
     challenges: list[tuple[str, list[str]]] = []
     for member in split_list(value):

@@ -1,13 +1,13 @@
-"""Cache-Control as a value (RFC 9111, section 5.2), and the targeted fields like it (RFC 9213).
+"""Cache-Control as a value (RFC 9111, section 5.2), and targeted fields such as CDN-Cache-Control (RFC 9213).
 
-Parsing is lenient in form and strict in meaning. Commas, semicolons and spaces separate directives, so that none is
-overlooked. An invalid lifetime counts as 0:
+Parsing is lenient in form and strict in meaning. Commas, semicolons and spaces separate directives, so that no
+directive is overlooked. An invalid lifetime counts as 0:
 
-    "Caches are encouraged to consider responses that have invalid freshness information ... to be stale."
-    -- RFC 9111, section 4.2.1
+"Caches are encouraged to consider responses that have invalid freshness information ... to be stale." -- RFC 9111,
+section 4.2.1
 
-Of a repeated directive the more restrictive value counts. A mistake can then cost a request to the origin, but cannot
-reveal a private response.
+If a directive is repeated, the more restrictive value counts. A mistake can then cost a request to the origin, but
+cannot reveal a private response.
 """
 
 import math
@@ -22,7 +22,7 @@ from feedproxy.http.message import Fields
 from feedproxy.http.structured_fields import Token, parse_dictionary
 
 DELTA_SECONDS_MAX = 2**31
-"""The limit of a duration, in seconds; for more "the cache MUST consider the value to be 2147483648 (2^31) or the
+"""Upper limit of a duration, in seconds. For more, "the cache MUST consider the value to be 2147483648 (2^31) or the
 greatest positive integer it can conveniently represent" -- RFC 9111, section 1.2.2."""
 
 _DIRECTIVE = re.compile(r"""([^\s,;="]+)(?:=("(?:[^"\\]|\\.)*+"|[^\s,;]*+))?""", re.DOTALL)
@@ -51,10 +51,11 @@ _QUALIFIED = {"no-cache": ("no_cache", "no_cache_fields"), "private": ("private"
 
 @dataclass(frozen=True, slots=True)
 class CacheControl:
-    """The directives of a message's Cache-Control. Durations are seconds, at most 2**31; None if absent.
+    """The directives of a message's Cache-Control.
 
-    `no_cache` and `private` are the bare directives; their qualified forms name fields (lower case) in
-    `no_cache_fields` and `private_fields`. A bare max-stale is math.inf. `present`: the message has the field.
+    Durations are in seconds, at most 2**31, and None if absent. `no_cache` and `private` are the directives without an
+    argument. With an argument, they name fields: these are in `no_cache_fields` and `private_fields`, in lower case. A
+    max-stale without an argument is math.inf. `present` is True if the message has the field.
     """
 
     no_store: bool = False
@@ -79,7 +80,7 @@ class CacheControl:
 
     @classmethod
     def from_fields(cls, fields: Fields, name: str = "cache-control") -> "CacheControl":
-        """Return the directives of all lines of a field together."""
+        """Parse all lines of a field together and return the directives."""
         if name == "cache-control":
             return _cache_control(fields)
         combined = fields.combined(name)
@@ -87,7 +88,10 @@ class CacheControl:
 
     @classmethod
     def from_request(cls, fields: Fields) -> "CacheControl":
-        """Return a request's directives; where it has none, `Pragma: no-cache` is read as no-cache (section 5.4)."""
+        """Return the directives of a request.
+
+        If the request has no Cache-Control, `Pragma: no-cache` counts as no-cache (section 5.4).
+        """
         combined = fields.combined("cache-control")
         if combined is not None:
             return _parse(combined)
@@ -96,7 +100,7 @@ class CacheControl:
 
 
 def without_directives(fields: Fields, *names: str) -> str:
-    """Return the directives of Cache-Control verbatim, without those of these names (lower case)."""
+    """Return the text of Cache-Control without the directives `names`, which must be in lower case."""
     combined = fields.combined("cache-control") or ""
     return ", ".join(found[0] for found in _DIRECTIVE.finditer(combined) if found[1].lower() not in names)
 
@@ -106,10 +110,10 @@ _PRAGMA = CacheControl(no_cache=True)
 
 
 def parse_targeted(fields: Fields, name: str) -> CacheControl | None:
-    """Return the directives of a targeted field such as CDN-Cache-Control; None if it must be ignored.
+    """Parse a targeted field such as CDN-Cache-Control. Return None if the field must be ignored.
 
-    "If a targeted field in a given response is empty, or a parsing error is encountered, that field MUST be
-    ignored by the cache" -- RFC 9213, section 2.1. A duration that is not an integer counts as 0.
+    "If a targeted field in a given response is empty, or a parsing error is encountered, that field MUST be ignored by
+    the cache" -- RFC 9213, section 2.1. A duration that is not an integer counts as 0.
     """
     combined = fields.combined(name)
     return None if combined is None else _parse_targeted(combined)
@@ -173,16 +177,22 @@ def _read(directives: Iterable[tuple[str, str | None]]) -> CacheControl:
 
 
 def _seconds(argument: str | None) -> Seconds:
-    """Return delta-seconds, 0 if invalid. Quoted or not: "recipients ought to accept both forms" (section 5.2)."""
+    """Parse delta-seconds, quoted or not. Return 0 if the value is invalid.
+
+    "recipients ought to accept both forms" -- section 5.2
+    """
     digits = unquote(argument or "")
     if not _DIGITS.fullmatch(digits):
         return 0.0
     significant = digits.lstrip("0")
-    # Python refuses to read thousands of digits; ten are too many already.
+    # Python refuses to parse thousands of digits. Ten digits already exceed the limit.
     return float(min(int(significant or 0), DELTA_SECONDS_MAX) if len(significant) <= 10 else DELTA_SECONDS_MAX)
 
 
 def _field_names(argument: str | None) -> frozenset[str]:
-    """Return the fields of a qualified directive; none if a name is invalid, so that the bare form counts."""
+    """Return the field names in the argument of a directive.
+
+    If a name is invalid, no name is returned, and the directive counts as one without an argument.
+    """
     names = [name.strip().lower() for name in unquote(argument or "").split(",") if name.strip()]
     return frozenset(names) if all(map(is_token, names)) else frozenset()

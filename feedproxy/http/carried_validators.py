@@ -1,9 +1,9 @@
-"""Validators of an origin inside the entity tag that a client gets, for content that no cache may store.
+"""Validators of an origin, carried inside the entity tag that a client gets.
 
-"the cache MUST NOT store any part of either the immediate request or the response" -- RFC 9111, section 5.2.2.5. So the
-proxy cannot remember which tag of the origin belongs to a tag that it gave. The client sends it back instead:
-`HASH.eTAG` or `HASH.wTAG` carry the origin's strong or weak tag in base64url, `HASH.dNUMBER` its Last-Modified in Unix
-seconds.
+They serve content that no cache may store. "the cache MUST NOT store any part of either the immediate request or the
+response" -- RFC 9111, section 5.2.2.5. The proxy therefore cannot store the origin's tag for a tag that it sent.
+Instead, the tag contains the origin's validator, and the client returns it. `HASH.eTAG` and `HASH.wTAG` carry a strong
+or weak tag in base64url; `HASH.dNUMBER` carries Last-Modified in Unix seconds.
 """
 
 import base64
@@ -15,17 +15,22 @@ from feedproxy.http.etag import EntityTag, parse_tag, parse_tags, tag_base
 from feedproxy.http.message import Fields
 
 TAG_MAX = 96
-"""Characters of an origin's tag that is carried; longer ones are rare, and fields are limited."""
+"""Maximum length of an origin's tag that is carried, in characters. Longer tags are rare, and the length of fields
+is limited."""
 
 TAGS_MAX = 8
-"""Tags of a client that are read: more would make a request that origins refuse as too large."""
+"""Maximum number of a client's tags that are parsed. Origins refuse requests with more tags as too large."""
 
 _CARRIED = re.compile(r"[0-9a-f]+\.(?:(?P<kind>[ew])(?P<tag>[A-Za-z0-9_-]+)|d(?P<date>[0-9]{1,11}))")
-"""Eleven digits end in the year 5138: a client could write a number that no date has."""
+"""Matches the base of a tag that carries a validator. A date has at most eleven digits, which end in the year 5138:
+a client could send a number that is not a valid date."""
 
 
 def carry_validators(base: str, fields: Fields) -> str:
-    """Return the base of a tag with the validator of a response in it; `base` itself where the response has none."""
+    """Return a tag base that carries the ETag or Last-Modified of a response.
+
+    Return `base` unchanged if the response has neither, or its ETag is longer than TAG_MAX.
+    """
     tag = parse_tag(fields.get("etag") or "") if len(fields.get_all("etag")) == 1 else None
     if tag is not None and len(tag.opaque) <= TAG_MAX and tag.opaque.isascii():
         encoded = base64.urlsafe_b64encode(tag.opaque.encode("ascii")).rstrip(b"=").decode("ascii")
@@ -35,14 +40,15 @@ def carry_validators(base: str, fields: Fields) -> str:
 
 
 def content_base(base: str) -> str:
-    """Return the base of a tag without the validator in it."""
+    """Return a tag base without the carried validator."""
     return base.partition(".")[0] if _CARRIED.fullmatch(base) else base
 
 
 def conditions_for_origin(fields: Fields) -> Fields:
-    """Return the conditions for the origin that follow from a client's; no fields where none do.
+    """Return the conditions to send to the origin for those of a client. The result is empty if none can be sent.
 
-    Tags win over dates (RFC 9110, section 13.1.3). A date of the client's own counts only where it sends no tag.
+    Tags have priority over dates (RFC 9110, section 13.1.3). A date sent by the client counts only if the client sends
+    no tag.
     """
     carried = list(_carried(fields))
     if tags := [origin.text for _, origin in carried if isinstance(origin, EntityTag)]:
@@ -56,7 +62,10 @@ def conditions_for_origin(fields: Fields) -> Fields:
 
 
 def fields_for_client(conditions: Fields, not_modified: Fields) -> Fields | None:
-    """Return the fields of an origin's 304 with the client's own tag; None where it does not answer its conditions."""
+    """Return the fields of an origin's 304 with the client's own tag in place of the origin's.
+
+    Return None if the 304 does not answer the client's conditions.
+    """
     carried = list(_carried(conditions))
     confirmed = parse_tag(not_modified.get("etag") or "")
     fields = not_modified.without("etag")
@@ -67,14 +76,14 @@ def fields_for_client(conditions: Fields, not_modified: Fields) -> Fields | None
             if isinstance(origin, EntityTag) and origin.opaque == confirmed.opaque
         ]
     if confirmed is None and len({origin for _, origin in carried if isinstance(origin, EntityTag)}) > 1:
-        return None  # the client has several versions, and the origin does not say which is current
+        return None  # the client has several versions, and the origin does not tell which one is current
     if carried:
         return fields.with_field("ETag", carried[0][0].text)
     return fields if len(conditions_for_origin(conditions)) and "if-none-match" not in conditions else None
 
 
 def _carried(fields: Fields) -> Iterator[tuple[EntityTag, EntityTag | int]]:
-    """Yield each tag of the client that carries a validator, with that validator."""
+    """Yield each tag of the client that carries a validator, together with that validator."""
     tags = parse_tags(fields.combined("if-none-match") or "")
     for tag in tags[:TAGS_MAX] if tags != "*" else ():
         match = _CARRIED.fullmatch(tag_base(tag))
@@ -87,6 +96,6 @@ def _carried(fields: Fields) -> Iterator[tuple[EntityTag, EntityTag | int]]:
             opaque = base64.urlsafe_b64decode(match["tag"] + "=" * (-len(match["tag"]) % 4)).decode("ascii")
         except ValueError:
             continue
-        # A client could write any text into its own tag: only the text of a tag goes upstream.
+        # A client can send any text as its tag, so the decoded text is sent upstream only if it is a valid tag.
         if len(opaque) <= TAG_MAX and re.fullmatch(r"[!#-~]+", opaque):
             yield tag, EntityTag(opaque, weak=match["kind"] == "w")

@@ -1,10 +1,10 @@
-"""Compression dictionaries: a response as the dictionary of later ones, and the content coding `dcz` (RFC 9842).
+"""Compression dictionaries: earlier responses as dictionaries, and the content coding `dcz`.  RFC 9842
 
-A response offers itself with Use-As-Dictionary. A client that keeps it names it, by the SHA-256 of its content, in
-Available-Dictionary, and lists `dcz` in Accept-Encoding. The response is then a Zstandard stream that was made with
-this dictionary, behind a header of 40 bytes that names the dictionary again.
+A response offers itself as a dictionary with Use-As-Dictionary. A client that stores it sends the SHA-256 of its
+content in Available-Dictionary and lists `dcz` in Accept-Encoding. A later response can then be a Zstandard stream that
+was made with this dictionary. A header of 40 bytes in front of the stream names the dictionary.
 
-Fields are parsed strictly: an invalid one counts as absent.
+Fields are parsed strictly: an invalid field counts as absent.
 """
 
 import hashlib
@@ -21,43 +21,44 @@ from feedproxy.http.structured_fields import Token, decode_bytes, parse_dictiona
 DCZ = "dcz"
 
 RAW = "raw"
-"""The only defined format of dictionaries: bytes (section 2.1.4)."""
+"""The only defined type of dictionaries: raw bytes (section 2.1.4)."""
 
 MAGIC = bytes.fromhex("5e 2a 4d 18 20 00 00 00")
-"""A skippable Zstandard frame of 32 bytes, so that every Zstandard decoder passes over the header (section 5)."""
+"""First bytes of a `dcz` stream: the start of a skippable Zstandard frame of 32 bytes, which every Zstandard decoder
+skips (section 5)."""
 
 HASH_BYTES = 32
 HEADER_BYTES = len(MAGIC) + HASH_BYTES
 
 ID_MAX = 1024
-"""Characters of a server identifier: "supports up to 1024 characters" (section 2.1.3)."""
+"""Maximum length of a server identifier, in characters: "supports up to 1024 characters" (section 2.1.3)."""
 
 WINDOW_MIN = 8 * 1024 * 1024
 WINDOW_MAX = 128 * 1024 * 1024
-"""Bounds of the window that a client must be able to decode, in bytes (section 5)."""
+"""Bounds of the window that every client must be able to decode, in bytes (section 5)."""
 
 LEVEL = 9
-"""Zstandard's level. 986 updates of ten feeds, 25.3 MB in gzip: level 3 makes 3.44 MB of them, 6 3.11, 9 3.04 and
-19 2.84, in 3, 5, 5 and 110 ms on average, 250 KB each."""
+"""Compression level of Zstandard. 986 updates of ten feeds have 25.3 MB in gzip. Level 3 makes them 3.44 MB, level 6
+3.11, level 9 3.04 and level 19 2.84 MB. A content of 250 KB takes 3, 5, 5 and 110 ms on average."""
 
 _PATTERN_SIGNS = frozenset("*+?{}()\\")
-"""Characters that have a meaning in a URL pattern, beside the colon."""
+"""Characters with a special meaning in a URL pattern, in addition to the colon."""
 
 
 @dataclass(frozen=True, slots=True)
 class UseAsDictionary:
-    """A value of Use-As-Dictionary: the terms on which a response may serve as dictionary (section 2.1)."""
+    """A value of Use-As-Dictionary: the conditions under which a response may serve as a dictionary (section 2.1)."""
 
     match: str
-    """A URL pattern, relative to the URL of the response: the requests that the dictionary is for."""
+    """The URL pattern of requests that may use the dictionary, relative to the URL of the response."""
     match_dest: tuple[str, ...] = ()
-    """Destinations of these requests, as browsers name them; empty for all."""
+    """Destinations of these requests, as browsers name them; empty if every destination is allowed."""
     id: str = ""
     type: str = RAW
 
     @property
     def is_usable(self) -> bool:
-        """Return whether the dictionary may be used.
+        """Return True if the dictionary may be used.
 
         "If a client receives a dictionary with a type that it does not understand, it MUST NOT use the dictionary." --
         section 2.1.4. "If PATTERN has regexp groups, then return FALSE." -- section 2.1.1
@@ -66,7 +67,10 @@ class UseAsDictionary:
 
     @property
     def text(self) -> str:
-        """Return the field's value. Raises ValueError for strings that a structured field cannot have."""
+        """Return the value as text for the field.
+
+        Raises ValueError if a string contains characters that structured fields do not allow.
+        """
         members = [f"match={string_text(self.match)}"]
         if self.match_dest:
             members.append(f"match-dest=({' '.join(map(string_text, self.match_dest))})")
@@ -79,7 +83,7 @@ class UseAsDictionary:
 
 @memoize_short(entries=1024)
 def parse_use_as_dictionary(value: str) -> UseAsDictionary | None:
-    """Read Use-As-Dictionary; None where it is not valid.
+    """Parse Use-As-Dictionary. Return None if the value is invalid.
 
     "The "match" value is required and MUST be included in the Use-As-Dictionary Dictionary for the dictionary to be
     considered valid." -- section 2.1.1
@@ -98,10 +102,10 @@ def parse_use_as_dictionary(value: str) -> UseAsDictionary | None:
 
 @memoize_short(entries=1024)
 def parse_available_dictionary(value: str) -> bytes | None:
-    """Read Available-Dictionary: the SHA-256 of the dictionary that a client has (section 2.2).
+    """Parse Available-Dictionary and return the SHA-256 of the dictionary that the client has (section 2.2).
 
-    None if it is invalid, or has several hashes: "the client MUST only send a single "Available-Dictionary" request
-    header field with a single hash value".
+    Return None if the value is invalid or has several hashes: "the client MUST only send a single
+    "Available-Dictionary" request header field with a single hash value".
     """
     encoded = parse_item(value)
     found = decode_bytes(encoded) if isinstance(encoded, bytes) else None
@@ -109,18 +113,21 @@ def parse_available_dictionary(value: str) -> bytes | None:
 
 
 def parse_dictionary_id(value: str) -> str | None:
-    """Read Dictionary-ID: the server identifier that a client repeats (section 2.3); None where it is not valid."""
+    """Parse Dictionary-ID, the server identifier that a client repeats (section 2.3).
+
+    Return None if the value is invalid.
+    """
     found = parse_item(value)
     return str(found) if _is_string(found) and len(str(found)) <= ID_MAX else None
 
 
-def hash_of(content: bytes) -> bytes:
-    """Return the hash that names a dictionary with this content."""
+def dictionary_hash(content: bytes) -> bytes:
+    """Return the SHA-256 of a content, by which requests name it as a dictionary."""
     return hashlib.sha256(content).digest()
 
 
 def without_dictionary(request: Fields) -> Fields:
-    """Return request fields that name no dictionary and do not accept `dcz`."""
+    """Return the fields of a request without Available-Dictionary, Dictionary-ID, and `dcz` in Accept-Encoding."""
     if "available-dictionary" not in request:
         return request
     codings = request.combined("accept-encoding") or ""
@@ -130,22 +137,23 @@ def without_dictionary(request: Fields) -> Fields:
 
 
 def exact_pattern(path: str) -> str | None:
-    """Return a URL pattern that matches this path, and its query if it has one; None if none can be written.
+    """Return a URL pattern that matches only this path, with its query if it has one.
 
-    Without a query the pattern matches any query of this path. A colon, even an escaped one, would end a scheme or
-    begin a name, so it is put into a group (URL Pattern Standard, "constructor string parser").
+    Return None if no pattern can express the path. A pattern without a query matches any query of the path. A colon,
+    even an escaped one, would end a scheme or begin a name, so the colon is put into a group (URL Pattern Standard,
+    "constructor string parser").
     """
     head, mark, query = path.partition("?")
     if not path.startswith("/") or "#" in path or (mark and head.endswith(":")):
-        return None  # a question mark behind a group makes the group optional
+        return None  # a question mark after a group would make the group optional
     written = _literal(head) + mark + _literal(query)
     return written if written.isascii() and written.isprintable() else None
 
 
 def may_encode(request: Fields, response: Fields) -> bool:
-    """Return whether a dictionary may be used for this request (section 9.3.3, "Server Responsibility").
+    """Return True if a dictionary may be used for this request (section 9.3.3, "Server Responsibility").
 
-    A page that may not read a response of another web origin must not learn about its content by its size.
+    A web page that may not read a response of another origin must not learn about its content from its size.
     """
     if request.get("sec-fetch-site") in (None, "same-origin"):
         return True
@@ -159,38 +167,38 @@ def may_encode(request: Fields, response: Fields) -> bool:
 def window_limit(dictionary_size: int) -> int:
     """Return the largest window, in bytes, that a client must be able to decode with a dictionary of this size.
 
-    "at least 8 MB or 1.25 times the size of the dictionary, whichever is greater, up to a maximum of 128 MB" --
-    section 5
+    "at least 8 MB or 1.25 times the size of the dictionary, whichever is greater, up to a maximum of 128 MB" -- section
+    5
     """
     return min(max(WINDOW_MIN, dictionary_size * 5 // 4), WINDOW_MAX)
 
 
 def encode(content: bytes, dictionary: bytes, *, level: int = LEVEL) -> bytes:
-    """Return the content as a `dcz` stream; the same bytes for the same arguments."""
-    return MAGIC + hash_of(dictionary) + compress(content, dictionary, level=level)
+    """Return the content as a `dcz` stream. The same arguments give the same bytes."""
+    return MAGIC + dictionary_hash(dictionary) + compress(content, dictionary, level=level)
 
 
 def decode(body: bytes, dictionary: bytes, *, limit: int) -> bytes:
-    """Return the content of a `dcz` stream, `limit` bytes at most.
+    """Decode a `dcz` stream and return its content.
 
-    Raises TooLarge above the limit, and Undecodable for a stream that is truncated or damaged, that was made with
-    another dictionary, or that needs a window larger than `window_limit`.
+    Raises TooLarge if the content has more than `limit` bytes. Raises Undecodable if the stream is truncated, damaged,
+    was made with another dictionary, or needs a window larger than `window_limit`.
     """
     if len(body) < HEADER_BYTES or not body.startswith(MAGIC):
         raise Undecodable("not dcz: the header is missing")
     # "The dictionary hash MUST be validated before use." -- section 2.1.3
-    if dictionary_of(body) != hash_of(dictionary):
+    if stream_dictionary_hash(body) != dictionary_hash(dictionary):
         raise Undecodable("dcz made with another dictionary")
     return decompress(body[HEADER_BYTES:], dictionary, limit=limit)
 
 
-def dictionary_of(body: bytes) -> bytes | None:
-    """Return the hash of the dictionary that a `dcz` stream was made with; None without a header."""
+def stream_dictionary_hash(body: bytes) -> bytes | None:
+    """Return the hash of the dictionary that a `dcz` stream was made with. Return None if the stream has no header."""
     return body[len(MAGIC) : HEADER_BYTES] if body.startswith(MAGIC) and len(body) >= HEADER_BYTES else None
 
 
 def compress(content: bytes, dictionary: bytes, *, level: int) -> bytes:
-    """Return the Zstandard stream of a `dcz` stream, without its header."""
+    """Compress a content with a dictionary. Return the Zstandard stream, without the header of `dcz`."""
     parameters = zstandard.ZstdCompressionParameters.from_level(
         level,
         window_log=_window_log(len(content), len(dictionary)),
@@ -198,12 +206,12 @@ def compress(content: bytes, dictionary: bytes, *, level: int) -> bytes:
         dict_size=len(dictionary),
     )
     compressor = zstandard.ZstdCompressor(dict_data=_raw(dictionary), compression_params=parameters)
-    # A copy: zstandard's own object occupies the memory of the worst case, the size of the content.
+    # The copy frees memory: zstandard's own object occupies the size of the whole content.
     return bytes(memoryview(compressor.compress(content)))
 
 
 def decompress(stream: bytes, dictionary: bytes, *, limit: int) -> bytes:
-    """Return the content that `compress` was given; raises as `decode` does."""
+    """Decompress a stream made by `compress` and return the content. Raises the same errors as `decode`."""
     decompressor = zstandard.ZstdDecompressor(dict_data=_raw(dictionary), max_window_size=window_limit(len(dictionary)))
     if not stream:
         raise Undecodable("truncated dcz")
@@ -212,16 +220,17 @@ def decompress(stream: bytes, dictionary: bytes, *, limit: int) -> bytes:
 
 
 def _raw(dictionary: bytes) -> zstandard.ZstdCompressionDict:
-    """Return a raw dictionary, even if the bytes look like a trained one (RFC 8878, section 5)."""
+    """Return the bytes as a raw dictionary, even if they look like a trained dictionary (RFC 8878, section 5)."""
     return zstandard.ZstdCompressionDict(dictionary, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
 
 
 def _window_log(size: int, dictionary_size: int) -> int:
-    """Return the binary logarithm of a window over all of the content, so that the dictionary is available to its end.
+    """Return the binary logarithm of a window that covers the whole content.
 
-    "the full dictionary is available during compression and decompression until the size of the input exceeds the
-    compression window … it MUST be lower than this limit" -- section 5. Content within the window is written as one
-    segment, which has its own size as window (RFC 8878, section 3.1.1.1.2).
+    The dictionary is then available to the end of the content: "the full dictionary is available during compression and
+    decompression until the size of the input exceeds the compression window … it MUST be lower than this limit" --
+    section 5. A content that fits into the window is written as one segment; its window is the size of the content (RFC
+    8878, section 3.1.1.1.2).
     """
     limit = window_limit(dictionary_size)
     if size < limit:
@@ -238,6 +247,6 @@ def _literal(text: str) -> str:
 
 
 def _has_regexp_groups(pattern: str) -> bool:
-    """Return whether a URL pattern has a group in parentheses that is not escaped."""
+    """Return True if a URL pattern has a group in parentheses that are not escaped."""
     signs = iter(pattern)
     return any(sign == "(" or (sign == "\\" and next(signs, None) is None) for sign in signs)

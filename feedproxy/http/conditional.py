@@ -1,8 +1,8 @@
 """Evaluation of conditional requests, in the order of RFC 9110, section 13.2.2.
 
-A representation has several tags: one for each coding, and the origin's. A client that has it in one coding does not
-need it in another, so If-None-Match is compared with all of them. It is then compared by tag base, which recognizes
-tags that software on the way has changed (etag.py).
+A representation has several tags: one for each content coding, and the origin's. A client that has the content in one
+coding does not need it in another, so If-None-Match is compared with all of them. If none matches, the tag bases are
+compared, because other software may have changed the tag (etag.py).
 """
 
 import math
@@ -16,31 +16,31 @@ from feedproxy.http.etag import EntityTag, parse_tag, parse_tags, strong_match, 
 from feedproxy.http.message import Fields
 
 _UNCONDITIONAL = frozenset({"CONNECT", "OPTIONS", "TRACE"})
-"""Methods that do not select a representation: their preconditions are ignored (section 13.2.1)."""
+"""Methods that do not select a representation. Their preconditions are ignored (section 13.2.1)."""
 _NAMES = frozenset({"if-match", "if-none-match", "if-modified-since", "if-unmodified-since"})
 
 SKEW: Seconds = 60
-"""Seconds by which the clock of a client, or of the origin that sent its Date, may be slow. Within them an
-If-Modified-Since still counts as of the current version."""
+"""Seconds by which the clock of a client or origin may be slow. Within them, an If-Modified-Since before
+Last-Modified still counts as the current version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proceed:
-    """The request is answered as if it were unconditional. `by` names the field that let it pass, if any."""
+    """The request is answered as if it had no conditions. `by` names the condition that was true, if there was one."""
 
     by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class NotModified:
-    """304: the client has the representation. `by` names the field that decided."""
+    """The answer is 304, because the client has the representation. `by` names the field that decided it."""
 
     by: str
 
 
 @dataclass(frozen=True, slots=True)
 class PreconditionFailed:
-    """412. `by` names the field that was false."""
+    """The answer is 412. `by` names the field with the condition that was false."""
 
     by: str
 
@@ -55,24 +55,25 @@ def evaluate(
     method: str,
     *,
     tags: Collection[EntityTag],
-    stem: str | None = None,
+    own_base: str | None = None,
     last_modified: Instant | None,
     date: Instant | None = None,
     exists: bool = True,
     now: Instant | None = None,
-    others: tuple[Instant, Instant] | None = None,
+    earlier_versions: tuple[Instant, Instant] | None = None,
 ) -> Outcome:
-    """Evaluate a request's preconditions for the current representation.
+    """Evaluate the preconditions of a request against the current representation, and return the outcome.
 
-    `tags` are its tags in all codings; `stem` is the base of this proxy's own tags. `date` is the stored response's
-    Date, used without Last-Modified (RFC 9111, section 4.3.2).
+    `tags` are the representation's tags in all codings. `own_base` is the base of this proxy's own tags. `date` is the
+    stored response's Date, which is used if there is no Last-Modified (RFC 9111, section 4.3.2).
 
-    Invalid dates are ignored. So is an If-Modified-Since later than `now`, unless it equals Last-Modified: it stems
-    from a wrong clock, and a 304 would hide versions that are published before that time. ("A date which is later than
-    the server's current time is invalid" -- RFC 2616, section 14.25; RFC 9110 leaves it open.)
+    Invalid dates are ignored. An If-Modified-Since later than `now` is also ignored, unless it equals Last-Modified: it
+    comes from a wrong clock, and a 304 would hide versions that are published before that time. ("A date which is later
+    than the server's current time is invalid" -- RFC 2616, section 14.25; RFC 9110 does not specify it.)
 
-    `others` is the time span in which earlier versions were stored, if known. An If-Modified-Since within it, but later
-    than the current Last-Modified, is the time of the client's last request: the client then got an earlier version.
+    `earlier_versions` is the time span in which earlier versions were stored, if known. An If-Modified-Since in this
+    span, but later than the current Last-Modified, is the time of the client's last request. The client then has an
+    earlier version.
     """
     conditions = _conditions(fields)
     if not conditions or method in _UNCONDITIONAL:
@@ -86,12 +87,12 @@ def evaluate(
             return PreconditionFailed("if-unmodified-since")
     reading = method in ("GET", "HEAD")
     if "if-none-match" in conditions:
-        if _if_none_match(conditions["if-none-match"], tags, stem, exists):
+        if _if_none_match(conditions["if-none-match"], tags, own_base, exists):
             return Proceed("if-none-match")
         return NotModified("if-none-match") if reading else PreconditionFailed("if-none-match")
     if "if-modified-since" in conditions and reading:
         since = parse_http_date(conditions["if-modified-since"], now)
-        if since is not None and not _modified_since(since, last_modified, date, now, others):
+        if since is not None and not _was_modified_since(since, last_modified, date, now, earlier_versions):
             return NotModified("if-modified-since")
     return Proceed(next(iter(conditions)))
 
@@ -99,10 +100,10 @@ def evaluate(
 def range_applies(
     fields: Fields, tag: EntityTag | None, last_modified: Instant | None, date: Instant | None = None
 ) -> bool:
-    """Return whether If-Range lets a Range apply (section 13.1.5); True without If-Range.
+    """Return True if If-Range permits the Range, or is absent (section 13.1.5).
 
-    `tag` is the tag of the bytes that would be sent. A date must equal Last-Modified, which must be strong: at least a
-    second before the response's `date` (section 8.8.2.2).
+    `tag` is the tag of the bytes that would be sent. A date must equal Last-Modified. Last-Modified must be strong: at
+    least one second before the response's `date` (section 8.8.2.2).
     """
     condition = fields.combined("if-range")
     if condition is None:
@@ -125,44 +126,44 @@ def _conditions(fields: Fields) -> dict[str, str]:
 
 
 def _if_match(value: str, tags: Collection[EntityTag], exists: bool) -> bool:
-    """Return whether If-Match is true, by strong comparison (section 13.1.1)."""
+    """Return True if the condition If-Match holds, by strong comparison (section 13.1.1)."""
     wanted = parse_tags(value)
     if wanted == "*":
         return exists
     return exists and any(not tag.weak and tag in tags for tag in wanted)
 
 
-def _if_none_match(value: str, tags: Collection[EntityTag], stem: str | None, exists: bool) -> bool:
-    """Return whether If-None-Match is true, by weak comparison (section 13.1.2)."""
-    held = parse_tags(value)
-    if held == "*" or not exists:
+def _if_none_match(value: str, tags: Collection[EntityTag], own_base: str | None, exists: bool) -> bool:
+    """Return True if the condition If-None-Match holds, by weak comparison (section 13.1.2)."""
+    sent_tags = parse_tags(value)
+    if sent_tags == "*" or not exists:
         return not exists
     opaque = {tag.opaque for tag in tags}
-    if any(tag.opaque in opaque for tag in held):
+    if any(tag.opaque in opaque for tag in sent_tags):
         return False
-    # Software on the way changes the origin's tag as it changes this proxy's.
-    stems = {stem, *map(tag_base, tags)} if stem is not None else set()
-    if any(tag_base(tag) in stems for tag in held):
+    # Software between origin and client may change the origin's tag in the same way as this proxy's.
+    own_bases = {own_base, *map(tag_base, tags)} if own_base is not None else set()
+    if any(tag_base(tag) in own_bases for tag in sent_tags):
         return False
     # The same content may carry another validator of its origin.
-    content = None if stem is None else content_base(stem)
-    return not any(content_base(tag_base(tag)) == content for tag in held)
+    content = None if own_base is None else content_base(own_base)
+    return not any(content_base(tag_base(tag)) == content for tag in sent_tags)
 
 
-def _modified_since(
+def _was_modified_since(
     since: Instant,
     last_modified: Instant | None,
     date: Instant | None,
     now: Instant | None,
-    others: tuple[Instant, Instant] | None,
+    earlier_versions: tuple[Instant, Instant] | None,
 ) -> bool:
-    """Return whether the representation was modified since then (section 13.1.3); True without any date."""
+    """Return True if the representation was modified after `since`, or has no date (section 13.1.3)."""
     modified = date if last_modified is None else last_modified
     if modified is None:
         return True
     second = math.floor(modified)
     if now is not None and since > now:
         return since != second
-    if others is not None and second < since and others[0] <= since < others[1] - SKEW:
+    if earlier_versions is not None and second < since and earlier_versions[0] <= since < earlier_versions[1] - SKEW:
         return True
     return second > since

@@ -1,13 +1,13 @@
-"""Encoding and decoding of content codings (RFC 9110, section 8.4).
+"""Encoding and decoding of content codings.  RFC 9110, section 8.4
 
-Decoding is bounded, since a small message can expand to a large one. Decoders work in pieces, and the bytes of all
-layers together exceed the caller's limit by at most one piece. Truncated content, or content with a wrong checksum,
-is an error: half a feed is worse than none.
+Decoding is bounded, because a small message can expand to a large content. Decoders work in pieces: the output of all
+layers exceeds the caller's limit by at most one piece. Truncated content, and content with a wrong checksum, is an
+error.
 
-Content that is labelled gzip or zstd, but lacks the format's magic number and looks like XML or JSON, is taken as not
-coded. Labels of br and deflate are always believed: these formats have no magic number.
+Content labelled gzip or zstd is taken as uncoded if it lacks the format's magic number and looks like XML or JSON. The
+labels br and deflate are always trusted: these formats have no magic number.
 
-Encoding writes neither a time nor a file name: the same content has the same bytes, and so the same tag.
+Encoding writes neither a time nor a file name. The same content therefore has the same bytes, and the same tag.
 """
 
 import io
@@ -20,40 +20,40 @@ import zstandard
 from feedproxy.errors import TooLarge, Undecodable
 
 CODINGS = ("br", "zstd", "gzip")
-"""The codings that are written, in the order of preference among equal weights: the smallest first.
-
-A coding is made once, when the content is stored, and sent to many clients. 352 feeds of 17.6 MB, median 8 KB, one
+"""The codings that feedproxy writes, in order of preference among equal weights: the smallest result first. A coding
+is made once, when the content is stored, and sent to many clients. For 352 feeds of 17.6 MB, median 8 KB, on one
 core: br 5 gives 3.62 MB (86 MB/s), zstd 6 3.75 MB (143 MB/s), zstd 3 4.02 MB (374 MB/s), gzip 6 4.04 MB (61 MB/s).
-zstd precedes gzip because clients decode it four times as fast.
-"""
+zstd precedes gzip because clients decode it four times as fast."""
 
 LAYERS_MAX = 4
-"""Codings applied to one content, at most. Two occur (a gzip file from a compressing server); more are an attack or a
-loop."""
+"""Maximum number of codings applied to one content. Two occur, such as a gzip file from a compressing server; more
+indicate an attack or a loop."""
 
 _ALWAYS_ACCEPTED = 16 * 1024 * 1024
 _EXPANSION = 100
-"""The largest accepted ratio of decoded to coded bytes, above 16 MB: more is a decompression bomb. The most repetitive
-of 352 feeds shrinks to a twelfth."""
+"""Maximum ratio of decoded to coded bytes, for content above 16 MB. A higher ratio indicates a decompression bomb:
+the most repetitive of 352 feeds shrinks to a twelfth."""
 
 _PIECE = 4 * 1024
-"""Bytes of input per call of a decoder. The rest of a piece is copied at each member's end, and a member may have only
-20 bytes: with larger pieces a body of empty members would take seconds."""
+"""Bytes of input for each call of a decoder. At the end of a gzip member, the decoder copies the rest of the piece,
+and a member may have only 20 bytes. With larger pieces, a body of empty members would take seconds."""
 
 _ONE_CALL_MAX = 256 * 1024
-"""Bytes of content, at most, that are decoded in one call."""
+"""Maximum size of a content that is decoded in one call, in bytes."""
 
 _OUTPUT = 64 * 1024
-"""Bytes of output per call of a decoder."""
+"""Bytes of output for each call of a decoder."""
 
 _ZSTD_WINDOW_MAX = 8 * 1024 * 1024
-"""RFC 9659: as a content coding, zstd keeps to a window of 8 MB, and a decoder may refuse a larger one."""
+"""Maximum window of zstd, in bytes. As a content coding, zstd has a window of at most 8 MB, and a decoder may refuse
+a larger one.  RFC 9659"""
 
 _ZSTD_EXPANSION = 32 * 1024
-"""The largest expansion of a zstd block: 4 bytes can give 128 KiB (RFC 8878, section 3.1.1.2.3), 32 KiB a byte."""
+"""Maximum expansion of a zstd block, in output bytes for each input byte: 4 bytes can give 128 KiB (RFC 8878,
+section 3.1.1.2.3)."""
 
 _ZSTD_STEP = 4 * 1024 * 1024
-"""Bytes of output per call of a zstd decoder, at most; only the size of its input can limit them."""
+"""Maximum bytes of output for each call of a zstd decoder. Only the size of its input can limit them."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -61,7 +61,7 @@ _ALIASES = {"x-gzip": "gzip"}  # "equivalent to gzip" -- RFC 9110, section 8.4.1
 
 
 class UnknownCoding(Undecodable):
-    """A Content-Encoding that names a coding feedproxy does not know; `coding` is its name."""
+    """Error for a Content-Encoding with an unknown coding; `coding` is its name."""
 
     def __init__(self, coding: str) -> None:
         super().__init__(f"unknown content coding {coding!r}")
@@ -69,16 +69,19 @@ class UnknownCoding(Undecodable):
 
 
 def layers(content_encoding: str | None) -> tuple[str, ...]:
-    """Return the codings of a Content-Encoding in lower case, in the order they were applied, without `identity`."""
+    """Return the codings of a Content-Encoding in the order in which they were applied.
+
+    They are in lower case and without `identity`.
+    """
     names = (name.strip().lower() for name in (content_encoding or "").split(","))
     return tuple(_ALIASES.get(name, name) for name in names if name and name != "identity")
 
 
 def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
-    """Return the decoded content of `body`. An empty body is returned as it is, whatever its label.
+    """Decode `body` and return the content. An empty body is returned unchanged, whatever `content_encoding` is.
 
-    `limit` is in bytes, for all layers together. Raises TooLarge above it, UnknownCoding (with `.coding`)
-    for an unknown coding, and Undecodable for truncated, damaged or mislabelled content.
+    `limit` is the maximum size in bytes, for all layers together. Raises TooLarge above it, UnknownCoding for an
+    unknown coding, and Undecodable for truncated, damaged or mislabelled content.
     """
     codings = layers(content_encoding)
     for coding in codings:
@@ -96,17 +99,21 @@ def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
     return body
 
 
-def reasonable(length: int, limit: int) -> int:
-    """Return the limit for decoding `length` bytes: at most `limit`, and less where that were an absurd expansion."""
+def decoding_limit(length: int, limit: int) -> int:
+    """Return the limit for decoding `length` bytes.
+
+    It is `limit`, or lower if the ratio would indicate a decompression bomb.
+    """
     return min(limit, max(_ALWAYS_ACCEPTED, _EXPANSION * length))
 
 
 def is_exact(body: bytes, coding: str, content: bytes) -> bool:
-    """Return whether all decoders give this content for the coded bytes.
+    """Return True if every decoder gives this content for the coded bytes.
 
-    `content` is the result of `decode`, which ignores data behind gzip's last member or zstd's frames; other decoders
-    do not. The last four bytes of gzip are its content's length (RFC 1952, 2.3.1), unless there are more members or
-    other data. Data behind zstd's frames can only be found by decoding again, so zstd counts as inexact.
+    `content` is the result of `decode`. `decode` ignores data after the last gzip member or zstd frame, but other
+    decoders do not. The last four bytes of gzip are the length of its content (RFC 1952, section 2.3.1), unless there
+    are more members or other data. Data after zstd's frames can only be found by decoding again, so the function
+    returns False for zstd.
     """
     match coding:
         case "gzip":
@@ -118,7 +125,7 @@ def is_exact(body: bytes, coding: str, content: bytes) -> bool:
 
 
 def sniff(body: bytes) -> str | None:
-    """Return the coding of unlabelled bytes by their magic number; None without one."""
+    """Return the coding that the magic number of the bytes indicates. Return None if there is no magic number."""
     if body.startswith(_GZIP_MAGIC + b"\x08"):
         return "gzip"
     if body.startswith(_ZSTD_MAGIC):
@@ -127,10 +134,10 @@ def sniff(body: bytes) -> str | None:
 
 
 def encode(body: bytes, coding: str, level: int) -> bytes:
-    """Encode `body` in this coding; the same bytes for the same arguments. Raises UnknownCoding.
+    """Encode `body` in this coding. The same arguments give the same bytes. Raises UnknownCoding.
 
-    Levels are those of the formats: gzip 1 to 9, br 0 to 11, zstd 1 to 19 (above, its window passes RFC
-    9659's 8 MB).
+    Levels are those of the formats: gzip 1 to 9, br 0 to 11, zstd 1 to 19. Above 19, the window of zstd exceeds the 8
+    MB of RFC 9659.
     """
     match _ALIASES.get(coding, coding):
         case "identity":
@@ -140,14 +147,14 @@ def encode(body: bytes, coding: str, level: int) -> bytes:
         case "br":
             return bytes(brotli.compress(body, quality=level))
         case "zstd":
-            # A copy: zstandard's own object occupies the memory of the worst case, the size of the body.
+            # The copy frees memory: zstandard's own object occupies the size of the whole body.
             return bytes(memoryview(zstandard.ZstdCompressor(level=level).compress(body)))
         case unknown:
             raise UnknownCoding(unknown)
 
 
 def _is_mislabelled(body: bytes, coding: str) -> bool:
-    """Return whether the label is wrong: the magic number is missing, and the body begins like XML or JSON."""
+    """Return True if the label is wrong: the magic number is missing, and the body begins like XML or JSON."""
     if coding == "gzip":
         return not body.startswith(_GZIP_MAGIC) and _is_text(body)
     if coding == "zstd":
@@ -162,13 +169,16 @@ def _is_text(body: bytes) -> bool:
 
 
 def _is_zstd_frame(data: bytes) -> bool:
-    # A skippable frame's magic number ends in any of sixteen nibbles (RFC 8878, section 3.1.2).
+    # The magic number of a skippable frame ends in any of sixteen nibbles (RFC 8878, section 3.1.2).
     return data.startswith(_ZSTD_MAGIC) or (data[1:4] == b"\x2a\x4d\x18" and data[0] >> 4 == 5)
 
 
 def collect(pieces: Generator[bytes], coding: str, limit: int) -> bytes:
-    """Join what a decoder gives. Raises TooLarge above `limit` bytes, and Undecodable for what the decoder refuses."""
-    # One growing block is returned to the system as a whole; thousands of pieces would fragment the heap.
+    """Join the pieces of a decoder and return the content.
+
+    Raises TooLarge if the content has more than `limit` bytes, and Undecodable if the decoder fails.
+    """
+    # A growing block is returned to the operating system as a whole; thousands of pieces would fragment the heap.
     content, piece = io.BytesIO(), b""
     try:
         for piece in pieces:
@@ -179,14 +189,17 @@ def collect(pieces: Generator[bytes], coding: str, limit: int) -> bytes:
     except (zlib.error, brotli.error, zstandard.ZstdError) as error:
         raise Undecodable(f"not {coding}: {error}") from error
     finally:
-        # A stored exception keeps its traceback, these frames, and thereby the decoded content.
+        # A stored exception keeps its traceback, the frames, and therefore the decoded content.
         pieces.close()
         content.close()
         piece = b""
 
 
 def _gunzip_at_once(body: bytes, coding: str, limit: int) -> bytes:
-    """Return the content of a single small gzip member, decoded in one call; empty if it must be decoded in pieces."""
+    """Decode a single small gzip member in one call and return its content.
+
+    Return empty bytes if the body must be decoded in pieces.
+    """
     if coding != "gzip" or limit > _ONE_CALL_MAX:
         return b""
     decoder = zlib.decompressobj(wbits=31)
@@ -198,7 +211,10 @@ def _gunzip_at_once(body: bytes, coding: str, limit: int) -> bytes:
 
 
 def _gunzip(body: bytes, limit: int) -> Generator[bytes]:
-    """Decode consecutive gzip members (RFC 1952, section 2.2); data behind the last one is dropped."""
+    """Decode consecutive gzip members (RFC 1952, section 2.2) and yield their content.
+
+    Data after the last member is dropped.
+    """
     decoder, offset = zlib.decompressobj(wbits=31), 0
     while offset < len(body):
         if decoder.eof:
@@ -215,7 +231,10 @@ def _gunzip(body: bytes, limit: int) -> Generator[bytes]:
 
 
 def _inflate(body: bytes, limit: int) -> Generator[bytes]:
-    """Decode the zlib format, or the bare deflate stream that some servers send (RFC 9110, section 8.4.1.2)."""
+    """Decode the zlib format, or the bare deflate stream that some servers send, and yield the content.
+
+    RFC 9110, section 8.4.1.2
+    """
     is_zlib = len(body) > 1 and body[0] & 0x0F == 8 and (body[0] << 8 | body[1]) % 31 == 0
     decoder, offset = zlib.decompressobj(wbits=15 if is_zlib else -15), 0
     while offset < len(body) and not decoder.eof:
@@ -228,19 +247,19 @@ def _inflate(body: bytes, limit: int) -> Generator[bytes]:
 
 
 def _rest(decoder: "zlib._Decompress") -> Generator[bytes]:
-    """Yield the output that a decoder still holds after all input."""
+    """Yield the output that remains in a decoder after all input."""
     while not decoder.eof and (piece := decoder.decompress(b"", _OUTPUT)):
         yield piece
 
 
 def _unbrotli(body: bytes, limit: int) -> Generator[bytes]:
-    """Decode one brotli stream (RFC 7932); the decoder refuses data behind it."""
+    """Decode one brotli stream (RFC 7932) and yield its content. The decoder refuses data after the stream."""
     decoder = brotli.Decompressor()
     for offset in range(0, len(body), _PIECE):
         yield decoder.process(body[offset : offset + _PIECE], output_buffer_limit=_OUTPUT)
         while not decoder.can_accept_more_data():
             yield decoder.process(b"", output_buffer_limit=_OUTPUT)
-    # The decoder may still hold output after all input.
+    # The decoder may still have output after all input.
     while not decoder.is_finished() and (piece := decoder.process(b"", output_buffer_limit=_OUTPUT)):
         yield piece
     if not decoder.is_finished():
@@ -254,10 +273,10 @@ def _unzstd(body: bytes, limit: int) -> Generator[bytes]:
 def zstd_frames(
     decompressor: zstandard.ZstdDecompressor, body: bytes, limit: int, *, strict: bool = False
 ) -> Generator[bytes]:
-    """Decode consecutive frames (RFC 8878, section 3).
+    """Decode consecutive zstd frames (RFC 8878, section 3) and yield their content.
 
-    Data behind the last one is dropped, or Undecodable if `strict`. The decoder does not limit its output, so its input
-    is cut to a size that cannot exceed the limit.
+    Data after the last frame is dropped, or raises Undecodable if `strict`. The decoder does not limit its output, so
+    its input is cut to a size that cannot exceed the limit.
     """
     decoder, offset, left = decompressor.decompressobj(), 0, limit
     while offset < len(body):

@@ -1,8 +1,8 @@
-"""HTTP-date, read and written (RFC 9110, section 5.6.7).
+"""Parsing and formatting of HTTP-date.  RFC 9110, section 5.6.7
 
-Three forms are read and one is written. By RFC 9111, section 4.2, a date in another zone or form is invalid, and an
-invalid Expires counts as past. Names match without case (same section). A wrong day's name is ignored: servers get it
-wrong, and nothing depends on it.
+Three forms are parsed, and one is written. According to RFC 9111, section 4.2, a date in another zone or form is
+invalid, and an invalid Expires is in the past. Names are case-insensitive (same section). The name of the day is
+ignored: servers often get it wrong, and nothing depends on it.
 """
 
 import math
@@ -30,13 +30,13 @@ _FORMS = tuple(
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ERA = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
-"""The reference for two-digit years if the caller does not give the current time, in Unix seconds."""
+"""Reference time for two-digit years if the caller does not give the current time, in Unix seconds."""
 
 
 def parse_http_date(value: str, now: Instant | None = None) -> Instant | None:
-    """Return the instant of an HTTP-date; None if it is invalid.
+    """Parse an HTTP-date and return its instant. Return None if the date is invalid.
 
-    `now` decides the century of an rfc850-date. A leap second (`:60`) is the first second of the next minute.
+    `now` decides the century of an rfc850-date. A leap second (`:60`) counts as the first second of the next minute.
     """
     parsed = _parse(value)
     if parsed is None or isinstance(parsed, float):
@@ -54,7 +54,10 @@ def parse_http_date(value: str, now: Instant | None = None) -> Instant | None:
 
 @memoize_short()
 def _parse(value: str) -> Instant | tuple[int, int, int, int, int, int] | None:
-    """Return the instant, or the six numbers of a date with a two-digit year; None if it is invalid."""
+    """Parse a date and return its instant.
+
+    For a date with a two-digit year, return its six numbers. Return None if the date is invalid.
+    """
     value = value.strip(" \t")
     for form in _FORMS:
         if match := form.fullmatch(value):
@@ -78,7 +81,7 @@ def _instant(year: int, month: int, day: int, *time: int) -> Instant | None:
 
 
 def _years_later(moment: datetime, years: int) -> Instant:
-    """Return the same day `years` later; 1 March if that year has no 29 February."""
+    """Return the same day `years` later. Return 1 March if that year has no 29 February."""
     try:
         later = moment.replace(year=moment.year + years)
     except ValueError:
@@ -90,7 +93,7 @@ _last: tuple[int, str] = (0, "Thu, 01 Jan 1970 00:00:00 GMT")
 
 
 def format_http_date(instant: Instant) -> str:
-    """Return the IMF-fixdate of the second that `instant` falls in.
+    """Return the IMF-fixdate of the second that contains `instant`.
 
     Raises OverflowError outside the years 1 to 9999.
     """

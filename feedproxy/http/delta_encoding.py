@@ -1,10 +1,10 @@
-"""Instance manipulations: A-IM in a request, and 226 (IM Used) with less than the whole in a response (RFC 3229).
+"""Delta encoding: A-IM in a request, and a 226 (IM Used) response with only the new entries of a feed.  RFC 3229
 
-The only supported manipulation is `feed`: the document with only those entries that are new or changed since an
-instance that the client has, the base. The client names the base as in a conditional request: by entity tags, or by a
-date. (RFC 3229 knows tags only; feed readers and servers have long used both.)
+The only supported instance manipulation is `feed`. Its result is the document with only the entries that are new or
+changed since the base, which is a version that the client has. The client names the base as in a conditional request:
+by entity tags or by a date. RFC 3229 defines only tags, but feed readers and servers have long used both.
 
-The fields of a 226 ensure that caches do not take it for the whole representation.
+The fields of a 226 prevent caches from treating it as the whole representation.
 """
 
 import re
@@ -26,19 +26,19 @@ _TARGETED = re.compile(r"(?:.+-cache|surrogate)-control", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Bases:
-    """The instances that a client has: one of `tags`, or else the one of `date`."""
+    """The versions that a client has: one of `tags`, or the version of `date` if there are no tags."""
 
     tags: tuple[EntityTag, ...] = ()
-    """The tags of If-None-Match."""
+    """The tags in If-None-Match."""
     date: Instant | None = None
-    """The date of If-Modified-Since, which is ignored beside If-None-Match (RFC 9110, section 13.1.3)."""
+    """The date in If-Modified-Since. It is ignored if If-None-Match is present (RFC 9110, section 13.1.3)."""
 
 
 def requested_bases(request: Request) -> Bases | None:
-    """Return the base of the delta that a request asks for; None if the whole feed is to be sent.
+    """Return the versions from which a delta may be made for a request. Return None if the whole feed must be sent.
 
-    HEAD is answered as GET is (RFC 9110, section 9.3.2), though RFC 3229 mentions GET only. A request with Range gets a
-    range of the whole: RFC 3229 defines an order of range and delta, which clients do not use.
+    HEAD is answered like GET (RFC 9110, section 9.3.2), although RFC 3229 only mentions GET. A request with Range gets
+    a range of the whole feed: RFC 3229 defines an order of range and delta, but clients do not use it.
     """
     fields = request.fields
     if request.method not in ("GET", "HEAD") or "range" in fields:
@@ -56,19 +56,19 @@ def requested_bases(request: Request) -> Bases | None:
 
 @memoize_short()
 def accepts_feed(a_im: str) -> bool:
-    """Return whether the manipulation `feed` is acceptable, and weighs no less than identity (section 10.5.3)."""
+    """Return True if the manipulation `feed` is acceptable with at least the weight of identity (section 10.5.3)."""
     weights = weights_in(a_im)
     return weights.get(FEED, 0.0) > 0 and weights[FEED] >= weights.get("identity", 0.0)
 
 
-def im_used(fields: Fields, *, base: EntityTag | None = None) -> Fields:
-    """Return the fields of a 226, from those of the 200. The ETag remains that of the current instance.
+def im_used_fields(fields: Fields, *, base: EntityTag | None = None) -> Fields:
+    """Return the fields of a 226, made from those of the 200. The ETag remains that of the current version.
 
-    `base` is the base's tag as the client sent it; None if the client sent a date. Raises ValueError for fields
-    without an ETag, which a 226 must have (section 10.4.1).
+    `base` is the base's tag as the client sent it; None if the client sent a date. Raises ValueError if the fields have
+    no ETag, which a 226 must have (section 10.4.1).
     """
     if "etag" not in fields:
-        raise ValueError("a 226 needs the ETag of the current instance")
+        raise ValueError("a 226 requires the ETag of the current version")
     # "MUST be included … if the request included more than one entity tag"; it may be always (section 10.5.1).
     condition = "If-None-Match" if base else "If-Modified-Since"
     fields = fields.without("delta-base", "accept-ranges").with_field("IM", FEED)
@@ -78,12 +78,13 @@ def im_used(fields: Fields, *, base: EntityTag | None = None) -> Fields:
 
 
 def _with_no_store(fields: Fields) -> Fields:
-    """Return the fields with directives that only caches with support for 226 may store (section 10.8.2).
+    """Return the fields with directives that keep caches without support for 226 from storing the response (section
+    10.8.2).
 
-    Such a cache ignores `no-store` beside `im`; all others obey it. A `no-store` of the origin is for both, so that it
-    gets no `im`.
+    A cache with support for 226 ignores `no-store` if there is also `im`; other caches obey `no-store`. A `no-store` of
+    the origin is for both kinds, so no `im` is added to it.
     """
-    # A cache ignores Cache-Control beside a field that is targeted at it (RFC 9213, section 2.2).
+    # A cache ignores Cache-Control if a targeted field is for that cache (RFC 9213, section 2.2).
     fields = fields.without(*(name for name, _ in fields if _TARGETED.fullmatch(name)))
     if CacheControl.from_fields(fields).no_store:
         return fields

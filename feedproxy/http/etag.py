@@ -1,10 +1,11 @@
-"""Entity tags of origins and of this proxy (RFC 9110, section 8.8.3).
+"""Entity tags of origins and of this proxy.  RFC 9110, section 8.8.3
 
-A tag of this proxy is a base, which names the content, and the content coding: `"base"`, `"base~5a3c90fe-gzip"`. The
-mark between them is a checksum of the coded bytes, since gzip of the same content is not always the same.
+A tag of this proxy has a base, which identifies the content, and the content coding: `"base"`, `"base~5a3c90fe-gzip"`.
+The mark between them is a checksum of the coded bytes, because gzip of the same content does not always give the same
+bytes.
 
-Other software changes tags: Apache's mod_deflate appends `-gzip` or `;gzip` and does not remove it from requests, nginx
-makes strong tags weak, some clients drop the quotation marks. The base survives these changes.
+Other software changes tags. Apache's mod_deflate appends `-gzip` or `;gzip` and does not remove it from requests, nginx
+makes strong tags weak, and some clients drop the quotation marks. The base remains recognisable after these changes.
 """
 
 import re
@@ -23,22 +24,22 @@ _SUFFIXES = tuple(mark + coding for coding in _CODINGS for mark in ("--", "-", "
 
 @dataclass(frozen=True, slots=True)
 class EntityTag:
-    """An entity tag; `opaque` is the text between the quotation marks and has none itself."""
+    """An entity tag. `opaque` is the text between the quotation marks, without them."""
 
     opaque: str
     weak: bool = False
 
     @property
     def text(self) -> str:
-        """Return the tag as it is written in a field."""
+        """Return the tag in the form in which it is written in a field."""
         return f'W/"{self.opaque}"' if self.weak else f'"{self.opaque}"'
 
 
 @memoize_short()
 def parse_tag(value: str) -> EntityTag | None:
-    """Return one entity tag, in any of the forms that occur: `"x"`, `W/"x"`, `w/"x"`, `'x'`, `W/x`, `x`.
+    """Parse one entity tag in any of the forms that occur: `"x"`, `W/"x"`, `w/"x"`, `'x'`, `W/x`, `x`.
 
-    None for an empty value, and for several tags.
+    Return None if the value is empty or has several tags.
     """
     value = value.strip(" \t")
     if match := _TAG.fullmatch(value):
@@ -52,45 +53,45 @@ def parse_tag(value: str) -> EntityTag | None:
 
 @memoize_short()
 def parse_tags(value: str) -> tuple[EntityTag, ...] | Literal["*"]:
-    """Return the tags of an If-Match or If-None-Match, or "*" (RFC 9110, sections 13.1.1 and 13.1.2).
+    """Parse If-Match or If-None-Match and return its tags, or "*" (RFC 9110, sections 13.1.1 and 13.1.2).
 
-    A tag may have commas within its quotation marks; a backslash escapes nothing there.
+    A tag may contain commas; a backslash in a tag is an ordinary character.
     """
     if value.strip(" \t") == "*":
         return "*"
     tags = []
     for match in _MEMBER.finditer(value):
         text = match["quoted"] or match["other"]
-        # A `*` among tags is invalid, and is dropped: the list must not match everything.
+        # A `*` among tags is invalid and is dropped: the list must not match every representation.
         if text.strip(" \t") != "*" and (tag := parse_tag(text)):
             tags.append(tag)
     return tuple(tags)
 
 
 def strong_match(one: EntityTag, other: EntityTag) -> bool:
-    """Return whether two tags match by strong comparison: both strong, and equal (section 8.8.3.2)."""
+    """Return True if two tags match by strong comparison: both are strong, and they are equal (section 8.8.3.2)."""
     return not one.weak and not other.weak and one.opaque == other.opaque
 
 
 def weak_match(one: EntityTag, other: EntityTag) -> bool:
-    """Return whether two tags match by weak comparison: equal, weak or not (section 8.8.3.2)."""
+    """Return True if two tags match by weak comparison: they are equal, weak or strong (section 8.8.3.2)."""
     return one.opaque == other.opaque
 
 
-def own_tag(stem: str, coding: str, coded: bytes = b"") -> EntityTag:
-    """Return this proxy's tag for a coding; each coding needs a strong tag of its own (section 8.8.3.3).
+def own_tag(base: str, coding: str, coded: bytes = b"") -> EntityTag:
+    """Return this proxy's tag for a content coding. Each coding needs its own strong tag (section 8.8.3.3).
 
-    `coded` are the coded bytes. They are needed if the same content may have several forms in this coding, of other
-    encoders or levels: the tag depends on them, the base does not.
+    `coded` are the coded bytes. They are needed if different encoders or levels may have coded the same content: the
+    tag depends on them, the base does not.
     """
     if coding == "identity":
-        return EntityTag(stem)
+        return EntityTag(base)
     mark = f"~{zlib.crc32(coded):08x}" if coded else ""
-    return EntityTag(f"{stem}{mark}-{coding}")
+    return EntityTag(f"{base}{mark}-{coding}")
 
 
 def tag_base(tag: EntityTag) -> str:
-    """Return a tag's base: its text without appended codings and this proxy's mark."""
+    """Return the base of a tag: its text without appended codings and this proxy's mark."""
     opaque, end = tag.opaque, len(tag.opaque)
     while opaque.endswith(_SUFFIXES, 0, end):
         end -= next(len(suffix) for suffix in _SUFFIXES if opaque.endswith(suffix, 0, end))

@@ -1,11 +1,11 @@
 """Compact storage of field lines, for a hundred thousand messages in memory.
 
-Beside the bodies, most of a feed's memory are field lines: as a pair of strings a line takes 160 bytes, of which 110
-are Python's overhead. Packed, all lines of a message are one bytes object. Frequent lines and names are stored as
-numbers of a table of limited size; once it is full, new lines are written out.
+Apart from bodies, most of the memory of a feed is field lines. As a pair of strings, a line takes 160 bytes, of which
+110 are Python's overhead. Packed, all lines of a message are one bytes object. Frequent lines and names are stored as
+numbers of a table. When the table is full, new lines are stored as text.
 
-Each line begins with a byte: 0 number of a line; 1 number of a name, and a value; 2 a name and a value, both written
-out. Numbers and lengths are two bytes. A message that does not fit (a value outside ISO-8859-1) is not packed.
+Each line begins with a byte: 0 for the number of a line; 1 for the number of a name, followed by a value; 2 for a name
+and a value as text. Numbers and lengths take two bytes. A message is not packed if it has a value outside ISO-8859-1.
 """
 
 import struct
@@ -15,11 +15,13 @@ type Line = tuple[str, str]
 type Lines = tuple[Line, ...]
 
 TABLE_MAX = 4096
-"""Lines, and names, in the table: about a megabyte, and more than the usual servers need."""
+"""Maximum number of lines in the table, and of names. The table takes about a megabyte and has room for all lines
+that servers usually send."""
 COMMON_MAX = 128
-"""Characters of a line in the table, at most: longer values (policies, reports) are rarely repeated."""
+"""Maximum length of a line in the table, in characters. Longer values, such as policies and reports, are rarely
+repeated."""
 UNPACKED = 512
-"""Messages with cached lines: one is usually read several times in a row."""
+"""Number of messages with cached unpacked lines. A message is usually read several times in a row."""
 
 _NUMBER = struct.Struct("<BH")
 _VALUE = struct.Struct("<BHH")
@@ -29,12 +31,12 @@ _lines: dict[Line, int] = {}
 _all_lines: list[Line] = []
 _names: dict[str, int] = {}
 _all_names: list[str] = []
-_once: set[int] = set()
-"""Hashes of lines that occurred once: a line enters the table at its second occurrence."""
+_seen_once: set[int] = set()
+"""Hashes of lines that occurred once. A line enters the table at its second occurrence."""
 
 
 def pack(lines: Lines) -> Lines | bytes:
-    """Return these lines in packed form; unchanged if they cannot be packed."""
+    """Return the lines in packed form. Return them unchanged if they cannot be packed."""
     parts = []
     try:
         for line in lines:
@@ -57,7 +59,7 @@ def pack(lines: Lines) -> Lines | bytes:
 
 @lru_cache(maxsize=UNPACKED)
 def unpack(packed: bytes) -> Lines:
-    """Return the lines that were packed."""
+    """Unpack lines that `pack` has packed."""
     lines: list[Line] = []
     at, end = 0, len(packed)
     while at < end:
@@ -78,11 +80,11 @@ def unpack(packed: bytes) -> Lines:
     return tuple(lines)
 
 
-def size(held: Lines | bytes) -> int:
-    """Return an upper estimate of the bytes that these lines occupy."""
-    if isinstance(held, bytes):
-        return 40 + len(held)
-    return 64 + sum(170 + len(name) + len(value) for name, value in held)
+def size(lines: Lines | bytes) -> int:
+    """Return an upper estimate of the memory that the lines occupy, in bytes."""
+    if isinstance(lines, bytes):
+        return 40 + len(lines)
+    return 64 + sum(170 + len(name) + len(value) for name, value in lines)
 
 
 def _number_of(line: Line) -> int | None:
@@ -90,12 +92,12 @@ def _number_of(line: Line) -> int | None:
     if number is not None or len(_all_lines) >= TABLE_MAX or len(line[1]) > COMMON_MAX:
         return number
     seen = hash(line)
-    if seen not in _once:
-        if len(_once) >= TABLE_MAX:
-            _once.clear()
-        _once.add(seen)
+    if seen not in _seen_once:
+        if len(_seen_once) >= TABLE_MAX:
+            _seen_once.clear()
+        _seen_once.add(seen)
         return None
-    _once.discard(seen)
+    _seen_once.discard(seen)
     number = _lines[line] = len(_all_lines)
     _all_lines.append(line)
     return number

@@ -1,6 +1,6 @@
-"""The common pieces of field values: lists, quoted strings, parameters (RFC 9110, section 5.6).
+"""Parsing of field values: lists, quoted strings, and parameters.  RFC 9110, section 5.6
 
-Structured fields (those of targeted cache control) have a stricter grammar of their own: structured_fields.py.
+Structured fields, such as those of targeted cache control, have a stricter grammar: see structured_fields.py.
 """
 
 import re
@@ -14,21 +14,21 @@ _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
 
 def is_token(value: str) -> bool:
-    """Return whether this is a token (RFC 9110, section 5.6.2)."""
+    """Return True if the value is a token (RFC 9110, section 5.6.2)."""
     return _TOKEN.fullmatch(value) is not None
 
 
 def split_list(value: str) -> list[str]:
-    """Return the members of a list, without the white space around them; empty members are dropped (section 5.6.1).
+    """Split a list at its commas and return its members, without surrounding white space (section 5.6.1).
 
-    A comma within a quoted string is not a separator. A quotation mark that is never closed is an ordinary character,
-    so that the members behind it are found.
+    Empty members are dropped. A comma in a quoted string does not separate members. A quotation mark that is never
+    closed is an ordinary character, so that the following members are found.
     """
     return _split(value, ",", _QUOTED_OR_COMMA)
 
 
 def split_parameters(value: str) -> list[str]:
-    """Return the parts of a value that semicolons separate, as `split_list` does for commas."""
+    """Split a value at its semicolons and return the parts. Quoted strings are treated as in `split_list`."""
     return _split(value, ";", _QUOTED_OR_SEMICOLON)
 
 
@@ -43,13 +43,13 @@ def _outside_quotes(value: str, separator: str, pattern: re.Pattern[str]) -> lis
         if match[0] == separator:
             parts.append(value[start : match.start()])
             start = match.end()
-        elif not match[1]:  # never closed
+        elif not match[1]:  # the quotation mark is never closed
             return [*parts, *value[start:].split(separator)]
     return [*parts, value[start:]]
 
 
 def unquote(value: str) -> str:
-    """Return the text of a quoted string (section 5.6.4); any other value unchanged."""
+    """Return the text of a quoted string (section 5.6.4). Return any other value unchanged."""
     if len(value) < 2 or value[0] != '"' or value[-1] != '"':
         return value
     text = value[1:-1]
@@ -57,17 +57,17 @@ def unquote(value: str) -> str:
 
 
 def quote(text: str) -> str:
-    """Return text as a quoted string (section 5.6.4). Raises ValueError for NUL, CR and LF."""
+    """Return the text as a quoted string (section 5.6.4). Raises ValueError for NUL, CR and LF."""
     if any(character in text for character in "\0\r\n"):
         raise ValueError(f"invalid field value {text!r}: expected no NUL, CR or LF")
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def parse_parameters(value: str) -> tuple[str, dict[str, str]]:
-    """Parse a value with parameters, `text/html; charset="x"`: return the value in lower case, and the parameters.
+    """Parse a value with parameters, such as `text/html; charset="x"`.
 
-    Names are in lower case, values unquoted. Of a repeated name the first counts; a parameter without `=` has the
-    value "" (section 5.6.6).
+    Return the value in lower case and the parameters. Names are in lower case, and values are unquoted. If a name is
+    repeated, the first value counts; a parameter without `=` has the value "" (section 5.6.6).
     """
     parts = split_parameters(value)
     if not parts or value.lstrip(" \t").startswith(";"):
@@ -80,7 +80,7 @@ def parse_parameters(value: str) -> tuple[str, dict[str, str]]:
 
 
 def charset_of(content_type: str | None) -> str | None:
-    """Return the parameter `charset` of a Content-Type; None where there is none."""
+    """Return the parameter `charset` of a Content-Type. Return None if it is absent."""
     return _charset_of(content_type) if content_type else None
 
 

@@ -1,4 +1,4 @@
-"""Responses with documents that feedproxy writes itself: lists of feeds and of changes, proxy.pac."""
+"""Responses with documents that feedproxy generates: lists of feeds, lists of changes, and proxy.pac."""
 
 from feedproxy.clock import Instant
 from feedproxy.http.conditional import NotModified, Proceed, evaluate
@@ -10,7 +10,10 @@ from feedproxy.http.message import Fields, Request, Response
 def respond(
     request: Request, body: bytes, media_type: str, *, tag: EntityTag, modified: Instant, cache_control: str
 ) -> Response:
-    """Return the response to a GET or HEAD: 200, or 304 or 412 as its conditions say (RFC 9110, section 13.2)."""
+    """Return the response to a GET or HEAD.
+
+    The status is 200, or 304 or 412 if the request's conditions require it (RFC 9110, section 13.2).
+    """
     lines = [
         ("ETag", tag.text),
         ("Last-Modified", format_http_date(modified)),

@@ -1,4 +1,4 @@
-"""The Link field: relations of a response to other resources (RFC 8288, section 3)."""
+"""The field Link: relations of a response to other resources.  RFC 8288, section 3"""
 
 import re
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from feedproxy.http.field_values import parse_parameters, split_list
 from feedproxy.http.message import Fields
 
 LINKS_MAX = 100
-"""Links of one response that are read, at most; feeds use two or three."""
+"""Maximum number of links that are parsed in one response. Feeds use two or three."""
 
 _REFERENCE = re.compile(r"<([^<>]*)>[ \t]*(.*)", re.DOTALL)
 _COMMA_IN_REFERENCE = re.compile(r"<[^<>,]*,[^<>]*>")
@@ -15,7 +15,7 @@ _COMMA_IN_REFERENCE = re.compile(r"<[^<>,]*,[^<>]*>")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One link: its reference, which is to be resolved against the response's target, and its relations.
+    """One link. `reference` must be resolved against the response's target; `relations` are its relation types.
 
     `type` and `title` describe the linked resource.
     """
@@ -27,14 +27,17 @@ class Link:
 
 
 def parse_links(fields: Fields) -> list[Link]:
-    """Return the links of a response in order, without malformed ones and those from another context (`anchor`)."""
+    """Return the links of a response in order.
+
+    Malformed links and links from another context (`anchor`) are left out.
+    """
     found: list[Link] = []
     for value in fields.get_all("link"):
         for member in _members(value):
             match = _REFERENCE.fullmatch(member)
             if match is None:
                 continue
-            # Parameters are read behind a value, here an empty one.
+            # parse_parameters expects a value before the parameters; here the value is `x`.
             _, parameters = parse_parameters(f"x{match[2]}")
             if "anchor" in parameters:
                 continue
@@ -46,7 +49,7 @@ def parse_links(fields: Fields) -> list[Link]:
 
 
 def _members(value: str) -> list[str]:
-    """Return the members of the list; a comma within angle brackets is not a separator."""
+    """Return the members of the list. A comma in angle brackets does not separate members."""
     if not _COMMA_IN_REFERENCE.search(value):
         return split_list(value)
     hidden = _COMMA_IN_REFERENCE.sub(lambda match: match[0].replace(",", "\0"), value)

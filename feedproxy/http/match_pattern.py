@@ -1,8 +1,8 @@
-"""Patterns of the URL Pattern Standard, as `match` of Use-As-Dictionary has them (RFC 9842, section 2.1.1).
+"""Patterns of the URL Pattern Standard, as in `match` of Use-As-Dictionary.  RFC 9842, section 2.1.1
 
-Of the standard's syntax, literal characters, `*`, a backslash and literals in braces are read, in a path and a query.
-A pattern with anything else covers no URL: a dictionary that is not used costs bytes only. The wildcard is the one
-group, so a comparison takes linear time and no regular expression.
+A part of the standard's syntax is supported, in a path and a query: literal characters, `*`, a backslash, and literals
+in braces. A pattern with any other syntax matches no URL; then the dictionary is not used, and more bytes are sent. The
+wildcard is the only group, so a comparison takes linear time and needs no regular expression.
 """
 
 import re
@@ -12,7 +12,7 @@ from feedproxy.http import uri
 from feedproxy.http.memoize import memoize_short
 
 type _Parts = tuple[str, ...]
-"""Literals with a wildcard between each two."""
+"""Literals, with a wildcard between each pair of neighbours."""
 
 _TOKEN = re.compile(
     r"(?P<escaped>\\[!-~])|\{(?P<group>(?:\\[!-~]|[^\\{}*():?#+\x00-\x20\x7f])*)\}|(?P<any>\*)|(?P<sign>[^\\{}():?#+*])",
@@ -21,7 +21,7 @@ _TOKEN = re.compile(
 
 
 def covers(pattern: str, base: str, target: str) -> bool:
-    """Tell whether a pattern, relative to the URL `base`, matches the URL `target`; both are normalised.
+    """Return True if a pattern, relative to the URL `base`, matches the URL `target`. Both URLs must be normalised.
 
     "If the Origin of BASEURL and the Origin of URL are not the same, return FALSE." -- section 2.2.2
     """
@@ -38,13 +38,16 @@ def covers(pattern: str, base: str, target: str) -> bool:
     elif not path[0].startswith("/"):
         path = (base_path[: base_path.rindex("/") + 1] + path[0], *path[1:])
     target_path, _, target_query = target.removeprefix(origin).partition("?")
-    # A query that the pattern does not mention may be any.
+    # If the pattern has no query, any query matches.
     return matches_glob(path, target_path) and (query is None or matches_glob(query, target_query))
 
 
 @memoize_short(entries=1024)
 def _parse(pattern: str) -> tuple[_Parts | None, _Parts | None] | None:
-    """Return the parts of path and query, each None where it is absent; None for a pattern that is not read."""
+    """Parse a pattern and return the parts of its path and query.
+
+    Either is None if the pattern lacks it. Return None if the pattern has syntax that is not supported.
+    """
     if not pattern:
         return None
     path, at = _read_parts(pattern, 0)
@@ -57,7 +60,7 @@ def _parse(pattern: str) -> tuple[_Parts | None, _Parts | None] | None:
 
 
 def _read_parts(pattern: str, at: int) -> tuple[_Parts, int]:
-    """Return the parts from `at` on, and the place of the first sign that is not read."""
+    """Parse a pattern from `at` on. Return its parts, and the position of the first character that is not supported."""
     parts = [""]
     while (match := _TOKEN.match(pattern, at)) is not None and not _is_modifier(pattern, at):
         at = match.end()
@@ -71,7 +74,7 @@ def _read_parts(pattern: str, at: int) -> tuple[_Parts, int]:
 
 
 def _is_modifier(pattern: str, at: int) -> bool:
-    """Tell whether this sign repeats the group before it, or makes it optional."""
+    """Return True if the character at `at` repeats the group before it, or makes that group optional."""
     if pattern[at] not in "?+*" or at == 0 or pattern[at - 1] not in "*}":
         return False
     # An odd number of backslashes escapes the end of the group.
@@ -82,9 +85,9 @@ def _is_modifier(pattern: str, at: int) -> bool:
 
 
 def matches_glob(parts: Sequence[str], text: str) -> bool:
-    """Tell whether a text consists of these literals, with anything between each two.
+    """Return True if a text consists of these literals in order, with any text between two of them.
 
-    Each literal is taken at its first place behind the one before, which needs linear time.
+    Each literal is matched at its first position after the previous one, which takes linear time.
     """
     if len(parts) == 1:
         return text == parts[0]

@@ -1,7 +1,7 @@
-"""Bounded memoization of parsers: most requests have the same few field values.
+"""Memoization of parsers with bounded memory. Most requests have the same few field values.
 
 `functools.lru_cache` limits the number of entries, but not their size. Clients choose field values, and a few thousand
-of 64 KiB would fill the memory. Long values are therefore not cached; real ones are short.
+values of 64 KiB would fill the memory. Long values are therefore not cached.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,10 @@ from functools import lru_cache, wraps
 
 
 def memoize_short[T](*, entries: int = 4096, longest: int = 512) -> Callable[[Callable[[str], T]], Callable[[str], T]]:
-    """Decorate a pure function of one string to cache `entries` results, for strings of up to `longest` characters."""
+    """Return a decorator for a pure function of one string.
+
+    The decorator caches up to `entries` results, for strings of at most `longest` characters.
+    """
 
     def decorate(function: Callable[[str], T]) -> Callable[[str], T]:
         remembered = lru_cache(maxsize=entries)(function)
@@ -26,9 +29,10 @@ def memoize_short[T](*, entries: int = 4096, longest: int = 512) -> Callable[[Ca
 def memoize_by_identity[Value, Result](
     *, entries: int = 64
 ) -> Callable[[Callable[[Value], Result]], Callable[[Value], Result]]:
-    """Decorate a pure function of one immutable object to cache its last results by the object's identity.
+    """Return a decorator for a pure function of one immutable object.
 
-    One request needs the same result several times, later requests do not.
+    The decorator caches the last `entries` results by the object's identity, because one request needs the same result
+    several times.
     """
 
     def decorate(function: Callable[[Value], Result]) -> Callable[[Value], Result]:
@@ -36,7 +40,7 @@ def memoize_by_identity[Value, Result](
 
         @wraps(function)
         def call(value: Value) -> Result:
-            found = results.get(id(value))  # the value is referenced in `results`, so its id is not reused
+            found = results.get(id(value))  # `results` references the value, so its id is not reused
             if found is not None:
                 return found[1]
             result = function(value)

@@ -1,4 +1,4 @@
-"""A message as values: fields, request, response (RFC 9110, sections 5 and 6)."""
+"""HTTP messages as values: fields, request, response.  RFC 9110, sections 5 and 6"""
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
@@ -26,9 +26,9 @@ HOP_BY_HOP = frozenset(
 )
 
 NAMES_MAX = 2048
-"""Field names cached in lower case, as one object each; far fewer are in use."""
+"""Maximum number of field names that are cached in lower case. Far fewer names are in use."""
 NAME_LONGEST = 64
-"""Characters of a cached name, at most: clients may send names of any length."""
+"""Maximum length of a cached name, in characters. Clients may send names of any length."""
 
 _lower = lru_cache(maxsize=NAMES_MAX)(str.lower)
 
@@ -39,46 +39,46 @@ def _set_of(names: tuple[str, ...]) -> frozenset[str]:
 
 
 class Fields:
-    """The field lines of a message, in order; names compare without case (RFC 9110, section 5.1).
+    """The field lines of a message, in order. Names are case-insensitive (RFC 9110, section 5.1).
 
-    The characters of a value are the bytes of the wire (ISO-8859-1), so that fields are forwarded unchanged. Fields are
-    immutable: methods return a changed copy. Those stored for long are packed (field_packing.py), without a visible
-    difference.
+    Each character of a value is one byte of the wire (ISO-8859-1), so that fields are forwarded unchanged. Fields are
+    immutable: methods return a changed copy. Fields that are stored for long are packed (field_packing.py); callers see
+    no difference.
     """
 
-    __slots__ = ("_held", "_lowered")
+    __slots__ = ("_lowered", "_stored")
 
     def __init__(self, lines: Iterable[tuple[str, str]] = ()) -> None:
-        self._held: field_packing.Lines | bytes = tuple(lines)
+        self._stored: field_packing.Lines | bytes = tuple(lines)
         self._lowered: tuple[str, ...] | None = None
 
     def _with_lines(self, lines: field_packing.Lines, names: tuple[str, ...]) -> Self:
-        """Return Fields of these lines, with their names in lower case."""
+        """Return Fields with these lines. `names` are their names in lower case."""
         fields = object.__new__(type(self))
-        fields._held, fields._lowered = lines, names
+        fields._stored, fields._lowered = lines, names
         return fields
 
     @property
     def _lines(self) -> field_packing.Lines:
-        held = self._held
+        held = self._stored
         return held if isinstance(held, tuple) else field_packing.unpack(held)
 
     @property
     def _names(self) -> tuple[str, ...]:
-        """Return the lines' names in lower case; they are cached unless the lines are packed."""
+        """Return the names of the lines in lower case. They are cached unless the lines are packed."""
         found = self._lowered
         if found is None:
             found = tuple([_lower(name) if len(name) <= NAME_LONGEST else name.lower() for name, _ in self._lines])
-            if isinstance(self._held, tuple):
+            if isinstance(self._stored, tuple):
                 self._lowered = found
         return found
 
     def pack(self) -> int:
-        """Reduce the memory of the lines, at the price of slower access. Return the bytes that they occupy."""
-        if isinstance(self._held, tuple):
-            self._held = field_packing.pack(self._held)
+        """Pack the lines, which saves memory and makes access slower. Return the bytes that they occupy."""
+        if isinstance(self._stored, tuple):
+            self._stored = field_packing.pack(self._stored)
             self._lowered = None
-        return field_packing.size(self._held)
+        return field_packing.size(self._stored)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return iter(self._lines)
@@ -103,19 +103,22 @@ class Fields:
         return type(self), (self._lines,)
 
     def get(self, name: str) -> str | None:
-        """Return the first line's value, or None."""
+        """Return the value of the first line with this name. Return None if there is none."""
         wanted, names = _lower(name), self._lowered or self._names
         return self._lines[names.index(wanted)][1] if wanted in names else None
 
     def get_all(self, name: str) -> list[str]:
-        """Return every line's value, in order."""
+        """Return the values of all lines with this name, in order."""
         wanted, names = _lower(name), self._lowered or self._names
         if wanted not in names:
             return []
         return [value for key, (_, value) in zip(names, self._lines, strict=True) if key == wanted]
 
     def combined(self, name: str) -> str | None:
-        """Return all values joined by commas, as RFC 9110, section 5.3, allows for lists; None without the field."""
+        """Return all values joined by commas, as RFC 9110, section 5.3, permits for lists.
+
+        Return None if the field is absent.
+        """
         wanted, names = _lower(name), self._lowered or self._names
         if wanted not in names:
             return None
@@ -124,7 +127,7 @@ class Fields:
         return ", ".join(self.get_all(name))
 
     def with_field(self, name: str, value: str) -> Self:
-        """Return the fields with a single line of this name, in the place of its first line, else at the end."""
+        """Return a copy with a single line of this name. It replaces the first such line, or is appended."""
         wanted, names = _lower(name), self._names
         if wanted not in names:
             return self.with_added(name, value)
@@ -136,21 +139,21 @@ class Fields:
         return type(self)(others)
 
     def with_added(self, name: str, value: str) -> Self:
-        """Return the fields with one more line at the end."""
+        """Return a copy with one more line at the end."""
         return self._with_lines((*self._lines, (name, value)), (*self._names, _lower(name)))
 
     def without(self, *names: str) -> Self:
-        """Return the fields without those of these names."""
+        """Return a copy without the lines of these names."""
         return self._without(_set_of(names))
 
     def end_to_end(self) -> Self:
-        """Return the fields without those of this hop: the fixed ones and those that Connection names."""
+        """Return a copy without hop-by-hop fields: those in HOP_BY_HOP and those that Connection names."""
         if "connection" not in (self._lowered or self._names):
             return self._without(HOP_BY_HOP)
         named = {
             token.strip().lower() for value in self.get_all("connection") for token in value.split(",") if token.strip()
         }
-        # Connection must not name fields that the message needs end to end: such options are ignored.
+        # Connection must not name fields that the message needs end to end. Such names are ignored.
         named -= {"cache-control", "content-length", "content-type", "host", "date", "etag", "vary"}
         return self._without(HOP_BY_HOP | named)
 
@@ -174,7 +177,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A response. `body` is the content as it is transferred, with its content coding."""
+    """A response. `body` is the content as transferred, including its content coding."""
 
     status: int
     fields: Fields = field(default_factory=Fields)
@@ -182,5 +185,5 @@ class Response:
     reason: str = ""
 
     def with_fields(self, fields: Fields) -> "Response":
-        """Return the response with other fields."""
+        """Return a copy with other fields."""
         return Response(self.status, fields, self.body, self.reason)

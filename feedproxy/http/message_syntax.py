@@ -1,7 +1,7 @@
-"""The grammar of a message's head: request line, status code, field lines, framing of a request.
+"""The grammar of a message's head: request line, status code, field lines, and framing of a request.
 
 These functions check the head of every message: RFC 9110, sections 5 and 9.1; RFC 9112, sections 2 to 6; RFC 9113,
-sections 8.2 and 8.3. A request that breaks the grammar is refused with BadRequest. In a response
+sections 8.2 and 8.3. A request that violates the grammar is refused with BadRequest. In a response,
 `upstream/head_parser.py` and `field_lines` correct harmless mistakes and refuse others with MalformedResponse.
 """
 
@@ -12,21 +12,22 @@ from dataclasses import dataclass
 from feedproxy.errors import BadRequest, FeedproxyError, MalformedResponse
 
 type Line = tuple[bytes, bytes]
-"""Name and value of a field, as bytes."""
+"""The name and the value of a field, as bytes."""
 
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TARGET = re.compile(rb"[!-~\x80-\xff]+")
-"""No white space and no control characters. Bytes beyond ASCII are percent-encoded later (uri.normalise)."""
+"""Matches a target without white space and control characters. Bytes beyond ASCII are percent-encoded later
+(uri.normalise)."""
 _ABSOLUTE = re.compile(rb"[A-Za-z][0-9A-Za-z+.-]*://")
 _VALUE = re.compile(rb"[\t -~\x80-\xff]*")
-"""Visible ASCII, space, tab and obs-text (RFC 9110, section 5.5)."""
+"""Matches a field value: visible ASCII, space, tab, and obs-text (RFC 9110, section 5.5)."""
 _NAME_TEXT = re.compile(_TOKEN.pattern.decode("ascii"))
 _VALUE_TEXT = re.compile("[\t -~\x80-\xff]*")
 _VERSION = re.compile(rb"HTTP/[0-9]\.[0-9]")
 _HOST = re.compile(
     rb"(?=.{1,261}\Z)(?:(?:[0-9A-Za-z_-]{1,63}\.)*[0-9A-Za-z_-]{1,63}\.?|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?"
 )
-"""A name of at most 255 bytes or an address, with a port."""
+"""Matches a host name of at most 255 bytes or an IP address, with an optional port."""
 _LENGTH = re.compile(rb"0|[1-9][0-9]{0,17}")
 _CONTROLS = bytes.maketrans(bytes([*range(1, 9), *range(11, 32), 127]), b" " * 30)
 
@@ -35,13 +36,13 @@ _WHOLE = re.compile(
 )
 
 _CASE_MATTERS = (b"HEAD", b"CONNECT")
-"""Methods that change the framing of the response. In another case they are other methods (RFC 9110, section 9.1), but
-some recipients confuse them with these."""
+"""Methods that change the framing of the response. Methods are case-sensitive (RFC 9110, section 9.1), but some
+recipients confuse `head` with `HEAD`. Other spellings of these methods are therefore refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """A request's head, checked. Fields are in their original order and case, with folded lines joined."""
+    """The checked head of a request. Fields have their original order and case; folded lines are joined."""
 
     method: bytes
     target: bytes
@@ -49,19 +50,19 @@ class RequestHead:
     fields: tuple[Line, ...]
 
     def lines(self) -> list[bytes]:
-        """Return the head's lines, without their ends."""
+        """Return the lines of the head without line ends."""
         start = b" ".join((self.method, self.target, self.version))
         return [start, *(name + b": " + value for name, value in self.fields)]
 
 
 def read_request(lines: Sequence[bytes]) -> RequestHead:
-    """Read an HTTP/1 request's head from its lines. Raises BadRequest."""
+    """Parse the lines of an HTTP/1 request's head. Raises BadRequest."""
     parts = lines[0].split(b" ") if lines else []
     if len(parts) != 3:
-        raise BadRequest("the request line is not: method, one space, target, one space, version")
+        raise BadRequest("invalid request line: expected method, one space, target, one space, version")
     method, target, version = parts
     if not _VERSION.fullmatch(version):
-        raise BadRequest("the request line does not end in an HTTP version")
+        raise BadRequest("invalid request line: expected an HTTP version at its end")
     if version not in (b"HTTP/1.0", b"HTTP/1.1"):
         raise BadRequest("unsupported HTTP version: expected HTTP/1.1 or HTTP/1.0", status=505)
     minor = int(version[-1:])
@@ -69,48 +70,48 @@ def read_request(lines: Sequence[bytes]) -> RequestHead:
     check_request_line(method, target)
     has_authority = method == b"CONNECT" or _ABSOLUTE.match(target) is not None
     if not has_authority and not target.startswith(b"/") and (method, target) != (b"OPTIONS", b"*"):
-        raise BadRequest("the request target is neither a path nor an absolute URI")
+        raise BadRequest("invalid request target: expected a path or an absolute URI")
     check_host(fields, required=minor == 1, may_be_empty=has_authority)
     check_framing(fields, minor=minor)
     return RequestHead(method, target, version, tuple(fields))
 
 
 def check_request_line(method: bytes, target: bytes) -> None:
-    """Check method and target (RFC 9110, section 9.1; RFC 9113, section 8.3.1). Raises BadRequest."""
+    """Check method and target of a request (RFC 9110, section 9.1; RFC 9113, section 8.3.1). Raises BadRequest."""
     if not _TOKEN.fullmatch(method):
-        raise BadRequest("the method is no token")
+        raise BadRequest("invalid method: expected a token")
     if method not in _CASE_MATTERS and method.upper() in _CASE_MATTERS:
-        raise BadRequest("the method is unknown: methods are case-sensitive", status=501)
+        raise BadRequest("unknown method: methods are case-sensitive", status=501)
     if not _TARGET.fullmatch(target):
-        raise BadRequest("the request target has white space or control characters in it")
+        raise BadRequest("invalid request target: white space or control characters")
 
 
 def check_fields(fields: Iterable[Line]) -> None:
     """Check names and values of a request's fields (RFC 9110, sections 5.1 and 5.5). Raises BadRequest."""
     for name, value in fields:
         if not _TOKEN.fullmatch(name):
-            raise BadRequest("the name of a field is no token")
+            raise BadRequest("invalid field name: expected a token")
         if not _VALUE.fullmatch(value):
-            raise BadRequest(f"the field {name.decode('ascii')} has control characters in it")
+            raise BadRequest(f"invalid value of the field {name.decode('ascii')}: control characters")
 
 
 def check_host(fields: Iterable[Line], *, required: bool, may_be_empty: bool) -> None:
-    """Check Host (RFC 9112, section 3.2). Raises BadRequest."""
+    """Check the field Host of a request (RFC 9112, section 3.2). Raises BadRequest."""
     # "A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1 request message that lacks a Host
     # header field and to any request message that contains more than one Host header field line or a Host header
     # field with an invalid field value."
     hosts = [value for name, value in fields if name.lower() == b"host"]
     if len(hosts) > 1:
-        raise BadRequest("there is more than one Host")
+        raise BadRequest("more than one Host field: expected one")
     if not hosts:
         if required:
-            raise BadRequest("there is no Host")
+            raise BadRequest("missing Host field: expected one")
     elif not (may_be_empty and not hosts[0]) and not is_host(hosts[0]):
-        raise BadRequest("Host is no host with a port")
+        raise BadRequest("invalid Host: expected a host with an optional port")
 
 
 def is_host(value: bytes) -> bool:
-    """Return whether this is a host, with or without a port."""
+    """Return True if the value is a host, with or without a port."""
     found = _HOST.fullmatch(value)
     return found is not None and int(found[1] or 0) <= 65_535
 
@@ -120,26 +121,27 @@ def check_framing(fields: Iterable[Line], *, minor: int) -> None:
     codings = [value for name, value in fields if name.lower() == b"transfer-encoding"]
     lengths = [value for name, value in fields if name.lower() == b"content-length"]
     if codings and lengths:
-        raise BadRequest("there are both Transfer-Encoding and Content-Length")
+        raise BadRequest("both Transfer-Encoding and Content-Length: expected one of them")
     if codings:
         if not minor:
-            raise BadRequest("HTTP/1.0 has no Transfer-Encoding")
+            raise BadRequest("Transfer-Encoding in HTTP/1.0: expected none")
         members = [member.strip(b" \t").lower() for value in codings for member in value.split(b",")]
         # "If any transfer coding other than chunked is applied to a request's content, the sender MUST apply chunked
         # as the final transfer coding"
         if members[-1] != b"chunked" or b"chunked" in members[:-1] or len(codings) > 1:
-            raise BadRequest("Transfer-Encoding is not chunked")
+            raise BadRequest("invalid Transfer-Encoding: expected chunked, once and last")
         if len(members) > 1:
-            raise BadRequest("only the transfer coding chunked is understood", status=501)
+            raise BadRequest("unsupported transfer coding: expected only chunked", status=501)
     elif len(lengths) > 1 or (lengths and not _LENGTH.fullmatch(lengths[0])):
-        raise BadRequest("Content-Length is no one number")
+        raise BadRequest("invalid Content-Length: expected one number")
 
 
 def field_lines(lines: Iterable[bytes], error: Callable[[str], FeedproxyError]) -> list[Line]:
-    """Read field lines. An invalid line raises `error`: BadRequest for a request, MalformedResponse for a response.
+    """Parse field lines and return names and values.
 
-    In a response white space before the colon is removed and control characters become spaces, except NUL and bare CR.
-    In a request both are refused.
+    An invalid line raises `error`: BadRequest for a request, MalformedResponse for a response. In a response, white
+    space before the colon is removed, and control characters except NUL and bare CR become spaces. In a request, both
+    are refused.
     """
     of_response = error is MalformedResponse
     found: list[Line] = []
@@ -156,7 +158,7 @@ def field_lines(lines: Iterable[bytes], error: Callable[[str], FeedproxyError]) 
             # "A proxy MUST remove any such whitespace from a response message" (before the colon) -- section 5.1
             name = name.rstrip(b" \t")
         if not colon or not _TOKEN.fullmatch(name):
-            raise error(f"no field line: {line[:60]!r}")
+            raise error(f"invalid field line {line[:60]!r}: expected a name, a colon and a value")
         found.append((name, _value(value, of_response, error)))
     return found
 
@@ -165,38 +167,38 @@ def _value(value: bytes, of_response: bool, error: Callable[[str], FeedproxyErro
     if of_response:
         return clean(value)
     if not _VALUE.fullmatch(value):
-        raise error("a field has control characters in it")
+        raise error("invalid field value: control characters")
     return value.strip(b" \t")
 
 
 def clean(value: bytes) -> bytes:
-    """Return a response's field value or reason phrase without control characters.
+    """Return a response's field value or reason phrase with control characters replaced by spaces.
 
     Raises MalformedResponse for NUL and CR.
     """
     # "CR, LF, or NUL ... either reject the message or replace" -- RFC 9110, section 5.5. A NUL or a bare
     # CR suggests an attack, and is rejected. Other control characters are replaced.
     if b"\0" in value or b"\r" in value or b"\n" in value:
-        raise MalformedResponse("NUL or bare CR in a field value")
+        raise MalformedResponse("invalid field value: NUL or bare CR")
     return value.translate(_CONTROLS).strip(b" \t")
 
 
 def is_field_line(line: bytes) -> bool:
-    """Return whether this is one field line, without its end."""
+    """Return True if the text is one field line without a line end."""
     name, colon, value = line.partition(b":")
     return bool(colon) and _TOKEN.fullmatch(name) is not None and _VALUE.fullmatch(value) is not None
 
 
 def is_field(name: str, value: str) -> bool:
-    """Return whether these are a valid name and value of a field, one character a byte (http/message.py)."""
+    """Return True if name and value are valid for a field. Each character stands for one byte (http/message.py)."""
     return _NAME_TEXT.fullmatch(name) is not None and _VALUE_TEXT.fullmatch(value) is not None
 
 
 def is_status(status: int) -> bool:
-    """Return whether this is a status code (RFC 9110, section 15)."""
+    """Return True if the number is a status code (RFC 9110, section 15)."""
     return 100 <= status <= 599
 
 
 def is_well_formed(head: bytes) -> bool:
-    """Return whether these bytes are the complete head of one HTTP/1.1 response, including its empty line."""
+    """Return True if the bytes are the complete head of one HTTP/1.1 response, including its empty line."""
     return _WHOLE.fullmatch(head) is not None

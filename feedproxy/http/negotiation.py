@@ -1,6 +1,6 @@
-"""Negotiation of content coding and media type (RFC 9110, section 12).
+"""Content negotiation: choice of content coding and media type.  RFC 9110, section 12
 
-A coding or type with `q=0` is never chosen. Invalid members are ignored; the other members of the field still count.
+A coding or type with `q=0` is never chosen. Invalid members of a field are ignored; its other members still count.
 """
 
 import re
@@ -14,17 +14,17 @@ from feedproxy.http.message import Fields
 _LONGEST = 512
 _QVALUE = re.compile(r"(?:0?\.[0-9]+|[01](?:\.[0-9]*)?)")
 _ALIASES = {"x-gzip": "gzip", "x-compress": "compress"}
-"""RFC 9110, section 8.4.1: names to be taken as equivalent."""
+"""Old names of codings, with the names to which they are equivalent (RFC 9110, section 8.4.1)."""
 _UNLISTED = 0.0001
-"""The weight of identity if it is not listed: acceptable, but less than any listed coding."""
+"""Weight of identity if the field does not list it: acceptable, but below any listed coding."""
 
 
 def choose_coding(accept_encoding: str | None, available: Sequence[str]) -> str | None:
-    """Return the available coding of the greatest weight (section 12.5.3).
+    """Return the available coding with the greatest weight (section 12.5.3).
 
-    `available` are the codings, with `identity` if it is available, in this proxy's order of preference among equal
-    weights. Without the field only identity is acceptable: most such clients do not decode. None if none is
-    acceptable; then "the origin server SHOULD send a response without any content coding".
+    `available` lists the codings, including `identity` if it is available, in this proxy's order of preference among
+    equal weights. Without the field, only identity is acceptable: most clients without it do not decode. Return None if
+    no coding is acceptable; then "the origin server SHOULD send a response without any content coding".
     """
     codings = tuple(available)
     if accept_encoding is None:
@@ -49,23 +49,23 @@ def _choose_coding(accept_encoding: str, available: tuple[str, ...]) -> str | No
 
 
 def weights_in(value: str) -> dict[str, float]:
-    """Return the weights of a list of codings, or of other tokens, by name (section 12.4.2)."""
+    """Return the weight of each coding, or other token, in a list (section 12.4.2)."""
     weights: dict[str, float] = {}
     for member in split_list(value):
         name, parameters = parse_parameters(member)
         weight = _weight(parameters)
         if weight is not None:
             coding = _ALIASES.get(name, name)
-            # Of a repeated coding the lesser weight counts, so that q=0 prevails.
+            # If a coding is repeated, the lesser weight counts, so that q=0 prevails.
             weights[coding] = min(weight, weights.get(coding, weight))
     return weights
 
 
-def best_type(accept: str | None, offers: Sequence[str]) -> str | None:
-    """Return the offered media type of the greatest weight in Accept, the first of equals (section 12.5.1).
+def choose_media_type(accept: str | None, offers: Sequence[str]) -> str | None:
+    """Return the offered media type with the greatest weight in Accept; of equal ones, the first (section 12.5.1).
 
-    The most specific range that covers an offer gives its weight. Without Accept, or with an empty one, the first offer
-    is returned; None if none of the offers is acceptable.
+    The most specific range that covers an offer determines its weight. If Accept is absent or empty, the first offer is
+    returned. Return None if no offer is acceptable.
     """
     ranges = _ranges(accept) if accept is not None else ()
     if not ranges:
@@ -81,7 +81,7 @@ def best_type(accept: str | None, offers: Sequence[str]) -> str | None:
 
 
 class _Range:
-    """A media range with its weight."""
+    """A media range of Accept, with its weight."""
 
     __slots__ = ("media_type", "parameters", "specificity", "weight")
 
@@ -90,7 +90,7 @@ class _Range:
         self.parameters = parameters
         self.weight = weight
         wildcard = 0 if self.media_type == "*/*" else 1 if self.media_type.endswith("/*") else 2
-        # Of two equally specific ranges the lesser weight counts.
+        # Of two equally specific ranges, the lesser weight counts.
         self.specificity = (wildcard, len(parameters), -weight)
 
     def covers(self, media_type: str, parameters: dict[str, str]) -> bool:
@@ -116,7 +116,7 @@ def _ranges(accept: str) -> tuple[_Range, ...]:
 
 
 def _weight(parameters: dict[str, str]) -> float | None:
-    """Return the weight, 1 if none is given (section 12.4.2); None if it is invalid."""
+    """Return the weight, or 1 if none is given (section 12.4.2). Return None if the weight is invalid."""
     text = parameters.get("q")
     if text is None:
         return 1.0

@@ -1,7 +1,7 @@
-"""Proxy auto-configuration: a function in JavaScript that tells browsers which requests to send to the proxy.
+"""Proxy auto-configuration: a JavaScript function that tells browsers which requests to send to the proxy.
 
-It is written for the oldest engines in use (ECMAScript 3), with the language's own functions only. Host names are
-JSON strings, which are JavaScript strings, too.
+The function runs in the oldest engines in use (ECMAScript 3) and uses only functions of the language. Host names are
+written as JSON strings, which are also JavaScript strings.
 """
 
 import json
@@ -38,10 +38,10 @@ function FindProxyForURL(url, host) {{
 
 
 def document(base: str, hosts: Iterable[str], patterns: Iterable[str]) -> str:
-    """Return the function for a proxy at `base` (http://proxy.example:8080).
+    """Return the function for a proxy at `base`, such as http://proxy.example:8080.
 
-    Requests to these hosts, or to hosts that match these patterns (`*.example.com`), use the proxy, or no proxy if
-    it is down. All others use no proxy.
+    Requests to `hosts`, and to hosts that match `patterns` such as `*.example.com`, use the proxy, or a direct
+    connection if the proxy is down. All other requests use a direct connection.
     """
     split = urlsplit(base)
     keyword, port = ("HTTPS", 443) if split.scheme == "https" else ("PROXY", 80)
@@ -57,6 +57,6 @@ def document(base: str, hosts: Iterable[str], patterns: Iterable[str]) -> str:
 
 
 def _expression(pattern: str) -> str:
-    """Return a glob as a regular expression of JavaScript: `*` is any text, `?` one character."""
+    """Convert a glob to a regular expression of JavaScript: `*` is any text, `?` is one character."""
     wildcards = {"*": ".*", "?": "."}
     return "^" + "".join(wildcards.get(char) or _PLAIN.sub(r"\\\g<0>", char) for char in pattern) + "$"

@@ -1,6 +1,6 @@
-"""Queries that make no difference: No-Vary-Search (draft-ietf-httpbis-no-vary-search), and parameters without effect.
+"""Query parameters that do not change a resource: No-Vary-Search (draft-ietf-httpbis-no-vary-search), and rules.
 
-A field that is not valid is as if it were absent, as the draft has it ("Parse a URL search variance").
+An invalid field counts as absent (draft, "Parse a URL search variance").
 """
 
 from dataclasses import dataclass
@@ -12,36 +12,36 @@ from feedproxy.http.redaction import sounds_secret
 from feedproxy.http.structured_fields import Token, parse_dictionary, string_text
 
 QUERY_MAX = 4096
-"""Characters of a query that is compared; longer ones are equivalent to themselves only."""
+"""Maximum length of a query that is compared, in characters. A longer query is equivalent only to itself."""
 
 PARAMETERS_MAX = 128
-"""Parameters of a query that is compared, and names in a field."""
+"""Maximum number of parameters in a query that is compared, and of names in a field."""
 
 COMMON_NAMES = (
     *("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "utm_id"),
     *("fbclid", "gclid", "mc_cid", "mc_eid", "null"),
 )
-"""Names that stand for a pattern in No-Vary-Search, which has no wildcards."""
+"""Parameter names that stand for a pattern in No-Vary-Search, because the field has no wildcards."""
 
 type _Pairs = list[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class QueryVariance:
-    """Which parameters of a query matter, and whether their order does."""
+    """The parameters of a query that identify a resource, and whether their order matters."""
 
     names: frozenset[str] = frozenset()
-    """Parameters that do not matter; with `all_but` those that do."""
+    """Parameters that are ignored. If `all_but` is True, these count, and all others are ignored."""
     all_but: bool = False
     key_order: bool = True
 
     @property
     def is_default(self) -> bool:
-        """Tell whether all of a query matters."""
+        """Return True if the whole query counts."""
         return not self.names and not self.all_but and self.key_order
 
     def are_equivalent(self, one: str, other: str) -> bool:
-        """Tell whether two normalised URLs are "equivalent modulo search variance" ("Comparing")."""
+        """Return True if two normalised URLs are "equivalent modulo search variance" (draft, "Comparing")."""
         if one == other:
             return True
         (path, _, query), (other_path, _, other_query) = one.partition("?"), other.partition("?")
@@ -61,7 +61,7 @@ DEFAULT = QueryVariance()
 
 @memoize_short(entries=1024)
 def parse_no_vary_search(value: str) -> QueryVariance:
-    """Read No-Vary-Search; the default, by which all of a query matters, where it is not valid."""
+    """Parse No-Vary-Search. If the value is invalid, return the default, by which the whole query counts."""
     members = parse_dictionary(value)
     if members is None:
         return DEFAULT
@@ -80,7 +80,7 @@ def parse_no_vary_search(value: str) -> QueryVariance:
 
 
 def _names(value: object) -> frozenset[str] | None:
-    """Return the parameters that an inner list names ("Parse a key"); None for another value."""
+    """Return the parameter names in an inner list (draft, "Parse a key"). Return None for another value."""
     if not isinstance(value, tuple) or len(value) > PARAMETERS_MAX:
         return None
     if not all(isinstance(name, str) and not isinstance(name, Token) for name in value):
@@ -93,15 +93,16 @@ def _is_comparable(query: str) -> bool:
 
 
 def _pairs(query: str) -> _Pairs:
-    """Return names and values as the application/x-www-form-urlencoded parser of the URL Standard does."""
+    """Return the names and values of a query, as the URL Standard's parser for application/x-www-form-urlencoded
+    does."""
     parts = (part.partition("=") for part in query.split("&") if part)
     return [(unquote_plus(name), unquote_plus(value)) for name, _, value in parts]
 
 
 def without_parameters(target: str, patterns: tuple[str, ...]) -> str:
-    """Return a normalised target without the parameters that the patterns match; `*` in a pattern is a wildcard.
+    """Return a normalised target without the parameters that match the patterns. `*` in a pattern is a wildcard.
 
-    A parameter with a name that suggests a secret is removed only by its own name.
+    A parameter with a name that suggests a secret is removed only if a pattern names it without a wildcard.
     """
     path, mark, query = target.partition("?")
     if not mark or not patterns or "#" in query or len(query) > QUERY_MAX:
@@ -114,7 +115,10 @@ def without_parameters(target: str, patterns: tuple[str, ...]) -> str:
 
 
 def no_vary_search(patterns: tuple[str, ...]) -> str:
-    """Return the field's value for the parameters that these patterns name; empty where none can be named."""
+    """Return a value of No-Vary-Search that lists the parameters of these patterns.
+
+    Return an empty text if there are none.
+    """
     exact = [pattern for pattern in patterns if "*" not in pattern]
     names = dict.fromkeys([*exact, *(name for name in COMMON_NAMES if _is_ignored(name, patterns))])
     members = " ".join(string_text(quote(name, safe="")) for name in names)

@@ -1,7 +1,7 @@
-"""A single range of bytes, for resumed downloads (RFC 9110, section 14).
+"""A single byte range, for resumed downloads.  RFC 9110, section 14
 
-A request for several ranges gets the whole content: "A server MAY ignore the Range header field". For feeds
-multipart/byteranges only serves to cause load.
+A request for several ranges gets the whole content: "A server MAY ignore the Range header field". For feeds,
+multipart/byteranges has no use except to cause load.
 """
 
 import re
@@ -9,19 +9,20 @@ from dataclasses import dataclass
 
 _RANGE = re.compile(r"bytes=[ \t]*([0-9]*)-([0-9]*)[ \t]*", re.IGNORECASE)
 _BEYOND = 10**18
-"""A position beyond any content, in bytes. It replaces longer numbers: Python refuses thousands of digits."""
+"""A position beyond any content, in bytes. It replaces longer numbers, because Python refuses to parse thousands of
+digits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The Range is absent or ignored: 200 with the whole content."""
+    """The answer is 200 with the whole content, because Range is absent or ignored."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unsatisfiable:
-    """416, with `Content-Range: bytes */length`."""
+    """The answer is 416, with `Content-Range: bytes */length`."""
 
     length: int
 
@@ -32,9 +33,9 @@ class Unsatisfiable:
 
 
 def select(value: str | None, length: int) -> tuple[int, int] | Whole | Unsatisfiable:
-    """Return the first and the last byte that a Range selects of `length` bytes: `content[first : last + 1]`.
+    """Return the first and the last byte that a Range selects of `length` bytes, as in `content[first : last + 1]`.
 
-    `value` is the Range field of a GET, if its If-Range lets it apply (conditional.range_applies).
+    `value` is the Range field of a GET; it is None if If-Range forbids the range (conditional.range_applies).
     """
     if value is None:
         return Whole("no Range")
@@ -47,7 +48,7 @@ def select(value: str | None, length: int) -> tuple[int, int] | Whole | Unsatisf
             return Whole("an invalid range")
         if last == 0:
             return Unsatisfiable(length)
-        # A suffix is satisfiable even of an empty content (14.1.2), which Content-Range could not express.
+        # A suffix is satisfiable even for an empty content (section 14.1.2), but Content-Range could not express it.
         return (max(0, length - last), length - 1) if length else Whole("the content is empty")
     if last is not None and last < first:
         return Whole("the range ends before it begins")

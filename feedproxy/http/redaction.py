@@ -1,6 +1,7 @@
-"""Redaction of secrets in addresses: names and passwords, secret parameters, and tokens.
+"""Redaction of secrets in addresses: user names and passwords, secret parameters, and tokens.
 
-The address of a private feed can be a secret itself. Addresses are redacted wherever they are shown, logged or listed.
+The address of a private feed may itself be a secret. Addresses are redacted wherever they are displayed, logged or
+listed.
 """
 
 import re
@@ -10,7 +11,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from feedproxy.http.memoize import memoize_short
 
 # Clients send addresses of any length: each of these patterns matches in linear time, without backtracking. An address
-# within an address, with its delimiters, may be percent-encoded several times.
+# inside an address, including its delimiters, may be percent-encoded several times.
 _NAME = r"((?:(?!%(?:25)*(?:26|3[BDF]))[^=&;?{0}])*+)(?:=|%(?:25)*3D)"
 _VALUE = r"(?:(?!%(?:25)*(?:26|3B))[^&;{0}])*+"
 _PARAMETER = (
@@ -26,10 +27,11 @@ _SECRET_NAME = re.compile(
     r"|private|invit|magic|nonce|csrf|xsrf|e?mail\Z"
     r"|\A(?:pw|pk|sid|code|t|k|h|hash|md5|sha1|digest|access|otp|pin|rss|guid|uuid|sso|login|member|subscriber|uid)\Z"
 )
-"""Names of secret parameters, in lower case and without separators of words."""
+"""Matches names of secret parameters, in lower case and without word separators."""
 
 _PARTLY_SECRET = frozenset({"rss", "guid", "uuid", "login", "member", "subscriber", "uid", "t", "h", "pin"})
-"""Parameters with both public and secret values: short numbers and words are public. Forums number topics by `t`."""
+"""Parameters that have public and secret values. Short numbers and words count as public: forums use `t` for topic
+numbers."""
 
 _PUBLIC_PARAMETERS = frozenset({"channel_id", "playlist_id", "list"})
 """Parameters with long random values that are public (YouTube)."""
@@ -56,11 +58,9 @@ PUBLIC_IDENTIFIERS = (
     "www.youtube.com/feeds/",
 )
 """Beginnings of addresses, after the scheme, below which public feeds have random names. Private feeds of these
-services are at other hosts or paths.
-
-Such names cannot be told from tokens. A service that is missing here is masked and left out of public lists. An entry
-must be removed if its service begins to use such addresses for private feeds.
-"""
+services have other hosts or paths. Random names look like tokens. If a service is missing here, its addresses are
+redacted and left out of public lists. An entry must be removed if its service begins to use such addresses for
+private feeds."""
 
 _PUBLIC_IDENTIFIER = re.compile(
     rf"https?://(?:{'|'.join(map(re.escape, PUBLIC_IDENTIFIERS))}|mastodon\.[a-z]+/@[^/]*/)"
@@ -70,53 +70,54 @@ _SLASH = r"(?:/|%(?:25)*2f)"
 _OWN_SECRET = re.compile(
     rf"(?i)({_SLASH}(?:push{_SLASH}(?:websub|rsscloud|cnws)|-{_SLASH}with){_SLASH})((?:(?!%(?:25)*2f)[^/?#&\s])++)"
 )
-"""The tokens in this proxy's own secret addresses: callbacks for hubs and clouds, and tokens of users. A random token
-can look like words; these are found by their path."""
+"""Matches tokens in this proxy's own secret addresses: callbacks for hubs and clouds, and tokens of users. A random
+token may look like words, so these tokens are recognised by their path."""
 
 _PRIVATE_PLACE = re.compile(
     r"(?i)[/.](?:private|secret|personal|members?-only|subscriber-only)(?:[/.:]|\Z)|/(?:private|secret)[-_:][^/]*\d"
 )
-"""Parts of a path that mark private content."""
+"""Matches parts of a path that mark private content."""
 
 _RUN = re.compile(r"[0-9A-Za-z_~-]++")
 _PIECE = re.compile(r"[0-9A-Za-z]+")
 _SWITCH = re.compile(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[0-9])(?=[A-Za-z])|(?<=[A-Z])(?=[0-9])|(?<=[A-Z]{2})(?=[a-z])")
-"""The places in a run between characters of different kinds, except after the capital of a word."""
+"""Matches the positions between characters of different kinds, except after the capital letter of a word."""
 
 _DATE = re.compile(r"\d{4}-?\d\d-?\d\dT?\d{0,6}Z?")
 _UUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
 _JWT = re.compile(
-    # The three parts of a JSON Web Token (RFC 7519), which begins as base64url of `{"` does. Characters joined to it in
-    # front are included, so that only one start is tried.
+    # The three parts of a JSON Web Token (RFC 7519), which begins as base64url of `{"` does. Characters directly in
+    # front are included, so that the pattern is tried from one position only.
     r"(?<![\w-])(?>[\w-]*?\beyJ)[\w-]{4,}+\.[\w-]{4,}+\.[\w-]*+"
 )
 _NO_WORD = re.compile(r"(?i)[bcdfghjklmnpqrstvwxz]{8}|[aeiou]{6}|q(?!u)[a-z]|[jvwxz]{3}")
-"""Letters that are rare or absent in words of languages with Latin script."""
+"""Matches letter sequences that are rare or absent in words of languages with Latin script."""
 
 _RUN_MAX = 2048
-"""Characters of a run, at most, that are examined; a longer one counts as random."""
+"""Maximum length of a run of characters that is examined, in characters. A longer run counts as random."""
 
 
 _DOUBTFUL = re.compile(r"[?@&;%\[\]]")
 """Characters without which an address has no parameters, no user information, and no ambiguous host."""
 
 _PLAIN = re.compile(r"https?://[a-z0-9.:-]+/[!$&-;=A-Z_a-z~]*")
-"""An address without query, user information, brackets and fragment: only its tokens can be secret."""
+"""Matches an address without query, user information, brackets and fragment. Only its tokens can be secret."""
 
 _ADDRESS = re.compile(r"https?://[^\s<>\"']++")
-"""An address in a sentence."""
+"""Matches an address in a text."""
 
 _AUTHORITY = re.compile(r"(?i)(https?(?::|%3a)(?:/|%2f){1,2})((?:(?!https?(?::|%3a)/)[^/?#&\s])*+)")
 _USERINFO = re.compile(r"(?i)\A.*(?:@|%40)", re.DOTALL)
-"""A name and password in an address within an address, as in refused gateway requests, which are logged."""
+"""Matches a user name and password in an address inside an address, as in refused gateway requests, which are
+logged."""
 
 
 @memoize_short(entries=4096, longest=128)
 def is_random(run: str) -> bool:
-    """Return whether letters and digits look random: a token, rather than a word, title, date or number.
+    """Return True if letters and digits look like a random token and not like a word, title, date or number.
 
-    The measure is how often the kind of character changes. Hyphens and underscores separate words in titles, and are
-    ordinary characters in base64url: changes are counted only between them.
+    The measure is how often the kind of character changes. Hyphens and underscores separate words in titles, but are
+    ordinary characters in base64url; changes are therefore counted only between them.
     """
     if len(run) < 6:
         return False
@@ -148,9 +149,9 @@ def is_random(run: str) -> bool:
 
 
 def without_secrets(target: str, mask: Callable[[str], str] = lambda _: "…") -> str:
-    """Return a target URI without user information, values of secret parameters, and tokens.
+    """Return a target URI with user information, values of secret parameters, and tokens replaced.
 
-    `mask` returns the replacement of each.
+    `mask` returns the replacement of a secret.
     """
     if _PLAIN.fullmatch(target) and not has_secret(target):
         return target
@@ -164,7 +165,7 @@ def without_secrets(target: str, mask: Callable[[str], str] = lambda _: "…") -
 
 
 def text_without_secrets(text: str) -> str:
-    """Return a text with `without_secrets` applied to each address in it."""
+    """Return a text with the secrets of each address in it replaced."""
     return _ADDRESS.sub(_shown_address, text) if "://" in text else text
 
 
@@ -172,18 +173,18 @@ def _shown_address(found: re.Match[str]) -> str:
     try:
         return without_secrets(found[0])
     except ValueError:
-        return "…"  # the brackets of the host are invalid: its parts are unknown
+        return "…"  # the brackets of the host are invalid, so the parts of the address are unknown
 
 
 def _without_parameters(path: str, query: str, mask: Callable[[str], str]) -> tuple[str, str]:
-    """Return path and query without the values of secret parameters."""
+    """Return path and query with the values of secret parameters replaced."""
     return _masked(path, *_PATH_PARAMETER, mask), _masked(query, *_PARAMETER, mask)
 
 
 def _masked(text: str, parameter: re.Pattern[str], value: re.Pattern[str], mask: Callable[[str], str]) -> str:
     parts, end = list[str](), 0
     for found in parameter.finditer(text):
-        # A parameter within the value of a secret one belongs to the secret.
+        # A parameter inside the value of a secret parameter is part of that secret.
         if found.start() < end or not sounds_secret(found[1]):
             continue
         secret = value.match(text, found.end())
@@ -198,7 +199,7 @@ def _plain_name(name: str) -> str:
 
 
 def sounds_secret(name: str) -> bool:
-    """Tell whether a parameter of this name holds a secret as a rule."""
+    """Return True if parameters with this name usually contain a secret."""
     return _SECRET_NAME.search(_plain_name(name)) is not None
 
 
@@ -226,7 +227,7 @@ def _without_tokens(text: str, mask: Callable[[str], str]) -> str:
 
 @memoize_short(entries=1024)
 def has_secret(target: str) -> bool:
-    """Return whether an address has user information, a secret parameter, a private path or a token."""
+    """Return True if an address has user information, a secret parameter, a private path, or a token."""
     bare = target.partition("#")[0]
     if "%" in bare and len(bare) <= _RUN_MAX and (decoded := unquote(bare)) != bare and "%" not in decoded:
         return _has_secret(bare) or _has_secret(decoded)
@@ -248,7 +249,7 @@ def _has_secret(bare: str) -> bool:
 
 
 def _without_name_and_tokens(bare: str) -> str:
-    """Return an address without fragment, user information and tokens."""
+    """Return an address without fragment and user information, and with tokens replaced."""
     split = urlsplit(bare)
     host = split.netloc.rpartition("@")[2]
     shown = urlunsplit((split.scheme, host, split.path, split.query, ""))
@@ -257,7 +258,7 @@ def _without_name_and_tokens(bare: str) -> str:
 
 
 def host_alone(target: str) -> str:
-    """Return `https://HOST/…` in place of an address. Raises ValueError if it has no host."""
+    """Return `https://HOST/…` for an address, with its own scheme. Raises ValueError if it has no host."""
     split = urlsplit(target)
     if not split.netloc:
         raise ValueError(target)

@@ -1,6 +1,6 @@
-"""Structured fields: dictionaries, lists and items (RFC 9651, once RFC 8941).
+"""Structured fields: dictionaries, lists and items.  RFC 9651, which obsoletes RFC 8941
 
-A single invalid character makes the whole field invalid, as if it were absent. Parameters are read and dropped: RFC
+A single invalid character makes the whole field invalid, as if it were absent. Parameters are parsed and dropped: RFC
 9213, section 2.1, requires caches to ignore them.
 """
 
@@ -8,10 +8,10 @@ import base64
 import re
 
 type Bare = bool | int | float | str | bytes
-"""A bare item; tokens are Token, strings plain str."""
+"""A bare item. A token is a Token, a string is a plain str."""
 
 type Value = Bare | tuple[Bare, ...]
-"""The value of a dictionary's key: an item, or an inner list."""
+"""The value of a dictionary's key: an item or an inner list."""
 
 
 class Token(str):
@@ -37,9 +37,9 @@ _SPACES = re.compile(r"\ *")
 
 
 def parse_dictionary(value: str) -> dict[str, Value] | None:
-    """Parse a dictionary without its parameters (section 4.2.2); of a repeated key the last counts.
+    """Parse a dictionary without its parameters (section 4.2.2). If a key is repeated, the last value counts.
 
-    None if it is invalid; {} for an empty one.
+    Return None if the dictionary is invalid, and {} if it is empty.
     """
     parser = _Parser(value.strip(" "))
     try:
@@ -49,7 +49,7 @@ def parse_dictionary(value: str) -> dict[str, Value] | None:
 
 
 def parse_list(value: str) -> tuple[Value, ...] | None:
-    """Parse a list without its members' parameters (section 4.2.1); None if it is invalid."""
+    """Parse a list without its members' parameters (section 4.2.1). Return None if it is invalid."""
     parser = _Parser(value.strip(" "))
     try:
         return parser.list_members()
@@ -58,7 +58,7 @@ def parse_list(value: str) -> tuple[Value, ...] | None:
 
 
 def parse_item(value: str) -> Bare | None:
-    """Parse an item without its parameters (section 4.2.3); None if it is invalid."""
+    """Parse an item without its parameters (section 4.2.3). Return None if it is invalid."""
     parser = _Parser(value.strip(" "))
     try:
         return parser.item()
@@ -67,7 +67,7 @@ def parse_item(value: str) -> Bare | None:
 
 
 def parse_parameterised(value: str) -> list[dict[str, Bare]] | None:
-    """Return the parameters of each item of a list (section 4.2.1); None if it is invalid."""
+    """Parse a list and return the parameters of each item (section 4.2.1). Return None if it is invalid."""
     parser = _Parser(value.strip(" "))
     found: list[dict[str, Bare]] = []
     try:
@@ -82,9 +82,9 @@ def parse_parameterised(value: str) -> list[dict[str, Bare]] | None:
 
 
 def decode_bytes(encoded: bytes) -> bytes | None:
-    """Return the bytes of a byte sequence from its base64; None if it is invalid.
+    """Decode the base64 of a byte sequence. Return None if it is invalid.
 
-    "parsers SHOULD NOT fail when \"=\" padding is not present", nor where pad bits are not zero -- section 4.2.7
+    "parsers SHOULD NOT fail when "=" padding is not present", and also not if pad bits are not zero -- section 4.2.7
     """
     try:
         return base64.b64decode(encoded.rstrip(b"=") + b"=" * (-len(encoded.rstrip(b"=")) % 4), validate=True)
@@ -93,14 +93,17 @@ def decode_bytes(encoded: bytes) -> bytes | None:
 
 
 def string_text(value: str) -> str:
-    """Return a string as it is written in a field (section 4.1.6). Raises ValueError unless it is printable ASCII."""
+    """Return a string in the form of a structured field (section 4.1.6).
+
+    Raises ValueError unless it is printable ASCII.
+    """
     if not (value.isascii() and value.isprintable()):
         raise ValueError(f"not printable ASCII: {value!r}")
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 class _Parser:
-    """A recursive-descent parser. Its methods advance `at`, and raise ValueError for invalid text."""
+    """A recursive-descent parser. Its methods advance `at` and raise ValueError for invalid text."""
 
     def __init__(self, text: str) -> None:
         self.text = text

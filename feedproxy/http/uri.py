@@ -1,7 +1,7 @@
-"""Target URIs: their normal form, and their form in gateway paths (RFC 3986).
+"""Target URIs: their normal form, and their form in gateway paths.  RFC 3986
 
-Resources are stored, and requested from origins, under the normal form. Normalisation must not change the resource
-that a URI names, and must be idempotent. Input is either the bytes of the wire read as ISO-8859-1, or Unicode from a
+Resources are stored and requested under the normal form. Normalisation must not change the resource that a URI
+identifies, and must be idempotent. The input is either bytes of the wire decoded as ISO-8859-1, or Unicode from a
 document; both become percent-encoded UTF-8.
 """
 
@@ -20,48 +20,51 @@ if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
 
 _URI = re.compile(r"(?:([^:/?#]+):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
-"""RFC 3986, appendix B."""
+"""Matches any URI and captures its components.  RFC 3986, appendix B"""
 _GATEWAY = re.compile(r"/(https?):(?://?(.*))?", re.IGNORECASE | re.DOTALL)
 _PORTS = {"http": 80, "https": 443}
 
 _REG_NAME = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
-"""Names that resolvers accept, with the underscore, which occurs although it is not allowed."""
+"""Matches names that resolvers accept. The underscore occurs, although it is not allowed."""
 _IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 SUFFIX_LABELS = 8
-"""Labels of a name, from the right, that are compared with the public suffixes: these have at most five."""
+"""Number of labels of a name, counted from the right, that are compared with the public suffixes. Suffixes have at
+most five."""
 PRIVATE_SUFFIXES = frozenset({"example", "internal", "local", "localhost", "test", "home", "lan", "corp", "intranet"})
-"""Top-level names that the public DNS does not have (RFC 6761, RFC 6762 appendix G, ICANN for `internal` in 2024)."""
+"""Top-level names that do not exist in the public DNS (RFC 6761; RFC 6762, appendix G; ICANN for `internal` in
+2024)."""
 _HOST_MAX = 253
-"""RFC 1035, section 2.3.4: 255 octets on the wire."""
+"""Maximum length of a host name, in characters: 255 octets on the wire.  RFC 1035, section 2.3.4"""
 
 _NORMAL = re.compile(
     r"https?://[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){0,3}(?::(?!80/|443/)[1-9][0-9]{1,3})?"
     r"/[!$&'()*+,\-./0-9:;=@A-Z_a-z~\[\]]*(?:\?[!$&'()*+,\-./0-9:;=?@A-Z_a-z~\[\]]*)?"
 )
-"""Most URIs in normal form: short names, ports of two to four digits, and no percent-encoding."""
+"""Matches most URIs in normal form: short names, ports of two to four digits, and no percent-encoding."""
 
 _CONTROLS_AND_SPACE = re.compile(r"[\x00-\x20\x7f]")
 _PERCENT = re.compile(r"%(?:([0-9A-Fa-f]{2}))?")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _EXCLUDED = re.compile(r"[^!#$%&'()*+,\-./0-9:;=?@A-Z_a-z~\[\]]+")
-"""Characters that must be percent-encoded. Brackets are tolerated in paths and queries, where they are common."""
+"""Matches characters that must be percent-encoded. Brackets are accepted in paths and queries, where they are
+common."""
 
 
 @memoize_short(longest=2048)
 def normalise(uri: str) -> str:
-    """Return the normal form of a target URI (RFC 3986, section 6.2.2 and 6.2.3; RFC 9110, section 4.2).
+    """Return the normal form of a target URI (RFC 3986, sections 6.2.2 and 6.2.3; RFC 9110, section 4.2).
 
-    Raises BadTarget for other schemes than http and https, user information, a missing or invalid host or port, white
-    space and control characters.
+    Raises BadTarget for schemes other than http and https, user information, a missing or invalid host or port, white
+    space, and control characters.
     """
     if _NORMAL.fullmatch(uri) and "/." not in uri:
         return uri
     if _CONTROLS_AND_SPACE.search(uri):
-        raise BadTarget("a URI has no spaces or control characters")
+        raise BadTarget("invalid URL: spaces or control characters")
     scheme, authority, path, query = _parts(_unicode(uri))
     scheme = (scheme or "").lower()
     if scheme not in _PORTS:
-        raise BadTarget("not a URL: it must start with http:// or https://")
+        raise BadTarget("invalid URL: expected http:// or https:// at its beginning")
     host, port = _authority(authority or "")
     where = host if port in (None, _PORTS[scheme]) else f"{host}:{port}"
     target = f"{scheme}://{where}{_remove_dot_segments(_normalise_text(path))}"
@@ -69,10 +72,10 @@ def normalise(uri: str) -> str:
 
 
 def gateway_target(path: str) -> str:
-    """Return the normalised target behind the first slash of a gateway path; clients may have folded `//`.
+    """Return the normalised target in a gateway path, which follows the first slash.
 
-    `path` is that of the request line, with the query. Raises NotFound unless http or https begins the target, and
-    BadTarget if it is invalid.
+    Clients may have folded `//` into `/`. `path` is the path of the request line, including the query. Raises NotFound
+    if the target does not begin with http or https, and BadTarget if it is invalid.
     """
     match = _GATEWAY.fullmatch(path)
     if match is None:
@@ -81,19 +84,19 @@ def gateway_target(path: str) -> str:
 
 
 def gateway_path(target: str) -> str:
-    """Return the path, with query, of a target at the gateway: the inverse of gateway_target."""
+    """Return the path of a target at the gateway, including the query: the inverse of gateway_target."""
     return "/" + target
 
 
 def resolve(base: str, reference: str) -> str:
-    """Return a reference, such as Location's, resolved against a target and normalised (RFC 3986, section 5.2).
+    """Resolve a reference, such as Location's, against a target and normalise the result (RFC 3986, section 5.2).
 
-    White space around it is removed, and spaces within are encoded: both occur. Raises BadTarget if the result is
-    invalid.
+    White space around the reference is removed, and spaces in it are percent-encoded: both occur. Raises BadTarget if
+    the result is invalid.
     """
     text = reference.strip(" \t\r\n\f").replace(" ", "%20")
     if _CONTROLS_AND_SPACE.search(text):
-        raise BadTarget("a reference has no control characters")
+        raise BadTarget("invalid reference: control characters")
     scheme, authority, path, query = _parts(text)
     if scheme is None:
         base_scheme, base_authority, base_path, base_query = _parts(base)
@@ -111,7 +114,10 @@ def resolve(base: str, reference: str) -> str:
 
 
 def query_value(query: str, name: str) -> str:
-    """Return the first value of a query's parameter; empty if it is absent or the query is invalid."""
+    """Return the first value of a query parameter.
+
+    Return an empty text if the parameter is absent or the query is invalid.
+    """
     try:
         return parse_qs(query, keep_blank_values=True, max_num_fields=20).get(name, [""])[0]
     except ValueError:
@@ -119,30 +125,31 @@ def query_value(query: str, name: str) -> str:
 
 
 def without_fragment(uri: str) -> str:
-    """Return the target of a storage key, in which a fragment distinguishes copies (access/origin_credentials.py)."""
+    """Return the target of a storage key. In a key, a fragment distinguishes copies (access/origin_credentials.py)."""
     return uri.partition("#")[0]
 
 
 def origin_of(uri: str) -> str:
-    """Return scheme, host and port of a normalised target: `https://example.com`."""
+    """Return scheme, host and port of a normalised target, such as `https://example.com`."""
     scheme, authority, _, _ = _parts(uri)
     return f"{scheme}://{authority}"
 
 
-def host_port(uri: str) -> tuple[str, int]:
-    """Return host and port of a normalised target; an IPv6 address comes without its brackets."""
+def split_host_port(uri: str) -> tuple[str, int]:
+    """Return host and port of a normalised target. An IPv6 address has no brackets."""
     scheme, authority, _, _ = _parts(uri)
     host, port = _split_port(authority or "")
     return host.strip("[]"), int(port) if port else _PORTS[scheme or ""]
 
 
 def host_of(uri: str) -> str:
-    """Return the host of a normalised target, an IPv6 address in its brackets."""
+    """Return the host of a normalised target. An IPv6 address has its brackets."""
     return _split_port(_parts(uri)[1] or "")[0]
 
 
 def is_trustworthy(url: str) -> bool:
-    """Return whether a normalised URL is of a secure context: TLS, or a host on loopback (Secure Contexts, 3.1)."""
+    """Return True if a normalised URL is a secure context: TLS, or a host on loopback (Secure Contexts, section
+    3.1)."""
     scheme, _, _, _ = _parts(url)
     host = host_of(url).strip("[]")
     if scheme == "https" or host == "localhost" or host.endswith(".localhost"):
@@ -153,18 +160,18 @@ def is_trustworthy(url: str) -> bool:
         return False
 
 
-def hostport(host: str, port: int) -> str:
+def join_host_port(host: str, port: int) -> str:
     """Return host and port as in a URI, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def site_of(uri: str) -> str:
-    """Return the site of a normalised target: the registrable domain.
+    """Return the site of a normalised target: its registrable domain.
 
-    A name of a single label is its own site. At an IP address, and at localhost, each port is a site: only ports
-    distinguish servers there.
+    A name with a single label is its own site. At an IP address and at localhost, each port is a site: there, only
+    ports distinguish servers.
     """
-    host, port = host_port(uri)
+    host, port = split_host_port(uri)
     if ":" in host:
         return f"[{host}]:{port}"
     if host == "localhost" or _IPV4.fullmatch(host):
@@ -173,19 +180,19 @@ def site_of(uri: str) -> str:
 
 
 def site_of_host(host: str) -> str:
-    """Return the registrable domain of a name in lower case; a name of a single label is its own."""
+    """Return the registrable domain of a host name in lower case. A name with a single label is returned unchanged."""
     return _registrable(host) if "." in host else host
 
 
 def has_known_suffix(host: str) -> bool:
-    """Return whether a name is below a public suffix, or below one for private use."""
+    """Return True if a name is below a public suffix, or below a suffix for private use."""
     labels = host.split(".")
     is_private = (len(labels) > 1 and labels[-1] in PRIVATE_SUFFIXES) or _is_residential(host)
     return is_private or is_below_public_suffix(host)
 
 
 def is_below_public_suffix(host: str) -> bool:
-    """Return whether a name in lower case is a registrable domain of the public DNS, or below one."""
+    """Return True if a name in lower case is a registrable domain of the public DNS, or below one."""
     if _is_residential(host):
         return False
     tail = ".".join(host.split(".")[-SUFFIX_LABELS:])
@@ -193,7 +200,7 @@ def is_below_public_suffix(host: str) -> bool:
 
 
 def _is_residential(host: str) -> bool:
-    """Return whether a name is "not globally unique" although its suffix is public (RFC 8375, section 3)."""
+    """Return True if a name is "not globally unique" although its suffix is public (RFC 8375, section 3)."""
     return host.endswith(".home.arpa")
 
 
@@ -217,7 +224,7 @@ def _parts(uri: str) -> tuple[str | None, str | None, str, str | None]:
 
 
 def _unicode(text: str) -> str:
-    """Return text from the wire decoded from UTF-8; unchanged if it is not UTF-8."""
+    """Return text from the wire decoded from UTF-8. Return it unchanged if it is not UTF-8."""
     if text.isascii():
         return text
     try:
@@ -234,13 +241,13 @@ def _split_port(authority: str) -> tuple[str, str]:
 
 
 def _authority(authority: str) -> tuple[str, int | None]:
-    """Return host and port, normalised."""
+    """Return the normalised host and port of an authority."""
     if "@" in authority:
-        # Deprecated (RFC 9110, section 4.2.4), and used to disguise the host.
-        raise BadTarget("an address with a user name or password is not fetched")
+        # User information is deprecated (RFC 9110, section 4.2.4) and is used to disguise the host.
+        raise BadTarget("invalid URL: user name or password")
     host, port = _split_port(authority)
     if not host:
-        raise BadTarget("the host is missing")
+        raise BadTarget("invalid URL: the host is missing")
     return _host(host), _port(port)
 
 
@@ -249,7 +256,7 @@ def _port(port: str) -> int | None:
         return None
     digits = port.lstrip("0")
     if not (port.isascii() and port.isdigit() and 1 <= len(digits) <= 5 and int(digits) <= 65535):
-        raise BadTarget(f"no port: {port[:20]!r}")
+        raise BadTarget(f"invalid port {port[:20]!r}: expected a number from 1 to 65535")
     return int(digits)
 
 
@@ -258,18 +265,18 @@ def _host(host: str) -> str:
         return _ipv6(host)
     name = _a_labels(_percent_decoded(host)).lower().removesuffix(".")
     if len(name) > _HOST_MAX or not _REG_NAME.fullmatch(name):
-        raise BadTarget(f"no host: {host[:80]!r}")
+        raise BadTarget(f"invalid host {host[:80]!r}")
     return name
 
 
 def _ipv6(literal: str) -> str:
-    if not literal.endswith("]") or "%" in literal:  # a zone means something on this machine only
-        raise BadTarget(f"no address: {literal[:80]!r}")
+    if not literal.endswith("]") or "%" in literal:  # a zone is valid on this machine only
+        raise BadTarget(f"invalid IPv6 address {literal[:80]!r}")
     try:
         address = ipaddress.IPv6Address(literal[1:-1])
     except ValueError:
-        raise BadTarget(f"no address: {literal[:80]!r}") from None
-    # Written alike by all versions of Python, which differ in mapped addresses.
+        raise BadTarget(f"invalid IPv6 address {literal[:80]!r}") from None
+    # Versions of Python differ in how they write mapped addresses; this form is the same in all of them.
     mapped = address.ipv4_mapped
     return f"[::ffff:{mapped}]" if mapped else f"[{address.compressed}]"
 
@@ -283,15 +290,15 @@ def _percent_decoded(host: str) -> str:
             encoded += bytes.fromhex(piece[1:]) if piece.startswith("%") else piece.encode("utf-8")
         return encoded.decode("utf-8")
     except ValueError:
-        raise BadTarget(f"no host: {host[:80]!r}") from None
+        raise BadTarget(f"invalid host {host[:80]!r}") from None
 
 
 def _a_labels(name: str) -> str:
-    """Return an internationalised name in ASCII: by IDNA 2008, or by IDNA 2003 if that fails."""
+    """Return an internationalised name in ASCII, by IDNA 2008, or by IDNA 2003 if that fails."""
     if name.isascii():
         return name
     if len(name) > _HOST_MAX:
-        raise BadTarget("the host is too long")
+        raise BadTarget("invalid URL: the host is too long")
     try:
         return idna.encode(name, uts46=True).decode("ascii")
     except (idna.IDNAError, UnicodeError):
@@ -299,11 +306,14 @@ def _a_labels(name: str) -> str:
     try:
         return name.encode("idna").decode("ascii")
     except UnicodeError:
-        raise BadTarget(f"no host: {name[:80]!r}") from None
+        raise BadTarget(f"invalid host {name[:80]!r}") from None
 
 
 def _normalise_text(text: str) -> str:
-    """Return a path or query with upper-case percent-encoding of reserved characters only (6.2.2.1, 6.2.2.2)."""
+    """Normalise the percent-encoding of a path or query.
+
+    Only reserved characters remain encoded, with upper-case digits (sections 6.2.2.1 and 6.2.2.2).
+    """
     if "%" in text:
         text = _PERCENT.sub(_percent, text)
     return _EXCLUDED.sub(_encoded, text)
@@ -311,7 +321,7 @@ def _normalise_text(text: str) -> str:
 
 def _percent(match: re.Match[str]) -> str:
     if match[1] is None:
-        return "%25"  # a bare sign: with a decoded character behind it, it could become percent-encoding
+        return "%25"  # a bare percent sign could become percent-encoding together with a decoded character after it
     character = chr(int(match[1], 16))
     return character if character in _UNRESERVED else match[0].upper()
 
@@ -320,11 +330,11 @@ def _encoded(match: re.Match[str]) -> str:
     try:
         return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8"))
     except UnicodeEncodeError:
-        raise BadTarget("the text is no Unicode") from None
+        raise BadTarget("invalid URL: the text is not valid Unicode") from None
 
 
 def _remove_dot_segments(path: str) -> str:
-    """Return the path without dot segments (RFC 3986, section 5.2.4); the path of a target is never empty."""
+    """Return the path without dot segments (RFC 3986, section 5.2.4). The path of a target is never empty."""
     if "/." not in path:
         return path or "/"
     remaining: list[str] = []

@@ -1,11 +1,11 @@
 """Interpretations of a target URI by different servers.
 
-By RFC 3986 `/secret%2Ffeed`, `//secret/feed` and `/secret;x/feed` are three resources. Many servers interpret all of
-them as `/secret/feed`. A rule that protects a feed is compared with all interpretations of a target (rules.py). Each
-row of INTERPRETERS is a transformation that some servers apply; rows are combined in any order.
+According to RFC 3986, `/secret%2Ffeed`, `//secret/feed` and `/secret;x/feed` are three resources, but many servers
+interpret all of them as `/secret/feed`. A rule that protects a feed is therefore compared with all interpretations of a
+target (rules.py). Each row of INTERPRETERS is a transformation that some servers apply; rows are combined in any order.
 
-Paths with an unpredictable interpretation are refused: encoded control characters, which end a path for some servers,
-and overlong UTF-8, which some decode (docs/decisions/protected-paths.md).
+Some paths have an unpredictable interpretation and are refused: encoded control characters, which end a path for some
+servers, and overlong UTF-8, which some servers decode (docs/decisions/protected-paths.md).
 """
 
 import re
@@ -16,13 +16,13 @@ from feedproxy.errors import BadTarget
 from feedproxy.http.memoize import memoize_short
 
 INTERPRETATIONS_MAX = 96
-"""Interpretations of one target that are compared with rules, at most. Real addresses have only a few."""
+"""Maximum number of interpretations of one target that are compared with rules. Real addresses have only a few."""
 
 _PLAIN = re.compile(r"(?:/[A-Za-z0-9_~!&'()*,=:@-]+(?:\.[A-Za-z0-9_~!&'()*,=:@-]+)*)*/?")
-"""A path that all servers interpret alike."""
+"""Matches a path that all servers interpret in the same way."""
 
 _PLAIN_QUERY = re.compile(r"[A-Za-z0-9_~!'()*,/:@$=&-]*")
-"""A query that all servers interpret alike."""
+"""Matches a query that all servers interpret in the same way."""
 
 _SUBSCRIPT = re.compile(r"\[[^\]\[]*\]")
 _SPACES = re.compile(r"(?:\+|%20|%09|%0[ABCD])+", re.IGNORECASE)
@@ -40,9 +40,9 @@ _BEST_FIT = str.maketrans({"\u2044": "/", "\u2215": "/", "\u29f8": "/", "\u2216"
 
 
 def _decoded(path: str) -> str:
-    """Decode all encoded visible ASCII, `%2F` and `%25` included, as some servers behind a proxy do.
+    """Decode all encoded visible ASCII, including `%2F` and `%25`, as some servers behind a proxy do.
 
-    RFC 3986, section 6.2.2.2, allows it only for unreserved characters.
+    RFC 3986, section 6.2.2.2, permits it only for unreserved characters.
     """
     return _VISIBLE.sub(lambda found: chr(int(found[1], 16)), path)
 
@@ -52,7 +52,7 @@ def _decoded_as_iis(path: str) -> str:
 
 
 def _compatible(path: str) -> str:
-    """Replace full-width and other compatibility characters by their equivalents."""
+    """Replace full-width and other compatibility characters with their equivalents."""
     text = _BYTES.sub(_text, path)
     return path if text is path else _encoded(unicodedata.normalize("NFKC", text.translate(_BEST_FIT)))
 
@@ -107,19 +107,22 @@ INTERPRETERS: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("nginx (merge_slashes), Werkzeug, Apache", lambda path: re.sub(r"//+", "/", path)),
     ("Tomcat, Jetty and other servlet containers", lambda path: _PARAMETERS.sub("", path)),
     ("every server, after one of the others", _without_dots),
-    ("what decodes twice: the path ends where a query begins", lambda path: re.split(r"[?#]", path, maxsplit=1)[0]),
-    ("Windows: dots and spaces that end a name", lambda path: _TRAILING.sub("", path)),
-    ("NTFS: streams, of any name and type", _without_streams),
-    ("HFS+: zero-width characters in names are none", _without_ignorable),
+    (
+        "servers that decode twice: the path ends where a query begins",
+        lambda path: re.split(r"[?#]", path, maxsplit=1)[0],
+    ),
+    ("Windows: dots and spaces at the end of a name are removed", lambda path: _TRAILING.sub("", path)),
+    ("NTFS: streams with any name and type", _without_streams),
+    ("HFS+: zero-width characters in names are removed", _without_ignorable),
 )
-"""Servers, and their transformation of a path."""
+"""Names of servers, each with the transformation that they apply to a path."""
 
 
 @memoize_short(longest=2048)
 def interpretations(target: str) -> tuple[str, ...]:
-    """Return all interpretations of a normalised target URI, the URI itself first.
+    """Return all interpretations of a normalised target URI; the first is the URI itself.
 
-    Raises BadTarget if its interpretation is unpredictable, or if there are more than INTERPRETATIONS_MAX.
+    Raises BadTarget if the interpretation is unpredictable, or if there are more than INTERPRETATIONS_MAX.
     """
     start = target.index("/", target.index("://") + 3)
     origin, (path, mark, query) = target[:start], target[start:].partition("?")
@@ -133,7 +136,7 @@ def interpretations(target: str) -> tuple[str, ...]:
 
 
 def _queries(query: str) -> tuple[str, ...]:
-    """Return a query unchanged, decoded once and decoded repeatedly, and PHP's interpretation of these."""
+    """Return a query unchanged, decoded once, and decoded repeatedly, with PHP's interpretation of each."""
     if _PLAIN_QUERY.fullmatch(query):
         return (query,)
     once = _decoded(query)
@@ -142,7 +145,10 @@ def _queries(query: str) -> tuple[str, ...]:
 
 
 def as_php(query: str) -> str:
-    """Return a query as PHP and Express parse it, values trimmed: `a.b[]=+x` is `a_b=x`, and a name ends at NUL."""
+    """Return a query as PHP and Express parse it, with values trimmed.
+
+    `a.b[]=+x` becomes `a_b=x`, and a name ends at NUL.
+    """
     read = []
     for pair in re.split("[&;]", query):
         name, equals, value = (_SPACES.sub(" ", part.partition("%00")[0]).strip(" ") for part in pair.partition("="))
@@ -159,7 +165,9 @@ def _paths(path: str) -> tuple[str, ...]:
     while todo:
         here = todo.pop()
         if _CONTROL.search(here) or _OVERLONG.search(here):
-            raise BadTarget("the path has encoded control characters or overlong UTF-8, which servers read differently")
+            raise BadTarget(
+                "the path has encoded control characters or overlong UTF-8, which servers interpret differently"
+            )
         for _, read in INTERPRETERS:
             there = read(here) or "/"
             if there not in found:
@@ -171,7 +179,7 @@ def _paths(path: str) -> tuple[str, ...]:
 
 
 def fully_decoded(text: str) -> str:
-    """Return a path or query with all visible ASCII characters decoded, for comparisons only."""
+    """Return a path or query with all visible ASCII characters decoded. The result is for comparisons only."""
     while (decoded := _compatible(_decoded(text))) != text:
         text = decoded
     return text

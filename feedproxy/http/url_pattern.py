@@ -1,18 +1,18 @@
 """Patterns of target URIs, as in rules.
 
-`*` matches any characters: in the host only those of a host, in path and query all, including slashes. It is the only
-wildcard: `?` begins a query, as in any URI. There are three forms:
+`*` matches any characters: in the host those of a host, in path and query all characters including slashes. It is the
+only wildcard, because `?` begins a query. There are three forms:
 
     https://example.com/blog/*   one scheme and port
-    example.com/blog/*           any scheme; any port, unless one is named
+    example.com/blog/*           any scheme; any port, unless the pattern names one
     *.example.com                without a slash: all paths of these hosts, but not example.com itself
 
-A pattern is normalised (http/uri.py), and compared with normalised target URIs: case in hosts, percent-encoding and
-international names do not matter.
+A pattern is normalised (http/uri.py) and compared with normalised target URIs. The case of hosts, percent-encoding, and
+the form of international names therefore do not matter.
 
-In rules that protect feeds a pattern matches more (`protects`): URIs that lax servers answer with the same feed.
+In rules that protect feeds, a pattern matches more URIs (`protects`): those that lax servers answer with the same feed.
 
-Purges and refreshes compare whole addresses as they are written (`compile_glob`).
+Purges and refreshes compare whole addresses as written (`compile_glob`).
 """
 
 import re
@@ -29,7 +29,7 @@ _ANYWHERE = "http://host.invalid"
 
 @dataclass(frozen=True, slots=True)
 class TargetPattern:
-    """A compiled pattern. Raises BadTarget for one that no target URI can match."""
+    """A compiled pattern. Raises BadTarget if no target URI can match it."""
 
     text: str
     _regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
@@ -44,24 +44,24 @@ class TargetPattern:
         object.__setattr__(self, "_host", re.compile(host, re.IGNORECASE))
 
     def matches(self, target: str) -> bool:
-        """Return whether the pattern matches this normalised target URI."""
+        """Return True if the pattern matches this normalised target URI."""
         return self._regex.fullmatch(target) is not None
 
     def protects(self, interpretation: str) -> bool:
-        """Return whether the pattern, as a lax server matches paths, matches this interpretation of a target.
+        """Return True if the pattern, as a lax server matches paths, matches this interpretation of a target.
 
-        These do not count: the scheme, port 80 or 443, the case of the path, a trailing slash, a query if the pattern
-        has none, and the order of parameters. The names and addresses of loopback are one host.
+        The comparison ignores the scheme, port 80 or 443, the case of the path, a trailing slash, a query if the
+        pattern has none, and the order of parameters. The names and addresses of loopback count as one host.
         """
         return self._wide.fullmatch(interpretation) is not None
 
     def is_of_host(self, host: str) -> bool:
-        """Return whether the pattern can match a target at this host, at any port."""
+        """Return True if the pattern can match a target at this host, at any port."""
         return self._host.fullmatch(host) is not None
 
 
 def _split(text: str) -> tuple[str, str, str | None]:
-    """Return the scheme (`*` for any), the authority, and the part behind the slash; None without a slash."""
+    """Return the scheme (`*` for any), the authority, and the part after the slash, which is None without a slash."""
     match = _SCHEME.fullmatch(text)
     scheme, rest = (match[1].lower(), match[2]) if match else ("*", text)
     authority, slash, path = rest.partition("/")
@@ -74,7 +74,8 @@ _LOOPBACK = (
 
 
 def _aliases(host: str) -> str:
-    """Return the expression for a host without its port, with other names that certainly lead to the same machine."""
+    """Return an expression that matches a host without its port, and other names that always lead to the same
+    machine."""
     bare = re.sub(r":\d+$", "", host)
     if re.fullmatch(_LOOPBACK, bare.replace("\\", "")):
         return _LOOPBACK
@@ -117,7 +118,10 @@ def _wide_path(path: str | None) -> str:
 
 
 def _wide_query(query: str) -> str:
-    """Return an expression of the parameters in any order. A trailing asterisk matches within its parameter."""
+    """Return an expression that matches the parameters in any order.
+
+    A trailing asterisk matches within its parameter.
+    """
     return "".join(map(_parameter, filter(None, re.split("[&;]", query))))
 
 
@@ -132,7 +136,7 @@ def _expression(text: str) -> str:
     match = _SCHEME.fullmatch(text)
     scheme, rest = (match[1].lower(), match[2]) if match else ("*", text)
     if scheme not in _ANY_SCHEME and scheme not in {"http", "https"}:
-        raise BadTarget(f"only http and https targets can match, not {scheme}")
+        raise BadTarget(f"invalid pattern: expected the scheme http or https, not {scheme}")
     authority, slash, path = rest.partition("/")
     if not authority or "@" in authority or "?" in authority:
         raise BadTarget("invalid pattern: expected a host without a user name, and a slash before a query")
@@ -140,7 +144,7 @@ def _expression(text: str) -> str:
         where = "https?://" + _host("http", authority) + r"(?::\d+)?"
     else:
         where = f"{scheme}://" + _host(scheme, authority)
-    # Asterisks are ordinary characters of a path, so that its normal form keeps them.
+    # Asterisks are ordinary characters of a path, so normalisation keeps them.
     return where + (_globbed(uri.normalise(f"{_ANYWHERE}/{path}").removeprefix(_ANYWHERE), ".*") if slash else "/.*")
 
 
@@ -153,7 +157,7 @@ def _host(scheme: str, authority: str) -> str:
 
 
 def compile_glob(glob: str) -> re.Pattern[str]:
-    """Return the expression of an operator's glob of whole addresses: `*` matches any text."""
+    """Return the regular expression of an operator's glob for whole addresses. `*` matches any text."""
     return re.compile(_globbed(glob, ".*"), re.DOTALL)
 
 

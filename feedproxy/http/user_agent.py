@@ -1,13 +1,13 @@
-"""User-Agent: product names, claims of subscribers, and feedproxy's own value (RFC 9110, section 10.1.5).
+"""User-Agent: product names, claims of subscribers, and feedproxy's own value.  RFC 9110, section 10.1.5
 
 There is no standard for a subscriber count. A service that fetches a feed once for many people writes a number and a
-word into its product comment or behind dashes: `457 subscribers`, `2 readers`, `users 2`, `15 subscriber(s)`,
-`subscribers 1`; some add their own id of the feed. Every client can claim any number: subscribers/claims.py decides
-which claims are believed.
+word into its product comment or after dashes: `457 subscribers`, `2 readers`, `users 2`, `15 subscriber(s)`,
+`subscribers 1`. Some services add their own id of the feed. Any client can claim any number: subscribers/claims.py
+decides which claims are believed.
 
-One service may use several strings (a feed fetcher and a page fetcher, an old string and a new one). Claims are
-therefore counted under the service's name, reduced to what its strings have in common. A number within an address is
-not taken for a feed's id: counting too few is the safer error.
+One service may use several strings, such as one for feeds and one for pages, or an old one and a new one. Claims are
+therefore counted under the name of the service, reduced to the part that its strings have in common. A number in an
+address is not taken for a feed's id, because a count that is too low is the smaller error.
 """
 
 import re
@@ -16,15 +16,19 @@ from functools import lru_cache
 from urllib.parse import quote
 
 LENGTH_MAX = 512
-"""Characters of a User-Agent that are read: real ones are below 400, and the caches below have to be small."""
+"""Maximum length of a User-Agent that is parsed, in characters. Real values are below 400, and the caches below must
+remain small."""
 
 COUNT_MAX = 10**12
-"""The largest number of a claim; larger ones are reduced to it."""
+"""Upper limit for the number of a claim. Larger numbers are reduced to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A fetcher's claim of `count` subscribers, for the feed with its own id `feed_id` (empty if not given)."""
+    """The claim of a service to fetch for `count` subscribers.
+
+    `feed_id` is the service's own id of the feed; empty if there is none.
+    """
 
     fetcher: str
     count: int
@@ -69,23 +73,26 @@ _NAMES = {
 
 
 def parse_claim(user_agent: str) -> Claim | None:
-    """Return the claim in a User-Agent, or None. Numbers above COUNT_MAX are read as COUNT_MAX."""
+    """Return the claim in a User-Agent. Return None if there is none.
+
+    A number above COUNT_MAX becomes COUNT_MAX.
+    """
     return _parse_claim(user_agent[:LENGTH_MAX])
 
 
 def product(user_agent: str) -> str:
-    """Return the displayed name of a feed reader, such as `Feedly` or `curl`; `unknown` without a name."""
+    """Return the displayed name of a feed reader, such as `Feedly` or `curl`. Return `unknown` if there is no name."""
     return _product(user_agent[:LENGTH_MAX])
 
 
-def compose(version: str, contact: str, subscribers: int, feed_id: str) -> str:
+def format_user_agent(version: str, contact: str, subscribers: int, feed_id: str) -> str:
     """Return feedproxy's own User-Agent: `feedproxy/VERSION (+CONTACT; N subscribers; feed-id=HEX)`.
 
     Empty parts and a count of zero are left out.
     """
     parts = []
     if contact:
-        # A parenthesis would end the comment, a line break the field.
+        # A parenthesis would end the comment, and a line break would end the field.
         parts.append("+" + quote(contact, safe="%/:?#[]@!$&'*+,=~-._"))
     if subscribers > 0:
         parts.append("1 subscriber" if subscribers == 1 else f"{subscribers} subscribers")
@@ -116,27 +123,28 @@ def _count(user_agent: str) -> re.Match[str] | None:
 
 
 def _fetcher(name: str) -> str:
-    """Return the part of a name that all strings of a service have in common; `unknown` if it is empty."""
+    """Return the part of a name that all strings of a service have in common. Return `unknown` if it is empty."""
     parts = name.lower().split()
     distinctive = [part for part in parts if part not in _COMMON_WORDS] or parts
     return re.sub(r"\.(com|net|org)$", "", "".join(distinctive)) or "unknown"
 
 
 def _name(user_agent: str) -> str:
-    """Return the product's name verbatim, at most 40 printable ASCII characters."""
+    """Return the product's name unchanged, at most 40 printable ASCII characters."""
     if claim := _count(user_agent):
-        # The claim is removed, since a name may precede it directly: `Example 12 readers`.
+        # The claim is removed, because a name may precede it directly: `Example 12 readers`.
         user_agent = f"{user_agent[: claim.start()]};{user_agent[claim.end() :]}"
     text = re.sub(r"[^\x20-\x7e]", "", user_agent).strip(" ;,-")
     if text.lower().startswith("mozilla/"):
-        name = _behind_mozilla(text)
+        name = _mozilla_product(text)
     else:
         name = _NAME_END.split(re.sub(r"^\+?https?://", "", text), maxsplit=1)[0]
     return name.strip()[:40].strip()
 
 
-def _behind_mozilla(text: str) -> str:
-    """Return the product of a Mozilla string: the `compatible` one, else its own product, else the browser."""
+def _mozilla_product(text: str) -> str:
+    """Return the product in a Mozilla string: the `compatible` one, otherwise its own product, otherwise the
+    browser."""
     comment = _COMMENT.search(text)
     members = [member.strip() for member in comment[1].split(";")] if comment else []
     distinctive = [member for member in members if member and not _PLATFORM.match(member)]

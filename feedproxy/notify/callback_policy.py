@@ -25,5 +25,5 @@ def is_callback_to_self(callback: str, settings: Settings, base: str) -> bool:
 
 def _is_same_server(url: str, other_url: str) -> bool:
     """Return True for the same host and port. The default ports of http and https count as one server."""
-    (host, port), (other_host, other_port) = uri.host_port(url), uri.host_port(other_url)
+    (host, port), (other_host, other_port) = uri.split_host_port(url), uri.split_host_port(other_url)
     return host == other_host and (port == other_port or (port in _DEFAULT_PORTS and other_port in _DEFAULT_PORTS))

@@ -63,12 +63,13 @@ def build_response(
     decoded_max: int,
     state_freshness: bool = False,
     surrogate_key: str | None = None,
-    others: tuple[Instant, Instant] | None = None,
+    earlier_versions: tuple[Instant, Instant] | None = None,
 ) -> Response:
     """Return the response to a request from a stored response.
 
     With `state_freshness`, the remaining lifetime replaces the one that the origin stated. `surrogate_key` is added for
-    a CDN in front. Both are for reverse mode. `others` is the period in which other content was stored for the target.
+    a CDN in front. Both are for reverse mode. `earlier_versions` is the period in which other content was stored for
+    the target.
     """
     selected = _select_representation(stored, request, decoded_max)
     fields = selected.fields
@@ -79,7 +80,7 @@ def build_response(
     fields = fields.with_field("Age", str(int(freshness.age)))
     fields = append(with_via(fields, via), status)
     if stored.status in (200, 206):
-        match _evaluate_conditions(stored, request, selected, now, others):
+        match _evaluate_conditions(stored, request, selected, now, earlier_versions):
             case NotModified():
                 return Response(304, _fields_in_304(fields))
             case PreconditionFailed():
@@ -202,7 +203,7 @@ def _evaluate_conditions(
     request: Request,
     selected: SelectedRepresentation,
     now: Instant,
-    others: tuple[Instant, Instant] | None,
+    earlier_versions: tuple[Instant, Instant] | None,
 ) -> object:
     content = stored.content
     tags = tuple(_current_tags(stored, selected, all_codings="if-match" in request.fields))
@@ -212,11 +213,11 @@ def _evaluate_conditions(
         request.fields,
         request.method,
         tags=tags,
-        stem=content.tag,
+        own_base=content.tag,
         last_modified=parse_http_date(last_modified) if last_modified else None,
         date=parse_http_date(date) if date else None,
         now=now,
-        others=others,
+        earlier_versions=earlier_versions,
     )
 
 

@@ -457,7 +457,7 @@ class RefreshCoordinator:
 @memoize_short()
 def _prefers_html(accept: str) -> bool:
     """Return whether a client with this Accept field prefers an HTML page to a feed."""
-    return bool(accept) and negotiation.best_type(accept, (*FEED_TYPES, "text/html")) == "text/html"
+    return bool(accept) and negotiation.choose_media_type(accept, (*FEED_TYPES, "text/html")) == "text/html"
 
 
 def _availability_changed(stored: Resource | None, now: Resource) -> bool:

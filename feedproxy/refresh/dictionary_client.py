@@ -48,7 +48,7 @@ class StoredDictionary:
 
     def add_to(self, fields: Fields) -> Fields:
         """Return the request fields with those that name this dictionary and permit `dcz`."""
-        digest = base64.b64encode(compression_dictionary.hash_of(self.content)).decode()
+        digest = base64.b64encode(compression_dictionary.dictionary_hash(self.content)).decode()
         codings = fields.combined("accept-encoding")
         fields = fields.with_field("Accept-Encoding", f"{codings}, {DCZ}" if codings else DCZ)
         fields = fields.with_field("Available-Dictionary", f":{digest}:")
@@ -149,7 +149,7 @@ class DictionaryClient:
         body = response.body
         if content_coding.layers(response.fields.combined("content-encoding")) != (DCZ,):
             raise FeedproxyError("the content has more than one coding")
-        limit = content_coding.reasonable(len(body) + len(dictionary), self._limit)
+        limit = content_coding.decoding_limit(len(body) + len(dictionary), self._limit)
         content = await self._helper_pool.submit(partial(compression_dictionary.decode, body, dictionary, limit=limit))
         fields = response.fields.without(*_OF_CODED_CONTENT)
         return replace(fetched, response=replace(response, fields=fields, body=content), received_size=len(body))

@@ -113,6 +113,6 @@ async def _fetch(target: str, settings: Settings) -> Document:
     if response.status != 200:
         raise FetchError(f"{target} answers {response.status} {response.reason}".rstrip())
     encoding = response.fields.combined("content-encoding")
-    limit = content_coding.reasonable(len(response.body), settings.decoded_max)
+    limit = content_coding.decoding_limit(len(response.body), settings.decoded_max)
     body = content_coding.decode(response.body, encoding, limit=limit)
     return Document(body, response.fields, target, chain.final_target, chain.moved_to or target)

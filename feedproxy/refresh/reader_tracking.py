@@ -43,7 +43,7 @@ class ReaderTracker:
         now = self._clock.now()
         subscribers = self.counts.total(target, now) if newcomer is None else self.counts.alone(newcomer, now)
         contact = self._settings_for(target).contact_url
-        return user_agent.compose(self._version, contact, subscribers, feed_id(target, self._installation))
+        return user_agent.format_user_agent(self._version, contact, subscribers, feed_id(target, self._installation))
 
     def pseudonym(self, address: str, agent: str, now: Instant) -> Pseudonym:
         """Return the pseudonym of a reader without a user name."""

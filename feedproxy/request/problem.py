@@ -5,7 +5,7 @@ import json
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.http.negotiation import best_type
+from feedproxy.http.negotiation import choose_media_type
 
 TITLES = {
     301: "This feed has moved",
@@ -56,7 +56,7 @@ def problem_response(
     target = request.target if request is not None else ""
     offers = ["application/problem+json", "application/json", "text/html"]
     accept = request.fields.combined("accept") if request is not None else None
-    chosen = best_type(accept, offers) or offers[0]
+    chosen = choose_media_type(accept, offers) or offers[0]
     if chosen == "text/html" and accept is not None and "html" in accept:
         shown = f"<p><code>{html.escape(target)}</code></p>" if target else ""
         body = PAGE.format(

@@ -221,7 +221,7 @@ def _is_for_feeds(accept: str) -> bool:
     """Return whether this Accept is that of a feed reader."""
     if not any(media_type in accept.lower() for media_type in _FEED_TYPES):
         return False
-    return negotiation.best_type(accept, (*_FEED_TYPES, "text/html")) != "text/html"
+    return negotiation.choose_media_type(accept, (*_FEED_TYPES, "text/html")) != "text/html"
 
 
 def _cache_control_lines(client_fields: Fields) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from feedproxy.errors import TooLarge, Undecodable
-from feedproxy.http.compression_dictionary import HASH_BYTES, compress, decompress, hash_of
+from feedproxy.http.compression_dictionary import HASH_BYTES, compress, decompress, dictionary_hash
 
 CONTENTS_MAX = 8
 """Previous contents that are stored for one feed."""
@@ -67,7 +67,7 @@ class PreviousContents:
 
     def with_content(self, old: bytes, new: bytes, *, size_max: int) -> "PreviousContents":
         """Return these contents and `old`, which `new` has replaced; together they take `size_max` bytes at most."""
-        current, replaced = hash_of(new), hash_of(old)
+        current, replaced = dictionary_hash(new), dictionary_hash(old)
         if current == replaced or len(old) > CONTENT_BYTES_MAX:
             return self
         delta = PreviousContent(replaced, current, len(old), compress(old, new, level=LEVEL))
@@ -83,7 +83,7 @@ class PreviousContents:
         if digest not in deltas:
             return None
         path: list[PreviousContent] = []
-        decoded = {hash_of(content): content for content in current}
+        decoded = {dictionary_hash(content): content for content in current}
         missing = digest
         while missing not in decoded:
             step = deltas.pop(missing, None)  # each once: deltas may form a cycle
@@ -97,7 +97,7 @@ class PreviousContents:
                 content = decompress(step.stream, content, limit=step.size)
             except (Undecodable, TooLarge):
                 return None
-        return content if hash_of(content) == digest else None
+        return content if dictionary_hash(content) == digest else None
 
 
 NO_CONTENTS = PreviousContents()

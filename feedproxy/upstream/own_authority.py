@@ -14,7 +14,7 @@ def may_be_own(url: str, settings: Settings, listeners: OwnListeners) -> bool:
     """Return whether a URL may name this proxy: by its public address, or by a port on which it listens."""
     try:
         target = uri.normalise(url)
-        return _is_public(target, settings) or listeners.serves_clients(uri.host_port(target)[1])
+        return _is_public(target, settings) or listeners.serves_clients(uri.split_host_port(target)[1])
     except BadTarget:
         return False
 
@@ -26,7 +26,7 @@ async def is_own(url: str, settings: Settings, policy: AddressPolicy, listeners:
     target = uri.normalise(url)
     if _is_public(target, settings):
         return True
-    host, port = uri.host_port(target)
+    host, port = uri.split_host_port(target)
     try:
         found = [str(ipaddress.ip_address(host))]
     except ValueError:

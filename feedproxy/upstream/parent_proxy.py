@@ -51,7 +51,7 @@ class Parent:
     password: str = field(default="", repr=False)
 
     def __str__(self) -> str:
-        return f"{self.scheme}://{uri.hostport(self.host, self.port)}"
+        return f"{self.scheme}://{uri.join_host_port(self.host, self.port)}"
 
     @property
     def is_http(self) -> bool:

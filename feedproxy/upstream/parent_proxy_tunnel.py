@@ -67,11 +67,11 @@ async def open_tunnel(parent: Parent, resolve: Resolve, host: str, port: int, *,
 
     Raises ParentFailed, ParentRefused, LoopDetected, Overload.
     """
-    authority = authority or uri.hostport(host, port)
+    authority = authority or uri.join_host_port(host, port)
     if parent.is_http:
         sock = await connect_to_parent(parent, resolve)
         try:
-            await _send_connect(sock, parent, uri.hostport(host, port))
+            await _send_connect(sock, parent, uri.join_host_port(host, port))
         except BaseException:
             sock.close()
             raise
@@ -90,7 +90,7 @@ async def checked_tunnel(parent: Parent, policy: AddressPolicy, host: str, port:
     """
     found = await policy.resolve_for_parent(host, port, may_be_unknown=parent.resolves)
     through = host if parent.resolves or not found else found[0]
-    return await open_tunnel(parent, policy.resolve_parent, through, port, authority=uri.hostport(host, port))
+    return await open_tunnel(parent, policy.resolve_parent, through, port, authority=uri.join_host_port(host, port))
 
 
 async def _connect_first(

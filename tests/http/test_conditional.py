@@ -18,18 +18,18 @@ def ask(
     last_modified: float | None = MODIFIED,
     date: float | None = NOW - 60,
     exists: bool = True,
-    others: tuple[float, float] | None = None,
+    earlier_versions: tuple[float, float] | None = None,
 ) -> Outcome:
     return evaluate(
         Fields(lines),
         method,
         tags=TAGS,
-        stem="s",
+        own_base="s",
         last_modified=last_modified,
         date=date,
         exists=exists,
         now=NOW,
-        others=others,
+        earlier_versions=earlier_versions,
     )
 
 
@@ -108,27 +108,27 @@ OTHERS = (MODIFIED, MODIFIED + 3600)
 def test_if_modified_since_within_earlier_versions_gets_200() -> None:
     before, after = (("If-Modified-Since", format_http_date(MODIFIED + seconds)) for seconds in (10, 7200))
 
-    assert ask(before, others=OTHERS) == Proceed("if-modified-since")
-    assert ask(after, others=OTHERS) == NotModified("if-modified-since")
-    assert ask(before, others=None) == NotModified("if-modified-since")
+    assert ask(before, earlier_versions=OTHERS) == Proceed("if-modified-since")
+    assert ask(after, earlier_versions=OTHERS) == NotModified("if-modified-since")
+    assert ask(before, earlier_versions=None) == NotModified("if-modified-since")
 
 
 def test_if_modified_since_before_all_versions_gets_304() -> None:
     since = ("If-Modified-Since", format_http_date(MODIFIED + 10))
 
-    assert ask(since, others=(MODIFIED + 20, MODIFIED + 3600)) == NotModified("if-modified-since")
+    assert ask(since, earlier_versions=(MODIFIED + 20, MODIFIED + 3600)) == NotModified("if-modified-since")
 
 
 def test_if_modified_since_equal_to_last_modified_is_not_taken_for_a_clock() -> None:
     since = ("If-Modified-Since", format_http_date(MODIFIED))
 
-    assert ask(since, others=OTHERS) == NotModified("if-modified-since")
+    assert ask(since, earlier_versions=OTHERS) == NotModified("if-modified-since")
 
 
 def test_if_modified_since_of_a_slightly_slow_clock_gets_304() -> None:
     since = ("If-Modified-Since", format_http_date(MODIFIED + 3600 - SKEW))
 
-    assert ask(since, others=OTHERS) == NotModified("if-modified-since")
+    assert ask(since, earlier_versions=OTHERS) == NotModified("if-modified-since")
 
 
 def test_the_fraction_of_a_second_that_a_date_cannot_say_does_not_count() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.http.negotiation import best_type, choose_coding
+from feedproxy.http.negotiation import choose_coding, choose_media_type
 
 OURS = ("zstd", "br", "gzip", "identity")
 
@@ -79,16 +79,16 @@ def test_a_field_too_long_to_remember_is_read_all_the_same() -> None:
     ],
 )
 def test_the_media_type_of_greatest_weight_is_chosen(accept: str | None, best: str | None) -> None:
-    assert best_type(accept, ["text/html", "application/json"]) == best
+    assert choose_media_type(accept, ["text/html", "application/json"]) == best
 
 
 def test_the_most_specific_range_gives_an_offer_its_weight() -> None:
     accept = "text/*;q=0.9, text/html;q=0.1, text/html;level=1;q=0.5"
 
-    assert best_type(accept, ["text/html", "text/html;level=1"]) == "text/html;level=1"
-    assert best_type(accept, ["text/html;level=1", "text/plain"]) == "text/plain"
+    assert choose_media_type(accept, ["text/html", "text/html;level=1"]) == "text/html;level=1"
+    assert choose_media_type(accept, ["text/html;level=1", "text/plain"]) == "text/plain"
 
 
 def test_empty_offers_give_no_media_type() -> None:
-    assert best_type("*/*", []) is None
-    assert best_type(None, []) is None
+    assert choose_media_type("*/*", []) is None
+    assert choose_media_type(None, []) is None

@@ -3,7 +3,7 @@
 import pytest
 
 from feedproxy.errors import BadTarget, NotFound
-from feedproxy.http.uri import gateway_path, gateway_target, host_port, normalise, origin_of, resolve, site_of
+from feedproxy.http.uri import gateway_path, gateway_target, normalise, origin_of, resolve, site_of, split_host_port
 
 
 @pytest.mark.parametrize(
@@ -216,10 +216,10 @@ def test_a_reference_that_leads_to_no_target_is_refused(reference: str) -> None:
 def test_the_parts_of_a_target() -> None:
     assert origin_of("https://example.com/a?b") == "https://example.com"
     assert origin_of("http://[::1]:8080/a") == "http://[::1]:8080"
-    assert host_port("https://example.com/a") == ("example.com", 443)
-    assert host_port("http://example.com/a") == ("example.com", 80)
-    assert host_port("http://[2001:db8::1]:8080/a:9") == ("2001:db8::1", 8080)
-    assert host_port("http://[2001:db8::1]/") == ("2001:db8::1", 80)
+    assert split_host_port("https://example.com/a") == ("example.com", 443)
+    assert split_host_port("http://example.com/a") == ("example.com", 80)
+    assert split_host_port("http://[2001:db8::1]:8080/a:9") == ("2001:db8::1", 8080)
+    assert split_host_port("http://[2001:db8::1]/") == ("2001:db8::1", 80)
 
 
 @pytest.mark.parametrize(
@@ -246,5 +246,5 @@ def test_a_site_is_what_one_owner_answers_for(target: str, site: str) -> None:
 
 @pytest.mark.parametrize("text", ["news.rss", "127.0.0.1:8000", "ftp://example.com/", ""])
 def test_an_address_without_http_is_refused_in_words_that_say_what_is_missing(text: str) -> None:
-    with pytest.raises(BadTarget, match="must start with http:// or https://"):
+    with pytest.raises(BadTarget, match="expected http:// or https://"):
         normalise(text)

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from feedproxy.http.user_agent import COUNT_MAX, Claim, compose, parse_claim, product
+from feedproxy.http.user_agent import COUNT_MAX, Claim, format_user_agent, parse_claim, product
 
 BROWSER = "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Safari/605.1.15"
 CHROME = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537 (KHTML, like Gecko) Chrome/120 Safari/537"
@@ -190,29 +190,32 @@ def test_an_absurd_user_agent_costs_no_time(string: str) -> None:
 def test_feedproxy_says_for_how_many_it_asks() -> None:
     contact = "https://example.com/feedproxy"
 
-    assert compose("1.2", contact, 12, "9af3") == (
+    assert format_user_agent("1.2", contact, 12, "9af3") == (
         "feedproxy/1.2 (+https://example.com/feedproxy; 12 subscribers; feed-id=9af3)"
     )
 
 
 def test_one_subscriber_is_one_subscriber() -> None:
-    assert "; 1 subscriber; " in compose("1.2", "https://example.com/", 1, "9af3")
+    assert "; 1 subscriber; " in format_user_agent("1.2", "https://example.com/", 1, "9af3")
 
 
 def test_the_count_is_left_out_at_zero() -> None:
-    assert compose("1.2", "https://example.com/", 0, "9af3") == "feedproxy/1.2 (+https://example.com/; feed-id=9af3)"
+    assert (
+        format_user_agent("1.2", "https://example.com/", 0, "9af3")
+        == "feedproxy/1.2 (+https://example.com/; feed-id=9af3)"
+    )
 
 
 def test_what_is_not_known_is_left_out() -> None:
-    assert compose("1.2", "", 0, "") == "feedproxy/1.2"
-    assert compose("1.2", "", 3, "") == "feedproxy/1.2 (3 subscribers)"
+    assert format_user_agent("1.2", "", 0, "") == "feedproxy/1.2"
+    assert format_user_agent("1.2", "", 3, "") == "feedproxy/1.2 (3 subscribers)"
 
 
 def test_a_contact_cannot_break_out_of_its_comment() -> None:
-    assert compose("1.2", "https://example.com/a)b;c\r\nX: y", 1, "") == (
+    assert format_user_agent("1.2", "https://example.com/a)b;c\r\nX: y", 1, "") == (
         "feedproxy/1.2 (+https://example.com/a%29b%3Bc%0D%0AX:%20y; 1 subscriber)"
     )
 
 
 def test_what_feedproxy_writes_another_feedproxy_reads() -> None:
-    assert parse_claim(compose("1.2", "https://example.com/", 57, "9af3")) == Claim("feedproxy", 57, "9af3")
+    assert parse_claim(format_user_agent("1.2", "https://example.com/", 57, "9af3")) == Claim("feedproxy", 57, "9af3")

@@ -11,7 +11,7 @@ from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.etag import EntityTag, own_tag, parse_tag, parse_tags, tag_base
 from feedproxy.http.field_values import parse_parameters, quote, split_list, unquote
 from feedproxy.http.message import Fields
-from feedproxy.http.negotiation import best_type, choose_coding
+from feedproxy.http.negotiation import choose_coding, choose_media_type
 from feedproxy.http.ranges import Unsatisfiable, Whole, select
 from feedproxy.http.structured_fields import parse_dictionary
 
@@ -87,7 +87,7 @@ def test_a_tag_of_ours_gives_304_however_it_comes_back(stem: str, coding: str, s
 
     assert tag_base(tag) == stem
     assert isinstance(
-        evaluate(fields, "GET", tags=[own_tag(stem, "identity")], stem=stem, last_modified=None), NotModified
+        evaluate(fields, "GET", tags=[own_tag(stem, "identity")], own_base=stem, last_modified=None), NotModified
     )
 
 
@@ -114,7 +114,7 @@ def test_no_refused_coding_is_chosen(members: list[tuple[str, str]], available: 
 
 @given(wire, st.lists(st.sampled_from(["text/html", "application/json", "text/xml; charset=utf-8"]), unique=True))
 def test_only_what_is_offered_is_chosen(accept: str, offers: list[str]) -> None:
-    assert best_type(accept, offers) in (*offers, None)
+    assert choose_media_type(accept, offers) in (*offers, None)
     assert choose_coding(accept, offers) in (*offers, None)
 
 

@@ -8,7 +8,7 @@ from feedproxy.feed.delta.entries import find_entries
 from feedproxy.feed.parse.parser import read
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import format_http_date
-from feedproxy.http.delta_encoding import IM_USED, Bases, accepts_feed, im_used, requested_bases
+from feedproxy.http.delta_encoding import IM_USED, Bases, accepts_feed, im_used_fields, requested_bases
 from feedproxy.http.etag import EntityTag
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.request.entrance import ClientContext, Entrance
@@ -130,61 +130,61 @@ def test_the_status_is_226() -> None:
 
 
 def test_the_manipulation_is_named() -> None:
-    assert im_used(FULL, base=EntityTag("v1")).get_all("IM") == ["feed"]
+    assert im_used_fields(FULL, base=EntityTag("v1")).get_all("IM") == ["feed"]
 
 
 def test_the_etag_is_that_of_the_current_instance_and_must_be_there() -> None:
-    assert im_used(FULL, base=EntityTag("v1")).get_all("ETag") == ['"v2"']
+    assert im_used_fields(FULL, base=EntityTag("v1")).get_all("ETag") == ['"v2"']
     with pytest.raises(ValueError, match="ETag"):
-        im_used(FULL.without("etag"), base=EntityTag("v1"))
+        im_used_fields(FULL.without("etag"), base=EntityTag("v1"))
 
 
 @pytest.mark.parametrize("tag", [EntityTag("v1"), EntityTag("v1-gzip", weak=True)])
 def test_the_base_is_named_as_the_reader_named_it(tag: EntityTag) -> None:
-    assert im_used(FULL, base=tag).get_all("Delta-Base") == [tag.text]
+    assert im_used_fields(FULL, base=tag).get_all("Delta-Base") == [tag.text]
 
 
 def test_a_base_that_was_named_by_a_date_has_no_tag_to_tell() -> None:
-    assert "delta-base" not in im_used(FULL)
+    assert "delta-base" not in im_used_fields(FULL)
 
 
 def test_other_fields_stay() -> None:
-    assert im_used(FULL, base=EntityTag("v1")).get("content-type") == "application/rss+xml"
+    assert im_used_fields(FULL, base=EntityTag("v1")).get("content-type") == "application/rss+xml"
 
 
 def test_vary_says_what_the_answer_depended_on() -> None:
     encoded = FULL.with_field("Vary", "Accept-Encoding, a-im")
 
-    assert im_used(encoded, base=EntityTag("v1")).get_all("vary") == ["Accept-Encoding, a-im, If-None-Match"]
-    assert im_used(FULL).get_all("vary") == ["A-IM, If-Modified-Since"]
-    assert im_used(FULL.with_field("Vary", "*")).get_all("vary") == ["*"]
+    assert im_used_fields(encoded, base=EntityTag("v1")).get_all("vary") == ["Accept-Encoding, a-im, If-None-Match"]
+    assert im_used_fields(FULL).get_all("vary") == ["A-IM, If-Modified-Since"]
+    assert im_used_fields(FULL.with_field("Vary", "*")).get_all("vary") == ["*"]
 
 
 # -- 10.8.2: the cache directive `im`
 
 
 def test_a_cache_that_does_not_know_226_is_told_not_to_store_it() -> None:
-    fields = im_used(FULL, base=EntityTag("v1"))
+    fields = im_used_fields(FULL, base=EntityTag("v1"))
 
     assert fields.get_all("cache-control") == ["no-store, im"]
     assert CacheControl.from_fields(fields).no_store
 
 
 def test_a_cache_that_knows_226_is_told_what_it_would_be_told_of_the_whole() -> None:
-    fields = im_used(FULL.with_field("Cache-Control", "max-age=300, private"))
+    fields = im_used_fields(FULL.with_field("Cache-Control", "max-age=300, private"))
 
     assert fields.get_all("cache-control") == ["max-age=300, private, no-store, im"]
 
 
 def test_what_must_not_be_stored_at_all_is_not_opened_to_caches_that_know_226() -> None:
-    fields = im_used(FULL.with_field("Cache-Control", "no-store"))
+    fields = im_used_fields(FULL.with_field("Cache-Control", "no-store"))
 
     assert fields.get_all("cache-control") == ["no-store"]
 
 
 @pytest.mark.parametrize("name", ["CDN-Cache-Control", "ExampleCDN-Cache-Control", "Surrogate-Control"])
 def test_no_field_for_some_caches_only_allows_what_is_forbidden_to_all(name: str) -> None:
-    assert name not in im_used(FULL.with_field(name, "max-age=300"))
+    assert name not in im_used_fields(FULL.with_field(name, "max-age=300"))
 
 
 @pytest.mark.parametrize("control", ["public, max-age=3600", "max-age=3600, im", "no-store, im"])

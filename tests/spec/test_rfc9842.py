@@ -17,9 +17,9 @@ from feedproxy.http.compression_dictionary import (
     HEADER_BYTES,
     UseAsDictionary,
     decode,
+    dictionary_hash,
     encode,
     exact_pattern,
-    hash_of,
     may_encode,
     parse_available_dictionary,
     parse_dictionary_id,
@@ -177,7 +177,7 @@ def test_dcz_begins_with_the_fixed_bytes_and_the_dictionarys_hash() -> None:
 
     assert HEADER_BYTES == 40
     assert body[:8] == bytes([0x5E, 0x2A, 0x4D, 0x18, 0x20, 0x00, 0x00, 0x00])
-    assert body[8:40] == HASH == hash_of(OLD)
+    assert body[8:40] == HASH == dictionary_hash(OLD)
     assert zstandard.get_frame_parameters(body[40:]).content_size == len(NEW)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from feedproxy.clock import Clock, Instant
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.compression_dictionary import without_dictionary
-from feedproxy.http.content_coding import decode, layers, reasonable
+from feedproxy.http.content_coding import decode, decoding_limit, layers
 from feedproxy.http.message import Fields, Request
 from feedproxy.lab.record.exchange import Exchange, Side, content_digest
 from feedproxy.lab.record.har_writer import HarWriter, RecordingFailed
@@ -108,7 +108,7 @@ def _decode_body(body: bytes, encoding: str) -> tuple[bytes, bool]:
     if not layers(encoding):
         return body, False
     try:
-        return decode(body, encoding, limit=reasonable(len(body), DECODED_MAX)), False
+        return decode(body, encoding, limit=decoding_limit(len(body), DECODED_MAX)), False
     except FeedproxyError:
         return body, True
 

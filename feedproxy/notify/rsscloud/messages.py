@@ -87,7 +87,7 @@ class Registration:
         # "As a convenience, http-post with port 443 is also notified over HTTPS" (current servers).
         scheme = "https" if self.method is NotificationMethod.HTTPS_POST or self.port == 443 else "http"
         try:
-            url = uri.normalise(f"{scheme}://{uri.hostport(host, self.port)}{self.path}")
+            url = uri.normalise(f"{scheme}://{uri.join_host_port(host, self.port)}{self.path}")
         except BadTarget as error:
             raise RegistrationRefused(f"invalid callback: {error}") from error
         return url

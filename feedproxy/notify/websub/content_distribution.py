@@ -157,7 +157,7 @@ class DistributionReceiver:
             return "the topic has other readers than the feed"
         fields = call.request.fields
         try:
-            limit = content_coding.reasonable(len(call.content), self._service.settings().decoded_max)
+            limit = content_coding.decoding_limit(len(call.content), self._service.settings().decoded_max)
             work = partial(content_coding.decode, call.content, fields.get("content-encoding"), limit=limit)
             body = await self._service.proxy.helper_pool.submit(work)
         except FeedproxyError as error:

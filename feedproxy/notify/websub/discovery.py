@@ -41,7 +41,7 @@ def prefer_https(hub: str, tries: int) -> str:
     """Return the URL to call a hub at: first with https, "even if the URL is advertised as HTTP", then unchanged."""
     if tries or not hub.startswith("http://"):
         return hub
-    host, port = uri.host_port(hub)
+    host, port = uri.split_host_port(hub)
     return f"https://{hub.removeprefix('http://')}" if port == 80 and "." in host and host[-1].isalpha() else hub
 
 

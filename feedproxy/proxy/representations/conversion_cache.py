@@ -152,7 +152,7 @@ class ConversionCache:
             return self._remember(key, Conversion(body, plain.tag_base))
         work = functools.partial(_convert_document, _document(stored, settings), output_format, name, level, at)
         try:
-            identity, coded, stem, was_read = await self._helper_pool.submit(work)
+            identity, coded, tag_base, was_read = await self._helper_pool.submit(work)
         except Overload:
             raise  # the next request tries again
         except FeedproxyError as error:
@@ -164,7 +164,7 @@ class ConversionCache:
             self._remember_failure(version, output_format, failed)
             raise failed from error
         self.documents_parsed += was_read
-        plain = Conversion(identity, stem)
+        plain = Conversion(identity, tag_base)
         self._remember((version, output_format, "identity", at), plain)
         return plain if name == "identity" else self._remember(key, Conversion(coded, plain.tag_base))
 
@@ -230,8 +230,8 @@ def _convert_document(
     NotAFeed."""
     feed, was_read = _parse_model(document)
     body = FORMATS[output_format].render(with_rendering_address(feed, at) if at else feed)
-    stem = hashlib.blake2b(body, digest_size=12).hexdigest()
-    return body, b"" if name == "identity" else content_coding.encode(body, name, level), stem, was_read
+    tag_base = hashlib.blake2b(body, digest_size=12).hexdigest()
+    return body, b"" if name == "identity" else content_coding.encode(body, name, level), tag_base, was_read
 
 
 def _extract_headlines(document: _Document) -> Headlines:

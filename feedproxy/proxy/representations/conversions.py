@@ -171,7 +171,7 @@ class Conversions:
             for name in NEGOTIABLE_FORMATS
             if parse_parameters((format_ := FORMATS[name]).media_type)[0] != own
         }
-        chosen = negotiation.best_type(accept, [_without_parameters(offer) for offer in offers])
+        chosen = negotiation.choose_media_type(accept, [_without_parameters(offer) for offer in offers])
         return next((format_ for offer, format_ in offers.items() if _without_parameters(offer) == chosen), None)
 
     def _outcome(self, request: Request, conversion: Conversion, fields: Fields) -> object:
@@ -180,7 +180,7 @@ class Conversions:
             request.fields,
             request.method,
             tags=tuple(own_tag(conversion.tag_base, coding) for coding in ("identity", *content_coding.CODINGS)),
-            stem=conversion.tag_base,
+            own_base=conversion.tag_base,
             last_modified=parse_http_date(modified) if modified else None,
             date=parse_http_date(date) if date else None,
             now=self._clock.now(),

@@ -39,7 +39,7 @@ class DecodedBodies:
 def decoded(body: bytes, label: str, *, limit: int) -> bytes | None:
     """Return the decoded content without caching it, or None if it cannot be decoded within `limit` bytes."""
     try:
-        return content_coding.decode(body, label, limit=content_coding.reasonable(len(body), limit))
+        return content_coding.decode(body, label, limit=content_coding.decoding_limit(len(body), limit))
     except FeedproxyError:
         return None
 

@@ -22,7 +22,7 @@ from feedproxy.feed.delta.entries import unpack
 from feedproxy.feed.parse.parser import read
 from feedproxy.http import content_coding
 from feedproxy.http.cache_control import CacheControl
-from feedproxy.http.delta_encoding import IM_USED, Bases, im_used, requested_bases
+from feedproxy.http.delta_encoding import IM_USED, Bases, im_used_fields, requested_bases
 from feedproxy.http.etag import EntityTag, tag_base
 from feedproxy.http.field_values import parse_parameters
 from feedproxy.http.message import Request, Response
@@ -73,7 +73,7 @@ class Deltas:
         body = await self._delta(stored, base, name, len(full.body), settings)
         if body is None:
             return full
-        fields = im_used(full.fields, base=base.tag).with_field("Content-Length", str(len(body)))
+        fields = im_used_fields(full.fields, base=base.tag).with_field("Content-Length", str(len(body)))
         return Response(IM_USED, fields, body)
 
     async def _delta(

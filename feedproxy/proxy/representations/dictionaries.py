@@ -161,7 +161,7 @@ def _accepts(request: Request, coded: Response) -> bool:
 
 def _encode(content: bytes, digest: bytes, previous: PreviousContents, current: Sequence[bytes]) -> bytes | None:
     """Return the content as `dcz` with the dictionary of this hash, or None if no stored version has the hash."""
-    if compression_dictionary.hash_of(content) == digest:
+    if compression_dictionary.dictionary_hash(content) == digest:
         dictionary: bytes | None = content
     else:
         dictionary = previous.content(digest, current)

@@ -137,7 +137,7 @@ class Renderer:
             decoded_max=settings.decoded_max,
             state_freshness=states_freshness,
             surrogate_key=surrogate_key(stored.target) if states_freshness else None,
-            others=earlier_versions_interval(selected.resource, stored.content) if is_dated else None,
+            earlier_versions=earlier_versions_interval(selected.resource, stored.content) if is_dated else None,
         )
         if len(selected.unshared_fields):
             shared = response.fields

@@ -129,7 +129,7 @@ def ingest(
     label = response.fields.combined("content-encoding")
     layers = content_coding.layers(label)
     raw = Content({_coding_label(label): response.body})
-    limit = content_coding.reasonable(len(response.body), settings.decoded_max)
+    limit = content_coding.decoding_limit(len(response.body), settings.decoded_max)
     is_offered = "use-as-dictionary" in response.fields
     try:
         identity = content_coding.decode(response.body, label, limit=limit)

@@ -108,7 +108,7 @@ class FlowHandler:
         host, port = flow.request.host, flow.request.port
         if settings.upstream:
             raise Forbidden("this proxy stands in front of one origin, and tunnels to no other")
-        target = uri.normalise(f"https://{uri.hostport(host, port)}/")
+        target = uri.normalise(f"https://{uri.join_host_port(host, port)}/")
         if not self.intercepts(host) and self.runtime.rules.protects_host(uri.host_of(target), settings):
             raise Forbidden(
                 "a rule with readers or private protects feeds of this host, and a tunnel would lead past it: "

@@ -68,7 +68,7 @@ class ParentProxyHost(str):
                 if self.is_plain:
                     return await connect_to_parent(self.parent, self._policy.resolve_parent)
                 host, port = self.origin
-                authority = uri.hostport(host, port)
+                authority = uri.join_host_port(host, port)
                 return await open_tunnel(
                     self.parent, self._policy.resolve_parent, self.requested_host, port, authority=authority
                 )

@@ -89,7 +89,7 @@ async def approve(
     parent: Parent | None,
 ) -> None:
     """Check a target's address and approve it for this client. Raises Forbidden, Unreachable, ParentFailed."""
-    host, port = uri.host_port(target)
+    host, port = uri.split_host_port(target)
     is_own = is_upstream_target(target, settings)  # configured by the operator
     if parent is not None:
         tls = target.startswith("https:")
@@ -160,7 +160,7 @@ def prepare_request(flow: http.HTTPFlow, arrival: RoutedRequest, *, via: str, pa
     flow.metadata[SHOWN_TARGET] = arrival.shown or arrival.request.target
     if not flow.request.is_http2:
         flow.request.authority = ""  # to an origin in origin-form (RFC 9112, 3.2.1), also out of a tunnel
-    host, port = uri.host_port(arrival.request.target)
+    host, port = uri.split_host_port(arrival.request.target)
     shown = f"[{host}]" if ":" in host else host
     default = 443 if arrival.request.target.startswith("https:") else 80
     fields = fields.with_field("Host", shown if port == default else f"{shown}:{port}")
@@ -266,7 +266,7 @@ async def enforce_address_policy(
         if isinstance(host, ParentProxyHost):
             return  # it is opened once more
         tls = data.server.tls or port == 443
-        parent = parent_of(uri.normalise(f"{'https' if tls else 'http'}://{uri.hostport(host, port)}/"))
+        parent = parent_of(uri.normalise(f"{'https' if tls else 'http'}://{uri.join_host_port(host, port)}/"))
         data.server.sni = data.server.sni or host
         if parent is None:
             policy.check_port(port)

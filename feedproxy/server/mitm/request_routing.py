@@ -101,7 +101,7 @@ def incoming_request(flow: http.HTTPFlow) -> IncomingRequest:
     authority = "" if request.is_http2 else request.data.authority.decode("latin-1")
     absolute, path = bool(flow.metadata.get(ABSOLUTE_FORM)), request.data.path.decode("latin-1")
     # mitmproxy's own `url` has lost the brackets of an IPv6 address.
-    url = f"{request.scheme}://{uri.hostport(request.host, request.port)}{path}" if absolute else request.url
+    url = f"{request.scheme}://{uri.join_host_port(request.host, request.port)}{path}" if absolute else request.url
     return IncomingRequest(
         request.method,
         path,
@@ -126,7 +126,7 @@ def route(
     match entrance:
         case Entrance.PROXY if tunnel is not None:
             host, port = tunnel
-            target = uri.normalise(f"https://{uri.hostport(host, port)}{head.path}")
+            target = uri.normalise(f"https://{uri.join_host_port(host, port)}{head.path}")
             return RoutedRequest(Request(head.method, target, head.fields), client)
         case Entrance.PROXY:
             return RoutedRequest(Request(head.method, uri.normalise(head.url), head.fields), client)
