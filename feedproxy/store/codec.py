@@ -40,8 +40,11 @@ def dump(resource: Resource) -> bytes:
     return dump_with_header(resource)[0]
 
 
-def dump_with_header(resource: Resource) -> tuple[bytes, bytes]:
-    """Return the stored form, and its header for `restore`. Raises StoreError."""
+def dump_with_header(resource: Resource, *, block: int = 1) -> tuple[bytes, bytes]:
+    """Return the stored form, and its header for `restore`. Raises StoreError.
+
+    The header ends with spaces up to a multiple of `block` bytes.
+    """
     area_parts: list[bytes] = []
     places: dict[int, list[int]] = {}
     end = 0
@@ -69,6 +72,7 @@ def dump_with_header(resource: Resource) -> tuple[bytes, bytes]:
         return [end - len(data), len(data)]
 
     header = _header(resource, bodies_of, place_of)
+    header = header.ljust(-(-len(header) // block) * block)
     version = envelope.LATER if resource.previous else envelope.VERSION
     try:
         return envelope.seal_parts(envelope.Kind.RESOURCE, header, *area_parts, version=version), header

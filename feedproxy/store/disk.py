@@ -30,6 +30,9 @@ SHARDS = 8
 """Number of shards. Two processes that write wait 11 ms for each other at worst; on a single file it was 432 ms."""
 CULL_SLICE = 10
 """Values removed at a time: under a millisecond."""
+HEADER_BLOCK = 256
+"""Bytes. Headers end with spaces up to a multiple of it. A response that is freshened then has the length that it had,
+and SQLite writes the pages alone that differ: one or two, however long the content."""
 SIZE_MAX_FLOOR = 4 * 1024 * 1024
 """Bytes that the store needs at least: eight empty files and their journals take most of a megabyte."""
 
@@ -96,7 +99,7 @@ class DiskStore:
         pacer = WritePacer()
         for resource in resources:
             pacer.pause()
-            data, header = codec.dump_with_header(resource)
+            data, header = codec.dump_with_header(resource, block=HEADER_BLOCK)
             on_header(resource, header)
             if len(data) < FILE_MIN:
                 values_by_shard.setdefault(self._number(resource.target), []).append((resource.target, data))
@@ -110,7 +113,7 @@ class DiskStore:
     def write(self, resource: Resource) -> None:
         """Store this resource, then remove a slice of what exceeds the bound. Raises StoreError."""
         shard = self._shard(resource.target)
-        data = codec.dump(resource)
+        data, _ = codec.dump_with_header(resource, block=HEADER_BLOCK)
         if len(data) > self._value_max:
             shard.delete(resource.target)
             return

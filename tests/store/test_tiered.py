@@ -4,6 +4,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -649,3 +650,23 @@ async def test_tiered_holds_does_not_read_the_feed(open_tiered: Open, a_feed: Ma
     assert not again.holds(FEED)
     await again.flush()
     assert not again.holds(FEED)
+
+
+def test_freshened_feed_has_the_stored_length_that_it_had(folder: Path, a_feed: MakeFeed) -> None:
+    """SQLite then writes the pages alone that differ."""
+    lengths = set[int]()
+    disk = DiskStore(folder, size_max=50_000_000, on_failure=_fail)
+    for number, at in enumerate((1.0, 1_795_501_866.6576734, 1_795_501_900.25)):
+        feed = replace(a_feed(FEED, size=20_000), fetched=at)
+        if number:
+            disk.write_all([feed], lambda *_: None)
+        else:
+            disk.write(feed)
+        assert disk.read(FEED) == feed
+        lengths.add(len(disk._shard(FEED).get(FEED) or b""))
+    disk.close()
+    assert len(lengths) == 1
+
+
+def _fail(error: StoreError) -> None:
+    raise error
