@@ -375,6 +375,8 @@ class _Services:
             window=settings.subscriber_window,
             claim_max=settings.claim_max,
             claim_jump=settings.claim_jump,
+            feeds_max=settings.memory.feeds,
+            entries_max=settings.memory.readers,
             peers=self.fleet.sums if self.fleet is not None else None,
         )
         with contextlib.suppress(StoreError, ValueError):

@@ -19,6 +19,16 @@ DIVISORS = {
 }
 """Each cache may hold `memory_max` divided by its number. The parts add up to `memory_max` at most."""
 
+READER_SIZE = 256
+"""Bytes of `memory_max` for each entry of the subscriber counts (subscribers/counts.py). An entry takes about 100, and
+the rhythm of a reader's polls another 48."""
+
+READERS_MIN = 1_000_000
+"""Entries of the subscriber counts that are always permitted."""
+
+READERS_PER_FEED = 5
+"""Entries that a feed with one reader takes."""
+
 MODELS_DIVISOR = 64
 """Divisor for the documents of the models in a helper process; a model takes five times the bytes of its document."""
 
@@ -55,3 +65,13 @@ class MemoryLimits:
         """Return the limits that follow from the option."""
         parts = {name: memory_max // divisor for name, divisor in DIVISORS.items()}
         return cls(responses=memory_max, models=memory_max // MODELS_DIVISOR, **parts)
+
+    @property
+    def readers(self) -> int:
+        """Return the number of entries of the subscriber counts, at most."""
+        return max(READERS_MIN, self.responses // READER_SIZE)
+
+    @property
+    def feeds(self) -> int:
+        """Return the largest number of feeds with counted readers."""
+        return self.readers // READERS_PER_FEED

@@ -33,3 +33,8 @@ def test_the_page_about_memory_names_the_part_of_each_cache() -> None:
     default = Settings().memory_max
     assert sorted(int(divisor) for divisor, _ in rows) == sorted(DIVISORS.values())
     assert all(float(size) * 2**20 == default / int(divisor) for divisor, size in rows)
+
+
+@pytest.mark.parametrize(("memory_max", "feeds"), [(2**24, 200_000), (2**28, 200_000), (2**31, 1_000_000)])
+def test_readers_of_so_many_feeds_are_counted(memory_max: int, feeds: int) -> None:
+    assert MemoryLimits.of(memory_max).feeds >= feeds

@@ -111,7 +111,7 @@ class SubscriberCounts:
         self.reader_seen: Signal[ReadRecord] = Signal()
         """Emits the requests that other processes and machines need for their counts (replication.py)."""
         self.distinct = DistinctReaders()
-        self.rhythms = PollRhythms(window=window)
+        self.rhythms = PollRhythms(window=window, feeds_max=feeds_max, readers_max=entries_max)
         self._peers = peers or NoPeerCounts()
 
     def seen(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> None:
@@ -198,7 +198,8 @@ class SubscriberCounts:
         if feed is None:
             return None
         instants = [belief.last for belief in feed.claims.values()]
-        instants += [(value >> 8) / 1000 for value in islice(feed.latest_first(), 1)]
+        if (value := feed.newest()) is not None:
+            instants.append((value >> 8) / 1000)
         return max(instants, default=None)
 
     def view(self, target: str, now: Instant) -> CountView:
@@ -371,7 +372,7 @@ class SubscriberCounts:
         for name, belief in list(feed.claims.items()):
             if is_set_back(belief.last, now):
                 feed.claims[name] = clamp_times(belief, now)
-        latest = next(feed.latest_first(), None)
+        latest = feed.newest()
         if latest is None or not is_set_back((latest >> 8) / 1000, now):
             return
         milliseconds = int(now * 1000)

@@ -59,6 +59,12 @@ class FeedReaders:
             return int.from_bytes(self._packed[middle : middle + 8], "little")
         return next(iter(self._readers.values()), None)
 
+    def newest(self) -> int | None:
+        """Return the value of the newest record; None if there is none."""
+        if self._packed:
+            return int.from_bytes(self._packed[-8:], "little")
+        return next(reversed(self._readers.values()), None)
+
     def claim(self, key: tuple[str, str], belief: ClaimState) -> None:
         """Set the state of a claim."""
         if self.claims is _UNCLAIMED:

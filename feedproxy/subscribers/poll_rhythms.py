@@ -24,7 +24,9 @@ READERS_MAX = 64
 """Readers sampled per feed: enough for the shape of a day."""
 
 FEEDS_MAX = 200_000
-"""Feeds of which readers are sampled, as many as are counted for; those polled longest ago are forgotten."""
+RECORDS_MAX = 1_000_000
+"""Feeds of which readers are sampled, and readers of all of them together, unless the constructor is told others. The
+feeds polled longest ago are forgotten first."""
 
 SURPRISES_MAX = 10_000
 """Feeds queued for an early new plan of their next refresh. Feeds beyond the limit keep the instant planned before."""
@@ -78,9 +80,11 @@ class _Reader(NamedTuple):
 class PollRhythms:
     """The rhythms of the readers of all feeds. `window` in seconds; not for several threads at once."""
 
-    def __init__(self, *, window: Seconds = DAY, feeds_max: int = FEEDS_MAX) -> None:
+    def __init__(self, *, window: Seconds = DAY, feeds_max: int = FEEDS_MAX, readers_max: int = RECORDS_MAX) -> None:
         self._window = window
         self._feeds_max = feeds_max
+        self._bytes_max = readers_max * _RECORD.size
+        self._bytes = 0
         self._feeds: dict[str, bytearray] = {}  # polled longest ago first
         self._surprises: dict[str, None] = {}
         self._full_until: dict[str, Instant] = {}
@@ -112,6 +116,9 @@ class PollRhythms:
             fresh = _RECORD.pack(pseudonym.current, now, 0, 0, 0, *(0,) * GAPS_MAX)
             if len(records) < READERS_MAX * _RECORD.size:
                 records += fresh
+                self._bytes += len(fresh)
+                while self._bytes > self._bytes_max and len(self._feeds) > 1:
+                    self.forget(next(iter(self._feeds)))
             # A clock that was set back leaves instants further ahead than a window: they count for nothing.
             elif (
                 not 0 < self._full_until.get(target, 0.0) - now <= self._window
@@ -154,9 +161,20 @@ class PollRhythms:
         polls.sort()
         return polls
 
+    def next_poll(self, target: str, now: Instant) -> Instant | None:
+        """Return when the first poll is expected, if soon; None where readers without a rhythm may come earlier."""
+        records = self._feeds.get(target)
+        if not records or len(records) == READERS_MAX * _RECORD.size:
+            return None
+        first = math.inf
+        for reader in _readers(records):
+            polls = _polls_of(reader, now, now, 1.0) if now - reader.last < self._window else ()
+            first = min(first, min((poll.at for poll in polls), default=-math.inf))
+        return first if first > now else None
+
     def forget(self, target: str) -> None:
         """Forget the readers of a feed."""
-        self._feeds.pop(target, None)
+        self._bytes -= len(self._feeds.pop(target, b""))
         self._full_until.pop(target, None)
 
     def prune(self, now: Instant) -> None:
@@ -177,6 +195,7 @@ class PollRhythms:
         if not current:
             self.forget(target)
         elif len(current) < len(records):
+            self._bytes -= len(records) - len(current)
             self._feeds[target] = bytearray(current)
 
     def dump(self) -> bytes:
@@ -204,6 +223,7 @@ class PollRhythms:
         if zlib.crc32(body).to_bytes(4, "little") != data[len(MAGIC) : len(MAGIC) + 4]:
             raise StoreError("damaged poll rhythms")
         feeds: dict[str, bytearray] = {}
+        outdated: list[str] = []
         at = 0
         try:
             while at < len(body):
@@ -215,11 +235,27 @@ class PollRhythms:
                 at += count * _RECORD.size
                 if len(records) != count * _RECORD.size or count > READERS_MAX:
                     raise ValueError("records of a wrong length")
-                feeds[name] = _not_after(records, now)
+                feeds[name] = records
+                if not self._are_current(records, now):
+                    outdated.append(name)
         except (ValueError, struct.error) as error:
             raise StoreError(f"damaged poll rhythms: {error}") from error
         self._feeds, self._full_until = feeds, {}
-        self.prune(now)
+        self._bytes = sum(map(len, feeds.values()))
+        for name in outdated:
+            _correct(feeds[name], now)
+            self.expire(name, now)
+        while self._bytes > self._bytes_max or len(self._feeds) > self._feeds_max:
+            self.forget(next(iter(self._feeds)))
+
+    def _are_current(self, records: bytearray, now: Instant) -> bool:
+        """Return whether all these polls are within the window before now. Raises ValueError for invalid records."""
+        begin, are_current = now - self._window, True
+        for _, *numbers in _RECORD.iter_unpack(records):
+            if min(numbers) < 0 or not math.isfinite(sum(numbers)):
+                raise ValueError("a number that is no time")
+            are_current = are_current and begin < numbers[0] <= now
+        return are_current
 
     def _outdated(self, target: str, records: bytearray, now: Instant) -> int:
         """Return the place of a record that has left the window; -1 where there is none, for as long as that lasts."""
@@ -277,14 +313,11 @@ def _padded(gaps: tuple[Seconds, ...]) -> tuple[Seconds, ...]:
     return (*gaps, *(0.0,) * (GAPS_MAX - len(gaps)))
 
 
-def _not_after(records: bytearray, now: Instant) -> bytearray:
+def _correct(records: bytearray, now: Instant) -> None:
+    """Replace polls after now by polls of now."""
     for at in range(0, len(records), _RECORD.size):
-        key, last, *rest = _RECORD.unpack_from(records, at)
-        if not all(math.isfinite(value) and value >= 0 for value in (last, *rest)):
-            raise ValueError("a number that is no time")
-        if last > now:
-            _RECORD.pack_into(records, at, key, now, *rest)
-    return records
+        (last,) = _LAST.unpack_from(records, at + _KEY.size)
+        _LAST.pack_into(records, at + _KEY.size, min(last, now))
 
 
 def _usual(gaps: tuple[Seconds, ...]) -> Seconds:

@@ -153,6 +153,41 @@ def test_feeds_are_bounded_and_the_one_polled_longest_ago_is_forgotten() -> None
     assert [rhythms.sampled(name) for name in ("one", "two", "three")] == [1, 0, 1]
 
 
+def test_readers_of_all_feeds_are_bounded_together() -> None:
+    rhythms = PollRhythms(readers_max=3)
+    for feed in ("one", "two"):
+        for number in (1, 2):
+            rhythms.note(feed, reader(number), NOW)
+    assert [rhythms.sampled(name) for name in ("one", "two")] == [0, 2]
+
+    loaded = PollRhythms(readers_max=1)
+    loaded.load(rhythms.dump(), NOW)
+    assert len(loaded) == 0
+
+
+def test_next_poll_is_the_first_expected_one() -> None:
+    rhythms = polled(NOW - number * HOUR for number in (3, 2, 1, 0))
+    polled((NOW - number * 2 * HOUR - 300 for number in (3, 2, 1, 0)), 2, rhythms)
+    assert rhythms.next_poll(FEED, NOW) == expected(rhythms)[0].at == NOW + HOUR
+
+
+@pytest.mark.parametrize(
+    "instants",
+    [
+        pytest.param([], id="no reader"),
+        pytest.param([NOW], id="one poll is no rhythm"),
+        pytest.param([NOW - 30 * HOUR, NOW - 29 * HOUR], id="outside the window"),
+    ],
+)
+def test_next_poll_is_unknown_without_a_rhythm(instants: list[float]) -> None:
+    assert polled(instants).next_poll(FEED, NOW) is None
+
+
+def test_next_poll_is_unknown_if_one_reader_has_no_rhythm() -> None:
+    rhythms = polled(NOW - number * HOUR for number in (3, 2, 1, 0))
+    assert polled([NOW], 2, rhythms).next_poll(FEED, NOW) is None
+
+
 def test_clock_that_was_set_back_begins_the_rhythm_anew() -> None:
     rhythms = polled([NOW + 5 * HOUR, NOW + 6 * HOUR])
     assert rhythms.note(FEED, reader(1), NOW)
