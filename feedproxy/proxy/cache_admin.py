@@ -24,7 +24,7 @@ from feedproxy.proxy.equivalent_targets import without_ignored_query
 from feedproxy.proxy.interfaces import Demand, FeedOwnership, PeerCopies
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.refresh.coordinator import RefreshCoordinator
-from feedproxy.refresh.policy import prefetch, throttle
+from feedproxy.refresh.policy import polling, prefetch, throttle
 from feedproxy.refresh.policy import push as pushing
 from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.refresh.prefetch_scheduler import Agenda
@@ -357,7 +357,18 @@ class CacheAdmin:
 
     def resume(self) -> None:
         """Fill the schedule from the stored subscriber counts, beginning with the most recently requested feeds."""
-        self.agenda.start(reversed(self._counts.targets()))
+        self.agenda.start(reversed(self._counts.targets()), self._earliest_refresh)
+
+    def _earliest_refresh(self, target: str) -> Instant | None:
+        """Return an instant before which no refresh of a feed is worth its price; None if that is not known.
+
+        A refresh comes shortly before a poll that it serves (policy/polling.py).
+        """
+        now = self._clock.now()
+        if not self.owns(target) or self._demand.count_since(target, 0.0):
+            return None
+        next_poll = self._counts.rhythms.next_poll(target, now)
+        return None if next_poll is None else max(now, next_poll - polling.LEAD)
 
     def prefetch_plan(self, resource: Resource) -> prefetch.Plan:
         """Return the next scheduled refresh of a resource, with its reason."""

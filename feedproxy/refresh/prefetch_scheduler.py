@@ -47,6 +47,10 @@ def _no_surprises() -> list[str]:
     return []
 
 
+def _unknown(_: str) -> Instant | None:
+    return None
+
+
 class Agenda:
     """Owns the scheduled refreshes.
 
@@ -71,7 +75,8 @@ class Agenda:
         self._surprises = surprises
         self._due: dict[str, Instant] = {}
         self._heap: list[tuple[Instant, str]] = []
-        self._lanes: dict[str, deque[str]] = {}
+        self._lanes: dict[str, deque[tuple[str, Instant]]] = {}
+        """The feeds that wait, and since when each is due."""
         self._free: deque[str] = deque()
         """Lanes in which something waits and may begin, each once; first in, first served."""
         self._busy: dict[str, int] = {}
@@ -102,9 +107,13 @@ class Agenda:
         """Return the instant at which the next feed is due; None if none is planned."""
         return self._heap[0][0] if self._heap else None
 
-    def start(self, targets: Iterable[str]) -> None:
-        """Plan these feeds, a few at a time, in their order."""
-        self._starting = asyncio.ensure_future(self._start(targets))
+    def start(self, targets: Iterable[str], earliest: Callable[[str], Instant | None] = _unknown) -> None:
+        """Plan these feeds, a few at a time, in their order.
+
+        A plan takes a read from the disk. `earliest` returns an instant before which a feed is certainly not due; the
+        feed is planned then, and at once where that instant is not known.
+        """
+        self._starting = asyncio.ensure_future(self._start(targets, earliest))
         self._run_on()
 
     def note(self, target: str) -> None:
@@ -129,10 +138,15 @@ class Agenda:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _start(self, targets: Iterable[str]) -> None:
+    async def _start(self, targets: Iterable[str], earliest: Callable[[str], Instant | None]) -> None:
         async for target in throttled(targets):
-            if target not in self:
+            if target in self:
+                continue
+            at = earliest(target)
+            if at is None:
                 self.note(target)
+            else:
+                self._put(target, at)
 
     def _put(self, target: str, at: Instant) -> None:
         if target in self._waiting:
@@ -181,7 +195,7 @@ class Agenda:
             if self._due.get(target) == at:
                 del self._due[target]
                 lane = self._lane(target)
-                self._lanes.setdefault(lane, deque()).append(target)
+                self._lanes.setdefault(lane, deque()).append((target, at))
                 self._waiting.add(target)
                 if len(self._lanes[lane]) == 1 and self._has_room(lane):
                     self._free.append(lane)
@@ -193,9 +207,9 @@ class Agenda:
         if not self._free or len(self._under_way) >= self.limit:
             return False
         lane = self._free.popleft()
-        target = self._lanes[lane].popleft()
+        target, due = self._lanes[lane].popleft()
         self._waiting.discard(target)
-        self._turn(target, lane)
+        self._turn(target, lane, due)
         if not self._lanes[lane]:
             del self._lanes[lane]
         elif self._has_room(lane):
@@ -218,11 +232,11 @@ class Agenda:
             sleeping.cancel()
             waking.cancel()
 
-    def _turn(self, target: str, lane: str) -> None:
+    def _turn(self, target: str, lane: str, due: Instant) -> None:
         match self._look(target):
             case Refresh():
                 self._busy[lane] = self._busy.get(lane, 0) + 1
-                task = asyncio.ensure_future(self._refreshed(target, lane))
+                task = asyncio.ensure_future(self._refreshed(target, lane, due))
                 self._under_way.add(task)
             case Later(at):
                 self._put(target, at)
@@ -231,7 +245,8 @@ class Agenda:
             case never:
                 assert_never(never)
 
-    async def _refreshed(self, target: str, lane: str) -> None:
+    async def _refreshed(self, target: str, lane: str, due: Instant) -> None:
+        """Refresh a feed that is due since that instant."""
         began = time.monotonic()
         try:
             await self._refresh(target)

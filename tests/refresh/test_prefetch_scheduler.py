@@ -109,6 +109,26 @@ async def test_a_start_takes_up_all_that_is_read(world: World) -> None:
     assert sorted(world.refreshed) == sorted(world.due)
 
 
+async def test_start_decides_about_a_feed_when_it_can_be_due_at_the_earliest(world: World) -> None:
+    looked: list[str] = []
+
+    def look(target: str) -> Plan:
+        looked.append(target)
+        return world.look(target)
+
+    await world.agenda.close()
+    world.due = {"soon": NOON + 50, "later": NOON + 5000, "unknown": NOON + 5000}
+    world.agenda = Agenda(world.clock, look, world.refresh)
+    world.agenda.start(list(world.due), {"soon": NOON + 40, "later": NOON + 4000}.get)
+    await _until(lambda: len(world.agenda) == 3)
+    assert looked == ["unknown"]
+
+    await world.pass_time(100)
+
+    assert looked == ["unknown", "soon", "soon"]
+    assert world.refreshed == ["soon"]
+
+
 async def test_rescheduling_does_not_grow_the_heap(world: World) -> None:
     for number in range(1000):
         world.due["a"] = NOON + 10_000 - number
