@@ -35,6 +35,10 @@ class LRU[K, V]:
         self._entries.move_to_end(key)
         return found[0]
 
+    def values(self) -> list[V]:
+        """Return all values, the least recently used first."""
+        return [value for value, _ in self._entries.values()]
+
     def put(self, key: K, value: V, size: int = 0) -> None:
         """Keep a value of `size` bytes, and evict others for it. A value above `bytes_max` is not kept."""
         self.drop(key)

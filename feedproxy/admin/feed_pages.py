@@ -24,6 +24,7 @@ from feedproxy.clock import Clock
 from feedproxy.endpoints.feed_list import FeedList
 from feedproxy.errors import FeedproxyError, NotFound
 from feedproxy.http.negotiation import choose_media_type
+from feedproxy.lru import LRU
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.service import Service
 from feedproxy.refresh.paused_and_blocked import OperatorDecisions
@@ -141,7 +142,7 @@ class FeedPages:
         self._feed_table = feed_table
         self._is_listening = is_listening
         self._was_open = False
-        self._notices: dict[str, Notice] = {}
+        self._notices: LRU[str, Notice] = LRU(entries_max=NOTICES_MAX)
 
     # -- pages, and the same as JSON
 
@@ -296,9 +297,7 @@ class FeedPages:
     def redirect(self, path: str, notice: Notice) -> web.Response:
         """Return a redirect to a page that shows the notice."""
         token = secrets.token_urlsafe(8)
-        self._notices[token] = notice
-        if len(self._notices) > NOTICES_MAX:
-            del self._notices[next(iter(self._notices))]
+        self._notices.put(token, notice)
         return web.Response(status=303, headers={"Location": f"{path}?done={token}"})
 
     @staticmethod

@@ -12,7 +12,7 @@ Claims of fetchers are sent as this machine accepts them (subscribers/claims.py)
 """
 
 import json
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +22,7 @@ from feedproxy.cluster import lua_scripts
 from feedproxy.cluster.keys import RedisKeys
 from feedproxy.cluster.redis_connection import RedisConnection, RedisRefused, RedisUnavailable, ScriptCall
 from feedproxy.http.user_agent import parse_claim
+from feedproxy.lru import LRU
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.subscribers.replication import ReadRecord
 
@@ -74,7 +75,7 @@ class SubscriberSums:
         self._claim_max = claim_max
         self._waiting: dict[str, list[ReadRecord]] = {}
         self._size = 0
-        self._sums: OrderedDict[str, _Sum] = OrderedDict()
+        self._sums: LRU[str, _Sum] = LRU(entries_max=KNOWN_MAX)
 
     @property
     def waiting(self) -> int:
@@ -168,10 +169,7 @@ class SubscriberSums:
             calls.append((lua_scripts.GET_CLAIMS, [self._keys.claims(target)], []))
         results = await self._connection.run_all(calls, timeout_factor=timeout_factor)
         for target, direct, claims in zip(targets, results[::2], results[1::2], strict=True):
-            self._sums[target] = _Sum(int(direct), self._add_claims(claims, now), now)
-            self._sums.move_to_end(target)
-        while len(self._sums) > KNOWN_MAX:
-            self._sums.popitem(last=False)
+            self._sums.put(target, _Sum(int(direct), self._add_claims(claims, now), now))
 
     def _add_claims(self, claims: list[Any], now: Instant) -> int:
         """Return the sum by fetcher, each within its bound, of the largest claim for each feed id."""

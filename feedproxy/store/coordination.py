@@ -4,10 +4,10 @@
 several machines share a Redis (cluster/leases.py).
 """
 
-from collections import OrderedDict
 from typing import Protocol
 
 from feedproxy.clock import Instant, Seconds, is_set_back
+from feedproxy.lru import LRU
 
 SITES_MAX = 4096
 """Sites with a remembered slot. Those fetched longest ago are past any interval, and are forgotten first."""
@@ -75,8 +75,7 @@ class LocalSiteThrottle:
     """Request slots in the memory of one process; the site fetched longest ago is forgotten first."""
 
     def __init__(self, capacity: int = SITES_MAX) -> None:
-        self._capacity = capacity
-        self._times: OrderedDict[str, tuple[Instant, Instant, Instant]] = OrderedDict()
+        self._times: LRU[str, tuple[Instant, Instant, Instant]] = LRU(entries_max=capacity)
         """By site: its last slot, the end of its pause, and when both were recorded."""
 
     def __len__(self) -> int:
@@ -84,7 +83,7 @@ class LocalSiteThrottle:
 
     def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
         """Return when the site may be fetched next; 0.0 if it never was, or only by a clock ahead of `now`."""
-        last_slot, paused_until, recorded_at = self._times.get(site, (0.0, 0.0, 0.0))
+        last_slot, paused_until, recorded_at = self._times.get(site) or (0.0, 0.0, 0.0)
         if now is not None and is_set_back(recorded_at, now):
             return 0.0
         return max(last_slot + interval if last_slot else 0.0, paused_until)
@@ -92,20 +91,14 @@ class LocalSiteThrottle:
     def reserve(self, site: str, now: Instant, interval: Seconds) -> Instant:
         """Reserve the site's next slot and return its instant."""
         slot = max(now, self.next_free(site, interval, now))
-        _, paused_until, recorded_at = self._times.get(site, (0.0, 0.0, 0.0))
-        self._store(site, (slot, 0.0 if is_set_back(recorded_at, now) else paused_until, now))
+        _, paused_until, recorded_at = self._times.get(site) or (0.0, 0.0, 0.0)
+        self._times.put(site, (slot, 0.0 if is_set_back(recorded_at, now) else paused_until, now))
         return slot
 
     def pause(self, site: str, until: Instant) -> None:
         """Let no request to the site begin until this instant."""
-        last_slot, paused_until, recorded_at = self._times.get(site, (0.0, 0.0, 0.0))
-        self._store(site, (last_slot, max(paused_until, until), recorded_at))
-
-    def _store(self, site: str, times: tuple[Instant, Instant, Instant]) -> None:
-        self._times.pop(site, None)
-        self._times[site] = times
-        if len(self._times) > self._capacity:
-            self._times.popitem(last=False)
+        last_slot, paused_until, recorded_at = self._times.get(site) or (0.0, 0.0, 0.0)
+        self._times.put(site, (last_slot, max(paused_until, until), recorded_at))
 
 
 class LocalCoordination:

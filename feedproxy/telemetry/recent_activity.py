@@ -12,6 +12,7 @@ from typing import Any
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.http import uri
+from feedproxy.lru import LRU
 from feedproxy.refresh.result import RefreshFinished, RefreshObserver
 from feedproxy.settings import Settings
 from feedproxy.telemetry.redacted import View, redact_text
@@ -91,7 +92,7 @@ class RecentActivity:
         self._requests: deque[RequestActivity] = deque(maxlen=REQUESTS_MAX)
         self._fetches: OrderedDict[str, deque[FetchActivity]] = OrderedDict()
         self._count = 0
-        self._failed: OrderedDict[str, FailedAddress] = OrderedDict()
+        self._failed: LRU[str, FailedAddress] = LRU(entries_max=FAILED_MAX)
 
     # -- RefreshObserver
 
@@ -110,7 +111,7 @@ class RecentActivity:
         )
         self._keep(update.target, fetch)
         if update.is_feed:
-            self._failed.pop(update.target, None)
+            self._failed.drop(update.target)
         elif update.is_missing_feed:
             self._keep_failed(update.target, fetch)
         if update.occasion != "reader" and self._settings().log_format != "off":
@@ -134,7 +135,7 @@ class RecentActivity:
 
     def failed(self) -> list[FailedAddress]:
         """Return the addresses that never returned a feed, the latest fetch last."""
-        return list(self._failed.values())
+        return self._failed.values()
 
     def plain(self) -> dict[str, Any]:
         """Return requests and failures as plain values, for another worker."""
@@ -153,11 +154,9 @@ class RecentActivity:
             self._count -= len(self._fetches.popitem(last=False)[1])
 
     def _keep_failed(self, target: str, fetch: FetchActivity) -> None:
-        before = self._failed.pop(target, None)
+        before = self._failed.get(target)
         first, count = (before.first, before.count) if before is not None else (fetch.at, 0)
-        self._failed[target] = FailedAddress(target, first, count + 1, fetch)
-        while len(self._failed) > FAILED_MAX:
-            self._failed.popitem(last=False)
+        self._failed.put(target, FailedAddress(target, first, count + 1, fetch))
 
 
 def log_fetch(name: str, fetch: FetchActivity) -> None:
