@@ -1,1 +1,4 @@
-"""Where feedproxy meets mitmproxy's inner names: everything here is checked against them at start."""
+"""The two ways by which requests arrive: mitmproxy's flows (mitm/) and the fast path for cached feeds (fastpath/).
+
+Both use internal names of mitmproxy. compatibility.py and http1_patches.py check these names at the start.
+"""

@@ -1,7 +1,7 @@
-"""The record of one response to one client: metrics, scores, recent activity and the log are given the same one.
+"""The record of one response to one client, for metrics, scores, recent activity and the log.
 
-mitmproxy's flows and the fast path make a record for each response. Only the fast path's repeated hits have none: their
-lines are formatted before, and their counts are collected (fastpath/access_log.py).
+mitmproxy's flows and the fast path make a record for each response. Only repeated hits of the fast path have none:
+their log lines are formatted in advance, and their counts are collected (fastpath/access_log.py).
 """
 
 from dataclasses import dataclass, field
@@ -17,20 +17,23 @@ from feedproxy.scoring.scored_request import feed_poll
 from feedproxy.telemetry.log_format import AccessLine
 from feedproxy.telemetry.recent_activity import RequestActivity
 
-SCORED_FIELDS_MAX, SCORED_LENGTH_MAX = 64, 4096
-"""Field lines of a request, and characters of their values, that are scored. The score state holds a reader's last
-request; feed readers send a tenth of this."""
+SCORED_FIELDS_MAX = 64
+"""Largest number of field lines in a request that is scored. The score state stores each reader's last request."""
 
-CLIENT_GONE = "the reader has gone meanwhile"
-"""The reason in the log if the client disconnected before the response; the status is 0 then."""
+SCORED_LENGTH_MAX = 4096
+"""Largest number of characters in the field values of a scored request. Feed readers send a tenth of it."""
+
+CLIENT_GONE = "the client disconnected before the response"
+"""The reason in the log if the client disconnected before the response. The status is 0 then."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccessRecord:
-    """A response to a client; `status` is 0 if none was sent, `size` the bytes of content sent.
+    """The record of a response to a client.
 
-    The request's target is `host:port` for CONNECT. If `has_target` is False, it is the path of a local page, or of a
-    request that was refused before its target was known.
+    `status` is 0 if no response was sent. `size` is the number of content bytes sent. For CONNECT, the request's target
+    is `host:port`. If `has_target` is false, the target is the path of a local page, or of a request that was refused
+    before its target was known.
     """
 
     request: Request
@@ -41,22 +44,23 @@ class AccessRecord:
     reason: str
     seconds: Seconds
     fields: Fields = field(default_factory=Fields)
-    """The response's fields."""
+    """Fields of the response."""
     has_target: bool = True
     connect_result: str = ""
-    """The result of a CONNECT: `tunnel`, `intercept` or `refused`; empty for other methods."""
+    """Result of a CONNECT: `tunnel`, `intercept` or `refused`; empty for other methods."""
     version: str = "HTTP/1.1"
     connection: str = ""
-    """An identifier of the connection; empty if unknown."""
+    """Identifier of the connection, or empty."""
 
     @property
     def entrance(self) -> str:
-        """The entrance as log and metrics name it."""
+        """Return the name of the entrance in log and metrics."""
         return "connect" if self.connect_result else str(self.client.entrance)
 
 
 def record_access(app: App, record: AccessRecord) -> str:
-    """Count, score and keep a response. Return its log line; empty if `log_format` is `off`."""
+    """Record a response in metrics, scores and recent activity. Return its log line, which is empty if `log_format` is
+    `off`."""
     request, entrance, cache = record.request, record.entrance, record.cache
     if record.connect_result:
         detail = cache.detail or ""
@@ -94,7 +98,7 @@ def record_access(app: App, record: AccessRecord) -> str:
 
 
 def _score(app: App, record: AccessRecord) -> None:
-    """Give the response to the live scores, if its target is a feed."""
+    """Add the response to the live scores if its target is a feed."""
     scores, request, client = app.live_scores, record.request, record.client
     resource = app.service.store.get(request.target) if scores.size else None
     if resource is None or resource.channel is None or _is_oversized(request.fields):

@@ -1,4 +1,4 @@
-"""The proxy in front of a replay, which stands for all origins."""
+"""A proxy with a replay in place of all origins."""
 
 import random
 from dataclasses import replace
@@ -12,28 +12,29 @@ from feedproxy.upstream.client import Fetched, Fetcher, FetchLimits, Oversized
 
 
 class ReplayClient:
-    """Fetches from the replay at `base` by real exchanges, so that faults of connections are real."""
+    """Origin client that fetches from the replay at `base` over real connections, so that connection faults are
+    real."""
 
     def __init__(self, base: str, limits: FetchLimits, clock: Clock) -> None:
         self._base = base
         self._fetcher = Fetcher(AddressPolicy(), limits, clock=clock)
 
     async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized:
-        """Return the replay's response for a target. Raises as a Fetcher does."""
+        """Return the replay's response for a target. Raises the errors of Fetcher.fetch."""
         replay_request = replace(request, target=f"{self._base}/{request.target}")
         return await self._fetcher.fetch(replay_request, exempt=True)
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close all connections."""
         await self._fetcher.close()
 
 
 def make_replay_app(base: str, clock: Clock, seed: str) -> App:
     """Return an App with the replay at `base` as its origin, and with the admin action `advance` for its clock.
 
-    Random choices repeat with the same `seed`.
+    The same `seed` gives the same random choices.
     """
-    random.seed(seed)  # the jitter of back-offs
+    random.seed(seed)  # for the jitter of back-offs
     app = App(
         clock,
         make_client=lambda settings: ReplayClient(base, FetchLimits.from_settings(settings), clock),

@@ -69,7 +69,7 @@ async def test_who_goes_away_before_a_slow_answer_has_a_line_all_the_same(
 
     (line,) = (each for each in caplog.messages if "/feed.rss" in each)
     assert " 0 0 " in line
-    assert line.endswith("the reader has gone meanwhile")
+    assert line.endswith("the client disconnected before the response")
     await until(lambda: not proxy.stage.runtime.requests and not get_flow_handler(proxy.stage.runtime)._flows)
     assert b'status="0"' in proxy.stage.runtime.metrics.exposition()
 

@@ -254,7 +254,7 @@ def test_a_mitmproxy_that_is_another_is_not_leaned_on(
 
     assert compatibility.select_modes(["regular"]) == ["regular"]
 
-    assert "the fast path is off" in caplog.text
+    assert "fast path: off" in caplog.text
 
 
 async def test_the_last_lines_of_the_log_are_not_lost_at_the_end(

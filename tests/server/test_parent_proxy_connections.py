@@ -194,7 +194,7 @@ async def test_private_target_is_refused_before_the_parent_hears_of_it(
     [
         ("http", ("feeds.example.com", 443), True, None),
         ("socks5", ("feeds.example.com", 80), False, None),
-        ("http", ("feeds.example.com", 80), False, "cannot be used for this request without addons/entrance.py"),
+        ("http", ("feeds.example.com", 80), False, "addons/entrance.py is required for a request through"),
         ("http", ("10.0.0.1", 443), True, "not a public address"),
         ("socks5", ("feeds.example.com", 25), False, "port 25"),
     ],
@@ -238,4 +238,4 @@ async def test_mitmproxy_that_opens_connections_otherwise_is_refused(monkeypatch
         data, AddressPolicy(lookup=here), lambda target: Parent("http", "proxy.example.com", 3128)
     )
 
-    assert "with this version of mitmproxy" in (server.error or "")
+    assert "this version of mitmproxy cannot connect through" in (server.error or "")

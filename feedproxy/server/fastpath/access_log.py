@@ -1,7 +1,8 @@
-"""The fast path's access log, metrics and reader counts.
+"""Access log, metrics and reader counts of the fast path.
 
-For a cached hit most of the log line is constant: it is formatted once per client and state, and lines are written in
-batches. Hits are counted in the templates and flushed to the metrics once a second, or when the metrics are read.
+Most of the log line of a cached hit is constant: the line is formatted once per client and hit state. Lines are written
+in batches. Hits are counted in the templates, and the counts are added to the metrics once a second or when the metrics
+are read.
 """
 
 import asyncio
@@ -26,56 +27,60 @@ from feedproxy.telemetry.recent_activity import REQUESTS_MAX, RequestActivity
 logger = logging.getLogger(REQUESTS)
 
 FLUSH_INTERVAL: Seconds = 0.05
-"""Time that a log line may wait for others: a write for each line would cost a fifth of the request's CPU time."""
+"""Longest time in seconds for which a log line is buffered. One write per line would take a fifth of a request's CPU
+time."""
 
 CLIENTS_MAX = 8192
-"""Client identities stored at once."""
+"""Largest number of cached client identities."""
 
 FLUSH_THRESHOLD = 512
-"""Buffered log lines that trigger an immediate flush instead of waiting FLUSH_INTERVAL."""
+"""Number of buffered log lines that triggers an immediate flush, before FLUSH_INTERVAL ends."""
 
 EXTRA_LINES_MAX = 32_768
-"""Log lines of second and further clients that all templates store within a second. A client may request each feed
-under ever new names."""
+"""Largest number of log lines for second and further clients that all templates may cache within a second.
+
+It limits the memory for a client that requests each feed with ever new User-Agents.
+"""
 
 
 class ClientIdentity(NamedTuple):
-    """A client as log and counts name it: User-Agent, plain and quoted, pseudonym, and the pseudonym as text."""
+    """A client as named in log and counts: User-Agent, quoted User-Agent, pseudonym, and the pseudonym as text."""
 
     user_agent: str
     quoted: str
     pseudonym: Pseudonym
     pseudonym_text: str
     key: tuple[str, bytes]
-    """Address and User-Agent line: the key by which templates store the client's log line."""
+    """Address and User-Agent line. Templates cache the client's log line under this key."""
 
 
 class AccessLogger:
-    """Logs responses, counts them in the metrics and records reads."""
+    """Logger of fast-path responses. It also counts them in the metrics and records reads."""
 
     def __init__(self, runtime: App) -> None:
         self._runtime = runtime
         self.log_lines: list[str] = []
-        """Lines that are not written yet."""
+        """Buffered lines that are not written yet."""
         self.recent_hits: deque[tuple[Instant, ResponseTemplate, HitState, bytes]] = deque(maxlen=REQUESTS_MAX)
-        """The last responses from templates that the recent activity has not received yet."""
+        """The last hits that have not been added to the recent activity yet: time, template, hit state, User-Agent
+        line."""
         self._counters: dict[tuple[str, str | None, int], HitCounter] = {}
         self.logged_count = 0
-        """Responses logged so far, or an upper bound."""
+        """Upper bound of the number of responses logged so far."""
         self._flush_scheduled = False
         self._clients: dict[tuple[str, bytes], ClientIdentity] = {}
         self._templates_with_lines: list[ResponseTemplate] = []
-        """Templates that store lines of several clients, one item for each line."""
+        """Templates that cache lines of several clients, one item for each line."""
         self._since = self._until = 0.0
         runtime.metrics.add_flush_hook(self.flush_counters)
 
     def counter_for(self, template: ResponseTemplate) -> HitCounter:
-        """Return the counter for responses with these metric labels."""
+        """Return the counter for hits with the metric labels of this template."""
         key = (template.client.entrance, template.hit_state.detail, template.status)
         return self._counters.setdefault(key, HitCounter())
 
     def make_line(self, template: ResponseTemplate, address: str, user_agent_line: bytes, now: Instant) -> str:
-        """Return the line for a client's first hit in this state, and record the read."""
+        """Return the log line of a client's first hit in the template's current state, and record the read."""
         client = self._identify(address, user_agent_line, now)
         if template.schedule is not None:
             app = self._runtime
@@ -85,7 +90,7 @@ class AccessLogger:
         return self._store_line(template, client, now)
 
     def repeat_line(self, template: ResponseTemplate, address: str, user_agent_line: bytes, now: Instant) -> str:
-        """Return the line for a client's further hit in this state."""
+        """Return the log line of a client's further hit in the template's current state."""
         return self._store_line(template, self._identify(address, user_agent_line, now), now)
 
     def _store_line(self, template: ResponseTemplate, client: ClientIdentity, now: Instant) -> str:
@@ -152,12 +157,12 @@ class AccessLogger:
         return line.format(form, str)
 
     def log(self, record: AccessRecord) -> None:
-        """Log a response that was not sent from a template."""
+        """Log and count a response that was not sent from a template."""
         self.logged_count += 1
         self.log_lines.append(record_access(self._runtime, record))
 
     def schedule_flush(self) -> None:
-        """Flush within FLUSH_INTERVAL, or now if FLUSH_THRESHOLD lines wait or the proxy drains."""
+        """Flush within FLUSH_INTERVAL, or now if FLUSH_THRESHOLD lines are buffered or the proxy drains."""
         if len(self.log_lines) >= FLUSH_THRESHOLD or self._runtime.draining:
             self.flush()
         elif self.log_lines and not self._flush_scheduled:
@@ -178,7 +183,7 @@ class AccessLogger:
         self._templates_with_lines.clear()
 
     def flush_counters(self) -> None:
-        """Give the counts to the metrics, and drop what was valid for a second."""
+        """Add the counts to the metrics, and drop the values that are valid for a second only."""
         self._clear_lines()
         for now, template, hit_state, user_agent_line in self.recent_hits:
             user_agent = user_agent_line.partition(b":")[2].strip(b" \t").decode("latin-1")[:LENGTH_MAX]
@@ -203,7 +208,7 @@ class AccessLogger:
                 self._runtime.metrics.count_hits(entrance, status, detail or "", size, count)
 
     def _score(self, template: ResponseTemplate, address: str, agent: str, now: Instant) -> None:
-        """Score a hit: the request's fields are those of the template, except the User-Agent."""
+        """Add a hit to the live scores. The request fields are those of the template, except for the User-Agent."""
         schedule = template.schedule
 
         def make_poll(number: int) -> Poll:
@@ -225,6 +230,6 @@ class AccessLogger:
 
 @lru_cache(maxsize=256)
 def _fields(lines: tuple[bytes, ...]) -> Fields:
-    """Return the fields in these lines of a head."""
+    """Return the fields that these lines of a request head contain."""
     split_lines = (line.decode("latin-1").partition(":") for line in lines)
     return Fields((name, value.strip()) for name, separator, value in split_lines if separator)

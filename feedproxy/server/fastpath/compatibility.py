@@ -1,8 +1,8 @@
-"""Checks what the fast path relies on in mitmproxy.
+"""Check of mitmproxy's internal names that the fast path uses.
 
-Modes and server instances are meant to be derived from. How mitmproxy's HTTP/1 server shows that it is idle, and how a
-handler is started, is internal and may change with any release. In that case the ordinary listener answers everything,
-as with `fast_path: false`, and a warning gives the reason.
+mitmproxy documents that modes and server instances can be subclassed. Two other parts are internal and may change with
+any release: how its HTTP/1 server shows that it is idle, and how a connection handler is started. If a name is missing,
+the ordinary listener answers all requests, as with `fast_path: false`, and a warning gives the reason.
 """
 
 import functools
@@ -32,10 +32,10 @@ REQUIRED_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "mitmproxy.net.http.status_codes": ("RESPONSES",),
     "mitmproxy.net.http.url": ("parse_authority",),
 }
-"""Modules and the attributes that they must have."""
+"""Required attributes of mitmproxy, by module."""
 
 REQUIRED_SOURCE: Mapping[str, tuple[str, ...]] = {
-    # Instance attributes: searched for in the source of the class.
+    # Instance attributes cannot be looked up on the class: the source of the class is searched for them.
     "mitmproxy.proxy.layers.http._http1:Http1Connection": ("self.request", "self.buf", "self.state"),
     "mitmproxy.proxy.layers.http:HttpLayer": ("self.connections", "self.streams"),
     "mitmproxy.proxy.layer:Layer": ("context.layers.append(self)", "self._paused ="),
@@ -43,11 +43,11 @@ REQUIRED_SOURCE: Mapping[str, tuple[str, ...]] = {
     "mitmproxy.proxy.server:LiveConnectionHandler": ("Client(", "super().__init__(context)"),
     "mitmproxy.proxy.mode_servers:ServerInstance": ("register_connection", "make_top_layer", "handle_client()"),
 }
-"""Classes and the texts that their source must contain."""
+"""Texts that the source of a class must contain, by class."""
 
 
 def find_missing() -> list[str]:
-    """Return the names of required attributes and texts that are missing."""
+    """Return the required attributes and texts that this version of mitmproxy lacks."""
     missing = [
         f"{module}.{name}"
         for module, names in REQUIRED_ATTRIBUTES.items()
@@ -61,7 +61,7 @@ def find_missing() -> list[str]:
             missing.append(place)
             continue
         missing += [f"{place} ({text})" for text in texts if text not in source]
-    # Python's and the system's: epoll exists on Linux only.
+    # epoll exists on Linux only
     missing += [name for owner, name in ((socket.socket, "_accept"), (select, "epoll")) if not hasattr(owner, name)]
     return missing
 
@@ -87,11 +87,11 @@ def _missing_attributes(module: str, names: Iterable[str]) -> Iterable[str]:
 
 
 def select_modes(modes: Iterable[str]) -> list[str]:
-    """Return mitmproxy's modes with their fast-path form; unchanged if mitmproxy is incompatible."""
+    """Return mitmproxy's mode specifications with their fast-path form, or unchanged if mitmproxy is incompatible."""
     if missing := find_missing():
-        logger.warning("incompatible mitmproxy: %s; the fast path is off, and responses are slower", ", ".join(missing))
+        logger.warning("fast path: off, because mitmproxy lacks %s; responses are slower", ", ".join(missing))
         return list(modes)
-    # Importing it makes the modes known to mitmproxy.
+    # Importing the module registers its modes with mitmproxy.
     import feedproxy.server.fastpath.proxy_mode  # noqa: F401, PLC0415
 
     fast_path_modes = {"regular": "front", "reverse": "frontreverse"}

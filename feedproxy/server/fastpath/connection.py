@@ -6,17 +6,18 @@ import socket
 from typing import Any
 
 READ_SIZE = 8_192
-"""Bytes read at a time: more than the request head of any common feed reader."""
+"""Bytes per read: more than the request head of any common feed reader."""
 
 
 class ClientConnection:
-    """A client connection, by file descriptor. Requests are answered strictly one after the other.
+    """A client connection, identified by its file descriptor. It handles one request at a time.
 
-    `address` is empty for a trusted proxy: there each request names the client. `network` is the key under which the
-    connection is counted (connection_limits.py). `unparsed` has been read and not answered, `unsent` has not been
-    written yet. While something is unsent, or `task` makes a response, nothing more is read, so a connection holds one
-    response at most. `has_deadline`: a deadline is set for the request head. `read_paused`: input has arrived and stays
-    unread. `lingering`: the last response is sent, and further input is discarded.
+    `address` is the client's address. It is empty for a trusted proxy, where each request names its client. `network`
+    is the key under which the connection is counted (connection_limits.py). `unparsed` are input bytes without a
+    response yet, and `unsent` are output bytes that the socket has not accepted yet. Input is read only if nothing is
+    unsent and no `task` is running. A connection therefore buffers at most one response. `has_deadline` is true while
+    the request head has a deadline. `read_paused` is true if input has arrived that must not be read yet. `lingering`
+    is true after the last response, when input is discarded.
     """
 
     __slots__ = (
@@ -54,17 +55,17 @@ class ClientConnection:
 
     secure = False
     handshake_pending = False
-    """Return whether the TLS handshake is incomplete."""
+    """True while the TLS handshake is incomplete."""
 
     def read(self) -> bytes | None:
-        """Return the bytes that arrived; None if there are none yet, b"" at the end. Raise OSError."""
+        """Return the bytes that have arrived, None if there are none yet, or b"" at the end. Raises OSError."""
         try:
             return os.read(self.fd, READ_SIZE)
         except BlockingIOError:
             return None
 
     def write(self, head: bytes, body: bytes) -> bool:
-        """Send a response. Return False if part of it is unsent. Raise OSError."""
+        """Send a response. Return False if a part of it remains unsent. Raises OSError."""
         try:
             sent = os.writev(self.fd, (head, body)) if body else os.write(self.fd, head)
         except BlockingIOError:
@@ -78,7 +79,7 @@ class ClientConnection:
         return False
 
     def send_unsent(self) -> bool:
-        """Send more of the unsent bytes. Return True if nothing is left. Raise OSError."""
+        """Send more of the unsent bytes. Return True if none remain. Raises OSError."""
         while self.unsent:
             try:
                 sent = os.write(self.fd, self.unsent[0])
@@ -91,14 +92,14 @@ class ClientConnection:
         return True
 
     def discard(self) -> bool | None:
-        """Discard input. Return None if there is none yet, False at the end. Raise OSError."""
+        """Discard available input. Return True if there was some, None if not, and False at the end. Raises OSError."""
         try:
             return bool(os.read(self.fd, READ_SIZE))
         except BlockingIOError:
             return None
 
     def half_close(self) -> None:
-        """Shut down the sending side. Raise OSError."""
+        """Shut down the sending side. Raises OSError."""
         self.send_close()
         client_socket = socket.socket(fileno=self.fd)
         try:
@@ -107,15 +108,15 @@ class ClientConnection:
             client_socket.detach()
 
     def send_close(self) -> bool:
-        """Announce the end, where the protocol can. Return False if that is not sent yet. Raise OSError."""
+        """Send the protocol's closing message, if it has one. Return False if it remains unsent. Raises OSError."""
         return True
 
     def detach_socket(self) -> socket.socket:
-        """Return a socket with the descriptor, for its next owner."""
+        """Return a socket object with this connection's descriptor, which the caller then owns."""
         return socket.socket(fileno=self.fd)
 
     def close(self) -> None:
-        """Close the descriptor."""
+        """Close the file descriptor."""
         try:  # noqa: SIM105 (a context manager would cost more than the call)
             os.close(self.fd)
         except OSError:

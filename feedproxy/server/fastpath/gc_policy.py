@@ -1,8 +1,9 @@
-"""When Python's garbage collector runs.
+"""Schedule of Python's garbage collections.
 
-A full collection of a full store takes a tenth of a second, in which no client is answered. Little garbage is made,
-since nearly everything is freed by reference counting. So a full collection runs when clients are idle, or once a day;
-objects made since then are collected every minute; and the young generation in a millisecond or less.
+A full collection of a process with a full store takes 0.1 s, during which no client is answered. Reference counting
+frees nearly everything, so that little garbage accumulates. Therefore a full collection runs only while clients are
+idle, or once a day. A partial collection of newer objects runs every minute. Python itself collects the young
+generation, in a millisecond or less.
 """
 
 import ctypes
@@ -12,45 +13,50 @@ from collections.abc import Callable
 
 from feedproxy.clock import Seconds
 
-YOUNG_THRESHOLD, MIDDLE_THRESHOLD = 1_000, 1
-"""Allocations before a collection of the young generation, and such collections before one of the middle generation: a
-millisecond. Ten thousand objects of a full store take seven."""
+YOUNG_THRESHOLD = 1_000
+"""Allocations before a collection of the young generation, which then takes 1 ms. With 10,000 it takes 7 ms."""
 
-OLD_THRESHOLD, NEVER = 2_000, 1_000_000
-"""Looks at the middle ones before one at all."""
+MIDDLE_THRESHOLD = 1
+"""Collections of the young generation before one of the middle generation."""
+
+OLD_THRESHOLD = 2_000
+"""Collections of the middle generation before a full one, if Python decides."""
+
+NEVER = 1_000_000
+"""The same threshold if a GcScheduler decides: Python then never runs a full collection."""
 
 IDLE_AFTER: Seconds = 2
 """Seconds without a request after which clients count as idle."""
 
 FULL_INTERVAL_WHEN_IDLE: Seconds = 600
-"""Time between two full collections while clients are idle."""
+"""Seconds between two full collections while clients are idle."""
 
 FULL_INTERVAL: Seconds = 86_400
-"""Time after which a full collection runs although clients are not idle."""
+"""Seconds after which a full collection runs even if clients are not idle."""
 
 PARTIAL_INTERVAL: Seconds = 60
-"""Time between two partial collections."""
+"""Seconds between two partial collections."""
 
 FREEZE_ABOVE: Seconds = 0.02
-"""A collection that takes longer freezes the survivors until the next full collection."""
+"""Duration in seconds above which a collection freezes the surviving objects until the next full collection."""
 
 
 _C = ctypes.CDLL(None)
 
 
 def trim() -> None:
-    """Give free memory inside the heap back to the system, as far as the C library can: some 0.3 ms for 50 MB.
+    """Return unused heap memory to the system, as far as the C library supports it. 50 MB take about 0.3 ms.
 
-    malloc returns what is free at the end of the heap only. Under mixed load free pages lie between pages in use.
+    free() returns only memory at the end of the heap. Under mixed load, free pages lie between used ones.
     """
-    if (give_back := getattr(_C, "malloc_trim", None)) is not None:  # glibc has it, musl and macOS do not
+    if (give_back := getattr(_C, "malloc_trim", None)) is not None:  # exists in glibc, not in musl or macOS
         give_back(0)
 
 
 def freeze_startup_objects(*, has_scheduler: bool) -> None:
-    """Freeze the objects that exist now, and set the thresholds for those that are made later.
+    """Exclude all present objects from garbage collection, and set the thresholds for later ones.
 
-    `has_scheduler`: a GcScheduler runs full collections; otherwise Python decides when every client waits.
+    With `has_scheduler`, a GcScheduler runs full collections. Otherwise Python runs them at any time.
     """
     gc.collect()
     gc.freeze()
@@ -58,7 +64,8 @@ def freeze_startup_objects(*, has_scheduler: bool) -> None:
 
 
 class GcScheduler:
-    """Decides when collections run. `maybe_collect` is called each second; times are the event loop's."""
+    """Scheduler of garbage collections. The caller calls `maybe_collect` every second. Times are those of the event
+    loop."""
 
     def __init__(
         self, now: Seconds, perf_counter: Callable[[], Seconds] = time.perf_counter, trim: Callable[[], None] = trim
@@ -70,7 +77,8 @@ class GcScheduler:
         self._trim = trim
 
     def maybe_collect(self, now: Seconds, responses: int) -> bool:
-        """Collect if it is due; `responses` have been sent so far. Return whether a collection ran."""
+        """Run a collection if one is due. Return whether one ran. `responses` is the number of responses sent so
+        far."""
         if responses != self._responses:
             self._responses, self._last_response = responses, now
         since = now - self._last_full

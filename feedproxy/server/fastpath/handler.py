@@ -1,8 +1,8 @@
-"""The fast path's request handler: exact hits, keyed hits, calls to the service, and hand-off to mitmproxy.
+"""Request handler of the fast path: exact hits, keyed hits, calls of the service, and hand-off to mitmproxy.
 
-Bytes that were received before are answered from the cache without parsing. Other requests are parsed (request_head.py)
-and looked up by key. A miss calls the service in the same way as mitmproxy's flows do (flow_handler.py). Requests that
-are not plain GET or HEAD for a feed go to mitmproxy's handler, with all bytes that were read.
+A request with the same bytes as an earlier one is answered from the cache without parsing. Other requests are parsed
+(request_head.py) and looked up by key. A miss calls the service, as mitmproxy's flows do (flow_handler.py). A request
+that is not a plain GET or HEAD for a feed is handed off to mitmproxy, together with all bytes that were read.
 """
 
 import asyncio
@@ -36,36 +36,38 @@ from feedproxy.upstream.own_authority import may_be_own
 logger = logging.getLogger(__name__)
 
 NOT_LOGGED = "\0"
-"""A value that is never a log line."""
+"""A value that no log line can have."""
 
 CACHEABLE_HEAD_MAX = 2048
-"""Bytes of a request head that is cached: several times what feed readers send. Longer heads are answered by the
-service."""
+"""Largest request head in bytes that is cached: several times what feed readers send. The service answers longer
+ones."""
 
 
 class ConnectionOwner(Protocol):
-    """The interface of the owner of the connections."""
+    """The interface through which the handler uses the owner of the connections (listener.py)."""
 
     def close_connection(self, connection: ClientConnection) -> None:
-        """Close the connection."""
+        """Close the connection at once."""
         ...
 
     def lingering_close(self, connection: ClientConnection) -> None:
-        """Close the connection after its last response has arrived."""
+        """Close the connection after the client has received the last response."""
         ...
 
     def hand_off(self, connection: ClientConnection, data: bytes) -> None:
-        """Give the connection and the bytes that were read to mitmproxy."""
+        """Pass the connection and the bytes that were read to mitmproxy."""
         ...
 
     def update_interest(self, connection: ClientConnection) -> None:
-        """Wait for the next event: more bytes, room to write, or the response of the task."""
+        """Register the connection for its next event: input, room for output, or a disconnect while the task runs."""
         ...
 
 
 class FastPathHandler:
-    """Answers requests. `start_iteration` is called before each batch of events, `access_logger.schedule_flush` after
-    it."""
+    """Handler of the requests on fast-path connections.
+
+    The caller calls `start_iteration` before each batch of events, and `access_logger.schedule_flush` after it.
+    """
 
     def __init__(self, runtime: App, connections: ConnectionOwner) -> None:
         self.runtime = runtime
@@ -83,18 +85,18 @@ class FastPathHandler:
         self._head_max = runtime.settings.header_max
 
     def start_iteration(self) -> None:
-        """Read the clock, and find out whether settings or stored responses have changed."""
+        """Read the clock, and check whether settings or stored responses have changed."""
         now = self._clock()
         if now < self.now:
-            self._clock_steps += 1  # the clock was set back: states that were computed before are invalid
+            self._clock_steps += 1  # the clock was set back: earlier hit states are invalid
         self.now = now
         self._iteration_start = time.monotonic()
         generation = self._coordination.generation + self.runtime.settings_generation + self._clock_steps
-        if generation != self._generation:  # keep the same int object: thousands of templates refer to it
+        if generation != self._generation:  # keep the same int object, to which thousands of templates refer
             self._generation = generation
 
     def handle_bytes(self, connection: ClientConnection, data: bytes) -> None:
-        """Answer all complete requests in `data`."""
+        """Answer all complete requests in `data`, and keep the rest as unparsed input."""
         entry = connection.cache.by_bytes.get(data)
         if entry is not None:
             template, user_agent = entry
@@ -111,7 +113,7 @@ class FastPathHandler:
                 return
             end = data.find(b"\r\n\r\n") + 4
             if end < 4:
-                # mitmproxy takes bare line feeds for the end of a line as well.
+                # mitmproxy accepts a bare line feed as the end of a line as well.
                 if len(data) > self._head_max or b"\n\n" in data or b"\n\r\n" in data:
                     self._connections.hand_off(connection, data)
                     return
@@ -125,7 +127,7 @@ class FastPathHandler:
         connection.unparsed = data
 
     def _handle_request(self, connection: ClientConnection, block: bytes, rest: bytes) -> bool:
-        """Answer one request. Return False if nothing more can be done on this connection now."""
+        """Answer one request. Return False if the connection cannot take another request now."""
         connection.unparsed = rest
         head = parse_head(block, trusted_peer=not connection.address)
         if head is None:
@@ -146,14 +148,14 @@ class FastPathHandler:
         return self._send_cached(connection, template, head.user_agent)
 
     def _is_current(self, template: ResponseTemplate) -> bool:
-        """Return whether a template is valid; update it if only its time-dependent fields are outdated."""
+        """Return whether a template is valid. A template with outdated time-dependent fields is updated."""
         if template.generation != self._generation:
             target = template.target
             if (
                 template.rules is not self.runtime.rules
                 or self.runtime.settings_for(target) is not template.conditions[0]
             ):
-                return False  # under other rules the client may have no access
+                return False  # under changed rules the client may have no access
             if self._store.version(target, used=True) is not template.resource_version:
                 return False
             template.generation = self._generation
@@ -169,7 +171,7 @@ class FastPathHandler:
         return True
 
     def _send_cached(self, connection: ClientConnection, template: ResponseTemplate, user_agent: bytes) -> bool:
-        """Send a template's response. Return whether the connection can take another request."""
+        """Send the response of a template. Return whether the connection can take another request."""
         address = connection.address or template.client.address
         client = (address, user_agent)
         if template.first_client == client:
@@ -196,7 +198,7 @@ class FastPathHandler:
         return False
 
     def run_housekeeping(self, tables: Iterable[FastPathCache]) -> None:
-        """Flush counters to the metrics and remove invalid templates; called once a second."""
+        """Flush the counters to the metrics and remove invalid templates. The listener calls this once a second."""
         self.access_logger.flush_counters()
         for cache in tables:
             cache.evict_stale(lambda template: self._store.version(template.target) is template.resource_version)
@@ -210,12 +212,13 @@ class FastPathHandler:
             self._connections.hand_off(connection, block + connection.unparsed)
             return False
         loop = asyncio.get_running_loop()
-        # Start eagerly, unless this iteration already took PREEMPT_AFTER: other clients may wait for cached hits.
+        # Start eagerly, unless this iteration has already taken PREEMPT_AFTER seconds: other clients may wait for
+        # cached hits.
         eager = time.monotonic() - self._iteration_start < PREEMPT_AFTER
         task = asyncio.Task(self._respond(connection, head, block, routed), loop=loop, eager_start=eager)
         if task.done():
             return connection.fd >= 0 and not connection.unsent and not connection.lingering
-        # Counted here, not in the coroutine: a task that is cancelled before its first step runs nothing of it.
+        # Counted outside the coroutine, because a task that is cancelled before its first step runs none of it.
         self.runtime.fastpath_requests += 1
         task.add_done_callback(self._on_task_done)
         connection.task = task
@@ -226,7 +229,7 @@ class FastPathHandler:
         self.runtime.fastpath_requests -= 1
 
     def _route(self, connection: ClientConnection, head: RequestHead) -> RoutedRequest | None:
-        """Return the routed request; None if mitmproxy has to handle it."""
+        """Return the routed request, or None if mitmproxy has to handle the request."""
         settings = self.runtime.settings
         absolute = head.split_absolute_form()
         if absolute is not None and settings.upstream:
@@ -235,18 +238,18 @@ class FastPathHandler:
         authority, path = absolute or ("", head.target)
         url = head.target if absolute else ""
         if absolute is not None and may_be_own(url, settings, self.runtime.listeners):
-            return None  # the flow handler finds out whether it is
+            return None  # the flow handler checks whether it is
         incoming = IncomingRequest(
             head.method, path, head.fields, connection.peer, ("", 0), url, authority, tls=connection.secure
         )
         try:
             routed = route(incoming, entrance, settings, None)
         except FeedproxyError:
-            return None  # mitmproxy's flow will be refused in the same way
+            return None  # the flow handler will refuse the flow for the same reason
         if not isinstance(routed, RoutedRequest) or is_loop(routed.request.fields, self.runtime.service.pseudonym):
             return None
         if self.runtime.settings_for(routed.request.target).readers:
-            return None  # authentication is the flow handler's
+            return None  # the flow handler authenticates clients
         return routed
 
     async def _respond(
@@ -300,7 +303,7 @@ class FastPathHandler:
             if connection.fd >= 0:
                 self._connections.update_interest(connection)
         if was_pending:
-            self.access_logger.schedule_flush()  # no batch of events follows that would flush it
+            self.access_logger.schedule_flush()  # after this task, no batch of events would flush it
 
     def _send(self, connection: ClientConnection, head: bytes, body: bytes, *, closes: bool) -> None:
         connection.closes = connection.closes or closes
@@ -321,7 +324,7 @@ class FastPathHandler:
         answer: ProxyResponse,
         response: Response,
     ) -> None:
-        """Store the response as a template if it is reusable and admitted."""
+        """Store the response as a template if it is reusable and the cache admits it."""
         cache: FastPathCache = connection.cache
         if (
             head.key is None
@@ -357,7 +360,7 @@ class FastPathHandler:
 
 
 def _response_body(response: Response, method: str) -> bytes:
-    """Return the content that is sent (RFC 9110, section 6.4.1)."""
+    """Return the content to send (RFC 9110, section 6.4.1)."""
     return b"" if method == "HEAD" or response.status in (204, 304) else response.body
 
 

@@ -1,8 +1,9 @@
-"""Hand-off of connections to mitmproxy and back.
+"""Hand-off of connections to mitmproxy, and their return.
 
-On the way there, mitmproxy's handler gets the socket and the bytes that were read, as if it had accepted the connection
-itself. The way back is taken when the next plain request arrives and mitmproxy is idle: the descriptor is duplicated,
-mitmproxy's handler sees its connection end and cleans up, and the client notices nothing.
+On hand-off, mitmproxy's handler gets the socket and the bytes that were read, as if it had accepted the connection
+itself. The connection is taken back when the next plain request arrives while mitmproxy is idle. The descriptor is
+duplicated, and mitmproxy's handler sees the end of its own connection and cleans up. The client's connection stays
+open.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from mitmproxy.proxy.layers.http._http1 import Http1Server
 class PeerAddress:
     """The peer's address and the local address of a connection.
 
-    `secure`: TLS was removed already, so the socket itself does not know the addresses.
+    `secure` is true if TLS ends before this socket, so that the socket itself does not have these addresses.
     """
 
     address: str
@@ -31,13 +32,13 @@ class PeerAddress:
 
 
 class PeerAwareWriter(asyncio.StreamWriter):
-    """A StreamWriter for a socket that does not know its peer."""
+    """A StreamWriter for a socket pair, which returns the addresses of the client's connection."""
 
     def __init__(self, writer: asyncio.StreamWriter, reader: asyncio.StreamReader, peer: PeerAddress) -> None:
         protocol = writer.transport.get_protocol()
         super().__init__(writer.transport, protocol, reader, asyncio.get_running_loop())
         self._peer = peer
-        self._original_writer = writer  # kept alive: its finalizer would close the connection
+        self._original_writer = writer  # referenced, because its finalizer would close the connection
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "peername":
@@ -50,7 +51,7 @@ type HandleStream = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Await
 
 
 class HandedOffProtocol(asyncio.StreamReaderProtocol):
-    """A connection that mitmproxy's handler serves until it is taken back."""
+    """The protocol of a connection that mitmproxy's handler serves until it is taken back."""
 
     def __init__(
         self, stream: asyncio.StreamReader, handle: HandleStream, peer: PeerAddress, take_back: TakeBack
@@ -61,7 +62,7 @@ class HandedOffProtocol(asyncio.StreamReaderProtocol):
         self._take_back = take_back
         self._socket_transport: asyncio.Transport | None = None
         self.handler: Any = None
-        """mitmproxy's ConnectionHandler, once there is one."""
+        """mitmproxy's ConnectionHandler, or None before it is created."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -75,7 +76,7 @@ class HandedOffProtocol(asyncio.StreamReaderProtocol):
             return
         try:
             descriptor = os.dup(transport.get_extra_info("socket").fileno())
-        except OSError:  # no descriptor is left: the connection stays with mitmproxy
+        except OSError:  # no free descriptor: the connection stays with mitmproxy
             super().data_received(data)
             return
         transport.abort()
@@ -84,14 +85,14 @@ class HandedOffProtocol(asyncio.StreamReaderProtocol):
     def _is_idle(self, transport: asyncio.Transport) -> bool:
         """Return whether mitmproxy waits for the next plain request and has no unsent output."""
         if self.peer.secure:
-            return False  # behind the socket pair TLS goes on: it cannot be taken back
+            return False  # TLS continues behind the socket pair, so that the connection cannot be taken back
         if self.handler is None or self._stream._buffer or transport.get_write_buffer_size():  # type: ignore[attr-defined]
             return False
         return is_idle(self.handler)
 
 
 def is_idle(handler: Any) -> bool:
-    """Return whether a handler speaks HTTP/1 over plain TCP and has no request."""
+    """Return whether a handler speaks HTTP/1 over plain TCP and has no request in progress."""
     layers = handler.layer.context.layers
     if any(isinstance(layer, ClientTLSLayer) for layer in layers):
         return False
@@ -107,10 +108,11 @@ def is_idle(handler: Any) -> bool:
 async def hand_off(
     client_socket: socket.socket, peer: PeerAddress, data: bytes, handle: HandleStream, take_back: TakeBack
 ) -> None:
-    """Let mitmproxy's `handle` continue with a connection of which `data` has been read."""
+    """Let mitmproxy's `handle` continue a connection of which `data` has been read. `take_back` gets it when it is
+    idle."""
     loop = asyncio.get_running_loop()
     stream = asyncio.StreamReader(loop=loop)
     stream.feed_data(data)
     client_socket.setblocking(False)
-    with contextlib.suppress(OSError):  # the client may have disconnected meanwhile
+    with contextlib.suppress(OSError):  # the client may have disconnected
         await loop.connect_accepted_socket(lambda: HandedOffProtocol(stream, handle, peer, take_back), client_socket)

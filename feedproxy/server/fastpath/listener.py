@@ -1,9 +1,9 @@
-"""The fast path's listener: client connections on an epoll of its own, nested in the event loop's.
+"""Listener of the fast path: client connections on an epoll of its own, which is nested in the event loop's.
 
-The event loop sees one file descriptor, readable when any connection is. One callback then serves all ready connections
-with plain reads and writes: no transport, no protocol, no task per connection. A connection that arrives with its
-request (TCP_DEFER_ACCEPT) and closes after the response is accepted, read, answered and closed in one callback, without
-being registered. Fetches and mitmproxy's connections share the event loop.
+The event loop watches one file descriptor, which is readable if any connection is. One callback then serves all ready
+connections with plain reads and writes, without a transport, protocol or task for each. A connection that arrives with
+its request (TCP_DEFER_ACCEPT) and closes after the response is accepted, read, answered and closed in one callback. It
+is never registered with the epoll. Fetches and mitmproxy's connections share the event loop.
 """
 
 import asyncio
@@ -33,28 +33,28 @@ from feedproxy.upstream.special_networks import client_network
 logger = logging.getLogger("feedproxy")
 
 POLLS_PER_CALL = 4
-"""Polls of the epoll in one callback: entering the callback is most of its cost under load."""
+"""Largest number of epoll polls in one callback. Under load, entering the callback is most of its cost."""
 EVENTS_PER_POLL = 256
 ACCEPT_BATCH = 64
-"""Connections accepted for one event from a callback's second poll on. The first poll accepts one connection for each
-event: under light load a second accept would fail."""
+"""Largest number of connections accepted for one event, from the second poll of a callback on. In the first poll it is
+one, because a second accept would fail under light load."""
 TICK_INTERVAL: Seconds = 1
-"""Time between two checks of deadlines."""
+"""Seconds between two checks of deadlines."""
 LINGERING_TIMEOUT: Seconds = 5
-"""Time during which input after a connection's last response is discarded; nginx has the same default
+"""Seconds for which input after the last response of a connection is discarded. nginx has the same default
 (lingering_timeout)."""
 ACCEPT_PAUSE: Seconds = 1
-"""Time without accepting after the process has run out of file descriptors or memory."""
+"""Seconds without accepting connections after the process has run out of file descriptors or memory."""
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 IN, OUT, HANGUP = select.EPOLLIN, select.EPOLLOUT, select.EPOLLHUP | select.EPOLLERR
 
 type HandOff = Callable[[socket.socket, PeerAddress, bytes], None]
-"""Gives a connection, its peer and the bytes that were read to mitmproxy."""
+"""Function that passes a connection, its peer address and the bytes that were read to mitmproxy."""
 
 
 class Listener:
-    """Accepts client connections on these sockets, and owns them."""
+    """Owner of the client connections that arrive on the given listening sockets."""
 
     def __init__(
         self,
@@ -78,7 +78,8 @@ class Listener:
         self._complaints = RateLimitedLog()
         self._connections: dict[int, ClientConnection] = {}
         self._deadlines: dict[ClientConnection, tuple[Seconds, bool]] = {}
-        """The deadline of a request head, or (True) of writing a response."""
+        """Deadline of each connection in the loop's time, and whether it is for sending a response or for a request
+        head."""
         size = runtime.settings.memory.hits
         first = FastPathCache(size)
         self._caches = {False: first, True: FastPathCache(size, first)}
@@ -116,7 +117,7 @@ class Listener:
                 else:
                     self._read(connection)
             if alone:
-                break  # a single event: polling again would hardly find another
+                break  # after a single event, another poll would hardly find one
         handler.access_logger.schedule_flush()
 
     def _read(self, connection: ClientConnection) -> None:
@@ -145,7 +146,7 @@ class Listener:
             self._update_header_deadline(connection)
 
     def _update_header_deadline(self, connection: ClientConnection) -> None:
-        """Set or clear the deadline of a request head or handshake that has begun."""
+        """Set the deadline of a request head or handshake that has begun, or clear it."""
         if connection.fd < 0 or connection.unsent or connection.task is not None:
             return
         is_incomplete = connection.unparsed or connection.handshake_pending
@@ -163,7 +164,7 @@ class Listener:
             task = connection.task
             self.close_connection(connection)
             if task is not None:
-                task.cancel()  # a refresh that no other request waits for may end (refresh/singleflight.py)
+                task.cancel()  # a refresh that no other request waits for may be cancelled (refresh/singleflight.py)
         elif not connection.read_paused:
             # Input stays in the kernel's buffer until the response is sent.
             connection.read_paused = True
@@ -192,7 +193,7 @@ class Listener:
     def _accept(self, listen_socket: socket.socket, count: int) -> None:
         for _ in range(count):
             try:
-                # socket.accept() makes a socket object: half the cost of a whole connection.
+                # socket.accept() creates a socket object, which takes half the time of a whole connection.
                 descriptor, address = listen_socket._accept()  # type: ignore[attr-defined]
             except BlockingIOError:
                 return
@@ -207,7 +208,7 @@ class Listener:
                     self.update_interest(connection)
 
     def _register(self, descriptor: int, peer: str) -> ClientConnection | None:
-        """Count and set up a connection. Return None if it is refused."""
+        """Count a new connection and return it, or None if it is refused."""
         app = self._runtime
         settings = app.settings
         is_trusted = bool(settings.trusted_proxies) and is_trusted_proxy(settings, peer)
@@ -248,7 +249,7 @@ class Listener:
         self._handler.access_logger.schedule_flush()
 
     def update_interest(self, connection: ClientConnection) -> None:
-        """Wait for the next event: more bytes, room to write, or the response of the task."""
+        """Register the connection for its next event: input, room for output, or a disconnect while its task runs."""
         if connection.fd < 0:
             return
         if connection.unsent and connection not in self._deadlines:
@@ -258,16 +259,14 @@ class Listener:
             self._epoll.register(connection.fd, events_wanted)
             connection.registered = True
             self._connections[connection.fd] = connection
-        elif (
-            events_wanted or connection.read_paused
-        ):  # with a task under way, reading is paused at the first input, not before
+        elif events_wanted or connection.read_paused:  # while a task runs, reading is paused at the first input
             self._epoll.modify(connection.fd, events_wanted)
         connection.read_paused = events_wanted == 0 and connection.read_paused
         if connection.unparsed:
             self._update_header_deadline(connection)
 
     def close_connection(self, connection: ClientConnection) -> None:
-        """Close a connection, unsent output included."""
+        """Close a connection at once. Unsent output is lost."""
         if self._unregister(connection):
             connection.close()
             connection.fd = -1
@@ -275,11 +274,11 @@ class Listener:
             connection.unparsed = b""
 
     def lingering_close(self, connection: ClientConnection) -> None:
-        """Close a connection after its last response has arrived.
+        """Close a connection after the client has received the last response.
 
         "If a server performs an immediate close of a TCP connection, there is a significant risk that the client will
-        not be able to read the last HTTP response." -- RFC 9112, section 9.6. If unread input exists, the sending side
-        is closed first, and input is discarded for LINGERING_TIMEOUT.
+        not be able to read the last HTTP response." -- RFC 9112, section 9.6. With unread input, the sending side is
+        closed first, and input is discarded for LINGERING_TIMEOUT seconds.
         """
         if connection.fd < 0:
             return
@@ -304,7 +303,7 @@ class Listener:
             self.close_connection(connection)
 
     def hand_off(self, connection: ClientConnection, data: bytes) -> None:
-        """Give a connection to mitmproxy, with the bytes that were read."""
+        """Pass a connection and the bytes that were read to mitmproxy."""
         if self._unregister(connection):
             try:
                 given = connection.detach_socket()
@@ -353,14 +352,15 @@ class Listener:
         self.tick(self._loop.time())
 
     def tick(self, now: Seconds) -> None:
-        """Close connections after their deadline and run housekeeping, once a second, at the loop's time `now`."""
+        """Close connections after their deadline, and run housekeeping. Called once a second with the loop's time
+        `now`."""
         self._now = now
         if self._certificate is not None and self._now - self._certificate_checked > CERTIFICATE_CHECK_INTERVAL:
             self._certificate_checked = self._now
             try:
                 self._certificate.update_volatile_fields()
             except OSError as error:
-                logger.warning("tls_certificate: reload failed, keeping the previous one: %s", error)
+                logger.warning("listener: reloading tls_certificate failed, keeping the previous one: %s", error)
         for connection, (until, is_writing) in list(self._deadlines.items()):
             if self._now >= until:
                 if not is_writing:
@@ -378,10 +378,10 @@ class Listener:
         self._close_when_idle()
 
     def close(self) -> None:
-        """Stop accepting. Connections that wait for a response get it; idle ones are closed."""
+        """Stop accepting. Connections that wait for a response get it, and idle ones are closed."""
         if self._epoll.closed:
             return
-        self._on_readable()  # answer what has arrived by now
+        self._on_readable()  # answer the requests that have arrived
         for descriptor, listen_socket in self._listen_sockets.items():
             self._epoll.unregister(descriptor)
             listen_socket.close()
@@ -396,7 +396,7 @@ class Listener:
         self._close_when_idle()
 
     def _close_when_idle(self) -> None:
-        """Close the epoll once no socket listens and the last connection is closed."""
+        """Close the epoll when no socket listens and no connection is open."""
         if not self.sockets and not self._connections and not self._epoll.closed:
             self._handler.access_logger.flush()
             self._stop_preempting()

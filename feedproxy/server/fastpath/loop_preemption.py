@@ -1,8 +1,8 @@
-"""Serves client connections between two callbacks of the event loop, not only once an iteration.
+"""Service of client connections between two callbacks of the event loop, in addition to once per iteration.
 
-An iteration of asyncio's loop runs all ready callbacks: with twenty concurrent refreshes a hit would wait for twenty
-callbacks of a millisecond or two. So the loop's ready queue is replaced: when PREEMPT_AFTER has passed since the
-connections were served, they are served before the next callback. A hit then waits for one callback.
+An iteration of asyncio's loop runs all ready callbacks. With twenty concurrent refreshes, a hit would wait for twenty
+callbacks of one or two milliseconds each. The loop's ready queue is therefore replaced. If the connections were last
+served more than PREEMPT_AFTER seconds ago, they are served before the next callback. A hit then waits for one callback.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from feedproxy.clock import Seconds
 logger = logging.getLogger(__name__)
 
 PREEMPT_AFTER: Seconds = 0.0005
-"""Time that connections may wait while callbacks run; serving them once costs a fiftieth of that."""
+"""Seconds for which connections may wait while callbacks run. Serving them once takes a fiftieth of this."""
 
 type Callback = Callable[[], None]
 
 
 class PreemptibleReadyQueue(deque[Any]):
-    """The loop's ready queue, with calls to the connections' callback in between."""
+    """The loop's ready queue, which calls a function between the loop's callbacks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class PreemptibleReadyQueue(deque[Any]):
         self._next_call: Seconds = 0.0
 
     def popleft(self) -> Any:
-        """Return the next handle, after serving connections if PREEMPT_AFTER has passed."""
+        """Return the next handle. If PREEMPT_AFTER seconds have passed, the connections are served first."""
         handle = super().popleft()
         if time.monotonic() >= self._next_call:
             own_callback = getattr(handle, "_callback", None)
@@ -41,14 +41,16 @@ class PreemptibleReadyQueue(deque[Any]):
                 try:
                     callback()
                 except Exception:
-                    logger.exception("fast path: serving between two callbacks failed")
+                    logger.exception("fast path: serving connections between two callbacks failed")
             self._next_call = time.monotonic() + PREEMPT_AFTER
         return handle
 
 
 def call_between_callbacks(loop: asyncio.AbstractEventLoop, callback: Callback) -> Callback:
-    """Call `callback` between the loop's callbacks. Return a function that ends this; other loop classes are left
-    alone."""
+    """Call `callback` between the loop's callbacks. Return a function that ends this.
+
+    Loops of other classes than asyncio's own are not changed.
+    """
     ready: Any = getattr(loop, "_ready", None)
     if type(ready) is deque:
         queue = loop._ready = PreemptibleReadyQueue()  # type: ignore[attr-defined]  # asyncio's own, and not declared

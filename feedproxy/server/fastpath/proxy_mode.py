@@ -1,7 +1,7 @@
-"""The fast path as mitmproxy modes: `front` for gateway and explicit proxy, `frontreverse` for reverse.
+"""The fast path as mitmproxy modes: `front` for gateway and explicit proxy, `frontreverse` for reverse mode.
 
-mitmproxy finds modes and their server instances by class. It starts and stops these like its own, and its handler
-serves connections that are handed off. What this module relies on is checked beforehand (compatibility.py).
+mitmproxy finds modes and their server instances by class, and starts and stops these like its own. Its connection
+handler serves connections that are handed off. compatibility.py checks the names of mitmproxy that this module uses.
 """
 
 import asyncio
@@ -26,17 +26,17 @@ logger = logging.getLogger("feedproxy")
 
 
 class FrontMode(mode_specs.RegularMode):
-    """Gateway and explicit proxy on the fast path."""
+    """The mode of gateway and explicit proxy on the fast path."""
 
     description = "gateway and proxy"
 
 
 class FrontReverseMode(mode_specs.ReverseMode):
-    """Reverse proxy for one origin on the fast path."""
+    """The mode of a reverse proxy for one origin on the fast path."""
 
 
 class _FastPathInstance[M: mode_specs.ProxyMode](mode_servers.AsyncioServerInstance[M]):
-    """Common part of both instances: listening, and serving connections that are handed off."""
+    """The common part of both server instances: listening, and serving connections that are handed off."""
 
     _listener: Listener
     _tasks: set[asyncio.Task[None]]
@@ -89,14 +89,14 @@ class _FastPathInstance[M: mode_specs.ProxyMode](mode_servers.AsyncioServerInsta
 
 
 class FrontInstance(_FastPathInstance[FrontMode]):
-    """Serves FrontMode."""
+    """Server instance of FrontMode."""
 
     def make_top_layer(self, context: Context) -> Layer:
         return layers.modes.HttpProxy(context)
 
 
 class FrontReverseInstance(_FastPathInstance[FrontReverseMode]):
-    """Serves FrontReverseMode."""
+    """Server instance of FrontReverseMode."""
 
     def make_top_layer(self, context: Context) -> Layer:
         return layers.modes.ReverseProxy(context)

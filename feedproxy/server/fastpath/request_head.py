@@ -1,12 +1,12 @@
-"""Parses request heads from bytes: fast, strict, and only plain requests.
+"""Parser of request heads: fast, strict, and for plain requests only.
 
-Feed readers send the same lines again and again: the kind of a line is determined once and stored. Lines that no
-response depends on are left out of the key. Requests with equal keys, from peers of equal trust, differ only in their
-User-Agent, in the order of their fields, and in ignored fields.
+Feed readers send the same lines again and again, so that the kind of each line is determined once and cached. Lines
+that cannot affect a response are not part of the key. Requests with equal keys from equally trusted peers differ only
+in their User-Agent, in the order of their fields, and in ignored fields.
 
-Only unambiguous heads are parsed here: GET or HEAD, HTTP/1.1, no content, lines that end in CRLF, one Host. All others
-are left to mitmproxy's handler (`parse_head` returns None): two parsers that disagree about the end of a request make
-request smuggling possible.
+Only unambiguous heads are parsed: GET or HEAD, HTTP/1.1, no content, lines that end in CRLF, one Host. For all others
+`parse_head` returns None, and mitmproxy's handler parses them. Two parsers that disagree about the end of a request
+would make request smuggling possible.
 """
 
 import re
@@ -21,17 +21,17 @@ from feedproxy.server.mitm.request_routing import AUTHORITY
 
 
 class LineKind(IntEnum):
-    """The meaning of a line for the response."""
+    """The effect of a line on the response."""
 
     IGNORED = 0  # no response depends on it, unless Vary names it
-    HOST = 1  # part of the key; exactly one
+    HOST = 1  # part of the key; required once
     USER_AGENT = 2
     REQUEST_LINE = 3  # the request line
     CONNECTION_CLOSE = 4
     FORWARDED = 5  # part of the key from a trusted peer, else ignored
     UNCACHEABLE = 6  # the response is not reused
-    UNSUPPORTED = 7  # left to mitmproxy
-    KEYED = 8  # part of the key; this and all higher numbers, one for each name
+    UNSUPPORTED = 7  # mitmproxy handles the request
+    KEYED = 8  # part of the key; each field name has a number from here on
 
 
 KEYED_FIELDS = frozenset(
@@ -52,8 +52,7 @@ KEYED_FIELDS = frozenset(
         "sec-fetch-site",
     ]
 )
-"""Names of fields that responses depend on. Fields that Vary names beyond them are compared when responses are stored.
-"""
+"""Names of fields that affect responses. Other fields that Vary names are compared when a response is stored."""
 
 _KIND_BY_NAME: dict[str, int] = {
     **{name: LineKind.KEYED + index for index, name in enumerate(sorted(KEYED_FIELDS))},
@@ -62,7 +61,7 @@ _KIND_BY_NAME: dict[str, int] = {
     **dict.fromkeys(["a-im", "authorization", "if-range", "range", "via"], LineKind.UNCACHEABLE),
     **dict.fromkeys(["forwarded", "x-forwarded-for", "x-forwarded-proto"], LineKind.FORWARDED),
     **dict.fromkeys(
-        # Fields that frame content or change the protocol are left to mitmproxy.
+        # mitmproxy handles requests with fields that frame content or change the protocol.
         ["content-length", "expect", "http2-settings", "transfer-encoding", "upgrade"],
         LineKind.UNSUPPORTED,
     ),
@@ -71,10 +70,11 @@ _KIND_BY_NAME: dict[str, int] = {
 _IGNORED, _KEYED, _HOST, _USER_AGENT, _FORWARDED = map(
     int, (LineKind.IGNORED, LineKind.KEYED, LineKind.HOST, LineKind.USER_AGENT, LineKind.FORWARDED)
 )
-"""The kinds of most lines as plain integers, since enumeration members take twice as long to compare."""
+"""The most frequent kinds as integers: comparing members of an enumeration takes twice as long."""
 
 _REQUEST_LINE = re.compile(rb"(?:GET|HEAD) (?:/|http://[0-9A-Za-z.-]+(?::[0-9]{1,5})?/)[!-\[\]-~]* HTTP/1\.1")
-"""A request line with a target of visible ASCII, without the backslash, which browsers read as `/`."""
+"""A request line with a target of visible ASCII characters. The backslash is excluded, because browsers treat it as
+`/`."""
 _FIELD_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[\t\x20-\x7e\x80-\xff]*")
 _VALUE_BYTES = b"\t" + bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100))
 _ABSOLUTE_FORM = re.compile(r"http://([^/]+)(/.*)")
@@ -82,13 +82,14 @@ _ABSOLUTE_FORM = re.compile(r"http://([^/]+)(/.*)")
 _CLOSE_LINE = b"Connection: close"
 
 _LINES_PER_GENERATION = 4096
-"""Lines stored per generation, some 100 bytes each; of two generations the older is dropped."""
+"""Number of cached lines per generation, at about 100 bytes each. The older of two generations is dropped."""
 _MEMOIZED_LINE_MAX = 1024
-"""Bytes of a line that is stored."""
+"""Largest line in bytes that is cached."""
 
 
 class RequestHead(NamedTuple):
-    """A request's head. `key` is what its response depends on; None if the response is not cacheable."""
+    """The head of a request. `key` contains all that affects its response, or is None if the response is not
+    cacheable."""
 
     lines: list[bytes]
     key: tuple[bytes, ...] | None
@@ -101,23 +102,23 @@ class RequestHead(NamedTuple):
 
     @property
     def target(self) -> str:
-        """The request target as written."""
+        """Return the request target as received."""
         return self.lines[0].split(b" ")[1].decode("ascii")
 
     @property
     def fields(self) -> Fields:
-        """All field lines, in order."""
+        """Return all field lines in their order."""
         pairs = (line.decode("latin-1").split(":", 1) for line in self.lines[1:])
         return Fields((name, value.strip(" \t")) for name, value in pairs)
 
     def split_absolute_form(self) -> tuple[str, str] | None:
-        """Return authority and path of an absolute-form target; None for an origin-form."""
+        """Return authority and path of an absolute-form target, or None for an origin-form target."""
         found = _ABSOLUTE_FORM.fullmatch(self.target)
         return (found[1], found[2]) if found else None
 
 
 class LineClassifier:
-    """Kinds of lines, stored in two generations; the older is dropped when the younger is full."""
+    """Cache of the kinds of lines, in two generations. When the younger one is full, the older one is dropped."""
 
     def __init__(self) -> None:
         self._young: dict[bytes, int] = {}
@@ -133,7 +134,7 @@ class LineClassifier:
         """Return the kind of a line that is not in the younger generation."""
         name, _, value = line.partition(b":")
         if _IGNORED_NAMES.get(name) == _IGNORED and not value.translate(None, _VALUE_BYTES):
-            return _IGNORED  # often unique: not stored
+            return _IGNORED  # often unique: not cached
         kind = self._old.get(line)
         if kind is None:
             kind = int(classify_line(line))
@@ -146,7 +147,7 @@ class LineClassifier:
 
 
 def classify_line(line: bytes) -> int:
-    """Return the kind of a line, request line included."""
+    """Return the kind of a field line or request line."""
     found = _FIELD_LINE.fullmatch(line)
     if found is None:
         return LineKind.REQUEST_LINE if _REQUEST_LINE.fullmatch(line) else LineKind.UNSUPPORTED
@@ -164,7 +165,8 @@ def classify_line(line: bytes) -> int:
 
 
 def _is_valid_host(value: str) -> bool:
-    """Return whether feedproxy and mitmproxy both accept the value; mitmproxy refuses requests with another."""
+    """Return whether a Host value is valid for feedproxy and for mitmproxy, which refuses requests with other
+    values."""
     try:
         url.parse_authority(value, check=True)
     except ValueError:
@@ -173,18 +175,18 @@ def _is_valid_host(value: str) -> bool:
 
 
 _IGNORED_NAMES: dict[bytes, int] = {}
-"""Names, as written, of fields that no response depends on."""
+"""Cache of field names that do not affect responses, as received."""
 _IGNORED_NAMES_MAX = 512
 _CLASSIFIER = LineClassifier()
 
 
 def parse_head(block: bytes, *, trusted_peer: bool = False) -> RequestHead | None:
-    """Return the head in `block`, which ends with the empty line; None if mitmproxy has to handle it.
+    """Return the head in `block`, which ends with an empty line, or None if mitmproxy has to handle the request.
 
-    `trusted_peer`: the peer is a trusted proxy, and its forwarding fields are part of the key.
+    With `trusted_peer`, the peer is a trusted proxy, and its forwarding fields are part of the key.
     """
     lines = block.split(b"\r\n")
-    del lines[-2:]  # the empty line and the rest
+    del lines[-2:]  # the empty line and the end of the block
     lookup = _CLASSIFIER.lookup
     keyed: list[bytes] = []
     request_line = host = user_agent = b""
@@ -216,7 +218,8 @@ def parse_head(block: bytes, *, trusted_peer: bool = False) -> RequestHead | Non
     if hosts != 1 or request_lines != 1 or request_line is not lines[0]:
         return None
     if is_unordered:
-        # Fields of different names may have any order (RFC 9110, 5.3); those of one name keep theirs.
+        # The order of fields with different names has no meaning (RFC 9110, section 5.3). Fields with the same name
+        # keep their order.
         keyed.sort(key=_CLASSIFIER.kind_of)
     key = (request_line, host, *keyed, *((_CLOSE_LINE,) if closes else ()))
     return RequestHead(lines, None if is_uncacheable or user_agents > 1 else key, user_agent, closes)

@@ -1,12 +1,12 @@
-"""The fast-path cache: response templates by the exact bytes of a request, and by the request's key.
+"""The cache of the fast path: response templates, by the exact bytes of a request and by the request's key.
 
-Most feed readers send the same bytes each time; these are looked up unparsed. Other requests carry a number or a date
-of their own; they are parsed (request_head.py) and looked up by key. Only complete, parsed requests are stored, so
-bytes that match have been validated before.
+Most feed readers send the same bytes each time. These requests are looked up without parsing. Other feed readers send a
+number or a date that changes; their requests are parsed (request_head.py) and looked up by key. Only complete, parsed
+requests are stored, so that matching bytes are known to be valid.
 
-All tables are bounded by bytes. The oldest entries are evicted first, in batches, because evicting all at once would
-delay every client. While half of the space is free, every hit is admitted. Beyond that, and always for exact bytes, a
-request is admitted at its second occurrence, so that requests that never repeat evict nothing.
+The size of all tables in bytes is limited. The oldest entries are evicted first, in batches, because evicting many at
+once would delay all clients. While half of the space is free, every hit is admitted. Otherwise, and always for exact
+bytes, a request is admitted at its second occurrence. Requests that never repeat therefore evict nothing.
 """
 
 from collections import OrderedDict
@@ -19,31 +19,33 @@ from feedproxy.server.fastpath.response_template import ResponseTemplate
 type RequestKey = tuple[bytes, ...]
 
 ENTRY_OVERHEAD = 320
-"""Bytes of an entry beside its key: the pair, its slot in the table, the object headers."""
+"""Bytes that an entry takes in addition to its key: the pair, its slot in the table, the object headers."""
 
 HASHES_PER_GENERATION = 16_384
-"""Hashes stored per generation; the older of two generations is dropped."""
+"""Number of hashes per generation. The older of two generations is dropped."""
 
 SAMPLE_AFTER = 1024
-"""Consecutive unseen values after which only one in SAMPLE_ONE_IN is recorded."""
+"""Number of consecutive new values after which an AdmissionFilter records only a sample of further ones."""
+
 SAMPLE_ONE_IN = 8
+"""Number of new values of which the sample records one."""
 
 INTERNED_MAX = 8192
-"""Values interned at once."""
+"""Largest number of values in an Interner."""
 
 EVICTION_BATCH = 32
-"""Entries evicted at a time."""
+"""Number of entries that are evicted at a time."""
 
 SWEEP_BATCH = 1024
-"""Entries checked each second for whether they are still valid: half a millisecond. A table of the default size is
+"""Number of entries that are checked for validity each second, which takes about 0.5 ms. A table of the default size is
 checked within a minute."""
 
 
 class AdmissionFilter:
-    """Values seen before, by hash, in two generations.
+    """Memory of the hashes of earlier values, in two generations.
 
-    `sampled`: after many consecutive unseen values only one in SAMPLE_ONE_IN is recorded. Repeated values are found all
-    the same.
+    With `sampled`, only one in SAMPLE_ONE_IN of many consecutive new values is recorded. A value that repeats is then
+    found at a later occurrence.
     """
 
     def __init__(self, *, sampled: bool = False) -> None:
@@ -53,7 +55,7 @@ class AdmissionFilter:
         self._unseen_in_a_row = 0
 
     def is_seen_before(self, value: bytes | RequestKey) -> bool:
-        """Return whether the value was seen before, and record it."""
+        """Return whether the value occurred before, and record it."""
         self._unseen_in_a_row += 1
         if self._sampled and self._unseen_in_a_row > SAMPLE_AFTER and self._unseen_in_a_row % SAMPLE_ONE_IN:
             return False
@@ -68,20 +70,20 @@ class AdmissionFilter:
 
 
 class Interner:
-    """One object for equal values: feeds and feed readers share most of their lines."""
+    """Cache that returns one object for equal values. Feeds and feed readers have most of their lines in common."""
 
     def __init__(self) -> None:
         self._values: dict[Any, Any] = {}
 
     def __call__[T](self, value: T) -> T:
-        """Return the stored object that equals this value, or this value."""
+        """Return the cached object that equals this value. A new value is cached and returned."""
         if len(self._values) >= INTERNED_MAX:
             self._values.clear()
         found: T = self._values.setdefault(value, value)
         return found
 
     def intern_conditions(self, conditions: HitConditions) -> HitConditions:
-        """Return the stored conditions that equal these; settings are compared by identity."""
+        """Return the cached conditions that equal these. Settings are compared by identity."""
         if len(self._values) >= INTERNED_MAX:
             self._values.clear()
         found: HitConditions = self._values.setdefault((id(conditions[0]), *conditions[1:]), conditions)
@@ -89,9 +91,9 @@ class Interner:
 
 
 class FastPathCache:
-    """Templates for requests from peers of equal trust, over connections of one kind.
+    """Templates for requests from equally trusted peers over the same kind of connection (plain or TLS).
 
-    `size_max` bounds this table and its `sibling` together, since mostly one of the two is used.
+    `size_max` limits this cache together with its `sibling`, because usually only one of them is used.
     """
 
     def __init__(self, size_max: int, sibling: "FastPathCache | None" = None) -> None:
@@ -142,7 +144,7 @@ class FastPathCache:
             self.size -= len(data) + ENTRY_OVERHEAD
 
     def evict_stale(self, is_current: Callable[[ResponseTemplate], bool]) -> None:
-        """Remove templates that are no longer valid, SWEEP_BATCH entries of each table at a time."""
+        """Remove templates that are no longer valid. A call checks SWEEP_BATCH entries of each table."""
         for _ in range(min(SWEEP_BATCH, len(self.by_key))):
             key, template = next(iter(self.by_key.items()))
             self.by_key.move_to_end(key)

@@ -1,8 +1,8 @@
 """Response templates: prepared responses in which only the time-dependent fields are rewritten.
 
-Age, the ttl in Cache-Status, and Cache-Control where the proxy writes it are the only parts of a reusable hit that
-change with time (proxy/cached_hit.py). The other bytes of the head are kept, and the body is the object that the store
-holds. A response in which anything else would change gets no template and is made anew each time.
+Three fields of a reusable hit depend on time: Age, the ttl in Cache-Status, and Cache-Control if the proxy writes it
+(proxy/cached_hit.py). The template keeps all other bytes of the head. Its body is the object in the store. A response
+in which anything else depends on time gets no template.
 """
 
 import struct
@@ -16,10 +16,10 @@ from feedproxy.server.response_head import encode_head
 from feedproxy.store.resource import Resource
 
 TEMPLATE_OVERHEAD = 1024
-"""Bytes of a template beside its head: objects, key, and the log lines of the current state."""
+"""Bytes that a template takes in addition to its head: objects, key, and the log lines of the current state."""
 
 LOG_LINES_MAX = 1024
-"""Clients with stored log lines. Lines of further clients are formatted each time."""
+"""Largest number of clients with cached log lines in a template. Lines of further clients are formatted each time."""
 
 NO_CLIENT = ("", b"")
 
@@ -29,14 +29,14 @@ _METHODS = {"GET": "GET", "HEAD": "HEAD"}
 _AGE, _CACHE_STATUS, _CACHE_CONTROL = range(3)
 
 type _Slot = tuple[int, int, int]
-"""Kind, offset and length of a part of the head that changes."""
+"""Kind, offset and length of a time-dependent part of the head."""
 
 _SLOT_FORMAT = struct.Struct(">BHB")
-"""A slot as it is stored: a fifth of the bytes of a tuple; there is a template for every feed."""
+"""Binary form of a slot, which takes a fifth of a tuple's memory. Every requested feed has a template."""
 
 
 class HitCounter:
-    """Hits with equal metric labels that the metrics have not received yet."""
+    """Count of hits with equal metric labels that have not been added to the metrics yet."""
 
     __slots__ = ("count", "size")
 
@@ -48,9 +48,9 @@ class HitCounter:
 class ResponseTemplate:
     """A prepared response to one kind of request.
 
-    `head` is valid from `valid_from` until `valid_until`, unless `generation` has changed. `log_line` is the access-log
-    line for `first_client` (address and User-Agent line), and `log_lines` has those of further clients. `shown_target`
-    and `upstream` are the target as the log shows it.
+    `head` is valid from `valid_from` until `valid_until`, as long as `generation` stays the same. `log_line` is the
+    access-log line for `first_client` (address and User-Agent line). `log_lines` contains the lines for further
+    clients. `shown_target` and `upstream` are the target in the form of the log.
     """
 
     __slots__ = (
@@ -91,24 +91,24 @@ class ResponseTemplate:
         *,
         closes: bool,
     ) -> None:
-        """Raise ValueError if `response` is not what `hit` gives at this state."""
+        """Prepare the template. Raises ValueError if `response` is not the response of `hit` in the given state."""
         self.target = hit.resource.target
         self.conditions = hit.conditions
         self.schedule = hit.resource.channel.schedule if hit.resource.channel is not None else None
-        """The channel's schedule; None if the target is not a feed."""
+        """The channel's schedule, or None if the target is not a feed."""
         self.variant_index = [slot is hit.stored for slot in hit.resource.variants].index(True)
         self.resource_version: object = None
-        """The version of the resource in the store (store/interface.py), which may pack the resource itself."""
+        """Version of the stored resource (store/interface.py). The resource itself may be packed in the store."""
         self.client = client
         self.method = _METHODS.get(method, method)
         self.status = response.status
         self.body = b"" if method == "HEAD" or response.status == 304 else response.body
         self.closes = closes
         self.rules: object = None
-        """The rules under which the target may be served (store/permitted_store.py)."""
+        """Rules under which the target may be served (store/permitted_store.py)."""
         self.hit_counter = HitCounter()
         self.request_lines: tuple[bytes, ...] = ()
-        """The field lines of the request that the template was made for, if reader scores are on."""
+        """Field lines of the request for which the template was made, if reader scores are on."""
         self.first_client = NO_CLIENT
         self.log_line = ""
         self.log_lines: dict[tuple[str, bytes], str] | None = None
@@ -119,10 +119,10 @@ class ResponseTemplate:
         before = self.head
         self.update_volatile_fields(hit_state, now)
         if self.head != before:
-            raise ValueError("the response has more volatile fields than the template knows")
+            raise ValueError("the response has other time-dependent fields than the template")
 
     def update_volatile_fields(self, hit_state: HitState, now: Instant) -> None:
-        """Write the time-dependent fields of the head anew."""
+        """Rewrite the time-dependent fields of the head for a new state."""
         self.hit_state = hit_state
         self.valid_from, self.valid_until = now, hit_state.until
         self.first_client, self.log_line, self.log_lines = NO_CLIENT, "", None
@@ -140,13 +140,15 @@ class ResponseTemplate:
             self._slots = _pack(_shift(_SLOT_FORMAT.iter_unpack(self._slots), hit_state))
 
     def reusable_hit(self, resource: Resource) -> ReusableHit:
-        """Return the hit that this template was made of, given its resource."""
+        """Return the hit from which this template was made. The caller provides its resource."""
         return ReusableHit(resource, resource.variants[self.variant_index], *self.conditions)
 
     def store_log_line(self, client: tuple[str, bytes], log_line: str) -> bool:
-        """Store the log line of a client for the current state. Return whether it is a further client's."""
+        """Cache the log line of a client for the current state. Return whether it is the line of a second or further
+        client."""
         if self.first_client is NO_CLIENT:
-            # Most feeds are requested less than once a second: the line is stored at the client's second request.
+            # Most feeds are requested less than once a second, so that only a client's second request causes its
+            # line to be cached.
             self.first_client, self.log_line = client, ""
             return False
         if self.first_client == client:
@@ -158,7 +160,8 @@ class ResponseTemplate:
         return True
 
     def size(self) -> int:
-        """Return the bytes of this template, constant over its life; the body belongs to the store."""
+        """Return the memory of this template in bytes, which never changes. The body belongs to the store and is not
+        included."""
         has_moved: int = sum([length for _, _, length in _SLOT_FORMAT.iter_unpack(self._slots)])
         return TEMPLATE_OVERHEAD + 2 * (len(self.head) - has_moved) + sum(map(len, self.request_lines))
 
@@ -168,14 +171,14 @@ def _with_connection_field(response: Response, *, closes: bool) -> Fields:
 
 
 def _slot_value(kind: int, hit_state: HitState) -> bytes:
-    """Return the bytes of a slot at this state."""
+    """Return the bytes of a slot in this state."""
     if kind == _AGE:
         return b"%d" % hit_state.age
     return (hit_state.cache_status_value if kind == _CACHE_STATUS else hit_state.cache_control_value).encode("ascii")
 
 
 def _find_slots(head: bytes, response: Response, hit_state: HitState) -> list[_Slot]:
-    """Return the slots of a head, in order. Raise ValueError if Age or Cache-Status is missing."""
+    """Return the slots of a head in their order. Raises ValueError if Age or Cache-Status is missing."""
     at, slots = head.index(b"\r\n") + 2, list[tuple[int, int, int]]()
     for name, value in response.fields:
         kind = _slot_kind(name.lower(), hit_state)
@@ -184,12 +187,12 @@ def _find_slots(head: bytes, response: Response, hit_state: HitState) -> list[_S
         at += len(name) + len(value) + 4
     found = {kind for kind, _, _ in slots}
     if _AGE not in found or _CACHE_STATUS not in found or response.reason:
-        raise ValueError("the response has no Age or Cache-Status of the expected form")
+        raise ValueError("invalid response head: expected Age and Cache-Status of this proxy")
     return slots
 
 
 def _pack(slots: Iterable[_Slot]) -> bytes:
-    """Raise ValueError if a slot does not fit the format."""
+    """Return the slots in their binary form. Raises ValueError if a slot does not fit."""
     try:
         return b"".join([_SLOT_FORMAT.pack(*slot) for slot in slots])
     except struct.error as error:
@@ -197,7 +200,7 @@ def _pack(slots: Iterable[_Slot]) -> bytes:
 
 
 def _shift(slots: Iterable[_Slot], hit_state: HitState) -> list[_Slot]:
-    """Return the slots with the offsets and lengths that the values of this state have."""
+    """Return the slots with the offsets and lengths of the values in this state."""
     shifted, shift = [], 0
     for kind, at, length in slots:
         new_length = len(_slot_value(kind, hit_state))

@@ -11,38 +11,41 @@ from collections.abc import Sequence
 from feedproxy.clock import Seconds
 
 BACKLOG = 1024
-"""Connections in the accept queue; nginx has 511 a worker."""
+"""Length of the accept queue; nginx has 511 per worker."""
 
 DEFER_ACCEPT = 5
-"""Seconds a connection may stay without a request before it is reported (TCP_DEFER_ACCEPT).
+"""Seconds for which the kernel holds back a connection without a request (TCP_DEFER_ACCEPT).
 
-A connection for a single request costs one wake-up instead of two, and connections that never send a request are not
+A connection for a single request then causes one wake-up instead of two. Connections that never send a request are not
 accepted.
 """
 
 PORT_TRIES = 8
-"""Ports that the system may choose for one address family although they are taken in the other."""
+"""Number of ports tried when the system chooses one. A port may be free for one address family and used in the
+other."""
 
 
 DRAIN_QUIET_TIME: Seconds = 0.2
-"""Time without a waiting connection after which none is on its way: several round trips within a continent, for clients
-that have connected and not sent their request yet."""
+"""Seconds without a waiting connection after which the accept queue counts as empty. A client that has connected but
+not sent its request yet has time for several round trips within a continent."""
 DRAIN_TIME_MAX: Seconds = 2
-"""Time during which connections that were made before the end are accepted, at most."""
+"""Longest time in seconds for which connections are still accepted after the listener has stopped."""
 
 _DROP_SYN_FILTER = ((0x30, 0, 0, 13), (0x54, 0, 0, 0x12), (0x15, 0, 1, 0x02), (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFFFFFF))
-"""Classic BPF: load the octet of TCP's flags, keep SYN and ACK of it; drop where SYN alone is set, else take it."""
+"""A packet filter (classic BPF) that drops packets with the TCP flag SYN but not ACK. It loads the flags, masks both,
+and compares."""
 _ATTACH_FILTER = 26
 _DETACH_FILTER = 27
 _ACCEPT_QUEUE = 24
-"""Place of `tcpi_unacked` in Linux's tcp_info: of a listening socket the connections that wait to be accepted."""
+"""Offset of `tcpi_unacked` in Linux's tcp_info. For a listening socket it is the number of connections in the accept
+queue."""
 
 
 def open_listen_sockets(host: str, port: int, *, reuse_port: bool = False) -> list[socket.socket]:
-    """Return listening sockets for `host`, one for each address family, all on one port even if the system chooses it
-    (0).
+    """Return listening sockets for `host`, one for each address family, all on one port. Raises OSError.
 
-    An empty `host` means all addresses. With `reuse_port` other processes may listen there as well. Raise OSError.
+    An empty `host` stands for all addresses. For port 0, the system chooses the port. With `reuse_port`, other
+    processes may listen on the same port.
     """
     for tries_left in range(PORT_TRIES, 0, -1):
         try:
@@ -63,7 +66,7 @@ def _open_sockets(host: str, port: int, *, reuse_port: bool) -> list[socket.sock
             )
             try:
                 bound = socket.socket(family, kind, protocol)
-            except OSError:  # this machine lacks the address family
+            except OSError:  # this machine does not support the address family
                 continue
             opened.append(bound)
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -77,17 +80,17 @@ def _open_sockets(host: str, port: int, *, reuse_port: bool) -> list[socket.sock
             bound.close()
         raise
     if not opened:
-        raise OSError(errno.EADDRNOTAVAIL, f"no address for {host!r}")
+        raise OSError(errno.EADDRNOTAVAIL, f"host {host!r} has no address to listen on")
     for bound in opened:
         start_listening(bound)
     return opened
 
 
 def start_listening(bound: socket.socket) -> None:
-    """Let a bound socket listen with the fast path's options."""
+    """Make a bound socket listen with the options of the fast path."""
     bound.setblocking(False)
     with contextlib.suppress(OSError):
-        # A worker that ended may have left its filter.
+        # A worker that has exited may have left its filter on the socket.
         bound.setsockopt(socket.SOL_SOCKET, _DETACH_FILTER, 0)
     # Accepted connections inherit these options.
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -97,10 +100,10 @@ def start_listening(bound: socket.socket) -> None:
 
 
 def reject_new_connections(bound: socket.socket) -> None:
-    """Have the kernel ignore new connections to a listening socket, while it completes those that have begun.
+    """Make the kernel ignore new connections to a listening socket. Connections that have begun are completed.
 
-    An ignored client tries again after a second, and then reaches the process that listens or is refused. Both are
-    better than a connection that is made and then reset. Where the kernel cannot do that, nothing changes.
+    An ignored client tries again after a second. It then reaches a process that listens, or is refused. Otherwise its
+    connection would be accepted and then reset. The call has no effect if the kernel does not support it.
     """
     program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in _DROP_SYN_FILTER))
     with contextlib.suppress(OSError):
@@ -110,7 +113,7 @@ def reject_new_connections(bound: socket.socket) -> None:
 
 
 async def wait_accept_queue_empty(sockets: Sequence[socket.socket]) -> None:
-    """Return when no connection has waited to be accepted for DRAIN_QUIET_TIME."""
+    """Return when the accept queues have been empty for DRAIN_QUIET_TIME seconds."""
     loop = asyncio.get_running_loop()
     end = loop.time() + DRAIN_TIME_MAX
     quiet = loop.time() + DRAIN_QUIET_TIME

@@ -1,9 +1,9 @@
-"""TLS on the fast path, for publishers with direct connections of feed readers.
+"""TLS on the fast path, for publishers with direct connections from feed readers.
 
-OpenSSL works on two memory buffers; this connection reads and writes them on the same epoll as all others. A request is
-one read and one write however many records it has, and the last response leaves in one piece with close_notify. Only
-HTTP/1.1 is offered (ALPN). A connection that is handed off continues over a pair of plain sockets (tls_relay.py).
-Sessions are resumed by tickets, which each process issues for itself.
+OpenSSL works on two memory buffers, which this connection reads and writes on the epoll of the listener. A request
+takes one read and one write, independent of the number of its records. The last response is sent in one piece with
+close_notify. Only HTTP/1.1 is offered (ALPN). A connection that is handed off continues over a pair of plain sockets
+(tls_relay.py). Sessions are resumed by tickets, which each process issues for itself.
 """
 
 import contextlib
@@ -20,34 +20,35 @@ from feedproxy.server.fastpath.connection import ClientConnection
 from feedproxy.server.fastpath.tls_relay import TlsRelay
 
 RECORD_MAX = 16_384
-"""Bytes of a TLS record at most (RFC 8446, section 5.1)."""
+"""Largest TLS record in bytes (RFC 8446, section 5.1)."""
 
 READ_SIZE = 2 * RECORD_MAX
-"""Bytes read at a time. All of them are decrypted at once, since the epoll would not report the rest."""
+"""Bytes per read. All of them are decrypted at once, because the epoll would not report decrypted bytes that remain."""
 
 ENCRYPT_BATCH = 131_072
-"""Bytes encrypted at a time. Encrypted bytes belong to one connection, while the plain response is shared: a slow
-client holds no more than this."""
+"""Bytes that are encrypted at a time, and the most that a slow client keeps in memory. Encrypted bytes belong to one
+connection, while the plain response is shared."""
 
 BATCHES_PER_WRITE = 8
-"""Batches written before other connections are served: a millisecond."""
+"""Number of batches that are sent before other connections are served, which takes about a millisecond."""
 
 CERTIFICATE_CHECK_INTERVAL: Seconds = 60
-"""Time between two checks of the certificate files: renewing a certificate needs no restart."""
+"""Seconds between two checks of the certificate files. A renewed certificate needs no restart."""
 
 
 class ReloadingCertificate:
-    """A certificate and its key, reloaded when their files change."""
+    """A certificate and its key, which are reloaded when their files change."""
 
     def __init__(self, certificate: str, key: str) -> None:
-        """Raise UsageError if the files are not a certificate and its key. An empty `key` stands for the same file."""
+        """Load the certificate. Raises UsageError if the files are invalid. An empty `key` means that `certificate`
+        contains it."""
         self._certificate = Path(certificate).expanduser()
         self._key = Path(key).expanduser() if key else None
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
         self.context.set_alpn_protocols(["http/1.1"])
         self.context.options |= ssl.OP_NO_RENEGOTIATION
-        self.context.num_tickets = 1  # a feed reader makes one connection at a time
+        self.context.num_tickets = 1  # a feed reader opens one connection at a time
         self._loaded = self._modification_times()
         try:
             self._load()
@@ -55,7 +56,8 @@ class ReloadingCertificate:
             raise UsageError(f"tls_certificate: {certificate}: {error.strerror or error}") from error
 
     def update_volatile_fields(self) -> None:
-        """Take over files that have changed. Raises OSError where they are wrong; then the old ones count on."""
+        """Load the files if they have changed. Raises OSError if they are invalid; the previous certificate then stays
+        in use."""
         times = self._modification_times()
         if times != self._loaded:
             self._loaded = times
@@ -73,7 +75,7 @@ class ReloadingCertificate:
 
 
 class TlsConnection(ClientConnection):
-    """A TLS connection. Input advances the handshake until it is done."""
+    """A TLS connection. Input advances the handshake until it is complete."""
 
     __slots__ = ("_close_sent", "_incoming", "_outgoing", "_tls", "_unencrypted", "handshake_pending")
 
@@ -85,7 +87,7 @@ class TlsConnection(ClientConnection):
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self.handshake_pending, self._close_sent = True, False
         self._unencrypted = memoryview(b"")
-        """The part of a response that is not encrypted yet; while there is any, `unsent` is not empty."""
+        """The part of a response that is not encrypted yet. If it is not empty, neither is `unsent`."""
 
     def read(self) -> bytes | None:
         try:
@@ -102,7 +104,7 @@ class TlsConnection(ClientConnection):
         )
 
     def _handshake(self) -> None:
-        """Continue the handshake. Raise OSError if it fails, after the alert is sent."""
+        """Continue the handshake. If it fails, an alert is sent. Raises OSError."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -113,13 +115,13 @@ class TlsConnection(ClientConnection):
         else:
             self.handshake_pending = False
             if self._incoming.pending:
-                return  # the request has arrived already: send the ticket with its response
+                return  # the request has arrived already: the ticket is sent with its response
             # Send at once: a client's system may delay the request until its Finished is acknowledged (RFC 9293,
-            # 3.7.4).
+            # section 3.7.4).
         self._send_outgoing()
 
     def _decrypt(self) -> bytes | None:
-        """Return all complete input; b"" at the end. Raise OSError."""
+        """Return all input that can be decrypted, or b"" at the end. Raises OSError."""
         data = b""
         try:
             while chunk := self._tls.read(self._incoming.pending or RECORD_MAX):
@@ -162,11 +164,11 @@ class TlsConnection(ClientConnection):
         """Send close_notify, without waiting for the client's."""
         if not self.handshake_pending and not self._close_sent:
             self._close_sent = True
-            with contextlib.suppress(ssl.SSLError):  # it has not answered yet
+            with contextlib.suppress(ssl.SSLError):  # the client has not sent its own yet
                 self._tls.unwrap()
 
     def _send_outgoing(self) -> bool:
-        """Send OpenSSL's output. Return False if part of it is unsent. Raise OSError."""
+        """Send the output of OpenSSL. Return False if a part of it remains unsent. Raises OSError."""
         outgoing = self._outgoing.read()
         if not outgoing:
             return not self.unsent
@@ -187,9 +189,9 @@ class TlsConnection(ClientConnection):
         return self._send_outgoing()
 
     def detach_socket(self) -> socket.socket:
-        """Return the far end of a socket pair, behind which TLS continues. Raise OSError."""
+        """Return the far end of a socket pair behind which TLS continues. Raises OSError."""
         near, far = socket.socketpair()
-        TlsRelay(copy(self), near)  # the listener keeps this object and clears its descriptor
+        TlsRelay(copy(self), near)  # the listener keeps this object, and clears its descriptor
         return far
 
     def close(self) -> None:

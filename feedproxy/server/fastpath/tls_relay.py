@@ -1,10 +1,11 @@
-"""Relays a decrypted TLS connection to mitmproxy over a pair of sockets within this process.
+"""Relay of a decrypted TLS connection to mitmproxy, over a socket pair within this process.
 
-mitmproxy's handler needs a socket of its own, and TLS has been removed here already. It gets one end of a socket pair;
-the bytes of the other end are encrypted and decrypted on the way. Each direction buffers one piece at most.
+mitmproxy's handler needs a socket of its own, but this process has already decrypted the connection. The handler gets
+one end of a socket pair. The relay encrypts and decrypts the bytes at the other end. Each direction buffers at most one
+piece.
 
-After mitmproxy's last byte, further input from the client is discarded for a while: closing a connection with unread
-input can destroy the response before the client reads it (RFC 9112, section 9.6).
+After mitmproxy's last byte, further input from the client is discarded for a while. Closing a connection with unread
+input can destroy the response before the client has read it (RFC 9112, section 9.6).
 """
 
 import asyncio
@@ -16,13 +17,14 @@ from feedproxy.server.fastpath.connection import ClientConnection
 READ_SIZE = 65_536
 
 LINGERING_TIMEOUT: Seconds = 5
+"""Seconds without input after which lingering ends. nginx has the same default (lingering_timeout)."""
+
 LINGERING_TIME: Seconds = 30
-"""Time without input after which lingering ends, and its total limit; nginx has the same (lingering_timeout,
-lingering_time)."""
+"""Largest total time in seconds for which input is discarded. nginx has the same default (lingering_time)."""
 
 
 class TlsRelay:
-    """Copies bytes between a TLS connection and the near end of a socket pair until either ends."""
+    """Relay that copies bytes between a TLS connection and the near end of a socket pair until either end closes."""
 
     def __init__(self, tls: ClientConnection, pair_socket: socket.socket) -> None:
         self._tls = tls
@@ -33,14 +35,14 @@ class TlsRelay:
         self._upstream_eof = self._client_eof = False
         self._discarded = False
         self._lingering_until: Seconds | None = None
-        """When lingering ends; None while mitmproxy may still send."""
+        """End of the lingering period in the loop's time, or None while mitmproxy may still send."""
         self._timer: asyncio.TimerHandle | None = None
         pair_socket.setblocking(False)
         self._loop.add_reader(self._client_socket, self._pump)
         self._loop.add_reader(pair_socket, self._pump)
 
     def _pump(self) -> None:
-        """Copy available bytes in both directions, and wait for what blocks."""
+        """Copy available bytes in both directions, and register for the events that unblock the rest."""
         if self._lingering_until is not None:
             self._discard()
             return
@@ -75,7 +77,7 @@ class TlsRelay:
             except BlockingIOError:
                 return
             except OSError:
-                # mitmproxy has closed its end; its last bytes may still have to be copied out.
+                # mitmproxy has closed its end, but its last bytes may still have to be copied.
                 self._inbound, self._client_eof = b"", True
                 return
             self._inbound = self._inbound[sent:]
@@ -105,7 +107,7 @@ class TlsRelay:
             self._loop.remove_writer(end)
 
     def _half_close(self) -> None:
-        """Send the end to the client, and linger until it closes."""
+        """Send close_notify to the client, and discard input until it closes."""
         self._loop.remove_reader(self._pair_socket)
         self._loop.remove_writer(self._pair_socket)
         self._loop.remove_writer(self._client_socket)
@@ -137,7 +139,7 @@ class TlsRelay:
         self._timer = self._loop.call_later(LINGERING_TIMEOUT, self._check_lingering)
 
     def close(self) -> None:
-        """Close both sides."""
+        """Close both connections."""
         if self._timer is not None:
             self._timer.cancel()
         for end in (self._client_socket, self._pair_socket):

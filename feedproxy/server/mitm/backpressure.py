@@ -1,8 +1,8 @@
-"""Backpressure for clients that request but do not read: unsent output is limited, and dropped with its client.
+"""Backpressure for clients that request but do not read: their unsent output is limited.
 
-mitmproxy writes a response as soon as it is made, whether or not the one before has been read. When it closes a
-connection, unsent output waits without limit. So a single connection could take all memory: a request costs a hundred
-bytes, the response megabytes.
+mitmproxy writes a response as soon as it is complete, even if the client has not read the one before. When it closes a
+connection, unsent output waits without limit. A single connection could therefore take all memory, since a request has
+a hundred bytes and its response megabytes.
 """
 
 import asyncio
@@ -12,18 +12,18 @@ from feedproxy.clock import Seconds
 from feedproxy.server.mitm.origin_reset import drain_on_reset
 
 LINGERING_TIME: Seconds = 30
-"""Seconds for the rest of a response after mitmproxy has closed the connection."""
+"""Seconds for sending the rest of a response after mitmproxy has closed the connection."""
 
 
 class WriteBackpressure:
-    """The writers of open connections, by client id."""
+    """The stream writers of open connections, by client id."""
 
     def __init__(self) -> None:
         self._writers: dict[str, asyncio.StreamWriter] = {}
         self._handlers: dict[str, Any] = {}
 
     def on_client_connected(self, client: Any, proxyserver: Any) -> None:
-        """Record a client's writer; `proxyserver` is mitmproxy's addon of that name."""
+        """Record a client's writer. `proxyserver` is mitmproxy's addon of that name."""
         handler = proxyserver.connections.get(client.id) if proxyserver is not None else None
         writer = handler.transports[client].writer if handler is not None else None
         if isinstance(writer, asyncio.StreamWriter):
@@ -31,19 +31,19 @@ class WriteBackpressure:
             self._handlers[client.id] = handler
 
     def on_server_connected(self, client: Any, server: Any) -> None:
-        """Record a connection to an origin before anything is written to it."""
+        """Prepare a connection to an origin before anything is written to it."""
         handler = self._handlers.get(client.id)
         connection = handler.transports.get(server) if handler is not None else None
         if connection is not None:
             drain_on_reset(connection.writer)
 
     def unsent(self, client: Any) -> int:
-        """Return the bytes written to a client that its socket has not accepted yet."""
+        """Return the number of bytes written to a client that its socket has not accepted yet."""
         writer = self._writers.get(client.id)
         return writer.transport.get_write_buffer_size() if writer is not None else 0
 
     def set_reading_paused(self, client: Any, server: Any, paused: bool) -> None:
-        """Pause or resume reading from a server on behalf of a client."""
+        """Pause or resume reading from an origin on behalf of a client."""
         handler = self._handlers.get(client.id)
         connection = handler.transports.get(server) if handler is not None else None
         transport = getattr(connection.writer, "transport", None) if connection is not None else None
@@ -54,7 +54,7 @@ class WriteBackpressure:
                 transport.resume_reading()
 
     async def wait_drained(self, client: str, seconds: Seconds) -> bool:
-        """Wait until the unsent output fits a buffer; return whether it does after `seconds`."""
+        """Wait until the unsent output fits the write buffer. Return False if it does not within `seconds`."""
         if (writer := self._writers.get(client)) is None:
             return True
         try:
@@ -64,17 +64,18 @@ class WriteBackpressure:
         return True
 
     def still_reads(self, client: Any) -> bool:
-        """Return whether a client with a closed sending side may still read: it has not reset the connection."""
+        """Return whether a client that has closed its sending side may still read, because it has not reset the
+        connection."""
         writer = self._writers.get(client.id)
         return writer is not None and not writer.is_closing()
 
     def on_client_disconnected(self, client: str) -> None:
-        """Limit the time for unsent output after mitmproxy has closed the connection."""
+        """Limit the time for unsent output, after mitmproxy has closed the connection."""
         self._handlers.pop(client, None)
         writer = self._writers.pop(client, None)
         if writer is None:
             return
-        # mitmproxy does not close a connection if it is told to just as it starts to handle input.
+        # mitmproxy does not close a connection if the request to do so comes just as it starts to handle input.
         writer.close()
         if writer.transport.get_write_buffer_size():
             asyncio.get_running_loop().call_later(LINGERING_TIME, writer.transport.abort)

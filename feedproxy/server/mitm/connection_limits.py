@@ -1,4 +1,4 @@
-"""Limit on connections per client address."""
+"""Limit on the number of connections per client network."""
 
 from collections.abc import Hashable
 
@@ -8,14 +8,14 @@ from feedproxy.upstream.special_networks import client_network
 
 
 class ConnectionLimiter:
-    """The counted connections, by client id, and their number for each network."""
+    """The counted connections by client id, and their number for each network."""
 
     def __init__(self) -> None:
         self._networks: dict[Hashable, str] = {}
         self._counts: dict[str, int] = {}
 
     def acquire_for_client(self, client: Hashable, peer: str, settings: Settings) -> bool:
-        """Count a connection; return False at the limit. Those of trusted proxies are not counted."""
+        """Count a client's connection, unless it is of a trusted proxy. Return False at the limit."""
         limit = settings.max_connections_per_address
         if not limit or is_trusted_proxy(settings, peer):
             return True
@@ -26,13 +26,14 @@ class ConnectionLimiter:
         return True
 
     def release_client(self, client: Hashable) -> None:
-        """Release a connection, if it was counted."""
+        """Release a client's connection if it was counted."""
         network = self._networks.pop(client, None)
         if network is not None:
             self.release(network)
 
     def acquire(self, network: str, limit: int) -> bool:
-        """Count a connection of a network; return False at the limit. Each acquired one must be released."""
+        """Count a connection of a network. Return False at the limit. The caller must release each counted
+        connection."""
         count = self._counts.get(network, 0)
         if count >= limit:
             return False
@@ -40,7 +41,7 @@ class ConnectionLimiter:
         return True
 
     def release(self, network: str) -> None:
-        """Release a connection of a network."""
+        """Release a counted connection of a network."""
         count = self._counts[network] - 1
         if count:
             self._counts[network] = count

@@ -1,8 +1,8 @@
-"""Release of mitmproxy's connection handler when its connection has ended.
+"""Release of mitmproxy's connection handler after its connection has ended.
 
-Its layers refer to each other in cycles, and so do exceptions and their frames. Only Python's garbage collector would
-free them: 80 KB for each intercepted tunnel, and a full collection takes long with a full store (gc_policy.py). Without
-cycles they are freed at once.
+The handler's layers refer to each other in cycles, and so do exceptions and their frames. Only Python's garbage
+collector would free them: 80 KB for each intercepted tunnel. A full collection takes long with a full store
+(gc_policy.py). Without cycles they are freed at once.
 """
 
 import asyncio
@@ -15,10 +15,10 @@ from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 
 
 class _ClosedLayer(layer.Layer):
-    """Replaces the layers for events after the end."""
+    """A layer that ignores all events, in place of the layers of an ended connection."""
 
     def __init__(self) -> None:
-        """Omit the context: this layer does nothing."""
+        """Skip mitmproxy's constructor, because this layer needs no context."""
 
     def handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
         yield from ()
@@ -27,7 +27,7 @@ class _ClosedLayer(layer.Layer):
 
 
 class CycleFreeHandler(ProxyConnectionHandler):
-    """Serves a connection and leaves no reference cycles."""
+    """A connection handler that leaves no reference cycles."""
 
     async def handle_connection(self, connection: Connection) -> None:
         reader = self.transports[connection].reader
@@ -35,7 +35,7 @@ class CycleFreeHandler(ProxyConnectionHandler):
         try:
             await super().handle_connection(connection)
         except asyncio.CancelledError as error:
-            # The frame below refers to this exception, and the exception to its frame.
+            # The caller's frame refers to this exception, and the exception to its frame.
             error.__traceback__ = None
             is_cancelled = True
         finally:
@@ -46,10 +46,10 @@ class CycleFreeHandler(ProxyConnectionHandler):
             raise asyncio.CancelledError
 
     def break_cycles(self) -> bool:
-        """Break the cycles once `handle_client` has returned; return False while a request is being answered."""
+        """Break the cycles after `handle_client` has returned. Return False while a request is being answered."""
         layers = list(_reachable_layers(self.layer))
         if any(layer_found._paused is not None for layer_found in layers):
-            return False  # it continues when its hook returns, and ends by itself
+            return False  # the request continues when its hook returns, and then ends
         self.layer = _ClosedLayer()
         self.timeout_watchdog.callback = _do_nothing
         self.transports.clear()
@@ -61,11 +61,11 @@ class CycleFreeHandler(ProxyConnectionHandler):
 
 
 async def _do_nothing() -> None:
-    """Replace the timeout of a closed connection."""
+    """Replace the timeout function of a closed connection."""
 
 
 def _reachable_layers(top: layer.Layer) -> Iterator[layer.Layer]:
-    """Yield this layer and all that are reachable from it."""
+    """Yield this layer and all layers to which it refers, directly or indirectly."""
     seen, pending = {id(top)}, [top]
     while pending:
         current = pending.pop()

@@ -1,8 +1,8 @@
-"""Handling of mitmproxy's flows, from the request's head to the end.
+"""Handling of mitmproxy's flows, from the request's head to the end of the response.
 
-Addons call one method for each hook: `on_connect` and `on_request_headers` for a head, `on_request` for a complete
-request, `on_response_headers` for the head of a streamed response, `pop` at the end. There is one handler per App. It
-refuses a request by raising FeedproxyError, which the addon turns into a response with `refuse`.
+The addons call one method for each hook: `on_connect` and `on_request_headers` for a head, `on_request` for a complete
+request, `on_response_headers` for the head of a streamed response, and `pop` at the end. Each App has one handler. The
+methods refuse a request by raising FeedproxyError, and the addon calls `refuse` with it.
 """
 
 import fnmatch
@@ -57,10 +57,10 @@ from feedproxy.upstream.special_networks import client_network
 logger = logging.getLogger(__name__)
 
 CACHED_METHODS = ("GET", "HEAD")
-"""The methods with stored responses; others stream through, except TRACE, which is refused."""
+"""Methods with cacheable responses. Requests with other methods stream through, except TRACE, which is refused."""
 
 ALLOWED_METHODS = (*CACHED_METHODS, "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-"""The methods that Allow lists for a target, without TRACE."""
+"""Methods that the field Allow lists for a target."""
 
 
 @dataclass(slots=True)
@@ -68,8 +68,8 @@ class FlowState:
     """The state of a flow.
 
     `endpoint` and `call` are set for requests to an endpoint. `streamed` counts streamed content. `page` is the
-    response after a failure upstream. `connected` is the result of a CONNECT: `tunnel`, or `intercept` if TLS is
-    decrypted here.
+    response after a failure upstream. `connect_result` is the result of a CONNECT: `tunnel`, or `intercept`
+    if feedproxy decrypts TLS.
     """
 
     client: ClientContext
@@ -84,11 +84,11 @@ class FlowState:
     error_page: http.Response | None = None
     connect_result: str = ""
     parent: Parent | None = None
-    """The parent proxy of a streamed request."""
+    """Parent proxy of a streamed request."""
 
 
 class FlowHandler:
-    """Handles the flows of an App: their states by id, and the approved connections."""
+    """Handler of the flows of an App. It stores their states by flow id, and the approved connections."""
 
     def __init__(self, runtime: App) -> None:
         self.runtime = runtime
@@ -99,20 +99,20 @@ class FlowHandler:
         self._flows_of_client: dict[str, set[str]] = {}
 
     async def on_connect(self, flow: http.HTTPFlow) -> None:
-        """Handle CONNECT: only to permitted ports and addresses.
+        """Handle a CONNECT: check the port, the address and the authorization.
 
-        A host with protected feeds is refused, since requests in a tunnel are not visible. Raises Forbidden,
+        A host with protected feeds is refused, because requests in a tunnel are not visible. Raises Forbidden,
         Unreachable, AccessDenied, BadTarget, Overload.
         """
         settings = self.runtime.settings
         host, port = flow.request.host, flow.request.port
         if settings.upstream:
-            raise Forbidden("this proxy stands in front of one origin, and tunnels to no other")
+            raise Forbidden("CONNECT refused: in reverse mode, there are no tunnels to other hosts")
         target = uri.normalise(f"https://{uri.join_host_port(host, port)}/")
         if not self.intercepts(host) and self.runtime.rules.protects_host(uri.host_of(target), settings):
             raise Forbidden(
-                "a rule with readers or private protects feeds of this host, and a tunnel would lead past it: "
-                "name the host in intercept, or ask for its feeds in the gateway's form"
+                "CONNECT refused: a rule with readers or private protects feeds of this host; "
+                "name the host in intercept, or request its feeds through the gateway"
             )
         readers = self.runtime.settings_for(target).readers
         if readers:
@@ -131,7 +131,7 @@ class FlowHandler:
             else:
                 address = (await policy.resolve(host, port))[0]
         if _is_client_gone(flow):
-            raise Unreachable("the reader has gone meanwhile")
+            raise Unreachable("the client disconnected before the response")
         self.connect_approvals.tunnels[flow.client_conn.id] = (host, port)
         self.connect_approvals.approve(flow.client_conn.id, host, port, address)
         state = self._register(flow, FlowState(client_context(incoming_request(flow), settings, Entrance.PROXY)))
@@ -143,17 +143,18 @@ class FlowHandler:
             state.reason = "CONNECT tunnel, not inspected"
 
     def intercepts(self, host: str) -> bool:
-        """Return whether tunnels to this host are decrypted here."""
+        """Return whether feedproxy decrypts tunnels to this host."""
         if host.lower() in self.runtime.feed_list.imported.hosts:
             return True
         patterns = self.runtime.settings.intercept
         return any(fnmatch.fnmatchcase(host.lower(), pattern.lower()) for pattern in patterns)
 
     async def on_request_headers(self, flow: http.HTTPFlow) -> None:
-        """Handle the head of a request: respond locally, or let a request that is not cached stream upstream."""
+        """Handle the head of a request: respond locally, or let a request without cacheable response stream
+        upstream."""
         if flow.response is not None or flow.error is not None:
             return
-        flow.request.stream = False  # stream_large_bodies may have set it
+        flow.request.stream = False  # the option stream_large_bodies may have set it
         settings = self.runtime.settings
         tunnel = self.connect_approvals.tunnels.get(flow.client_conn.id)
         head = incoming_request(flow)
@@ -162,7 +163,7 @@ class FlowHandler:
             flow.metadata[OWN_AUTHORITY] = True
             head, entrance = as_gateway_request(head), Entrance.GATEWAY
         elif entrance is Entrance.REVERSE and head.absolute and head.authority:
-            renamed = replace(head, url=f"http://{head.authority}{head.path}")  # mitmproxy's url is the origin's
+            renamed = replace(head, url=f"http://{head.authority}{head.path}")  # mitmproxy shows the origin's URL
             if await self._is_own_address(renamed):
                 head = replace(as_gateway_request(renamed), absolute=False)
         routed = route(head, entrance, settings, tunnel)
@@ -174,10 +175,11 @@ class FlowHandler:
         routed = await self._authorize(flow, routed)
         has_content = _content_length(flow) != 0
         if is_loop(routed.request.fields, self.runtime.service.pseudonym):
-            raise LoopDetected("this request has passed this proxy already")
+            raise LoopDetected("request loop: Via already names this proxy")
         state = self._register(flow, FlowState(routed.client, routed))
         if routed.request.method not in CACHED_METHODS or has_content:
-            # The content of a GET has no defined meaning, so the response is not cacheable (RFC 9110, 9.3.1).
+            # Content of a GET has no defined meaning, so that its response is not cacheable (RFC 9110, section
+            # 9.3.1).
             fwd = Fwd.METHOD if routed.request.method not in CACHED_METHODS else Fwd.BYPASS
             await self._stream_upstream(flow, state, CacheStatus(fwd=fwd, detail=Detail.PASS_THROUGH))
             flow.request.stream = True
@@ -187,7 +189,7 @@ class FlowHandler:
         return await is_own(head.url, app.settings, app.policy, app.listeners)
 
     async def on_request(self, flow: http.HTTPFlow) -> None:
-        """Answer a complete GET or HEAD, or let it stream."""
+        """Answer a complete GET or HEAD from the service, or let it stream upstream."""
         if flow.id not in self._flows:
             await self.on_request_headers(flow)
         state = self._flows.get(flow.id)
@@ -201,17 +203,17 @@ class FlowHandler:
             return
         routed = await self.runtime.service.answer(state.routed_request.request, state.client)
         if _is_client_gone(flow):
-            self._flows[flow.id] = state  # removed at the client's end, which is logged next
+            self._flows[flow.id] = state  # removed when the client disconnects, which is logged next
         match routed:
             case ProxyResponse(response, status, reason) as answer:
                 self._set_response(flow, state, response, status, reason)
                 if state.client.entrance is not Entrance.GATEWAY:
-                    state.interim = answer.interim  # their links are relative to another origin than the gateway's
+                    state.interim = answer.interim  # their links are relative to the target's origin
             case PassThrough(status):
                 await self._stream_upstream(flow, state, status)
 
     async def on_response_headers(self, flow: http.HTTPFlow) -> None:
-        """Handle the head of a streamed response: invalidate stored responses before the client gets it."""
+        """Handle the head of a streamed response. Stored responses are invalidated before the client gets it."""
         state = self._flows.get(flow.id)
         if (
             state is None
@@ -237,23 +239,23 @@ class FlowHandler:
         )
 
     def make_error_page(self, flow: http.HTTPFlow, reason: str) -> http.Response:
-        """Return the response after a failure upstream, and record it for the flow."""
+        """Return the response after a failure upstream, and record it in the flow's state."""
         error, state = passthrough.classify_failure(reason), self._flows.get(flow.id)
         status = CacheStatus(detail=error.detail)
         if state is not None and state.status is not None and isinstance(error, Unreachable):
-            status = replace(state.status, detail=error.detail)  # after a veto no request went to the origin
+            status = replace(state.status, detail=error.detail)  # else no request was sent
         page = passthrough.error_page(flow, reason, status)
         if state is not None:
             state.status, state.reason, state.error_page = status, reason, page
         return page
 
     def interim_responses(self, flow: http.HTTPFlow) -> list[http.Response]:
-        """Return the 1xx responses before a flow's response, in mitmproxy's form."""
+        """Return the 1xx responses to send before a flow's response, in mitmproxy's form."""
         state = self._flows.get(flow.id)
         return [passthrough.to_mitmproxy(response) for response in state.interim] if state is not None else []
 
     def refuse_content(self, flow: http.HTTPFlow) -> None:
-        """Refuse the content of a request, at once if it has not arrived yet (RFC 9110, 10.1.1)."""
+        """Refuse a request with too much content, before the content arrives if possible (RFC 9110, section 10.1.1)."""
         state = self._flows.get(flow.id)
         if state is None:
             return
@@ -263,7 +265,7 @@ class FlowHandler:
         flow.metadata[RESPOND_EARLY] = True
 
     def refuse(self, flow: http.HTTPFlow, error: FeedproxyError) -> None:
-        """Respond with the error; nothing goes upstream."""
+        """Respond to a flow with the error. Nothing is sent upstream."""
         response, status = refusal_response(flow.request.method, fields_of(flow.request), error)
         state = self._flows.get(flow.id)
         if state is None:
@@ -276,11 +278,11 @@ class FlowHandler:
         self._respond_early(flow)
 
     def state_of(self, flow: http.HTTPFlow) -> FlowState | None:
-        """Return the state of a flow; None if unknown."""
+        """Return the state of a flow, or None."""
         return self._flows.get(flow.id)
 
     def pop(self, flow: http.HTTPFlow) -> FlowState | None:
-        """Remove and return the state of a flow that has ended."""
+        """Remove and return the state of a flow that has ended, or None."""
         state = self._flows.pop(flow.id, None)
         if (flows := self._flows_of_client.get(flow.client_conn.id)) is not None:
             flows.discard(flow.id)
@@ -288,7 +290,7 @@ class FlowHandler:
         return state
 
     def on_client_disconnected(self, client: str) -> None:
-        """Remove the states of a disconnected client that mitmproxy has not ended."""
+        """Remove the states of a disconnected client's flows that mitmproxy has not ended."""
         self.connect_approvals.forget(client)
         self.backpressure.on_client_disconnected(client)
         for flow in self._flows_of_client.pop(client, ()):
@@ -296,9 +298,9 @@ class FlowHandler:
         self.runtime.requests = len(self._flows)
 
     async def _authorize(self, flow: http.HTTPFlow, routed: RoutedRequest) -> RoutedRequest:
-        """Return the request without credentials, if the client is authorized. Raises AccessDenied.
+        """Return the request without the client's credentials if it is authorized. Raises AccessDenied.
 
-        A tunnel's user was authenticated by its CONNECT: clients do not support 407 within a tunnel.
+        A tunnel's user was authenticated at its CONNECT, because clients do not support 407 within a tunnel.
         """
         request, client = routed.request, routed.client
         readers = self.runtime.settings_for(request.target).readers
@@ -322,7 +324,7 @@ class FlowHandler:
         return state
 
     def _respond_early(self, flow: http.HTTPFlow) -> None:
-        """Discard the request's content: the response does not wait for a large one."""
+        """Discard the request's content. The response does not wait for large content."""
         flow.request.stream = False
         length = _content_length(flow)
         if flow.request.raw_content is None and (length is None or length > CONTENT_MAX):
@@ -353,12 +355,12 @@ class FlowHandler:
         self._respond_early(flow)
 
     async def _preview(self, target: str, call: Call) -> Response:
-        """Return the landing page for a pasted address."""
+        """Return the landing page with the preview of a pasted address."""
         preview = await landing_preview.load_preview(self.runtime, target, call.client)
         return preview_page(preview, call.client.base, self.runtime.settings.endpoint_prefix)
 
     def _endpoint(self, flow: http.HTTPFlow, local_path: LocalPath, endpoint_path: str) -> None:
-        """Refuse a request that no endpoint accepts; `on_request` answers others, once their content is complete."""
+        """Check a request to an endpoint. `on_request` answers an accepted one after its content has arrived."""
         path, _, query = endpoint_path.partition("?")
         endpoint, request = self.runtime.endpoints.find(path), _request_without_target(flow)
         state = self._register(flow, FlowState(local_path.client))
@@ -385,17 +387,17 @@ class FlowHandler:
     def _set_local_response(
         self, flow: http.HTTPFlow, state: FlowState, response: Response, detail: Detail | None = None
     ) -> None:
-        """Set a local response; one about a stored copy has its own Cache-Status."""
+        """Set a response of this proxy with its Cache-Status. A response about a stored copy keeps its own."""
         status = CacheStatus(detail=detail)
         if "cache-status" not in response.fields:
             response = response.with_fields(append(response.fields, status))
         self._set_response(flow, state, response, status)
 
     def _respond_locally(self, flow: http.HTTPFlow, routed: RoutedRequest) -> bool:
-        """Answer TRACE, OPTIONS with `Max-Forwards: 0`, and CORS preflights; return False for other requests.
+        """Answer TRACE, OPTIONS with `Max-Forwards: 0`, and CORS preflights. Return False for other requests.
 
-        TRACE would reveal the fields that a browser adds to a script (RFC 9110, 9.3.8). OPTIONS with `Max-Forwards: 0`
-        is for this proxy (7.6.2).
+        TRACE would disclose to scripts the fields that a browser adds (RFC 9110, section 9.3.8). OPTIONS with
+        `Max-Forwards: 0` is for this proxy (section 7.6.2).
         """
         request, allow_field = routed.request, ("Allow", ", ".join(ALLOWED_METHODS))
         if request.method == "TRACE":
@@ -427,7 +429,7 @@ class FlowHandler:
             )
         if _is_client_gone(flow):
             self.connect_approvals.forget(flow.client_conn.id)
-            raise Unreachable("the reader has gone meanwhile")
+            raise Unreachable("the client disconnected before the response")
         passthrough.prepare_request(flow, state.routed_request, via=self.runtime.service.via, parent=parent)
         state.status, state.is_streaming, state.parent = status, True, parent
 
@@ -446,8 +448,8 @@ def finish_response(response: Response, client: ClientContext, now: Instant) -> 
         # "An origin server with a clock MUST generate a Date header field in all 2xx (Successful), 3xx (Redirection),
         response = response.with_fields(response.fields.with_added("Date", format_http_date(now)))
     if not _is_well_formed(response):
-        # A manipulated copy or a wrong option may cause it: the response is withheld.
-        logger.error("an answer with control characters in its head is withheld")
+        # The cause may be a manipulated copy or a wrong option: the response is withheld.
+        logger.error("response withheld: its head has control characters")
         response, _ = refusal_response("GET", Fields(), FeedproxyError("internal error; see feedproxy's log"))
     return response
 
@@ -479,17 +481,17 @@ def _not_allowed(request: Request, methods: tuple[str, ...]) -> Response:
 
 
 def _request_without_target(flow: http.HTTPFlow) -> Request:
-    """Return the request, without its target."""
+    """Return the flow's request with its path in place of a target."""
     return Request(flow.request.method, "", fields_of(flow.request))
 
 
 def _is_client_gone(flow: http.HTTPFlow) -> bool:
-    """Return whether the flow's client has disconnected: a state recorded now would never be removed."""
+    """Return whether the flow's client has disconnected. A state recorded after that would never be removed."""
     return flow.client_conn.timestamp_end is not None
 
 
 def _content_length(flow: http.HTTPFlow) -> int | None:
-    """Return the bytes of the request's content; None if unknown."""
+    """Return the length of the request's content in bytes, or None if it is unknown."""
     if "transfer-encoding" in flow.request.headers:
         return None
     try:

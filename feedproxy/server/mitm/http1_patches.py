@@ -1,20 +1,22 @@
 """Corrections to mitmproxy 12's handling of streamed HTTP/1 messages.
 
-* It takes an origin's 1xx responses for the final one, and the client hangs: here they are skipped. (Responses that
-  feedproxy fetches include them: upstream/client.py.)
-* It raises NotImplementedError for trailers, and the connection hangs: here they are dropped, as RFC 9110, 6.5.1
-  permits.
-* It does not limit heads: here they are limited in size, and a client's in time. (mitmproxy's timeout counts silence
-  only, so occasional bytes would hold a connection for ever.) Chunk sizes and trailers are limited, too.
-* It reads heads leniently and passes on control characters and folded lines: here all heads are read by the common
+* mitmproxy takes an origin's 1xx response for the final one, and the client hangs. Here, 1xx responses are skipped.
+  Responses that feedproxy fetches include them (upstream/client.py).
+* It raises NotImplementedError for trailers, and the connection hangs. Here, trailers are dropped, as RFC 9110, section
+  6.5.1, permits.
+* It does not limit message heads. Here, all heads are limited in size, and a client's heads in time. (mitmproxy's
+  timeout counts only silence, so that occasional bytes would keep a connection open.) Chunk sizes and trailers are
+  limited, too.
+* It parses heads leniently, and passes on control characters and folded lines. Here, all heads are read by the common
   parsers (http/message_syntax.py, upstream/head_parser.py).
-* It treats a client that closes its sending side after its request as disconnected: here it gets its response.
-* It waits for ever after an empty line before a request: here the line is skipped (RFC 9112, section 2.2).
-* It writes an empty piece of content as the last chunk: here it is dropped.
-* It answers unreadable messages with its own page: here with feedproxy's.
+* It treats a client that closes its sending side after its request as disconnected. Here, such a client gets its
+  response.
+* It hangs after an empty line before a request. Here, the line is skipped (RFC 9112, section 2.2).
+* It writes an empty piece of content as the last chunk. Here, the piece is dropped.
+* It answers unreadable messages with a page of its own. Here, they are answered with feedproxy's page.
 
-mitmproxy has no interface for this, so two of its internal names are replaced, once per process. If a new version has
-changed them, nothing is replaced, and a warning is logged.
+mitmproxy has no interface for these corrections, so that two of its internal names are replaced, once per process. If a
+new version lacks them, nothing is replaced, and a warning is logged.
 """
 
 import logging
@@ -55,27 +57,27 @@ from feedproxy.upstream.head_parser import ResponseHead, could_be_http, find_end
 logger = logging.getLogger("feedproxy")
 
 HEAD_MAX = 65_536
-"""Bytes of a head: the default of `header_max`."""
+"""Largest message head in bytes: the default of `header_max`."""
 
 HEAD_TIMEOUT: Seconds = 15
 """Seconds from a head's first byte to its last: the default of `head_timeout`."""
 
 
 EMPTY_LINES_MAX = 16
-"""Empty lines skipped before a request: old clients send one after the content of a POST."""
+"""Largest number of empty lines before a request. Old clients send one after the content of a POST."""
 
 INTERIM_MAX = 20
 """Largest number of 1xx responses before a response, as in upstream/response_parser.py."""
 
 
 class ChunkReader:
-    """Reads chunks in place of h11's reader, and skips trailers."""
+    """Reader of chunked content in place of h11's. It skips trailers."""
 
     def __init__(self, *, of_request: bool) -> None:
         self._chunks = ChunkedParser(HEAD_MAX, of_request=of_request)
 
     def __call__(self, buf: Any) -> Any:
-        """Return the next piece of content, the end, or None if none has arrived. Raises h11.RemoteProtocolError."""
+        """Return the next piece of content or the end, or None if none has arrived. Raises h11.RemoteProtocolError."""
         while not self._chunks.done:
             data = buf.maybe_extract_at_most(len(buf))
             if not data:
@@ -90,24 +92,24 @@ class ChunkReader:
         return h11.EndOfMessage()
 
     def read_eof(self) -> Any:
-        """Record the connection's end. Raises h11.RemoteProtocolError if the content is incomplete."""
+        """Record the end of the connection. Raises h11.RemoteProtocolError if the content is incomplete."""
         if self._chunks.done:
             return h11.EndOfMessage()
-        raise h11.RemoteProtocolError("the connection broke within the chunks")
+        raise h11.RemoteProtocolError("connection closed within chunked content")
 
 
 class LimitedHttp1Server(_http1.Http1Server):
-    """A strict reader of requests. A head above `head_max` bytes is answered with 431.
+    """A strict reader of requests. It answers a head above `head_max` bytes with 431.
 
-    A head that is incomplete after `head_timeout` seconds is answered with 408; 0 means no limit. Both end the
-    connection.
+    A head that is incomplete after `head_timeout` seconds is answered with 408; 0 means no limit. The connection ends
+    after both responses.
     """
 
     _head_started: float | None = None
     _timer_set = False
     _empty_lines = 0
     _client_eof = False
-    """True once the client has closed its sending side."""
+    """True after the client has closed its sending side."""
 
     def __init__(
         self,
@@ -117,7 +119,7 @@ class LimitedHttp1Server(_http1.Http1Server):
         head_timeout: Seconds = HEAD_TIMEOUT,
         still_reads: Callable[[Client], bool] = lambda _: True,
     ) -> None:
-        """`still_reads` returns whether a client with a closed sending side has not reset the connection."""
+        """Set the limits. `still_reads` returns whether a client that has closed its sending side may still read."""
         super().__init__(context)
         self._head_max = head_max
         self._head_timeout = head_timeout
@@ -140,7 +142,7 @@ class LimitedHttp1Server(_http1.Http1Server):
 
     def _await_head(self, remaining: Seconds) -> layer.CommandGenerator[None]:
         if remaining > 0.001:
-            # One timer at a time, however many heads a client starts.
+            # There is one timer at a time, independent of the number of heads that a client starts.
             self._timer_set = True
             yield commands.RequestWakeup(remaining)
             return
@@ -160,13 +162,13 @@ class LimitedHttp1Server(_http1.Http1Server):
 
     def send(self, event: HttpEvent) -> layer.CommandGenerator[None]:
         if event.stream_id != self.stream_id:
-            return  # the exchange has ended, and the connection serves another
+            return  # the exchange has ended, and the connection serves another one
         if isinstance(event, ResponseData) and not event.data:
-            return  # as a chunk it would be the last one
+            return  # an empty chunk would be the last one
         if isinstance(event, ResponseTrailers):
             return
         if isinstance(event, ResponseHeaders) and not is_well_formed(_encode_head(event.response)):
-            logger.error("an answer with control characters in its head is withheld")
+            logger.error("response withheld: its head has control characters")
             yield from self.refuse(502)
             return
         yield from super().send(event)
@@ -201,7 +203,7 @@ class LimitedHttp1Server(_http1.Http1Server):
     def _refuse_head(self, error: BadRequest | ValueError) -> layer.CommandGenerator[None]:
         status = error.status_hint if isinstance(error, BadRequest) else 400
         reason = f"This request could not be read: {error}." if isinstance(error, BadRequest) else ""
-        logger.info("answered %d: %s", status, error)
+        logger.info("HTTP/1: answered %d: %s", status, error)
         yield from self.refuse(status, reason)
 
     def _skip_empty_lines(self) -> None:
@@ -237,7 +239,7 @@ class LimitedHttp1Server(_http1.Http1Server):
 
 
 class InterimTolerantClient(_http1.Http1Client):
-    """A reader of responses that skips interim ones."""
+    """A reader of responses that skips interim ones (1xx)."""
 
     head_max = HEAD_MAX
     _interim = 0
@@ -245,11 +247,12 @@ class InterimTolerantClient(_http1.Http1Client):
 
     def send(self, event: HttpEvent) -> layer.CommandGenerator[None]:
         if isinstance(event, RequestData) and not event.data:
-            return  # as a chunk it would be the last one
+            return  # an empty chunk would be the last one
         if isinstance(event, RequestTrailers):
             return
         if isinstance(event, RequestHeaders) and event.request.http_version == "HTTP/1.0":
-            # The version is the sender's (RFC 9110, section 2.5); the client's is restored afterwards.
+            # The version in a head is the sender's (RFC 9110, section 2.5). The client's version is restored
+            # afterwards.
             request = event.request.copy()
             request.http_version = "HTTP/1.1"
             event = RequestHeaders(event.stream_id, request, event.end_stream)
@@ -271,7 +274,7 @@ class InterimTolerantClient(_http1.Http1Client):
         assert self.stream_id is not None
         has_content = head.has_content(self.request.method)
         size = 0 if not has_content else None if head.chunked else -1 if head.length is None else head.length
-        # Announced content may arrive later, in place of the next response.
+        # The announced content may arrive later, in place of the next response.
         self._reusable = head.reusable and (has_content or not (head.chunked or head.length))
         self.response = response_of(head, self.request.method)
         yield ReceiveHttp(ResponseHeaders(self.stream_id, self.response, size == 0))
@@ -280,7 +283,7 @@ class InterimTolerantClient(_http1.Http1Client):
         yield from self.state(event)
 
     def _next_head(self) -> ResponseHead | None:
-        """Return the head of the final response; None if it is incomplete. Raises MalformedResponse."""
+        """Return the head of the final response, or None if it is incomplete. Raises MalformedResponse."""
         while True:
             data = bytes(self.buf)
             if not could_be_http(data):
@@ -293,7 +296,7 @@ class InterimTolerantClient(_http1.Http1Client):
             self.buf.maybe_extract_at_most(end)
             head = parse_head(data[:end])
             if head.status == 101:
-                raise MalformedResponse("101 Switching Protocols without a request for it")
+                raise MalformedResponse("unexpected 101 Switching Protocols: the request had no Upgrade")
             if not head.is_interim:
                 self._interim = 0
                 return head
@@ -307,13 +310,13 @@ class InterimTolerantClient(_http1.Http1Client):
 
 
 def response_of(head: ResponseHead, method: str) -> http.Response:
-    """Return a head as mitmproxy's response, with the framing to pass on."""
+    """Return a response head in mitmproxy's form, with the framing for the client."""
     fields, now = without_framing(head.lines, head.status, method), time.time()
     return http.Response(b"HTTP/1.1", head.status, head.reason, http.Headers(fields), None, None, now, None)
 
 
 def without_framing(fields: Iterable[Line], status: int, method: str) -> list[Line]:
-    """Return the fields of a response, without framing for content that it cannot have."""
+    """Return the fields of a response without the framing of content that it cannot have."""
     unwanted: tuple[bytes, ...] = ()
     if status in (204, 304):
         # "A server MUST NOT send a Transfer-Encoding header field in any response with a status code of 1xx
@@ -325,7 +328,7 @@ def without_framing(fields: Iterable[Line], status: int, method: str) -> list[Li
 
 
 def _encode_head(response: http.Response) -> bytes:
-    """Return a response's head in HTTP/1.1."""
+    """Return the head of a response as bytes, in HTTP/1.1."""
     return b"HTTP/1.1 %d %b\r\n%b\r\n" % (response.status_code, response.data.reason, bytes(response.headers))
 
 
@@ -334,13 +337,13 @@ def _body_reader(size: int | None, *, of_request: bool) -> Any:
 
 
 def error_page(status: int, reason: str = "") -> bytes:
-    """Return a complete response to an unreadable request, as bytes."""
+    """Return the complete response to an unreadable request, as bytes."""
     page: bytes = http1.assemble_response(error_response(status, reason))
     return page
 
 
 def error_response(status: int, reason: str = "") -> http.Response:
-    """Return the response to an unreadable request."""
+    """Return the response to an unreadable request, in mitmproxy's form."""
     is_client_error = status < 500 or status in (501, 505)
     detail = Detail.BAD_REQUEST if is_client_error else Detail.UNREACHABLE
     reason = reason or ("This request could not be read." if is_client_error else "The origin failed.")
@@ -353,7 +356,7 @@ def error_response(status: int, reason: str = "") -> http.Response:
 
 
 def apply() -> bool:
-    """Replace the names, once; return False if this version of mitmproxy is incompatible."""
+    """Replace mitmproxy's names, once per process. Return False if this version is incompatible."""
     if http_layers.Http1Client is InterimTolerantClient:  # type: ignore[attr-defined]
         return True
     required: dict[Any, tuple[str, ...]] = {
@@ -366,7 +369,7 @@ def apply() -> bool:
         f"{owner.__name__}.{name}" for owner, names in required.items() for name in names if not hasattr(owner, name)
     ]
     if missing:
-        logger.warning("this mitmproxy lacks %s: streamed 1xx and trailers are not mended", ", ".join(missing))
+        logger.warning("HTTP/1: mitmproxy lacks %s: streamed messages are not corrected", ", ".join(missing))
         return False
     http_layers.Http1Client = InterimTolerantClient  # type: ignore[attr-defined]
     _http1.make_error_response = _make_error_page
@@ -374,7 +377,7 @@ def apply() -> bool:
 
 
 def _make_error_page(status_code: int, message: str = "") -> bytes:
-    logger.info("answered %d: %s", status_code, message)
+    logger.info("HTTP/1: answered %d: %s", status_code, message)
     return error_page(status_code)
 
 

@@ -1,16 +1,18 @@
-"""Limits on the work and memory of one HTTP/2 connection of a client.
+"""Limits on the work and memory for one HTTP/2 connection of a client.
 
-In HTTP/2 a few bytes cause much work: a stream that is opened and reset, a PING, a header block without end. hyper-h2
-and mitmproxy accept all frames, 64 KiB at a time, and keep unsent output. So frames are counted before:
+In HTTP/2, a few bytes can cause much work: a stream that is opened and reset, a PING, an endless header block. hyper-h2
+and mitmproxy accept all frames, 64 KiB at a time, and keep unsent output. Therefore frames are counted before they are
+handled:
 
-* A connection has an allowance of *points*. A frame without content costs one, RST_STREAM several; content that
-  is sent earns some back. Without points the connection is ended with ENHANCE_YOUR_CALM (RFC 9113, 10.5).
-* Header blocks, SETTINGS and frames are limited in size, and in the time in which they must arrive.
+* A connection has an allowance of *points*. A frame without content costs one point, RST_STREAM several; sent content
+  earns points. A connection without points is ended with ENHANCE_YOUR_CALM (RFC 9113, section 10.5).
+* Header blocks, SETTINGS and frames are limited in size, and in the time within which they must arrive.
 * The frames of one read are handled in batches, between which other clients are served.
-* A response that waits for flow control is stored once for all streams; reading from the origin of a streamed one is
-  paused.
+* A response that waits for flow control is stored once for all streams. While a streamed response waits, reading from
+  its origin is paused.
 
-HTTP/2 floods this is for: rapid reset (CVE-2023-44487), those of CVE-2019-9511 to 9518, CONTINUATION (VU#421644).
+The limits protect against these floods: rapid reset (CVE-2023-44487), CVE-2019-9511 to CVE-2019-9518, and CONTINUATION
+frames (VU#421644).
 """
 
 import struct
@@ -41,61 +43,66 @@ DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, CONTINUATION = 0, 1, 2, 3, 4, 9
 END_STREAM, END_HEADERS = 0x1, 0x4
 
 POINTS = 1_000
-"""A connection's initial and largest allowance. Node permits 1,000 resets at once."""
+"""Initial and largest number of points of a connection. Node permits 1,000 resets at once."""
 
 POINTS_PER_SECOND = 100
-"""Points gained per second. A client that measures its connection sends a PING or two per window of content."""
+"""Points that a connection gains per second. A client that measures its connection sends one or two PINGs per
+window."""
 
 RESET_COST = 5
-"""200 resets at once, then 20 in a second: a page that is left resets the 100 streams that it may have open."""
+"""Points that RST_STREAM costs: 200 resets at once, then 20 per second. Leaving a page resets its up to 100 open
+streams."""
 
 BYTES_PER_POINT = 1_024
-"""Bytes of content sent that earn a point: two WINDOW_UPDATE for each frame of 16 KiB are covered several times."""
+"""Bytes of sent content that earn a point. A frame of 16 KiB earns several times the cost of two WINDOW_UPDATEs."""
 
 FREE_DATA_MIN = 256
-"""Bytes of DATA that cost nothing."""
+"""Bytes from which a DATA frame costs nothing."""
 
 FRAME_MAX = 131_072
-"""Bytes of a frame's payload, as mitmproxy announces it in SETTINGS_MAX_FRAME_SIZE."""
+"""Largest payload of a frame in bytes, as mitmproxy announces it in SETTINGS_MAX_FRAME_SIZE."""
 
 SETTINGS_MAX = 32
-"""Settings in one frame; the standards define a dozen."""
+"""Largest number of settings in one frame. The standards define a dozen."""
 
 CONTINUATIONS_MAX = 16
-"""CONTINUATION frames of one header block; 64 KiB in frames of 16 KiB are four."""
+"""Largest number of CONTINUATION frames in one header block. 64 KiB in frames of 16 KiB are four."""
 
 HEADER_TABLE_MAX = 4_096
-"""Bytes of the HPACK table for responses (RFC 7541, 4.2), even if the client permits more."""
+"""Largest HPACK table for responses in bytes (RFC 7541, section 4.2), even if the client permits more."""
 
-STREAMS_PER_BATCH, FRAMES_PER_BATCH = 8, 128
-"""Streams and frames handled before other clients are served: some ten milliseconds."""
+STREAMS_PER_BATCH = 8
+"""Largest number of streams that are opened before other clients are served, which takes about 10 ms."""
+
+FRAMES_PER_BATCH = 128
+"""Largest number of frames that are handled before other clients are served."""
 
 CLOSED_STREAMS_MAX = 1_024
-"""Closed streams that are remembered, to distinguish late frames from invalid ones."""
+"""Largest number of remembered closed streams, to distinguish late frames from invalid ones."""
 
 BUFFERED_MAX = 1_048_576
 """Buffered bytes of a streamed response above which reading from its origin is paused."""
 
 UNSENT_MAX = 262_144
-"""Unsent bytes of the connection's socket above which no more are given to it."""
+"""Unsent bytes of a connection's socket above which no more are written to it."""
 
 UNSENT_POLL_INTERVAL: Seconds = 0.01
-"""Seconds between two checks of a full socket: 25 MB in a second."""
+"""Seconds between two checks of a full socket: at most 25 MB per second."""
 
 
 class Transport(Protocol):
-    """Access to the sockets below the layers."""
+    """Access to the sockets of a connection, for the layers above them."""
 
     def unsent(self, client: connection.Client) -> int:
-        """Bytes written to a client that its system has not taken yet."""
+        """Return the number of bytes written to a client that its socket has not accepted yet."""
         ...
 
     def set_reading_paused(self, client: connection.Client, server: connection.Server, paused: bool) -> None:
-        """Stop reading from a server on behalf of a client; or go on."""
+        """Pause or resume reading from an origin on behalf of a client."""
         ...
 
     def still_reads(self, client: connection.Client) -> bool:
-        """Return whether a client with a closed sending side may still read."""
+        """Return whether a client that has closed its sending side may still read."""
         ...
 
 
@@ -108,7 +115,7 @@ class ExcessiveLoad(Exception):
 
 
 class FrameAllowance:
-    """Counts the frames of a connection by their first nine bytes. Raises ExcessiveLoad."""
+    """Counter of the frames of a connection, by the first nine bytes of each. Its methods raise ExcessiveLoad."""
 
     def __init__(self, head_max: int, now: Seconds) -> None:
         self._head_max = head_max
@@ -120,16 +127,16 @@ class FrameAllowance:
         """True while a header block is incomplete."""
 
     def refill(self, now: Seconds) -> None:
-        """Add the points gained with time."""
+        """Add the points gained since the last call."""
         self._points = min(POINTS, self._points + (now - self._since) * POINTS_PER_SECOND)
         self._since = now
 
     def earn(self, size: int) -> None:
-        """Add the points for content sent."""
+        """Add the points for `size` bytes of sent content."""
         self._points = min(POINTS, self._points + size / BYTES_PER_POINT)
 
     def check_size(self, kind: int, length: int) -> None:
-        """Check a frame's announced length. Raises ExcessiveLoad."""
+        """Check the announced length of a frame. Raises ExcessiveLoad."""
         if length > FRAME_MAX:
             raise ExcessiveLoad(f"a frame of {length} bytes", ErrorCodes.FRAME_SIZE_ERROR)
         if kind == SETTINGS and length > 6 * SETTINGS_MAX:
@@ -138,7 +145,7 @@ class FrameAllowance:
             raise ExcessiveLoad("a header block that is too long")
 
     def count(self, kind: int, flags: int, stream: int, length: int) -> bool:
-        """Count a frame; return whether it opens a stream. Raises ExcessiveLoad."""
+        """Count a frame. Return whether it opens a stream. Raises ExcessiveLoad."""
         if kind == DATA and (length >= FREE_DATA_MIN or flags & END_STREAM):
             return False
         opens_stream = False
@@ -147,7 +154,7 @@ class FrameAllowance:
             self.in_block = not flags & END_HEADERS
             opens_stream, self._highest = stream > self._highest, max(stream, self._highest)
             if opens_stream:
-                return True  # these are counted as streams (SETTINGS_MAX_CONCURRENT_STREAMS), and as resets
+                return True  # the limits of streams (SETTINGS_MAX_CONCURRENT_STREAMS) and of resets apply to HEADERS
         elif kind == CONTINUATION:
             self._block += length
             self._continuations += 1
@@ -161,15 +168,15 @@ class FrameAllowance:
 
 
 class BoundedConnection(BufferedH2Connection):
-    """hyper-h2's state of a connection; unsent content is not copied."""
+    """hyper-h2's state of a connection. It does not copy unsent content."""
 
     MAX_CLOSED_STREAMS = CLOSED_STREAMS_MAX
     is_choked = False
-    """True while output waits for room in the socket only."""
+    """True while output waits only for room in the socket."""
     _written = 0
 
     def __init__(self, config: h2.config.H2Configuration, head_max: int, unsent: Callable[[], int]) -> None:
-        """`unsent` returns the bytes written to the client that its socket has not accepted yet."""
+        """Set the limit of a header block. `unsent` returns the bytes that the client's socket has not accepted yet."""
         super().__init__(config)
         self._unsent = unsent
         self.decoder.max_header_list_size = head_max
@@ -177,7 +184,7 @@ class BoundedConnection(BufferedH2Connection):
         self.local_settings.acknowledge()
 
     def buffered(self, stream_id: int) -> int:
-        """Return the unsent bytes of this stream."""
+        """Return the number of unsent bytes of a stream."""
         return sum(len(piece.data) for piece in self.stream_buffers.get(stream_id, ()))
 
     def data_to_send(self, amount: int | None = None) -> bytes:
@@ -201,7 +208,7 @@ class BoundedConnection(BufferedH2Connection):
         return self._send_buffered(stream_id)
 
     def _send_buffered(self, stream_id: int) -> bool:
-        """Send as much as flow control permits; return whether anything was sent."""
+        """Send as much of a stream's buffer as flow control permits. Return whether anything was sent."""
         pieces, sent = self.stream_buffers.get(stream_id), False
         while pieces:
             data, end_stream = pieces.popleft()
@@ -214,7 +221,7 @@ class BoundedConnection(BufferedH2Connection):
             batch, rest = data[:room], data[room:]
             if rest:
                 pieces.appendleft(SendH2Data(rest, end_stream))
-            # hyper-h2 accepts a memoryview, too
+            # hyper-h2 also accepts a memoryview
             h2.connection.H2Connection.send_data(self, stream_id, batch, end_stream and not rest)
             self._written += len(batch)
             sent = True
@@ -225,7 +232,7 @@ class BoundedConnection(BufferedH2Connection):
 
 
 class BoundedServer(Http2Server):
-    """A reader of HTTP/2 requests within the limits."""
+    """A reader of HTTP/2 requests that applies the limits."""
 
     h2_conn: BoundedConnection
 
@@ -238,7 +245,7 @@ class BoundedServer(Http2Server):
         head_max: int,
         head_timeout: Seconds,
     ) -> None:
-        """`server_of` returns the server that sends the response of a stream; None if there is none."""
+        """Set the limits. `server_of` returns the server that sends the response of a stream, or None."""
         super().__init__(context)
         self._transport = transport
         self._server_of = server_of
@@ -246,9 +253,9 @@ class BoundedServer(Http2Server):
         self.h2_conn = BoundedConnection(self.h2_conf, head_max, lambda: transport.unsent(self.context.client))
         self._allowance = FrameAllowance(head_max, time.monotonic())
         self._received = bytearray()
-        """Received bytes that are not handled yet, from the start of a frame on."""
+        """Received bytes that are not handled yet, beginning with a frame."""
         self._frames: deque[tuple[int, bool]] = deque()
-        """The lengths of complete frames in it, and whether they open a stream."""
+        """For each complete frame in `_received`: its length, and whether it opens a stream."""
         self._counted = 0
         self._preface = len(PREFACE)
         self._next_batch: commands.RequestWakeup | None = None
@@ -289,11 +296,11 @@ class BoundedServer(Http2Server):
             yield from self._handle_batch()
 
     def _count(self) -> None:
-        """Find and count the complete frames. Raises ExcessiveLoad."""
+        """Find and count the complete frames that were received. Raises ExcessiveLoad."""
         received, offset = self._received, self._counted
         if self._preface:
             if len(received) < self._preface:
-                return  # hyper-h2 refuses an invalid one, once it is complete
+                return  # hyper-h2 refuses an invalid preface when it is complete
             offset, self._preface = self._preface, 0
             self._frames.append((offset, False))
         while len(received) - offset >= FRAME_HEAD:
@@ -311,7 +318,7 @@ class BoundedServer(Http2Server):
         self._counted = offset
 
     def _handle_batch(self) -> layer.CommandGenerator[None]:
-        """Handle a batch of complete frames, and leave the rest for the next iteration."""
+        """Handle a batch of complete frames, and schedule the next batch for the following iteration."""
         size = frames = streams = 0
         while self._frames and frames < FRAMES_PER_BATCH and streams < STREAMS_PER_BATCH:
             length, opens_stream = self._frames.popleft()
@@ -320,7 +327,7 @@ class BoundedServer(Http2Server):
             batch = bytes(memoryview(self._received)[:size])
             del self._received[:size]
             self._counted -= size
-            handle = self._handle_event  # it is replaced when the connection ends
+            handle = self._handle_event  # the connection's end replaces it
             yield from super()._handle_event(events.DataReceived(self.conn, batch))
             if self._handle_event != handle:
                 return
@@ -337,7 +344,7 @@ class BoundedServer(Http2Server):
     def _update_deadline(self) -> layer.CommandGenerator[None]:
         partial = self._received[
             self._counted : self._counted + FRAME_HEAD
-        ]  # frames that wait to be handled have arrived
+        ]  # frames that wait to be handled have arrived completely
         is_incomplete = (
             bool(self._preface) or self._allowance.in_block or (len(partial) > 0 and partial[3:4] != bytes([DATA]))
         )
@@ -376,7 +383,7 @@ class BoundedServer(Http2Server):
             self._transport.set_reading_paused(self.context.client, self._paused_servers.pop(stream_id), False)
 
     def _schedule_poll(self) -> layer.CommandGenerator[None]:
-        """Check a full socket again later: there is no event for it."""
+        """Schedule another check of a full socket, because asyncio has no event for it."""
         if self.h2_conn.is_choked and self._poll_timer is None:
             self._poll_timer = commands.RequestWakeup(UNSENT_POLL_INTERVAL)
             yield self._poll_timer

@@ -1,17 +1,17 @@
 """Subclasses of mitmproxy's HTTP layer.
 
-mitmproxy 12's layer loses or does three things before the first hook runs:
+Before the first hook runs, mitmproxy 12's layer does three things that feedproxy needs otherwise:
 
-* It does not tell absolute-form from origin-form (RFC 9112, section 3.2): the first is for the explicit proxy, the
-  second for the gateway.
-* It refuses an HTTP/1.0 request without Host, although HTTP/1.0 does not define Host: it is for the gateway, too.
-* It reports a failure upstream with its own page.
+* It does not distinguish absolute-form from origin-form (RFC 9112, section 3.2). Absolute-form is for the explicit
+  proxy, origin-form for the gateway.
+* It refuses an HTTP/1.0 request without Host. HTTP/1.0 does not define Host, and such a request is for the gateway.
+* It reports a failure upstream with a page of its own.
 
 mitmproxy also reads a request to its end before it answers. Here, a request with unused content is answered at once,
-and the rest is discarded for a while: closing a connection with unread input may destroy the response before the client
-reads it (RFC 9112, 9.6).
+and the rest is discarded for a while. Closing a connection with unread input may destroy the response before the client
+has read it (RFC 9112, section 9.6).
 
-A request's head is limited to `header_max` (http1_patches.py); h11 has 16 KiB, Tomcat 8, node 16.
+The option `header_max` limits the head of a request (http1_patches.py). h11 permits 16 KiB, Tomcat 8 KiB, Node 16 KiB.
 """
 
 import logging
@@ -49,30 +49,30 @@ from feedproxy.server.mitm.http2_limits import BoundedServer, Transport
 logger = logging.getLogger("feedproxy")
 
 ABSOLUTE_FORM = "feedproxy.absolute-form"
-"""Key in `flow.metadata`: the request's target was written in absolute-form."""
+"""Key in `flow.metadata`: the client sent the request's target in absolute-form."""
 
 CONTENT_MAX = 65_536
-"""Bytes of content of a refused request, or of one to an endpoint without its own limit; also of pipelined input beside
-the next head."""
+"""Largest content in bytes of a refused request, and of a request to an endpoint without a limit of its own. It also
+limits the pipelined input after the next head."""
 
 RESPOND_EARLY = "feedproxy.at-once"
 """Key in `flow.metadata`: the response does not wait for the request's content, and ends the connection."""
 
 NO_ERROR = 0
-"""HTTP/2's code for a stream without error (RFC 9113, section 7)."""
+"""HTTP/2's code for resetting a stream without an error (RFC 9113, section 7)."""
 
 LINGERING_TIME: Seconds = 30
-"""Seconds for which input is discarded after a RESPOND_EARLY response; nginx has the same (lingering_time)."""
+"""Seconds for which input is discarded after a RESPOND_EARLY response. nginx has the same default (lingering_time)."""
 
 CONTENT_CAP = "feedproxy.content-cap"
-"""Key in `flow.metadata`: another limit for this flow's content in bytes."""
+"""Key in `flow.metadata`: another limit in bytes for the content of this flow's request."""
 
 
 class LocalResponses(Protocol):
-    """The responses that a stream sends in place of mitmproxy's."""
+    """Source of the responses that a stream sends in place of mitmproxy's own."""
 
     def make_error_page(self, flow: http.HTTPFlow, reason: str) -> http.Response:
-        """Return the response after a failure upstream; `reason` is mitmproxy's message."""
+        """Return the response after a failure upstream. `reason` is mitmproxy's message."""
         ...
 
     def interim_responses(self, flow: http.HTTPFlow) -> Iterable[http.Response]:
@@ -86,14 +86,14 @@ class LocalResponses(Protocol):
 
 @dataclass
 class DiscardRequestBody(HttpEvent):
-    """Further input on this HTTP/1 connection is to be discarded."""
+    """The command to discard further input on this HTTP/1 connection."""
 
 
 class FeedStream(HttpStream):
-    """A request and its response."""
+    """The stream of one request and its response."""
 
     events_in_progress = 0
-    """Depth of events: the next pipelined request starts within the last event of this one."""
+    """Number of nested events: the next pipelined request starts within the last event of this one."""
 
     def __init__(self, context: Context, stream_id: int, responses: LocalResponses) -> None:
         super().__init__(context, stream_id)
@@ -101,7 +101,7 @@ class FeedStream(HttpStream):
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
         if isinstance(event, RequestData | ResponseData) and not event.data:
-            return  # an empty DATA frame (RFC 9113, section 6.1) says nothing, and as a chunk would be the last one
+            return  # an empty DATA frame (RFC 9113, section 6.1) has no meaning, but would be the last chunk in HTTP/1
         if isinstance(event, RequestTrailers | ResponseTrailers) and event.trailers is not None:
             event.trailers = _trailers_of(event.trailers)
         self.events_in_progress += 1
@@ -109,7 +109,7 @@ class FeedStream(HttpStream):
         self.events_in_progress -= 1
 
     def check_invalid(self, request: bool) -> layer.CommandGenerator[bool]:
-        # http1_patches.py has checked the heads of HTTP/1.
+        # http1_patches.py has checked heads of HTTP/1.
         try:
             if request and self.flow.request.is_http2:
                 check_http2_request(self.flow.request)
@@ -126,7 +126,7 @@ class FeedStream(HttpStream):
             yield from self.handle_protocol_error(failure)
             return True
         if request:
-            # HTTP/2 has :authority in place of Host, also for requests that are not for a proxy.
+            # In HTTP/2, :authority takes the place of Host, also in requests that are not for a proxy.
             is_absolute = bool(self.flow.request.data.authority) and not self.flow.request.is_http2
             self.flow.metadata[ABSOLUTE_FORM] = is_absolute
             if self._has_no_host() and self.context.client.sockname:
@@ -136,7 +136,7 @@ class FeedStream(HttpStream):
 
     def _refuse(self, error: BadRequest) -> layer.CommandGenerator[None]:
         """Answer a malformed request without further processing."""
-        logger.info("answered %d: %s", error.status_hint, error)
+        logger.info("HTTP/2: answered %d: %s", error.status_hint, error)
         self.flow.error = mitmproxy_flow.Error(str(error))
         yield HttpErrorHook(self.flow)
         self.flow.live = False
@@ -159,7 +159,7 @@ class FeedStream(HttpStream):
         yield from super().start_response_stream()
 
     def send_response(self, already_streamed: bool = False) -> layer.CommandGenerator[None]:
-        # RFC 9110, 15.2: a proxy forwards 1xx responses; HTTP/1.0 knows none.
+        # RFC 9110, section 15.2: a proxy forwards 1xx responses. HTTP/1.0 does not define them.
         if self.flow.request.http_version != "HTTP/1.0":
             for interim in self._responses.interim_responses(self.flow):
                 yield SendHttp(ResponseHeaders(self.stream_id, interim, False), self.context.client)
@@ -174,12 +174,13 @@ class FeedStream(HttpStream):
         return bool(self.client_state == self.state_stream_request_body)
 
     def _close_if_content_is_missing(self) -> None:
-        """Close the connection after a response that precedes its request's content (RFC 9112, section 9.5)."""
+        """Close the connection after a response that precedes the end of its request's content (RFC 9112, section
+        9.5)."""
         if self._content_is_missing() and not self.flow.request.is_http2 and self.flow.response is not None:
             self.flow.response.headers["Connection"] = "close"
 
     def _abandon_content(self) -> layer.CommandGenerator[None]:
-        """Discard the rest of the request's content: the response is complete."""
+        """Discard the rest of the request's content, because the response is complete."""
         self.flow.live = False
         self.client_state = self.server_state = self.state_errored
         yield SendHttp(RequestProtocolError(self.stream_id, "answered already", ErrorCode.CANCEL), self.context.server)
@@ -187,7 +188,7 @@ class FeedStream(HttpStream):
         yield from self._discard_content()
 
     def _discard_content(self) -> layer.CommandGenerator[None]:
-        """Discard further content, and end the exchange."""
+        """Discard further content of the request, and end the exchange."""
         if self.flow.request.is_http2:
             yield from self._reset()
         else:
@@ -195,7 +196,7 @@ class FeedStream(HttpStream):
         yield DropStream(self.stream_id)
 
     def state_consume_request_body(self, event: events.Event) -> layer.CommandGenerator[None]:
-        # Content to pass on streams; this is content to discard, and HTTP/2 need not announce its length.
+        # Only content to discard arrives here: content to pass on streams. HTTP/2 need not announce its length.
         content_max = self.flow.metadata.get(CONTENT_CAP, CONTENT_MAX)
         if isinstance(event, RequestData) and len(self.request_body_buf) + len(event.data) > content_max:
             self.request_body_buf.clear()
@@ -235,7 +236,7 @@ class FeedStream(HttpStream):
     def handle_protocol_error(
         self, event: RequestProtocolError | ResponseProtocolError
     ) -> layer.CommandGenerator[None]:
-        # Made first: the error hook runs before the client gets the page, and logs it.
+        # The page is made first, because the error hook logs it before the client gets it.
         page = self._make_error_page(event) if isinstance(event, ResponseProtocolError) else None
         steps = super().handle_protocol_error(event)
         result: object = None
@@ -273,9 +274,9 @@ class FeedStream(HttpStream):
 
 
 class SerialHttp1Server(LimitedHttp1Server):
-    """Limits input that arrives while a response is being made, which would wait in memory.
+    """A reader of requests that limits the input during a response, which would wait in memory.
 
-    Input after a response that did not wait for it is discarded, for LINGERING_TIME seconds.
+    After a response that did not wait for its request's content, input is discarded for LINGERING_TIME seconds.
     """
 
     _lingering_timer: commands.RequestWakeup | None = None
@@ -355,7 +356,7 @@ class FeedLayer(HttpLayer):
         yield from self.event_to_child(server, event)
 
     def _break_cycles(self) -> None:
-        """Break the cycles of ended streams: each is in its own context's list of layers."""
+        """Break the reference cycles of ended streams: each is in the list of layers of its own context."""
         ended = [
             feed_stream
             for feed_stream in self._streams
@@ -366,7 +367,7 @@ class FeedLayer(HttpLayer):
             feed_stream.__dict__.clear()
 
     def _server_of(self, stream_id: int) -> connection.Server | None:
-        """Return the server that sends the response of a stream; None if there is none."""
+        """Return the server that sends the response of a stream, or None."""
         stream = self.streams.get(stream_id)
         return stream.context.server if stream is not None else None
 
@@ -383,18 +384,18 @@ def check_http2_request(request: http.Request) -> None:
     data, fields = request.data, request.headers.fields
     message_syntax.check_request_line(data.method, data.path)
     if not data.path.startswith(b"/") and (data.method, data.path) != (b"OPTIONS", b"*"):
-        raise BadRequest(":path is no path")
+        raise BadRequest("invalid :path: expected a path")
     if data.authority and not message_syntax.is_host(data.authority):
-        raise BadRequest(":authority is no host with a port")
+        raise BadRequest("invalid :authority: expected a host, optionally with a port")
     message_syntax.check_fields(fields)
     message_syntax.check_host(fields, required=not data.authority, may_be_empty=bool(data.authority))
     message_syntax.check_framing(fields, minor=1)
 
 
 def clean_http2_response(response: http.Response, method: str) -> None:
-    """Correct the head of an HTTP/2 response like those of HTTP/1. Raises MalformedResponse."""
+    """Correct the head of an HTTP/2 response as in HTTP/1. Raises MalformedResponse."""
     if not message_syntax.is_status(response.status_code):
-        raise MalformedResponse(f"{response.status_code} is no status code")
+        raise MalformedResponse(f"invalid status code {response.status_code}")
     lines = [name + b":" + value for name, value in response.headers.fields]
     fields = message_syntax.field_lines(lines, MalformedResponse)
     response.headers = http.Headers(without_framing(fields, response.status_code, method))
@@ -408,7 +409,7 @@ def _trailers_of(trailers: http.Headers) -> http.Headers:
 def install(
     chosen: layer.NextLayer, responses: LocalResponses, transport: Transport, *, head_max: int, head_timeout: Seconds
 ) -> None:
-    """Replace mitmproxy's HTTP layer by feedproxy's in the chosen next layer."""
+    """Replace mitmproxy's HTTP layer in `chosen` by feedproxy's, with these limits."""
     outer: layer.Layer | None = None
     inner = chosen.layer
     while inner is not None and type(inner) is not HttpLayer:

@@ -1,4 +1,7 @@
-"""Preview of a pasted address for the landing page: the service answers as for a client, without counting it."""
+"""Preview of a pasted address for the landing page.
+
+The service answers as for a client, but counts no reader.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -16,10 +19,10 @@ from feedproxy.rules import AMBIGUOUS, BLOCKED
 from feedproxy.web.templates import iso, plain_text
 
 HOPS_MAX = 3
-"""Redirects followed: from a page to its feed, and from a feed that has moved."""
+"""Largest number of redirects that are followed: from a page to its feed, and from a feed that has moved."""
 
 _WANTED = Fields([("Accept", ", ".join(FEED_TYPES))])
-"""Accept of a feed reader: the response to it for a page is a redirect to its feed."""
+"""Request fields of a feed reader: the response for a page is then a redirect to its feed."""
 
 PROTECTED = "This feed asks each reader for a name and a password, so it is not shown here."
 REFUSAL_SENTENCES: Mapping[tuple[str, ...], str] = {
@@ -29,7 +32,8 @@ REFUSAL_SENTENCES: Mapping[tuple[str, ...], str] = {
 
 
 async def load_preview(app: App, target: str, client: ClientContext) -> Preview:
-    """Return the preview of a target, or the reason for none. Access rules apply to each target of a redirect."""
+    """Return the preview of a target, or the reason why there is none. Access rules apply to each target of a
+    redirect."""
     try:
         async with asyncio.timeout(app.settings.answer_timeout):
             return await _load(app, target, replace(client, is_counted=False))
@@ -51,7 +55,7 @@ async def _load(app: App, target: str, client: ClientContext) -> Preview:
 
 
 def _location(answer: ProxyResponse, base: str) -> str | None:
-    """Return the target of a redirect within the gateway; None for another response."""
+    """Return the target of a redirect within the gateway, or None for any other response."""
     location = answer.response.fields.get("location") or ""
     if not 300 <= answer.response.status < 400 or not location.startswith(f"{base}/"):
         return None

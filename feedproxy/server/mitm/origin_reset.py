@@ -1,11 +1,11 @@
-"""Reading of an origin's response after it has reset the connection.
+"""Reading of an origin's response after the origin has reset the connection.
 
-An origin that refuses an upload responds at once and closes. Further content is answered with a reset (RFC 9112,
-section 9.6), and asyncio drops the transport at the first failed write. The response is then unread, in the kernel's
-buffer or in the StreamReader, which raises the error first.
+An origin that refuses an upload responds at once and closes the connection. It answers further content with a reset
+(RFC 9112, section 9.6), and asyncio drops the transport at the first failed write. The response is then unread in the
+kernel's buffer, or in the StreamReader, which raises the error first.
 
 "A client sending a message body SHOULD monitor the network connection for an error status code while it is transmitting
-the request" (RFC 9112, section 9.5): here a failed write ends writing only, and received data is read first.
+the request" (RFC 9112, section 9.5). Here, a failed write only ends writing, and received data is read first.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ READ_SIZE = 65_536
 
 
 class DrainOnReset(asyncio.Protocol):
-    """Wraps a StreamReaderProtocol; a lost connection is the end of input, not an error."""
+    """Wrapper of a StreamReaderProtocol that treats a lost connection as the end of input, not as an error."""
 
     def __init__(self, transport: asyncio.Transport, streams: asyncio.Protocol) -> None:
         self._socket = transport.get_extra_info("socket")
@@ -44,7 +44,7 @@ class DrainOnReset(asyncio.Protocol):
         if not self._eof:
             self._streams.eof_received()
         if self._is_paused:
-            self._streams.resume_writing()  # waiting writers continue
+            self._streams.resume_writing()  # wakes waiting writers
 
     def _read(self) -> bytes:
         """Return the rest of the kernel's buffer. The transport closes the socket afterwards."""
@@ -55,7 +55,7 @@ class DrainOnReset(asyncio.Protocol):
 
 
 def drain_on_reset(writer: object) -> None:
-    """Let received data be read after a failed write to an origin."""
+    """Make received data readable after a failed write to an origin."""
     transport = getattr(writer, "transport", None)
     if not isinstance(transport, asyncio.Transport) or transport.is_closing():
         return

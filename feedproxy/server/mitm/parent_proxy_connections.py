@@ -1,9 +1,9 @@
 """The parent proxy (`upstream_proxy`) for mitmproxy's own connections: tunnels and streamed requests.
 
-mitmproxy supports a parent only in its `upstream` mode, a single one and over HTTP. So a server's address is replaced
-by a `ParentProxyHost`, and the name `asyncio` in mitmproxy's module by one that opens it. The tunnel is made by
-upstream/parent_proxy_tunnel.py before mitmproxy sees the connection. If a new version lacks that name, such connections
-are refused.
+mitmproxy supports a parent only in its `upstream` mode, a single one and over HTTP. Therefore a `ParentProxyHost` takes
+the place of a server's address. The name `asyncio` in mitmproxy's module is replaced by an object that opens it.
+upstream/parent_proxy_tunnel.py opens the tunnel before mitmproxy uses the connection. If a new version of mitmproxy
+lacks the name, connections that need a parent are refused.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import connect_to_parent, open_tunnel, parent_name
 
 CONNECT_TIMEOUT: Seconds = 10
-"""Seconds for the parent and the origin behind it together: the default of `connect_timeout`."""
+"""Seconds for connecting to the parent and through it to the origin: the default of `connect_timeout`."""
 
 
 class ParentProxyHost(str):
-    """The host of a server behind a parent; its text is the parent's host."""
+    """The host of a server behind a parent proxy. As a string, it is the parent's host."""
 
     __slots__ = ("_policy", "is_plain", "origin", "parent", "requested_host")
 
@@ -32,7 +32,7 @@ class ParentProxyHost(str):
     origin: tuple[str, int]
     """Host and port of the origin."""
     requested_host: str
-    """The host in the request to the parent: the name, or its checked address."""
+    """Host in the request to the parent: the name, or its checked address."""
     is_plain: bool
     """True if requests are sent to the parent itself, in absolute-form."""
     _policy: AddressPolicy
@@ -50,7 +50,7 @@ class ParentProxyHost(str):
         parent_host.requested_host = origin[0] if parent.resolves or not addresses else addresses[0]
         return parent_host
 
-    # mitmproxy reuses connections for equal addresses: the parent's own differs.
+    # mitmproxy reuses a connection for equal addresses: connections to the parent itself must have another one.
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -62,7 +62,7 @@ class ParentProxyHost(str):
         return id(self)
 
     async def open(self) -> socket.socket:
-        """Connect. Raises OSError only, as mitmproxy expects."""
+        """Return a connected socket. Raises only OSError, as mitmproxy expects."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 if self.is_plain:
@@ -73,13 +73,13 @@ class ParentProxyHost(str):
                     self.parent, self._policy.resolve_parent, self.requested_host, port, authority=authority
                 )
         except TimeoutError as error:
-            raise OSError(f"no connection through {parent_name(self.parent)} in {CONNECT_TIMEOUT:g} s") from error
+            raise OSError(f"no connection through {parent_name(self.parent)} after {CONNECT_TIMEOUT:g} s") from error
         except FeedproxyError as error:
             raise OSError(str(error)) from error
 
 
 class _AsyncioWithParents:
-    """A replacement of asyncio in mitmproxy's module that also opens a `ParentProxyHost`."""
+    """Replacement of asyncio in mitmproxy's module, which also opens a `ParentProxyHost`."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(asyncio, name)
@@ -91,7 +91,7 @@ class _AsyncioWithParents:
 
 
 def install() -> None:
-    """Let mitmproxy connect through a parent, once per process."""
+    """Enable mitmproxy to connect through a parent, once per process."""
     if getattr(server, "asyncio", None) is asyncio:
         setattr(server, "asyncio", _AsyncioWithParents())  # noqa: B010 -- mypy knows it for a module
 
@@ -99,9 +99,9 @@ def install() -> None:
 async def route_through_parent(
     parent: Parent, host: str, port: int, policy: AddressPolicy, *, tls: bool, exempt: bool = False
 ) -> ParentProxyHost:
-    """Return the host behind a parent, after a check of its address. Raises Forbidden, Unreachable."""
+    """Return the host behind a parent, after a check of its address. Raises Forbidden, Unreachable, ParentFailed."""
     if not isinstance(getattr(server, "asyncio", None), _AsyncioWithParents):
-        raise ParentFailed(f"{parent_name(parent)} cannot be used for this with this version of mitmproxy")
+        raise ParentFailed(f"this version of mitmproxy cannot connect through {parent_name(parent)}")
     if exempt:
         allowed_addresses = [] if parent.resolves else await policy.addresses(host, port)
     else:

@@ -1,7 +1,7 @@
 """Requests that stream through mitmproxy's own upstream: methods other than GET, large content, tunnels.
 
-mitmproxy's hooks fail open: after an exception in a hook, the request goes upstream. So each host must be approved for
-each client connection before, and the check at the opening of a connection refuses everything else.
+mitmproxy's hooks fail open: after an exception in a hook, the request goes upstream. Therefore each server is approved
+for each client connection in advance. The check at the opening of a connection refuses all others.
 """
 
 import re
@@ -33,11 +33,11 @@ PATH_OVERRIDE_FIELDS = (
     *("x-original-url", "x-original-uri", "x-original-path", "x-rewrite-url", "x-rewrite-uri"),
     *("x-http-path-override", "x-path", "x-uri", "x-request-uri"),
 )
-"""Fields that make frameworks respond for another path, which rules may protect."""
+"""Fields that make web frameworks respond for another path, which rules may protect."""
 
 _PORTABLE_NAME = re.compile(r"[A-Za-z0-9-]+")
-"""Names of fields that go upstream. CGI, WSGI and PHP read other characters as a hyphen, and X_Forwarded_Host as
-X-Forwarded-Host. (nginx drops such fields as well: underscores_in_headers.)"""
+"""Names of fields that are sent upstream. CGI, WSGI and PHP treat other characters as a hyphen, so that they read
+X_Forwarded_Host as X-Forwarded-Host. nginx drops such fields as well (underscores_in_headers)."""
 
 SHOWN_TARGET = "feedproxy.shown"
 """Key in `flow.metadata`: the target of a streamed request, in the client's form."""
@@ -45,27 +45,30 @@ SHOWN_TARGET = "feedproxy.shown"
 
 @dataclass(slots=True)
 class ConnectApprovals:
-    """The approved servers of each client connection: (host, port) → checked address, host behind a parent proxy, or
-    exempt."""
+    """The approved servers of each client connection.
+
+    The key is host and port. The value is the checked address, the host behind a parent proxy, or None if the
+    address is not checked.
+    """
 
     approved: dict[str, dict[tuple[str, int], str | ParentProxyHost | None]] = field(default_factory=dict)
     tunnels: dict[str, tuple[str, int]] = field(default_factory=dict)
     users: dict[str, str] = field(default_factory=dict)
-    """The users that were authenticated by CONNECT, by client."""
+    """Users that were authenticated by CONNECT, by client connection."""
 
     def approve(self, client: str, host: str, port: int, address: str | ParentProxyHost | None) -> None:
-        """Approve a server at this address for a client's connection."""
+        """Approve a server at this address for a client connection."""
         self.approved.setdefault(client, {})[host.lower(), port] = address
 
     def forget(self, client: str) -> None:
-        """Remove the approvals of a disconnected client."""
+        """Remove the approvals of a closed client connection."""
         self.approved.pop(client, None)
         self.tunnels.pop(client, None)
         self.users.pop(client, None)
 
 
 class BodyCounter:
-    """Counts streamed content; with `instead`, replaces it."""
+    """Counter of streamed content. It replaces the content by `instead`, if that is set."""
 
     __slots__ = ("_instead", "size")
 
@@ -88,9 +91,9 @@ async def approve(
     policy: AddressPolicy,
     parent: Parent | None,
 ) -> None:
-    """Check a target's address and approve it for this client. Raises Forbidden, Unreachable, ParentFailed."""
+    """Check a target's address and approve its server for this client. Raises Forbidden, Unreachable, ParentFailed."""
     host, port = uri.split_host_port(target)
-    is_own = is_upstream_target(target, settings)  # configured by the operator
+    is_own = is_upstream_target(target, settings)  # the operator configured it
     if parent is not None:
         tls = target.startswith("https:")
         approvals.approve(
@@ -104,7 +107,7 @@ async def approve(
 
 
 def enforce(data: ServerConnectionHookData, approvals: ConnectApprovals) -> None:
-    """Let mitmproxy connect to an approved server only, at its checked address."""
+    """Let mitmproxy connect only to an approved server, at its checked address."""
     try:
         address = data.server.address
         if address is None:
@@ -112,7 +115,7 @@ def enforce(data: ServerConnectionHookData, approvals: ConnectApprovals) -> None
         host, port, *_ = address
         approved = approvals.approved.get(data.client.id, {})
         if isinstance(host, ParentProxyHost) and any(host is approved_host for approved_host in approved.values()):
-            return  # it is opened once more
+            return  # mitmproxy opens the connection again
         if (host.lower(), port) not in approved:
             raise Forbidden(f"{host}:{port} was not approved")
         pinned = approved[host.lower(), port]
@@ -123,18 +126,18 @@ def enforce(data: ServerConnectionHookData, approvals: ConnectApprovals) -> None
             data.server.sni = data.server.sni or host
             data.server.address = (pinned, port)
             approvals.approve(data.client.id, pinned, port, pinned)
-    except Exception as error:  # whatever it is: without a decision there is no connection
+    except Exception as error:  # without a decision, there must be no connection
         data.server.error = str(error) or "refused"
 
 
 def max_forwards(fields: Fields) -> int | None:
-    """Return the value of Max-Forwards (RFC 9110, 7.6.2); None without a valid one."""
+    """Return the value of Max-Forwards (RFC 9110, section 7.6.2), or None if it is missing or invalid."""
     hops = fields.combined("max-forwards") or ""
     return int(hops) if re.fullmatch(r"[0-9]{1,9}", hops) else None
 
 
 def prepare_request(flow: http.HTTPFlow, arrival: RoutedRequest, *, via: str, parent: Parent | None = None) -> None:
-    """Prepare a request for streaming upstream, or to a parent proxy."""
+    """Prepare a request for streaming to its origin or to a parent proxy."""
     fields = arrival.request.fields
     framing = _framing(fields)
     fields = fields.end_to_end().without(*FRAMING, "a-im")
@@ -151,7 +154,7 @@ def prepare_request(flow: http.HTTPFlow, arrival: RoutedRequest, *, via: str, pa
         fields = fields.with_field("X-Forwarded-Proto", scheme).with_field("X-Forwarded-Host", name.partition("/")[0])
     if not framing and flow.request.is_http2:
         # HTTP/2 has its own framing. An HTTP/1.1 upstream needs Transfer-Encoding, or it would read the content as
-        # another request. mitmproxy removes the field again if upstream speaks HTTP/2.
+        # another request. mitmproxy removes the field again if the upstream speaks HTTP/2.
         flow.request.http_version, flow.request.authority = "HTTP/1.1", ""
         if flow.request.method not in ("GET", "HEAD") or flow.request.raw_content:
             framing = [("Transfer-Encoding", "chunked")]
@@ -159,13 +162,14 @@ def prepare_request(flow: http.HTTPFlow, arrival: RoutedRequest, *, via: str, pa
     flow.request.url = arrival.request.target
     flow.metadata[SHOWN_TARGET] = arrival.shown or arrival.request.target
     if not flow.request.is_http2:
-        flow.request.authority = ""  # to an origin in origin-form (RFC 9112, 3.2.1), also out of a tunnel
+        flow.request.authority = ""  # origins get origin-form (RFC 9112, section 3.2.1), also through a tunnel
     host, port = uri.split_host_port(arrival.request.target)
     shown = f"[{host}]" if ":" in host else host
     default = 443 if arrival.request.target.startswith("https:") else 80
     fields = fields.with_field("Host", shown if port == default else f"{shown}:{port}")
     if parent is not None and parent.is_http and default == 80:
-        # mitmproxy writes absolute-form if there is an authority (RFC 9112, 3.2.2), and drops that of HTTP/2.
+        # mitmproxy writes absolute-form (RFC 9112, section 3.2.2) if there is an authority, and drops that of
+        # HTTP/2.
         flow.request.http_version, flow.request.authority = "HTTP/1.1", fields.get("host") or ""
         if parent.authorization:
             fields = fields.with_field("Proxy-Authorization", parent.authorization)
@@ -175,7 +179,7 @@ def prepare_request(flow: http.HTTPFlow, arrival: RoutedRequest, *, via: str, pa
 def prepare_response(
     flow: http.HTTPFlow, arrival: RoutedRequest, status: CacheStatus, settings: Settings, *, via: str
 ) -> BodyCounter:
-    """Prepare the head of a streamed response; return the counter of its content."""
+    """Prepare the head of a streamed response. Return the counter of its content."""
     assert flow.response is not None
     fields = fields_of(flow.response)
     framing = _framing(fields)
@@ -189,8 +193,9 @@ def prepare_response(
     closes = "close" in split_list((arrival.request.fields.combined("connection") or "").lower())
     has_content = flow.request.method != "HEAD" and flow.response.status_code not in (204, 304)
     if (has_content and not framing) or closes:
-        # The connection must end: it delimits the content (RFC 9112, 6.3), or the client asked for it (9.6), which
-        # mitmproxy does not know, since the field does not go upstream.
+        # The connection must end, for one of two reasons. Its end delimits the content (RFC 9112, section 6.3), or
+        # the client requested it (section 9.6). mitmproxy does not know of the request, because the field is not
+        # sent upstream.
         fields = fields.with_field("Connection", "close")
     flow.response.headers = headers_of(Fields((*fields, *framing)))
     flow.response.http_version = "HTTP/1.1"
@@ -200,13 +205,14 @@ def prepare_response(
 
 
 def _framing(fields: Fields) -> list[tuple[str, str]]:
-    """Return the framing fields, in lower case: some recipients compare transfer codings case-sensitively."""
+    """Return the framing fields in lower case, because some recipients compare transfer codings case-sensitively."""
     # "All transfer-coding names are case-insensitive" -- RFC 9112, section 7
     return [(name, value.lower()) for name, value in fields if name.lower() in FRAMING]
 
 
 def refuse_parents_challenge(flow: http.HTTPFlow) -> BodyCounter:
-    """Replace a parent proxy's 407, which is for this proxy, in the head of a streamed response."""
+    """Replace a parent proxy's 407 in the head of a streamed response, because it is for this proxy. Return the
+    counter."""
     assert flow.response is not None
     fields = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store"), ("Connection", "close")]
     flow.response.status_code, flow.response.reason = ParentRefused.status_hint, ""
@@ -221,7 +227,7 @@ def classify_failure(message: str) -> FeedproxyError:
     """Return the error for mitmproxy's message about a failure upstream."""
     if "Connection killed" not in message:
         return ParentRefused(message) if f"({OPTION})" in message else Unreachable(message)
-    # A veto before the connection: of `enforce`, or mitmproxy's against connecting to itself.
+    # `enforce` refused the connection, or mitmproxy refused to connect to itself.
     return LoopDetected(message) if "destination unknown" in message else Forbidden(message)
 
 
@@ -231,7 +237,7 @@ FAILURE_SENTENCES = {
     Forbidden.detail: "Its address, or its port, is none that this proxy is allowed to connect to.",
     LoopDetected.detail: "It leads back to this proxy.",
 }
-"""Messages for clients: mitmproxy's contain addresses, which are for the operator only."""
+"""Messages for clients. mitmproxy's own messages contain addresses, which only the operator may see."""
 
 
 def error_page(flow: http.HTTPFlow, message: str, status: CacheStatus | None = None) -> http.Response:
@@ -241,13 +247,13 @@ def error_page(flow: http.HTTPFlow, message: str, status: CacheStatus | None = N
     request = Request("GET", shown, fields_of(flow.request))
     response = problem_response(error.status_hint, error.detail, FAILURE_SENTENCES[error.detail], request=request)
     fields = append(response.fields, status or CacheStatus(detail=error.detail)).with_field("Connection", "close")
-    # As apply_entrance_rules does for the gateway.
+    # apply_entrance_rules does the same for the gateway.
     fields = fields.with_field("Content-Security-Policy", "sandbox").with_field("X-Content-Type-Options", "nosniff")
     return to_mitmproxy(Response(response.status, fields, response.body))
 
 
 def to_mitmproxy(response: Response) -> http.Response:
-    """Return a Response in mitmproxy's form."""
+    """Return a response in mitmproxy's form."""
     response_for_mitmproxy = http.Response.make(response.status, response.body)
     response_for_mitmproxy.headers = headers_of(response.fields)
     if response.reason:
@@ -258,13 +264,13 @@ def to_mitmproxy(response: Response) -> http.Response:
 async def enforce_address_policy(
     data: ServerConnectionHookData, policy: AddressPolicy, parent_of: Callable[[str], Parent | None]
 ) -> None:
-    """Let mitmproxy connect to permitted addresses only, for connections without approvals."""
+    """Let mitmproxy connect only to permitted addresses, for connections that need no approval."""
     try:
         if data.server.address is None:
             raise Forbidden("no address")
         host, port, *_ = data.server.address
         if isinstance(host, ParentProxyHost):
-            return  # it is opened once more
+            return  # mitmproxy opens the connection again
         tls = data.server.tls or port == 443
         parent = parent_of(uri.normalise(f"{'https' if tls else 'http'}://{uri.join_host_port(host, port)}/"))
         data.server.sni = data.server.sni or host
@@ -274,7 +280,7 @@ async def enforce_address_policy(
             return
         parent_host = await route_through_parent(parent, host, port, policy, tls=tls)
         if parent_host.is_plain:
-            raise ParentFailed(f"{parent_name(parent)} cannot be used for this request without addons/entrance.py")
+            raise ParentFailed(f"addons/entrance.py is required for a request through {parent_name(parent)}")
         data.server.address = (parent_host, parent.port)
-    except Exception as error:  # whatever it is: without a decision there is no connection
+    except Exception as error:  # without a decision, there must be no connection
         data.server.error = str(error) or "refused"

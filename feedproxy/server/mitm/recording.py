@@ -1,4 +1,4 @@
-"""Conversion of mitmproxy's flows to exchanges of a recording, live or from flow files."""
+"""Conversion of mitmproxy's flows to exchanges of a recording, during operation or from flow files."""
 
 import itertools
 from dataclasses import replace
@@ -21,15 +21,15 @@ from feedproxy.server.mitm.request_routing import fields_of
 from feedproxy.upstream.special_networks import client_network
 
 type ExchangeAndBody = tuple[Exchange, bytes | None]
-"""An exchange and its content as transferred; None if that was not recorded."""
+"""An exchange, and its content as transferred, or None if the content was not recorded."""
 
 
 NAMES_MAX = 8192
-"""Names remembered; more connections are seldom open at once."""
+"""Largest number of remembered names. More connections are seldom open at once."""
 
 
 class StableNames:
-    """Names connections in the order of appearance: unlike mitmproxy's ids, names repeat for the same traffic."""
+    """Names of connections by order of appearance. Unlike mitmproxy's ids, they are the same for the same traffic."""
 
     def __init__(self, beginning: str) -> None:
         self._beginning = beginning
@@ -37,7 +37,7 @@ class StableNames:
         self._name_by_id: LRU[str, str] = LRU(entries_max=NAMES_MAX)
 
     def name_of(self, thing: str) -> str:
-        """Return the name of an id; empty for none."""
+        """Return the name of a connection id, or an empty string for an empty id."""
         if not thing:
             return ""
         name = self._name_by_id.get(thing)
@@ -70,10 +70,10 @@ def origin_exchange(flow: http.HTTPFlow, at: float, seconds: float, connections:
 
 
 def flow_exchanges(flow: http.HTTPFlow, at: float, seconds: float, connections: StableNames) -> list[ExchangeAndBody]:
-    """Return the exchanges of a flow of plain mitmproxy: with the client, and with the origin, if there is one."""
+    """Return the exchanges of a flow of mitmproxy without feedproxy: with the client and, if any, with the origin."""
     recorded = []
     client, server = flow.client_conn, flow.server_conn
-    # A flow that mitmproxy has read from a HAR file has port 0 and no known client.
+    # A flow that mitmproxy read from a HAR file has port 0 and an unknown client.
     if has_client := bool(client.peername and client.peername[1]):
         client_side = _exchange(
             flow, flow.response, Side.READER, _target(flow), at, seconds, connections.name_of(client.id)
@@ -136,7 +136,7 @@ def _body(response: http.Response | None) -> bytes | None:
 
 
 def read(path: Path) -> Recording:
-    """Return the recording in a HAR file or in one of mitmproxy's flow files. Raises UsageError."""
+    """Return the recording in a HAR file or in a flow file of mitmproxy. Raises UsageError."""
     try:
         with path.open("rb") as file:
             beginning = file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n")

@@ -1,7 +1,7 @@
-"""Routing of a request: its entrance, target URI and client.
+"""Routing of a request: its entrance, its target URI and its client.
 
-The field that `forwarded_by` names is trusted only from `trusted_proxies`, and only the part that they wrote
-(request/forwarded.py). Other peers may forge it.
+The field that the option `forwarded_by` names is trusted only from `trusted_proxies`, and only the part that these
+wrote (request/forwarded.py). Other peers may forge it.
 """
 
 import contextlib
@@ -23,16 +23,16 @@ from feedproxy.server.mitm.http_layer import ABSOLUTE_FORM
 from feedproxy.settings import Settings
 
 TUNNEL = "feedproxy.tunnel"
-"""Key in the client connection's metadata: `host:port` that CONNECT named."""
+"""Key in the metadata of a client connection: the `host:port` of its CONNECT."""
 
 OWN_AUTHORITY = "feedproxy.own-authority"
-"""Key in `flow.metadata`: the absolute-form names this proxy, so the request is for the gateway."""
+"""Key in `flow.metadata`: the absolute-form names this proxy, so that the request is for the gateway."""
 
 LANDING_PATHS = ("/", "/robots.txt", "/favicon.ico")
-"""Local pages of the gateway, by path."""
+"""Paths of the gateway's own pages."""
 
 RPC = "/RPC2"
-"""Path of XML-RPC clients that know only a host: the same endpoint as below the prefix."""
+"""Path for XML-RPC clients that can only be given a host. It is the same endpoint as below the prefix."""
 
 _OTHER_SCHEME = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*+:/*(?![0-9])")
 _HOST_WITH_PORT = re.compile(r"[^/?#]+:[0-9]{1,5}(?:[/?#]|$)")
@@ -42,7 +42,7 @@ AUTHORITY = re.compile(r"^(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})
 
 @dataclass(frozen=True, slots=True)
 class LocalPath:
-    """A local path: the landing page, an endpoint, or an unknown path."""
+    """A path of this proxy: the landing page, an endpoint, or an unknown path."""
 
     path: str
     client: ClientContext
@@ -58,7 +58,7 @@ class MisspelledTarget:
 
 @dataclass(frozen=True, slots=True)
 class RoutedRequest:
-    """A request for a target; `shown` is the target in the client's form."""
+    """A request for a target. `shown` is the target in the client's form."""
 
     request: Request
     client: ClientContext
@@ -67,9 +67,10 @@ class RoutedRequest:
 
 @dataclass(frozen=True, slots=True)
 class IncomingRequest:
-    """A received request head. `path` is in origin-form, query included; `url` the whole of an absolute-form.
+    """The head of a received request.
 
-    `own` is the local address and port of the connection.
+    `path` is the origin-form, query included. `url` is the complete absolute-form. `own` is the local address and port
+    of the connection.
     """
 
     method: str
@@ -84,12 +85,12 @@ class IncomingRequest:
 
 
 def fields_of(message: http.Message) -> Fields:
-    """Return mitmproxy's headers as Fields, decoded as ISO-8859-1, which preserves the bytes."""
+    """Return the fields of a mitmproxy message, decoded as ISO-8859-1, which preserves all bytes."""
     return Fields((name.decode("latin-1"), value.decode("latin-1")) for name, value in message.headers.fields)
 
 
 def headers_of(fields: Fields) -> http.Headers:
-    """Return Fields as mitmproxy's headers."""
+    """Return fields in mitmproxy's form."""
     return http.Headers([(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields])
 
 
@@ -100,7 +101,7 @@ def incoming_request(flow: http.HTTPFlow) -> IncomingRequest:
     # In HTTP/2, :authority replaces Host.
     authority = "" if request.is_http2 else request.data.authority.decode("latin-1")
     absolute, path = bool(flow.metadata.get(ABSOLUTE_FORM)), request.data.path.decode("latin-1")
-    # mitmproxy's own `url` has lost the brackets of an IPv6 address.
+    # mitmproxy's own `url` lacks the brackets of an IPv6 address.
     url = f"{request.scheme}://{uri.join_host_port(request.host, request.port)}{path}" if absolute else request.url
     return IncomingRequest(
         request.method,
@@ -120,7 +121,7 @@ def route(
 ) -> RoutedRequest | LocalPath | MisspelledTarget:
     """Return the route of a request. Raises BadTarget and NotFound (uri.gateway_target).
 
-    `tunnel` is the host and port of the CONNECT, for a request in a tunnel.
+    `tunnel` is the host and port of the CONNECT if the request is in a tunnel.
     """
     client = client_context(head, settings, entrance)
     match entrance:
@@ -142,7 +143,7 @@ def route(
     except (NotFound, BadTarget):
         return MisspelledTarget(_guess_target(head.path, client.base), client)
     if target.startswith(f"{client.base}/"):
-        with contextlib.suppress(BadTarget):  # a local page: refused when it is fetched
+        with contextlib.suppress(BadTarget):  # a local page, which is refused when it is fetched
             return MisspelledTarget(subscription_address.read(target, client.base), client)
     return RoutedRequest(Request(head.method, target, head.fields), client)
 
@@ -150,9 +151,9 @@ def route(
 def _guess_target(path: str, base: str) -> str:
     """Return the target of an unusual gateway path: with `feed:`, encoded, or without a scheme.
 
-    Browsers and scanners request names with a dot, too (`/apple-touch-icon.png`). So a path without a scheme names a
-    host only with a port, as an IP address, or below a public suffix or a name for private use. Raises NotFound, with
-    the right address if it can be guessed, and BadTarget.
+    Browsers and scanners also request names with a dot (`/apple-touch-icon.png`). Therefore a path without a scheme
+    must name a host in one of three ways: with a port, as an IP address, or below a public suffix or a name for private
+    use. Raises BadTarget and NotFound, which states the right address if it can be guessed.
     """
     written = path.lstrip("/")
     if subscription_address.has_scheme(written):
@@ -168,11 +169,11 @@ def _guess_target(path: str, base: str) -> str:
             return target
     if "/" in written.rstrip("/"):
         example = target or example
-    raise NotFound(f"put the feed's full URL after the slash, such as {base}/{example}")
+    raise NotFound(f"expected a feed's full URL after the slash, such as {base}/{example}")
 
 
 def entrance_of(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int] | None) -> Entrance:
-    """Return the entrance of a request: absolute-form and tunnels are for the explicit proxy."""
+    """Return the entrance of a request. Absolute-form and tunnels are for the explicit proxy."""
     if tunnel is not None:
         return Entrance.PROXY
     if settings.upstream:
@@ -187,22 +188,23 @@ def entrance_of(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int]
 
 
 def as_gateway_request(head: IncomingRequest) -> IncomingRequest:
-    """Return a request with an absolute-form of this proxy in the gateway's form.
+    """Return a request with this proxy in its absolute-form as a request for the gateway.
 
     "When an origin server receives a request with an absolute-form of request-target, the origin server MUST ignore the
-    received Host header field (if any) and instead use the host information of the request-target." -- RFC 9112, 3.2.2
+    received Host header field (if any) and instead use the host information of the request-target." -- RFC 9112,
+    section 3.2.2
     """
     return replace(head, fields=head.fields.with_field("Host", urlsplit(uri.normalise(head.url)).netloc))
 
 
 def _reverse(head: IncomingRequest, client: ClientContext, settings: Settings) -> RoutedRequest | LocalPath:
     if head.absolute and head.authority:
-        # RFC 9112, 3.2.2: Host is ignored beside an absolute-form, so it cannot confirm it.
+        # RFC 9112, section 3.2.2: beside an absolute-form, Host is ignored, so that it cannot confirm the authority.
         address, port = head.local_address
         known = {f"{f'[{address}]' if ':' in address else address}:{port}", f"localhost:{port}"}
         known |= {urlsplit(network).netloc.lower() for network in (settings.upstream, settings.public_url) if network}
         if head.authority.lower() not in known:
-            raise BadTarget("this proxy stands in front of one origin, and is open to no other")
+            raise BadTarget("target refused: in reverse mode, only the upstream is served")
     path = head.path
     if not path.startswith("/"):
         raise BadTarget("the request target is not a path")
@@ -213,19 +215,19 @@ def _reverse(head: IncomingRequest, client: ClientContext, settings: Settings) -
 
 
 def target_of_path(path: str, settings: Settings) -> str:
-    """Return the target of a path and query, in reverse mode or the gateway. Raises BadTarget and NotFound."""
+    """Return the target of a path and query, in reverse mode or in the gateway. Raises BadTarget and NotFound."""
     if settings.upstream:
         return uri.normalise(settings.upstream.rstrip("/") + _normalize_path(path))
     return uri.gateway_target(path)
 
 
 def _normalize_path(path: str) -> str:
-    """Return the normalized path: `..` does not leave the upstream's path."""
+    """Return the normalized path. `..` does not leave the upstream's path."""
     return uri.normalise("http://upstream" + path).removeprefix("http://upstream")
 
 
 def client_context(head: IncomingRequest, settings: Settings, entrance: Entrance) -> ClientContext:
-    """Return the client: its entrance, address, and the proxy's name that it uses."""
+    """Return the context of the client: entrance, address, and the base URL by which it addresses the proxy."""
     fields = head.fields
     scheme = "https" if head.tls else "http"
     host = fields.get("host") or ""

@@ -1,4 +1,4 @@
-"""Secret addresses: `/-/with/TOKEN/…`; the token authenticates a user (seed 003, 11.1.8).
+"""Secret addresses: in `/-/with/TOKEN/…`, the token authenticates a user.
 
 The part after the token is handled like a whole address: a target, or `/-/as/FORMAT/TARGET`.
 """
@@ -15,13 +15,13 @@ from feedproxy.request.entrance import ClientContext
 from feedproxy.server.mitm.request_routing import target_of_path
 
 PATH = "with/"
-"""The path before the token, below the endpoints' prefix."""
+"""Path before the token, relative to the prefix of endpoints."""
 
 
 async def handle(app: App, call: Call) -> Response:
-    """Answer for the target behind the token. Raises NotFound if the token is invalid for it or revoked.
+    """Return the response for the target after the token. Raises NotFound if the token is revoked or not valid for it.
 
-    All addresses in the response have the same token, since the client has no other credentials.
+    All addresses in the response contain the token, because the client has no other credentials.
     """
     token, _, rest = call.path.removeprefix(PATH).partition("/")
     if f"/{rest}".startswith(f"{app.settings.endpoint_prefix}{conversions.PATH}"):
@@ -37,7 +37,7 @@ async def handle(app: App, call: Call) -> Response:
 
 
 async def _convert(app: App, call: Call, token: str, rest: str) -> Response:
-    """Answer in another format."""
+    """Return the target in another format."""
     inner = rest.removeprefix(app.settings.endpoint_prefix.removeprefix("/"))
     request_target = f"/{rest}?{call.query}" if call.query else f"/{rest}"
     call = replace(
@@ -56,10 +56,10 @@ def _visit_with_token(app: App, client: ClientContext, token: str) -> ClientCont
 
 
 async def _authorize(app: App, call: Call, token: str, target: str) -> tuple[str, Fields]:
-    """Return the token's user, and the fields that may go upstream. Raises NotFound and AccessDenied."""
+    """Return the token's user, and the fields to send upstream. Raises NotFound and AccessDenied."""
     tokens = app.gatekeeper.tokens
     user = tokens.user_of(token, target) if tokens is not None else None
     if user is None:
-        raise NotFound("There is no such address, or not any more.")
+        raise NotFound("This address does not exist, or not any more.")
     readers = app.settings_for(target).readers
     return await app.gatekeeper.authorize(readers, call.request.fields, call.client.address, proxy=False, user=user)
