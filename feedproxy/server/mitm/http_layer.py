@@ -136,7 +136,7 @@ class FeedStream(HttpStream):
 
     def _refuse(self, error: BadRequest) -> layer.CommandGenerator[None]:
         """Answer a malformed request without further processing."""
-        logger.info("HTTP/2: answered %d: %s", error.status_hint, error)
+        logger.info("HTTP: answered %d: %s", error.status_hint, error)
         self.flow.error = mitmproxy_flow.Error(str(error))
         yield HttpErrorHook(self.flow)
         self.flow.live = False
