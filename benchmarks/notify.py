@@ -39,10 +39,10 @@ async def tell(store: str, port: int, subscribers: int, *, again: bool) -> None:
         delivery_worker.MAX_CONCURRENT
     )  # all callbacks are on one host here, which is no usual thing
     origin, plain = Origin(SystemClock()), Plain()
-    runtime = App(SystemClock(), make_client=lambda _: OriginFetcher(origin))
-    runtime.notification_plugins["plain"] = lambda notifications: notifications.add(plain)
-    runtime.configure({"store": store, "site_interval": 0, "feed_min_interval": 0, "allow_private": True})
-    notifications = runtime.notifications
+    app = App(SystemClock(), make_client=lambda _: OriginFetcher(origin))
+    app.notification_plugins["plain"] = lambda notifications: notifications.add(plain)
+    app.configure({"store": store, "site_interval": 0, "feed_min_interval": 0, "allow_private": True})
+    notifications = app.notifications
     if not again:
         end = time.time() + 86_400
         for number in range(subscribers):
@@ -53,7 +53,7 @@ async def tell(store: str, port: int, subscribers: int, *, again: bool) -> None:
         for title in ("one", "two"):
             origin.publish("/feed.xml", a_feed(title))
             before, began = megabytes(), time.monotonic()
-            await runtime.service.admin.refresh(TARGET)
+            await app.service.admin.refresh(TARGET)
     else:
         before, began = megabytes(), time.monotonic()
     await asyncio.sleep(0.2)
@@ -63,7 +63,7 @@ async def tell(store: str, port: int, subscribers: int, *, again: bool) -> None:
         await asyncio.sleep(0.05)
     count = notifications.delivery_worker.counts.delivered
     print(f"{count} told in {time.monotonic() - began:.1f} s; {peak - before:.1f} MB more than before", flush=True)
-    await runtime.close()
+    await app.close()
 
 
 async def run(subscribers: int, *, kill: bool) -> int:

@@ -47,10 +47,10 @@ async def take(folder: Path, program: str, documents: dict[str, str]) -> None:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=program)
         store_usage.measure = lambda *_: DISK
-        runtime = lively.a_runtime()
-        admin = AdminServer(runtime)
+        app = lively.a_runtime()
+        admin = AdminServer(app)
         await admin.start()
-        await lively.furnish(runtime)
+        await lively.furnish(app)
         try:
             for name, path, size, theme in ADMIN_PAGES:
                 await _shoot(browser, folder / f"{name}.png", size, theme, admin.url + path)
@@ -59,7 +59,7 @@ async def take(folder: Path, program: str, documents: dict[str, str]) -> None:
         finally:
             await browser.close()
             await admin.stop()
-            await runtime.close()
+            await app.close()
 
 
 async def _shoot(browser: Browser, file: Path, size: tuple[int, int], theme: Any, address: str, text: str = "") -> None:

@@ -14,9 +14,9 @@ NOON = 1_780_056_000.0
 
 
 def a_runtime(folder: Path) -> App:
-    runtime = App(ManualClock(NOON))
-    runtime.configure({"store": str(folder)})
-    return runtime
+    app = App(ManualClock(NOON))
+    app.configure({"store": str(folder)})
+    return app
 
 
 async def test_who_came_while_the_counts_were_written_is_known_after_a_restart(

@@ -18,20 +18,20 @@ async def make_proxy() -> AsyncIterator[Callable[..., Any]]:
     made: list[Proxy] = []
 
     async def make(**options: Any) -> Proxy:
-        runtime = App(ManualClock(NOW))
+        app = App(ManualClock(NOW))
         given = {"admin": "127.0.0.1:0", "store": "memory:", "allow_private": True, "allow_ports": ["1-65535"]}
-        runtime.configure({**given, **options})
-        runtime.ready = True
-        admin = AdminServer(runtime)
+        app.configure({**given, **options})
+        app.ready = True
+        admin = AdminServer(app)
         await admin.start()
-        made.append(proxy := Proxy(runtime, admin, aiohttp.ClientSession()))
+        made.append(proxy := Proxy(app, admin, aiohttp.ClientSession()))
         return proxy
 
     yield make
     for proxy in made:
         await proxy.session.close()
         await proxy.admin.stop()
-        await proxy.runtime.close()
+        await proxy.app.close()
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ async def test_status_and_page_say_when_a_feed_is_refreshed_next_and_why(
     proxy: Proxy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")
-    rhythms = proxy.runtime.service.counts.rhythms
+    rhythms = proxy.app.service.counts.rhythms
     for number in range(3):
         for hour in (3, 2, 1, 0):
             rhythms.note(TARGET, Pseudonym(number + 1, 0), NOW - hour * 3600)
@@ -62,7 +62,7 @@ async def test_status_and_page_say_when_a_feed_is_refreshed_next_and_why(
 
 
 async def test_status_says_what_is_wrong_and_what_to_do(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
-    proxy.runtime.ready = False
+    proxy.app.ready = False
 
     assert await _run(proxy, "status") == 0
 
@@ -86,7 +86,7 @@ async def test_purge_takes_an_address_or_a_pattern(proxy: Proxy, capsys: pytest.
     assert await _run(proxy, "purge", "https://a.example/*") == 0
     assert await _run(proxy, "purge", "https://a.example/*") == 0
 
-    assert list(proxy.runtime.service.store.targets()) == []
+    assert list(proxy.app.service.store.targets()) == []
     assert capsys.readouterr().out.endswith("not in cache\n")
 
 

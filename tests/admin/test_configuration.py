@@ -44,7 +44,7 @@ def test_rules_are_shown_in_their_order_without_secrets() -> None:
 
 
 async def test_configuration_is_a_page_and_json(proxy: Proxy) -> None:
-    proxy.runtime.configure({"stale_max": 3600})
+    proxy.app.configure({"stale_max": 3600})
 
     status, text = await proxy.get("/configuration")
     told = await proxy.json("/configuration")

@@ -20,17 +20,17 @@ LIST = opml.write(opml.SubscriptionList("Ours", (opml.Subscription("https://a.ex
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
     clock = ManualClock(NOW)
-    runtime = App(clock, make_client=lambda _: OriginFetcher(Origin(clock)))
-    runtime.configure(OPTIONS)
-    runtime.ready = True
-    feed_list = FeedListImport(runtime)
-    admin = AdminServer(runtime, extra_actions={"opml": feed_list.take}, extra_pages={"opml": feed_list.show})
+    app = App(clock, make_client=lambda _: OriginFetcher(Origin(clock)))
+    app.configure(OPTIONS)
+    app.ready = True
+    feed_list = FeedListImport(app)
+    admin = AdminServer(app, extra_actions={"opml": feed_list.take}, extra_pages={"opml": feed_list.show})
     await admin.start()
-    made = Proxy(runtime, admin, aiohttp.ClientSession())
+    made = Proxy(app, admin, aiohttp.ClientSession())
     yield made
     await made.session.close()
     await admin.stop()
-    await runtime.close()
+    await app.close()
 
 
 async def test_a_list_is_imported_and_given_out_again(proxy: Proxy) -> None:
@@ -75,15 +75,15 @@ async def test_another_sites_page_imports_nothing(proxy: Proxy) -> None:
     status, _, _ = await proxy.post("/opml", LIST, Origin="https://evil.example")
 
     assert status == 403
-    assert proxy.runtime.feed_list.imported.feeds == ()
+    assert proxy.app.feed_list.imported.feeds == ()
 
 
 @pytest.mark.parametrize(
     "own", ["http://127.0.0.1:8080", "http://localhost:8080", "http://[::1]:8080", "https://feeds.example"]
 )
 async def test_own_gateway_addresses_of_a_list_are_read_as_the_feeds_own(proxy: Proxy, own: str) -> None:
-    proxy.runtime.configure({**OPTIONS, "public_url": "https://feeds.example/"})
-    proxy.runtime.listeners.add(8080, for_readers=True)
+    proxy.app.configure({**OPTIONS, "public_url": "https://feeds.example/"})
+    proxy.app.listeners.add(8080, for_readers=True)
     written = opml.write(
         opml.SubscriptionList(
             "",
@@ -101,7 +101,7 @@ async def test_own_gateway_addresses_of_a_list_are_read_as_the_feeds_own(proxy: 
     _, told, _ = await proxy.post("/opml", written)
 
     assert (told["added"], told["passed_over"]) == (4, 2)
-    assert [each.address for each in proxy.runtime.feed_list.imported.feeds] == [
+    assert [each.address for each in proxy.app.feed_list.imported.feeds] == [
         "https://a.example/1?x=/y",
         "http://a.example/2",
         "https://a.example/3",
@@ -111,8 +111,8 @@ async def test_own_gateway_addresses_of_a_list_are_read_as_the_feeds_own(proxy: 
 
 async def test_public_addresses_of_a_list_are_read_as_the_upstreams_in_reverse_mode(proxy: Proxy) -> None:
     reverse = {"upstream": "http://origin.example", "public_url": "https://www.example.org"}
-    proxy.runtime.configure({**OPTIONS, **reverse})
+    proxy.app.configure({**OPTIONS, **reverse})
 
     await proxy.post("/opml", opml.write(opml.SubscriptionList("", (opml.Subscription("https://www.example.org/1"),))))
 
-    assert [each.address for each in proxy.runtime.feed_list.imported.feeds] == ["http://origin.example/1"]
+    assert [each.address for each in proxy.app.feed_list.imported.feeds] == ["http://origin.example/1"]

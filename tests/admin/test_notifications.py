@@ -11,7 +11,7 @@ EVIL = "<script>alert(1)</script>"
 async def subscribed(proxy: Proxy, **more: object) -> Subscription:
     values = {"state": State.ACTIVE, "since": NOW, "secret": "hush-hush", **more}
     new = Subscription(Role.SUBSCRIBER, "websub", TARGET, "http://me.example/call?token=hunter2", NOW + 60, **values)  # type: ignore[arg-type]
-    return await proxy.runtime.notifications.subscriptions.put(new)
+    return await proxy.app.notifications.subscriptions.put(new)
 
 
 async def test_an_empty_page_says_so(proxy: Proxy) -> None:
@@ -40,7 +40,7 @@ async def test_a_subscription_is_paused_resumed_and_removed(proxy: Proxy) -> Non
         return status, view["ok"]
 
     async def state() -> str | None:
-        found = await proxy.runtime.notifications.subscriptions.get(made.id)
+        found = await proxy.app.notifications.subscriptions.get(made.id)
         return str(found.state) if found else None
 
     assert await act("pause") == (200, True)
@@ -76,8 +76,8 @@ async def test_a_deed_that_is_none_is_refused(proxy: Proxy) -> None:
 
 
 async def test_nothing_a_stranger_says_gets_into_the_page_unescaped(proxy: Proxy) -> None:
-    await proxy.runtime.notifications.refresh_requests.record_unknown_site(f"http://a.example/{EVIL}", EVIL)
-    await proxy.runtime.notifications.queue.add(
+    await proxy.app.notifications.refresh_requests.record_unknown_site(f"http://a.example/{EVIL}", EVIL)
+    await proxy.app.notifications.queue.add(
         DeliveryRequest("websub", EVIL, TARGET, f"http://b.example/{EVIL}"), now=NOW
     )
 
@@ -89,7 +89,7 @@ async def test_nothing_a_stranger_says_gets_into_the_page_unescaped(proxy: Proxy
 
 
 async def test_failed_subscription_requests_are_shown_newest_first(proxy: Proxy) -> None:
-    worker = proxy.runtime.notifications.delivery_worker
+    worker = proxy.app.notifications.delivery_worker
     for callback in ("http://old.example/call", f"http://me.example/{EVIL}?token=hunter2"):
         worker.record_failed_request("websub", "verify", TARGET, callback, "the callback did not repeat the challenge")
 
@@ -107,7 +107,7 @@ async def test_failed_subscription_requests_are_shown_newest_first(proxy: Proxy)
 
 async def test_failed_subscription_requests_are_bounded(proxy: Proxy) -> None:
     for number in range(2 * FAILED_REQUESTS_MAX):
-        proxy.runtime.notifications.delivery_worker.record_failed_request(
+        proxy.app.notifications.delivery_worker.record_failed_request(
             "websub", "verify", TARGET, f"http://{number}/", ""
         )
 

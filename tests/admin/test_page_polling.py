@@ -26,8 +26,8 @@ async def test_page_has_a_weak_tag_that_answers_304_until_something_changes(prox
 async def test_page_is_sent_again_when_a_count_changes(proxy: Proxy) -> None:
     async with proxy.session.get(proxy.admin.url + "/", headers={"Accept": "text/html"}) as first:
         tag = first.headers["ETag"]
-    proxy.runtime.metrics.count_response("gateway", 200, CacheStatus(hit=True), 10, 0.001)
-    proxy.runtime.metrics.count_fetch(TARGET, 200, "", 10, 0.1)
+    proxy.app.metrics.count_response("gateway", 200, CacheStatus(hit=True), 10, 0.001)
+    proxy.app.metrics.count_fetch(TARGET, 200, "", 10, 0.1)
 
     headers = {"Accept": "text/html", "If-None-Match": tag}
     async with proxy.session.get(proxy.admin.url + "/", headers=headers) as changed:

@@ -29,10 +29,10 @@ def text_of(page: str) -> str:
 
 async def test_the_first_page_says_in_words_whether_all_is_well_and_what_was_saved(proxy: Proxy) -> None:
     await proxy.keep(a_resource())
-    proxy.runtime.history_recorder.history.add(
+    proxy.app.history_recorder.history.add(
         TrafficCounts(requests=200, hits=190, fetches=12, sent=400_000, received=30_000), NOW
     )
-    proxy.runtime.history_recorder.history.add(TrafficCounts(requests=1000, hits=990, fetches=10), NOW - 3 * DAY)
+    proxy.app.history_recorder.history.add(TrafficCounts(requests=1000, hits=990, fetches=10), NOW - 3 * DAY)
 
     _, page = await proxy.get("/")
     seen, view = text_of(page), await proxy.json("/status")
@@ -71,8 +71,8 @@ async def test_an_empty_proxy_says_how_to_begin(
 async def test_what_is_wrong_with_the_proxy_is_its_first_sentence(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    proxy.runtime.ready = False
-    monkeypatch.setattr(proxy.runtime, "problems", lambda: ("Redis cannot be reached.",))
+    proxy.app.ready = False
+    monkeypatch.setattr(proxy.app, "problems", lambda: ("Redis cannot be reached.",))
 
     seen, view = text_of((await proxy.get("/"))[1]), await proxy.json("/status")
 
@@ -142,7 +142,7 @@ async def test_a_purge_from_a_page_is_asked_for_first(proxy: Proxy) -> None:
     assert "2 subscribers read them" in seen
     assert "other.xml" not in seen
     assert "Nothing to forget" in none
-    assert len(list(proxy.runtime.service.store.targets())) == 3
+    assert len(list(proxy.app.service.store.targets())) == 3
 
 
 async def test_readers_are_counted_over_all_feeds(proxy: Proxy) -> None:
@@ -206,7 +206,7 @@ async def test_style_and_script_are_kept_by_browsers_under_names_that_change_wit
 async def test_the_first_page_is_small(proxy: Proxy) -> None:
     for each in lively.feeds():
         await proxy.keep(each)
-    lively.write_history(proxy.runtime)
+    lively.write_history(proxy.app)
 
     page = (await proxy.get("/"))[1].encode()
     assets = sum(len(templates.asset(_asset(name).rpartition("/")[2])[1]) for name in ("admin", "live"))  # type: ignore[index]

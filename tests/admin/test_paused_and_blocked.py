@@ -20,18 +20,18 @@ HTML = "text/html"
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
     origin = Origin(ManualClock(NOW))
-    runtime = App(origin.clock, make_client=lambda _: OriginFetcher(origin))
-    runtime.configure({"admin": "127.0.0.1:0", "store": "memory:", "site_interval": 0, "polling": "off"})
+    app = App(origin.clock, make_client=lambda _: OriginFetcher(origin))
+    app.configure({"admin": "127.0.0.1:0", "store": "memory:", "site_interval": 0, "polling": "off"})
     origin.publish("/feed.xml", a_feed("An entry"))
-    runtime.ready = True
-    admin = AdminServer(runtime, extra_actions={"opml": FeedListImport(runtime).take})
+    app.ready = True
+    admin = AdminServer(app, extra_actions={"opml": FeedListImport(app).take})
     await admin.start()
-    made = Proxy(runtime, admin, aiohttp.ClientSession())
+    made = Proxy(app, admin, aiohttp.ClientSession())
     made.origin = origin  # type: ignore[attr-defined]
     yield made
     await made.session.close()
     await admin.stop()
-    await runtime.close()
+    await app.close()
 
 
 async def test_feed_is_added_and_fetched_from_a_pasted_address(proxy: Proxy) -> None:
@@ -40,8 +40,8 @@ async def test_feed_is_added_and_fetched_from_a_pasted_address(proxy: Proxy) -> 
     status, told, _ = await proxy.post("/add", {"url": f" feed:{target} "})
 
     assert (status, told["ok"], told["added"], told["target"]) == (200, True, True, target)
-    assert proxy.runtime.service.admin.is_feed(target)
-    assert [each.address for each in proxy.runtime.feed_list.imported.feeds] == [target]
+    assert proxy.app.service.admin.is_feed(target)
+    assert [each.address for each in proxy.app.feed_list.imported.feeds] == [target]
     status, _, location = await proxy.post("/add", {"url": target}, Accept=HTML)
     assert status == 303
     assert "It is on the list already" in (await proxy.get(location))[1]
@@ -49,7 +49,7 @@ async def test_feed_is_added_and_fetched_from_a_pasted_address(proxy: Proxy) -> 
 
 async def test_what_is_no_address_is_not_added(proxy: Proxy) -> None:
     assert (await proxy.post("/add", {"url": "nonsense"}))[0] == 400
-    assert proxy.runtime.feed_list.imported.feeds == ()
+    assert proxy.app.feed_list.imported.feeds == ()
 
 
 async def test_list_is_imported_by_a_form_and_the_outcome_is_told(proxy: Proxy) -> None:
@@ -61,7 +61,7 @@ async def test_list_is_imported_by_a_form_and_the_outcome_is_told(proxy: Proxy) 
 
     assert status == 303
     assert "1 added, 0 already there, 0 skipped" in (await proxy.get(location))[1]
-    assert [each.address for each in proxy.runtime.feed_list.imported.feeds] == ["https://a.example/1"]
+    assert [each.address for each in proxy.app.feed_list.imported.feeds] == ["https://a.example/1"]
 
 
 async def test_feed_is_paused_and_resumed(proxy: Proxy) -> None:
@@ -84,16 +84,16 @@ async def test_blocked_feed_loses_its_copy_and_stays_on_the_page_until_it_is_all
     _, told, _ = await proxy.post("/block", {"url": TARGET})
 
     assert told["decision"] == "blocked"
-    assert proxy.runtime.service.store.get(TARGET) is None
-    assert proxy.runtime.service.store.get("https://example.com/other.xml") is not None
+    assert proxy.app.service.store.get(TARGET) is None
+    assert proxy.app.service.store.get("https://example.com/other.xml") is not None
     assert (await proxy.json("/feeds"))["decided"] == [{"id": feed_id(TARGET), "target": TARGET, "decision": "blocked"}]
     assert "Unblock" in (await proxy.get("/feeds"))[1]
     assert (await proxy.post("/add", {"url": TARGET}))[0] == 400
     assert (await proxy.post("/allow", {"id": feed_id(TARGET)}))[0] == 200
-    assert proxy.runtime.settings_for(TARGET).readers == ()
+    assert proxy.app.settings_for(TARGET).readers == ()
 
 
 async def test_page_of_another_site_decides_nothing(proxy: Proxy) -> None:
     for action in ("add", "pause", "block", "allow"):
         assert (await proxy.post(f"/{action}", {"url": TARGET}, Origin="https://evil.example"))[0] == 403
-    assert proxy.runtime.decisions.list_all() == []
+    assert proxy.app.decisions.list_all() == []

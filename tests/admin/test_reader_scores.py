@@ -35,7 +35,7 @@ def _record_poll(
 
 
 async def test_readers_page_lists_lowest_grade_first_with_cost(proxy: Proxy) -> None:
-    live_scores = proxy.runtime.live_scores
+    live_scores = proxy.app.live_scores
     good, gzip = "Good/1 (+https://example.com/good)", ("Accept-Encoding", "gzip")
     for hour in range(4):
         tag = [("If-None-Match", '"1"')] if hour else []
@@ -64,7 +64,7 @@ async def test_readers_page_without_readers_says_so(proxy: Proxy) -> None:
 
 
 async def test_readers_page_escapes_user_agent(proxy: Proxy) -> None:
-    _record_poll(proxy.runtime.live_scores, "192.0.2.1", "<script>alert(1)</script>", NOW)
+    _record_poll(proxy.app.live_scores, "192.0.2.1", "<script>alert(1)</script>", NOW)
 
     _, page = await proxy.get("/readers")
 
@@ -230,10 +230,10 @@ class OtherWorker(NoPeers):
 
 
 def _of_two(proxy: Proxy) -> tuple[LiveScores, LiveScores]:
-    own, peer = proxy.runtime.live_scores, LiveScores(proxy.runtime.live_scores.size)
+    own, peer = proxy.app.live_scores, LiveScores(proxy.app.live_scores.size)
     own.join_workers(0, 2, KEY)
     peer.join_workers(1, 2, KEY)
-    proxy.runtime.peer_metrics = OtherWorker(peer)
+    proxy.app.peer_metrics = OtherWorker(peer)
     return own, peer
 
 

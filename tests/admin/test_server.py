@@ -32,9 +32,9 @@ async def test_the_status_page_tells_totals_and_feeds(proxy: Proxy) -> None:
     await proxy.keep(a_resource(title="Morgenblatt"))
     proxy.read(TARGET, "NetNewsWire (RSS Reader)", 2)
     for _ in range(3):
-        proxy.runtime.metrics.count_response("gateway", 200, CacheStatus(hit=True), 1000, 0.001)
-    proxy.runtime.metrics.count_response("gateway", 200, CacheStatus(fwd=Fwd.URI_MISS), 1000, 0.001)
-    proxy.runtime.metrics.count_fetch(TARGET, 200, "", 1000, 0.1)
+        proxy.app.metrics.count_response("gateway", 200, CacheStatus(hit=True), 1000, 0.001)
+    proxy.app.metrics.count_response("gateway", 200, CacheStatus(fwd=Fwd.URI_MISS), 1000, 0.001)
+    proxy.app.metrics.count_fetch(TARGET, 200, "", 1000, 0.1)
 
     _, text = await proxy.get("/")
     view = await proxy.json("/status")
@@ -138,7 +138,7 @@ async def test_what_has_changed_since_the_last_look_is_shown(proxy: Proxy) -> No
     assert "Before" in (await proxy.get("/"))[1]
 
     await proxy.keep(a_resource(title="After"))
-    proxy.runtime.metrics.count_fetch(TARGET, 200, "", 1, 0.1)
+    proxy.app.metrics.count_fetch(TARGET, 200, "", 1, 0.1)
     await proxy.post(f"/purge?url={TARGET}x")
 
     assert "After" in (await proxy.get("/"))[1]
@@ -157,7 +157,7 @@ async def test_get_changes_nothing(proxy: Proxy) -> None:
         assert (await proxy.get(f"/{deed}?url={TARGET}"))[0] == 405
     assert (await proxy.get(f"/purge?url={TARGET}"))[0] == 200  # a question
 
-    assert proxy.runtime.service.store.get(TARGET) is not None
+    assert proxy.app.service.store.get(TARGET) is not None
 
 
 async def test_purge_forgets_a_target(proxy: Proxy) -> None:
@@ -166,7 +166,7 @@ async def test_purge_forgets_a_target(proxy: Proxy) -> None:
     status, told, _ = await proxy.post(f"/purge?url={TARGET}")
 
     assert (status, told) == (200, {"ok": True, "purged": 1, "targets": [TARGET]})
-    assert list(proxy.runtime.service.store.targets()) == [TARGET + "2"]
+    assert list(proxy.app.service.store.targets()) == [TARGET + "2"]
 
 
 async def test_purge_forgets_all_that_match_a_pattern(proxy: Proxy) -> None:
@@ -175,7 +175,7 @@ async def test_purge_forgets_all_that_match_a_pattern(proxy: Proxy) -> None:
     _, told, _ = await proxy.post("/api/purge?pattern=https://a.example/*")
 
     assert told["purged"] == 2
-    assert list(proxy.runtime.service.store.targets()) == [TARGET]
+    assert list(proxy.app.service.store.targets()) == [TARGET]
 
 
 async def test_undo_forgets_a_move(proxy: Proxy) -> None:
@@ -223,7 +223,7 @@ async def test_a_refresh_before_its_turn_is_accepted_for_later(proxy: Proxy, ori
 
 async def test_a_refresh_in_vain_says_so(proxy: Proxy, origin: str) -> None:
     await proxy.post(f"/refresh?url={origin}/feed")
-    await proxy.runtime.service.admin.purge(f"{origin}/feed")
+    await proxy.app.service.admin.purge(f"{origin}/feed")
 
     told = (await proxy.post("/refresh?url=http://127.0.0.1:1/feed"))[1]
 
@@ -259,7 +259,7 @@ async def test_a_cross_site_post_does_nothing(proxy: Proxy) -> None:
     status, _, _ = await proxy.post(f"/purge?url={TARGET}", Origin="https://evil.example")
 
     assert status == 403
-    assert proxy.runtime.service.store.get(TARGET) is not None
+    assert proxy.app.service.store.get(TARGET) is not None
 
 
 async def test_a_rebound_name_reads_nothing(proxy: Proxy) -> None:
@@ -289,26 +289,26 @@ async def test_an_address_that_is_taken_is_told_in_one_line(proxy: Proxy, make_p
 async def test_ready_means_that_readers_are_let_in(proxy: Proxy) -> None:
     assert await proxy.get("/readyz") == (200, "ready\n")
 
-    proxy.runtime.ready = False
+    proxy.app.ready = False
     assert (await proxy.get("/readyz"))[0] == 503
 
-    proxy.runtime.ready = proxy.runtime.draining = True
+    proxy.app.ready = proxy.app.draining = True
     assert (await proxy.get("/readyz"))[0] == 503
     assert (await proxy.get("/healthz"))[0] == 200
 
 
 async def test_looking_does_not_open_a_proxy_that_was_closed(proxy: Proxy) -> None:
     await proxy.get("/")
-    await proxy.runtime.close()
+    await proxy.app.close()
 
     assert (await proxy.get("/"))[0] == 503
-    assert not proxy.runtime.opened
+    assert not proxy.app.opened
 
 
 async def test_metrics_tell_the_present_without_naming_anything(proxy: Proxy) -> None:
     await proxy.keep(a_resource())
     proxy.read(TARGET, "Feedly/1.0 (+http://www.feedly.com/fetcher.html; 41 subscribers)")
-    proxy.runtime.connections = 7
+    proxy.app.connections = 7
 
     status, text = await proxy.get("/metrics")
 
@@ -387,7 +387,7 @@ async def test_refresh_and_purge_read_a_pattern_alike(proxy: Proxy, pattern: str
 
 
 async def test_refresh_of_a_pattern_waits_for_the_turns_of_a_site(proxy: Proxy) -> None:
-    clock = proxy.runtime.clock
+    clock = proxy.app.clock
     assert isinstance(clock, ManualClock)
     await proxy.keep(*(a_resource(f"http://127.0.0.1:1/{number}.xml") for number in range(4)))
 

@@ -25,7 +25,7 @@ class Machine:
     """One feedproxy. `folder` keeps its own store; without, that is in memory."""
 
     def __init__(self, url: str, origin: Origin, prefix: str, folder: Path | None = None, **options: Any) -> None:
-        self.runtime = App(SystemClock(), make_client=lambda _: OriginFetcher(origin))
+        self.app = App(SystemClock(), make_client=lambda _: OriginFetcher(origin))
         self._origin = origin
         given: dict[str, Any] = {
             "store": url,
@@ -36,7 +36,7 @@ class Machine:
             "feed_min_interval": 0,
             "polling": "off",
         }
-        self.runtime.configure({**given, **options})
+        self.app.configure({**given, **options})
 
     async def open(self) -> "Machine":
         _ = self.service
@@ -45,12 +45,12 @@ class Machine:
 
     @property
     def service(self) -> Service:
-        return self.runtime.service
+        return self.app.service
 
     @property
     def fleet(self) -> ClusterNode:
-        assert self.runtime.fleet is not None
-        return self.runtime.fleet
+        assert self.app.fleet is not None
+        return self.app.fleet
 
     async def get(self, path: str, *, reader: str = "198.51.100.1", agent: str = "reader/1", **fields: str) -> Seen:
         """A reader's GET through the gateway."""
@@ -67,7 +67,7 @@ class Machine:
         await until(lambda: not outbox and not outbox.busy and not sums.waiting)
 
     async def close(self) -> None:
-        await self.runtime.close()
+        await self.app.close()
 
 
 async def until[T](what: Callable[[], T], *, deadline: float = 60) -> T:

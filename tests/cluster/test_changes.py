@@ -26,13 +26,13 @@ class RecordingPlugin:
 
 async def listening(machine: Machine) -> RecordingPlugin:
     subscriber = RecordingPlugin()
-    machine.runtime.notifications.add(subscriber)  # type: ignore[arg-type]
-    machine.runtime.notifications.start()
+    machine.app.notifications.add(subscriber)  # type: ignore[arg-type]
+    machine.app.notifications.start()
     return subscriber
 
 
 async def listed(machine: Machine) -> list[str]:
-    return [change.target for change in await machine.runtime.notifications.changes.between(0, 1e12, 100)]
+    return [change.target for change in await machine.app.notifications.changes.between(0, 1e12, 100)]
 
 
 async def test_cluster_change_is_listed_by_all_machines_and_delivered_by_one(
@@ -57,7 +57,7 @@ async def test_cluster_change_is_listed_by_all_machines_and_delivered_by_one(
     await three.get("/feed")
     await three.flush()
     for machine in machines:
-        await machine.runtime.notifications.wait_idle()
+        await machine.app.notifications.wait_idle()
         assert await listed(machine) == [origin.url("/feed")]
     assert [len(subscriber.standing_for) for subscriber in subscribers] == [0, 1, 0]
 

@@ -30,7 +30,7 @@ async def test_cluster_sums_count_each_reader_once(start: Start, origin: Origin)
     assert subscribers(origin) == "6 subscribers"
     await one.get("/feed", reader="198.51.100.0")
     assert subscribers(origin) == "6 subscribers"
-    assert one.service.counts.view(origin.url("/feed"), one.runtime.clock.now()).total == 6
+    assert one.service.counts.view(origin.url("/feed"), one.app.clock.now()).total == 6
 
 
 async def test_cluster_sums_count_largest_claim_of_a_fetcher(start: Start, origin: Origin) -> None:

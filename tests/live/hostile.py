@@ -126,7 +126,7 @@ class Play:
     @property
     def resource(self) -> Resource | None:
         """What is kept of the target."""
-        return self.whole.runtime.service.store.get(self.target)
+        return self.whole.app.service.store.get(self.target)
 
     def use_prime(self, file: str) -> None:
         """Let this file of the corpus be the good answer that comes first."""

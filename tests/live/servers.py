@@ -173,7 +173,7 @@ class Whole:
     """A whole proxy that listens, and what lies under its surface."""
 
     port: int
-    runtime: App
+    app: App
     clock: ManualClock
     names: Names
 

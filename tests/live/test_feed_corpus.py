@@ -142,7 +142,7 @@ async def observe(feeds: list[Feed], entrance: Entrance) -> list[Observed]:
                 coded[coding] = dataclasses.replace(answer, body=b""), same
             tags = [each.tag for each in (seen, *(answer for answer, _ in coded.values())) if each.tag]
             again = [await line.get(asked_for, if_none_match=tag) for tag in tags[:: len(tags) - 1 or 1]]
-            kept = whole.runtime.service.store.get(target)
+            kept = whole.app.service.store.get(target)
             observed.append(
                 Observed(feed, entrance, seen, coded, again, log[feed.path], kept.channel if kept else None)
             )

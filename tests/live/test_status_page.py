@@ -47,7 +47,7 @@ DESK, PHONE = {"width": 1280, "height": 800}, {"width": 360, "height": 740}
 class Office:
     """A proxy with its admin listener, an origin, and a browser in front of it."""
 
-    runtime: App
+    app: App
     admin: AdminServer
     origin: Origin
     browser: Any
@@ -80,16 +80,16 @@ async def browser() -> AsyncIterator[Any]:
 @pytest_asyncio.fixture(loop_scope="module")
 async def office(browser: Any) -> AsyncIterator[Office]:
     origin = Origin(ManualClock(lively.NOW - lively.UP))
-    runtime = lively.a_runtime(origin, relocation_spacing=1)
-    admin = AdminServer(runtime)
+    app = lively.a_runtime(origin, relocation_spacing=1)
+    admin = AdminServer(app)
     await admin.start()
-    await lively.furnish(runtime)
-    made = Office(runtime, admin, origin, browser)
+    await lively.furnish(app)
+    made = Office(app, admin, origin, browser)
     yield made
     for context in browser.contexts:
         await context.close()
     await admin.stop()
-    await runtime.close()
+    await app.close()
 
 
 async def test_every_page_fits_a_phone_and_gives_the_browser_nothing_to_complain_of(office: Office) -> None:
@@ -133,7 +133,7 @@ async def test_dark_and_light_follow_the_system(office: Office) -> None:
 async def test_a_feed_is_searched_read_refreshed_and_forgotten_without_javascript(office: Office) -> None:
     target = office.origin.url("/harbour.rss")
     office.origin.publish("/harbour.rss", a_feed("First"))
-    await office.runtime.service.admin.refresh(target)
+    await office.app.service.admin.refresh(target)
     page = await office.page(java_script_enabled=False)
 
     await page.goto(office.url("/feeds"))
@@ -144,8 +144,8 @@ async def test_a_feed_is_searched_read_refreshed_and_forgotten_without_javascrip
     assert "fresh" in await page.locator("#state").inner_text()
 
     office.origin.publish("/harbour.rss", a_feed("First", "Second"))
-    assert isinstance(office.runtime.clock, ManualClock)
-    office.runtime.clock.advance(minutes=10)
+    assert isinstance(office.app.clock, ManualClock)
+    office.app.clock.advance(minutes=10)
     await page.get_by_role("button", name="Refresh now").click()
     assert "The origin has sent a new version." in await page.get_by_role("status").first.inner_text()
     versions = page.locator("section[aria-labelledby=versions] tbody tr")
@@ -156,10 +156,10 @@ async def test_a_feed_is_searched_read_refreshed_and_forgotten_without_javascrip
 
     await page.get_by_role("link", name="Purge from cache").click()
     assert "Forget 1 copy?" in await page.locator("h1").inner_text()
-    assert office.runtime.service.store.get(target) is not None
+    assert office.app.service.store.get(target) is not None
     await page.get_by_role("button", name="Forget it").click()
     assert "Purged" in await page.get_by_role("status").first.inner_text()
-    assert office.runtime.service.store.get(target) is None
+    assert office.app.service.store.get(target) is None
     assert office.complaints == []
 
 
@@ -172,14 +172,14 @@ async def test_what_is_new_appears_without_a_reload_and_takes_nothing_out_of_one
     await page.locator("summary").click()
 
     for _ in range(1_000_000 // 50):
-        office.runtime.metrics.count_response("gateway", 200, CacheStatus(hit=True), 50, 0.001)
+        office.app.metrics.count_response("gateway", 200, CacheStatus(hit=True), 50, 0.001)
     await page.locator("#summary", has_text="27\u202f059 requests").wait_for()
 
     assert await page.evaluate("window.sameDocument")
     assert await page.get_by_label("Address of the feed").input_value() == "https://example.com/half-typed"
     assert await page.locator("details").first.evaluate("each => each.open")
 
-    office.runtime.ready = False
+    office.app.ready = False
     await page.locator("#first.bad h1", has_text="Something is wrong").wait_for()
     assert (await page.title()).startswith("Something is wrong")
 
@@ -216,7 +216,7 @@ async def test_a_page_of_another_site_can_neither_post_nor_listen_nor_come_under
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    held = len(list(office.runtime.service.store.targets()))
+    held = len(list(office.app.service.store.targets()))
     try:
         page = await office.page()
         # Another port is another origin, though the same site.
@@ -230,17 +230,17 @@ async def test_a_page_of_another_site_can_neither_post_nor_listen_nor_come_under
         assert shown.status == 421
     finally:
         await runner.cleanup()
-    assert len(list(office.runtime.service.store.targets())) == held
+    assert len(list(office.app.service.store.targets())) == held
 
 
 def _body(office: Office, target: str) -> bytes:
-    held = office.runtime.service.store.get(target)
+    held = office.app.service.store.get(target)
     assert held is not None
     return held.variants[-1].content.bodies["identity"]
 
 
 async def test_pages_fit_a_phone_whatever_readers_and_publishers_say(office: Office) -> None:
-    app, long = office.runtime, "W" * 300
+    app, long = office.app, "W" * 300
     target = f"https://{'w' * 60}.example/{long}/{long}"
     now = app.clock.now()
     await app.service.store.put(

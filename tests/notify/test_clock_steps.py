@@ -62,7 +62,7 @@ async def test_clock_step_back_does_not_delay_ping(told: Stand) -> None:
 
     due = await told.notifications.refresh_requests.next_due()
     assert due is not None
-    assert due - told.clock.now() <= told.runtime.settings.ping_interval + DAY  # its site's turn comes first
+    assert due - told.clock.now() <= told.app.settings.ping_interval + DAY  # its site's turn comes first
 
 
 async def test_clock_step_of_seconds_changes_no_deadline(told: Stand) -> None:

@@ -69,7 +69,7 @@ async def test_purged_feed_refetched_unchanged_is_not_notified(stand: Stand) -> 
     await changed_once(stand)
     before = len(stand.others.calls)
 
-    await stand.runtime.service.admin.purge(TARGET)
+    await stand.app.service.admin.purge(TARGET)
     await stand.read()
 
     assert len(stand.others.calls) == before
@@ -166,7 +166,7 @@ async def test_delivery_under_way_is_followed_by_second_change(stand: Stand) -> 
     await stand.read()
     for title in ("two", "three"):
         stand.origin.publish("/feed.xml", a_feed(title))
-        await stand.runtime.service._coordinator.refresh(TARGET)
+        await stand.app.service._coordinator.refresh(TARGET)
         while stand.notifications._pending_changes or not stand.others.calls:  # noqa: ASYNC110 (no event to wait for)
             await asyncio.sleep(0.001)
 
@@ -208,10 +208,10 @@ async def test_delivery_survives_crash(stand_at: Callable[..., Any]) -> None:
     origin.publish("/feed.xml", a_feed("one"))
     await first.read()
     origin.publish("/feed.xml", a_feed("two"))
-    await first.runtime.service._coordinator.refresh(TARGET)
+    await first.app.service._coordinator.refresh(TARGET)
     while len(first.others.calls) < MAX_CONCURRENT:  # noqa: ASYNC110 (no event to wait for)
         await asyncio.sleep(0.001)
-    await first.runtime.service.store.flush()
+    await first.app.service.store.flush()
     await vanish(first)
 
     second = await stand_at(folder="store", origin=origin, clock=clock)
@@ -228,7 +228,7 @@ async def test_change_during_reconciliation_is_notified_once(
     origin.publish("/feed.xml", a_feed("one"))
     await first.read()
     await first.subscribe(ME)
-    await first.runtime.close()
+    await first.app.close()
     clock.advance(60)
 
     async def with_a_change(targets: Iterable[str]) -> AsyncIterator[str]:
@@ -252,11 +252,11 @@ async def test_change_stored_but_not_recorded_is_notified_after_restart(
     await first.subscribe(ME)
     origin.publish("/feed.xml", a_feed("one"))
     await first.read()
-    first.runtime.service.events.feed_changed.unsubscribe(first.runtime.notifications.on_feed_changed)
+    first.app.service.events.feed_changed.unsubscribe(first.app.notifications.on_feed_changed)
     clock.advance(60)
     origin.publish("/feed.xml", a_feed("two"))
     await first.read()
-    await first.runtime.service.store.flush()
+    await first.app.service.store.flush()
     await vanish(first)
 
     second = await stand_at(folder="store", origin=origin, clock=clock)
@@ -272,14 +272,14 @@ async def test_stored_copy_older_than_recorded_change_is_not_notified(
     first = await stand_at(folder="store", origin=origin, clock=clock)
     origin.publish("/feed.xml", a_feed("one"))
     await first.read()
-    old = first.runtime.service.store.get(TARGET)
+    old = first.app.service.store.get(TARGET)
     await first.subscribe(ME)
     clock.advance(60)
     origin.publish("/feed.xml", a_feed("two"))
     await first.read()
     assert len(first.others.calls) == 1
-    await first.runtime.service.store.put(old)
-    await first.runtime.close()
+    await first.app.service.store.put(old)
+    await first.app.close()
 
     second = await stand_at(folder="store", origin=origin, clock=clock)
     await second.settled()
@@ -294,7 +294,7 @@ async def test_delivery_lock_is_held_by_one_process(stand_at: Callable[..., Any]
 
     assert first.notifications.database.acquire_delivery_lock()
     assert not second.notifications.database.acquire_delivery_lock()
-    await first.runtime.close()
+    await first.app.close()
     assert second.notifications.database.acquire_delivery_lock()
 
 
@@ -390,7 +390,7 @@ async def test_change_right_after_first_fetch_is_notified(stand: Stand) -> None:
     await stand.subscribe(ME)
     for title in ("one", "two"):
         stand.origin.publish("/feed.xml", a_feed(title))
-        await stand.runtime.service._coordinator.refresh(TARGET)
+        await stand.app.service._coordinator.refresh(TARGET)
     await stand.settled()
 
     assert len(stand.others.calls) == 1

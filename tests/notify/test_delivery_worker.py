@@ -42,7 +42,7 @@ async def test_deliveries_wait_for_immediate_requests_to_their_host(stand: Stand
         await asyncio.sleep(0)
 
     stand.origin.publish("/feed.xml", a_feed("two"))
-    await stand.runtime.service._coordinator.refresh("http://origin.example/feed.xml")
+    await stand.app.service._coordinator.refresh("http://origin.example/feed.xml")
     await stand.notifications.wait_idle()
     assert len(stand.others.calls) == MAX_PER_HOST
     stand.others.gate.set()
@@ -123,7 +123,7 @@ async def test_slow_hosts_leave_capacity_for_deliveries(stand: Stand, monkeypatc
     stand.others.gate = asyncio.Event()
 
     stand.origin.publish("/feed.xml", a_feed("two"))
-    await stand.runtime.service._coordinator.refresh("http://origin.example/feed.xml")
+    await stand.app.service._coordinator.refresh("http://origin.example/feed.xml")
     async with asyncio.timeout(30):
         while "http://swift.example/" not in [url for _, url, _ in stand.others.calls]:  # noqa: ASYNC110
             await asyncio.sleep(0.001)

@@ -21,7 +21,7 @@ class SlowDisk:
     def __init__(self, stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
         self.gate = asyncio.Event()
         self.waited = asyncio.Event()
-        monkeypatch.setattr(stand.runtime.service.store, "wait_written", self._written)
+        monkeypatch.setattr(stand.app.service.store, "wait_written", self._written)
 
     async def _written(self, target: str) -> None:
         self.waited.set()
@@ -35,7 +35,7 @@ async def test_change_is_recorded_after_store_write(stand: Stand, monkeypatch: p
     disk = SlowDisk(stand, monkeypatch)
     stand.origin.publish("/feed.xml", a_feed("two", "one"))
 
-    await stand.runtime.service._coordinator.refresh(TARGET)
+    await stand.app.service._coordinator.refresh(TARGET)
     await asyncio.wait_for(disk.waited.wait(), PATIENCE)
     noted, told = await stand.notifications.changes.last_number(), list(stand.others.calls)
     disk.gate.set()
@@ -90,6 +90,6 @@ async def errands(bell: RefreshRequests) -> int:
 async def test_new_feed_is_found_by_ping_of_its_site(stand: Stand) -> None:
     stand.origin.publish("/feed.xml", a_feed("one"))
 
-    await stand.runtime.service._coordinator.refresh(TARGET)
+    await stand.app.service._coordinator.refresh(TARGET)
 
     assert await stand.notifications.refresh_requests.find_feeds("http://origin.example/") == [TARGET]

@@ -42,7 +42,7 @@ async def test_feed_made_private_by_origin_denies_subscribers_at_once(stage: Web
 
 
 async def test_feed_made_private_by_rule_denies_subscribers_within_minutes(stage: WebSubStand) -> None:
-    stage.stand.runtime.configure({**OPEN, "private": True})
+    stage.stand.app.configure({**OPEN, "private": True})
 
     await stage.stand.pass_time(600)
 
@@ -53,7 +53,7 @@ async def test_feed_made_private_by_rule_denies_subscribers_within_minutes(stage
 async def test_denial_of_unreachable_callback_is_tried_three_times(stage: WebSubStand) -> None:
     stage.confirms = False
     stage.callback = lambda _: Unreachable("away")
-    stage.stand.runtime.configure({**OPEN, "private": True})
+    stage.stand.app.configure({**OPEN, "private": True})
 
     for _ in range(5):
         await stage.stand.pass_time(3_600)
@@ -63,7 +63,7 @@ async def test_denial_of_unreachable_callback_is_tried_three_times(stage: WebSub
 
 
 async def test_feed_not_stored_keeps_subscribers(stage: WebSubStand) -> None:
-    await stage.stand.runtime.service.admin.purge(TARGET)
+    await stage.stand.app.service.admin.purge(TARGET)
 
     await stage.stand.pass_time(1_200)
 
@@ -173,7 +173,7 @@ async def test_moved_feed_that_returns_notifies_at_once(stage: WebSubStand) -> N
 async def test_moved_feed_that_returns_is_restored_by_sweep(stage: WebSubStand) -> None:
     await moved(stage)
     await publish_and_read(stage.stand, TARGET, "four")
-    await stage.stand.runtime.service.admin.refresh(TARGET)
+    await stage.stand.app.service.admin.refresh(TARGET)
 
     await stage.stand.pass_time(600)
 

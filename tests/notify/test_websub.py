@@ -39,14 +39,14 @@ async def push(made: WebSubStand, *titles: str, **more: Any) -> Response:
 
 
 def copy_of(made: WebSubStand) -> bytes:
-    resource = made.stand.runtime.service.store.get(TARGET)
+    resource = made.stand.app.service.store.get(TARGET)
     assert resource is not None
     return bytes(resource.variants[0].content.bodies["identity"])
 
 
 def shown(made: WebSubStand) -> str:
     """The copy's state, as the operator reads it."""
-    service = made.stand.runtime.service
+    service = made.stand.app.service
     resource = service.store.get(TARGET)
     assert resource is not None
     freshness = service.admin.freshness_of(resource)
@@ -87,7 +87,7 @@ async def test_push_respects_no_store(stand_at: Callable[..., Any]) -> None:
 async def test_push_lease_ends_with_subscription(stand_at: Callable[..., Any]) -> None:
     made = await subscribed(stand_at, default_lifetime=1_800, lifetime_max=1_800)
     await push(made, "four", *OLD)
-    resource = made.stand.runtime.service.store.get(TARGET)
+    resource = made.stand.app.service.store.get(TARGET)
     assert resource is not None
     assert resource.push_lease_expires == pytest.approx(made.stand.clock.now() + 10 * DAY, abs=60)
 
@@ -149,7 +149,7 @@ async def test_push_does_not_change_origin_state(stand_at: Callable[..., Any]) -
 
     await push(made, "four", *OLD)
 
-    resource = made.stand.runtime.service.store.get(TARGET)
+    resource = made.stand.app.service.store.get(TARGET)
     assert resource is not None
     assert resource.failures.count == 1
     assert "etag" not in resource.variants[0].fields
@@ -172,7 +172,7 @@ async def test_push_for_https_feed_needs_https_hub(
     made = await subscribed(stand_at)
     (known,) = await made.held(Role.PUBLISHER)
     assert known.data["over"] == HUB
-    service, bodies = made.stand.runtime.service, list[bytes]()
+    service, bodies = made.stand.app.service, list[bytes]()
 
     async def pushed(target: str, body: bytes, media_type: str | None) -> str:
         bodies.append(body)
@@ -253,7 +253,7 @@ async def test_lease_expired_in_outage_is_requested_anew(
     clock = ManualClock(NOON)
     origin = Origin(clock)
     made = await subscribed(stand_at, folder="store", origin=origin, clock=clock)
-    await made.stand.runtime.close()
+    await made.stand.app.close()
     clock.advance(30 * DAY)
 
     again = await websub_at(stand_at, folder="store", origin=origin, clock=clock)
@@ -271,7 +271,7 @@ async def test_lease_survives_short_outage(
     origin = Origin(clock)
     made = await subscribed(stand_at, folder="store", origin=origin, clock=clock)
     callback = made.asked[0]["hub.callback"]
-    await made.stand.runtime.close()
+    await made.stand.app.close()
     clock.advance(HOUR)
     again = await websub_at(stand_at, folder="store", origin=origin, clock=clock)
     body = a_feed("four", *OLD)
@@ -414,7 +414,7 @@ async def test_subscription_and_delivery_survive_restart(stand_at: Callable[...,
     await made.subscribe(secret="s")
     made.callback = lambda _: Unreachable("away")
     await made.change("four", *OLD)
-    await made.stand.runtime.close()
+    await made.stand.app.close()
 
     again = await websub_at(stand_at, folder="store", origin=origin, clock=clock)
     await again.stand.pass_time(60)
@@ -439,7 +439,7 @@ async def test_hub_without_public_url_delivers_nothing(stand_at: Callable[..., A
     await made.change("one")
     await made.subscribe()
     options = {"store": "memory:", "websub_hub": "known", "feed_min_interval": 0, "site_interval": 0}
-    made.stand.runtime.configure({**options, "upstream": "http://origin.example"})
+    made.stand.app.configure({**options, "upstream": "http://origin.example"})
 
     await made.change("two", "one")
 
@@ -472,12 +472,12 @@ async def test_start_does_not_load_feeds_into_memory_for_hubs(stand_at: Callable
     made = await subscribed(stand_at, folder="store", origin=origin, clock=clock)
     origin.publish("/other.xml", a_feed(*OLD))
     await made.stand.read(TARGET.replace("feed.xml", "other.xml"))
-    await made.stand.runtime.close()
+    await made.stand.app.close()
 
     again = await websub_at(stand_at, folder="store", origin=origin, clock=clock)
     await again.stand.pass_time(1)
 
-    permitted = again.stand.runtime.service.store
+    permitted = again.stand.app.service.store
     assert isinstance(permitted, PermittedStore)
     store = permitted.wrapped
     assert isinstance(store, TieredStore)

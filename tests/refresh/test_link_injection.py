@@ -16,7 +16,7 @@ HUB = "https://feeds.example/-/hub"
 
 
 def held(stand: Stand) -> Resource:
-    resource = stand.runtime.service.store.get(TARGET)
+    resource = stand.app.service.store.get(TARGET)
     assert resource is not None
     return resource
 

@@ -7,7 +7,7 @@ from tests.stages.origin import a_feed
 
 
 async def decide(proxy, origin, decision):
-    here, target = proxy.stage.runtime, origin.url("/feed.rss")
+    here, target = proxy.stage.app, origin.url("/feed.rss")
     await here.decisions.decide(target, decision)
     if decision is FeedDecision.BLOCKED:
         await here.service.admin.purge(target)
@@ -58,7 +58,7 @@ async def test_paused_feed_is_served_from_its_copy_and_not_asked_for_until_it_is
 @pytest.mark.parametrize("decision", [FeedDecision.PAUSED, FeedDecision.BLOCKED])
 async def test_decision_outlives_the_rules_of_the_configuration_and_is_one_of_all_processes(door, decision):
     proxy, origin, _ = await door()
-    here, target = proxy.stage.runtime, origin.url("/feed.rss")
+    here, target = proxy.stage.app, origin.url("/feed.rss")
     await decide(proxy, origin, decision)
     before = here.settings_for(target)
 

@@ -12,13 +12,13 @@ SECRET = "/feed.rss?token=hunter2hunter2"
 
 def journal_of(proxy):
     """That of the service alone, or of the whole proxy."""
-    return proxy.stage.journal if hasattr(proxy.stage, "journal") else proxy.stage.runtime.journal
+    return proxy.stage.journal if hasattr(proxy.stage, "journal") else proxy.stage.app.journal
 
 
 async def test_recent_requests_name_the_client_and_never_an_address_or_a_secret(door):
     proxy, origin, _ = await door()
     origin.publish(SECRET, a_feed())
-    here = proxy.stage.runtime
+    here = proxy.stage.app
 
     for _ in range(3):
         await proxy.ask("/" + origin.url(SECRET), user_agent="Liferea/1.14 (Linux)")

@@ -66,7 +66,7 @@ async def test_a_feed_stays_in_the_list_for_thirty_days(door):
     proxy, origin, clock = await door(list_readers_min=1)
     origin.publish(PATH, a_feed())
     await proxy.get(PATH)
-    await proxy.stage.runtime.feed_list.save_requested()
+    await proxy.stage.app.feed_list.save_requested()
     clock.advance(days=29)
     proxy.service.counts.prune(clock.now())
     assert await addresses(proxy) == [origin.url(PATH)]
@@ -84,14 +84,14 @@ async def test_a_feed_is_listed_when_three_different_readers_have_asked_for_it_w
     for agent in (agents[0], agents[0], agents[1]):
         await proxy.get(PATH, user_agent=agent)
         clock.advance(days=3)
-        await proxy.stage.runtime.feed_list.save_requested()
+        await proxy.stage.app.feed_list.save_requested()
     for _ in range(3):
         await proxy.get(PATH, user_agent=agents[1])
     assert await addresses(proxy) == []
 
     await proxy.get(PATH, user_agent=agents[2])
     assert await addresses(proxy) == [origin.url(PATH)]
-    await proxy.stage.runtime.feed_list.save_requested()
+    await proxy.stage.app.feed_list.save_requested()
     proxy.service.counts.distinct = DistinctReaders()  # as after a restart
     assert await addresses(proxy) == [origin.url(PATH)]
     clock.advance(days=31)
@@ -107,7 +107,7 @@ async def test_an_address_with_a_secret_is_never_listed_nor_written_down(door, p
     proxy, origin, _ = await door(list_readers_min=1)
     origin.publish(path, a_feed())
     await proxy.get(path)
-    await proxy.stage.runtime.feed_list.save_requested()
+    await proxy.stage.app.feed_list.save_requested()
 
     assert await addresses(proxy) == []
     assert b"abc" not in (proxy.service.store.get_state("office-asked") or b"")
@@ -245,7 +245,7 @@ async def test_what_is_imported_stands_in_the_list_in_its_folders_and_is_fetched
     proxy, origin, clock = await door(site_interval=5, polling="balanced")
     for path in ("/a", "/b"):
         origin.publish(path, a_feed(path), cache_control="max-age=600")
-    office = proxy.stage.runtime.feed_list
+    office = proxy.stage.app.feed_list
     listing = a_file(
         f'<outline text="News"><outline text="A" xmlUrl="{origin.url("/a")}"/></outline>',
         f'<outline text="B" xmlUrl="{origin.url("/b")}"/>',
@@ -266,7 +266,7 @@ async def test_what_is_imported_stands_in_the_list_in_its_folders_and_is_fetched
 async def test_an_import_counts_as_a_reader_that_asked_once(door):
     proxy, origin, clock = await door(polling="balanced")
     origin.publish("/a", a_feed(), cache_control="max-age=1800")
-    office = proxy.stage.runtime.feed_list
+    office = proxy.stage.app.feed_list
     await office.import_list(a_file(f'<outline xmlUrl="{origin.url("/a")}"/>'))
     await origin.asked(1)
 
@@ -277,7 +277,7 @@ async def test_an_import_counts_as_a_reader_that_asked_once(door):
 
 async def test_a_second_import_adds_and_replaces_where_that_is_said(door):
     proxy, _, _ = await door(list_readers_min=1)
-    office = proxy.stage.runtime.feed_list
+    office = proxy.stage.app.feed_list
     await office.import_list(a_file('<outline xmlUrl="http://a.example/a"/>'), name="Ours")
 
     outcome = await office.import_list(
@@ -292,7 +292,7 @@ async def test_a_second_import_adds_and_replaces_where_that_is_said(door):
 
 async def test_secrets_in_an_imported_list_are_not_listed(door):
     proxy, _, _ = await door(list_readers_min=1)
-    await proxy.stage.runtime.feed_list.import_list(
+    await proxy.stage.app.feed_list.import_list(
         a_file('<outline xmlUrl="http://a.example/a?token=abc"/><outline xmlUrl="http://a.example/b"/>')
     )
 
@@ -301,7 +301,7 @@ async def test_secrets_in_an_imported_list_are_not_listed(door):
 
 async def test_what_was_imported_is_kept_by_the_store(door):
     proxy, _, clock = await door(list_readers_min=1)
-    here = proxy.stage.runtime
+    here = proxy.stage.app
     await here.feed_list.import_list(a_file('<outline text="x" xmlUrl="http://a.example/a"/>'), intercept=True)
 
     other = FeedList(here.service, ImportedFeeds(here.service.store), clock, here.settings_for, lambda: 0)
@@ -336,7 +336,7 @@ def went(pac: bytes, *urls: str) -> list[str]:
 
 async def test_the_function_sends_known_and_decrypted_hosts_through_us_and_all_else_directly(door):
     proxy, _, _ = await door(intercept=("*.inter.example", "one.example"))
-    office = proxy.stage.runtime.feed_list
+    office = proxy.stage.app.feed_list
     await office.import_list(a_file('<outline xmlUrl="http://known.example/a"/><outline xmlUrl="http://__proto__/a"/>'))
 
     seen = await proxy.ask("/-/proxy.pac")
@@ -364,7 +364,7 @@ async def test_the_function_sends_known_and_decrypted_hosts_through_us_and_all_e
 async def test_the_function_names_no_private_feeds_host(door):
     proxy, _, _ = await door(list_readers_min=1)
     outlines = '<outline xmlUrl="https://secret.example/a?token=x"/><outline xmlUrl="https://open.example/a"/>'
-    await proxy.stage.runtime.feed_list.import_list(a_file(outlines), intercept=True)
+    await proxy.stage.app.feed_list.import_list(a_file(outlines), intercept=True)
 
     seen = await proxy.ask("/-/proxy.pac")
 
@@ -391,12 +391,12 @@ async def test_using_a_feed_never_adds_a_host_but_the_operators_word_does(door):
     proxy, origin, _ = await door(list_readers_min=1)
     origin.publish(PATH, a_feed())
     await proxy.get(PATH)
-    at = get_flow_handler(proxy.stage.runtime)
+    at = get_flow_handler(proxy.stage.app)
     outline = '<outline xmlUrl="https://feeds.example/a"/>'
-    await proxy.stage.runtime.feed_list.import_list(a_file(outline))
+    await proxy.stage.app.feed_list.import_list(a_file(outline))
     assert not at.intercepts("feeds.example")
 
-    outcome = await proxy.stage.runtime.feed_list.import_list(a_file(outline), intercept=True)
+    outcome = await proxy.stage.app.feed_list.import_list(a_file(outline), intercept=True)
 
     assert outcome.hosts == ("feeds.example",)
     assert at.intercepts("Feeds.example")

@@ -145,7 +145,7 @@ async def test_what_a_name_of_the_inside_resolves_to_is_nothing_for_readers(door
     async def inside(name, port):
         return ["10.1.2.3"]
 
-    monkeypatch.setattr(proxy.stage.runtime.policy, "_lookup", inside)
+    monkeypatch.setattr(proxy.stage.app.policy, "_lookup", inside)
 
     seen = (await proxy.ask("/http://intranet.corp/feed", method="POST")).expect(502, cache="detail=unreachable")
 

@@ -91,9 +91,9 @@ def test_networks_are_remembered_within_bounds() -> None:
 
 
 async def test_the_listener_itself_says_when_to_come_back() -> None:
-    runtime = App(ManualClock(0))
-    runtime.configure({"admin": "127.0.0.1:0", "admin_token": "the token", "store": "memory:"})
-    admin = AdminServer(runtime)
+    app = App(ManualClock(0))
+    app.configure({"admin": "127.0.0.1:0", "admin_token": "the token", "store": "memory:"})
+    admin = AdminServer(app)
     await admin.start()
     served = admin.url + "/"
     async with aiohttp.ClientSession() as session:
@@ -106,4 +106,4 @@ async def test_the_listener_itself_says_when_to_come_back() -> None:
         async with session.get(served, headers={"Via": "1.1 feedproxy-00000000"}) as answer:
             assert answer.status == 403
     await admin.stop()
-    await runtime.close()
+    await app.close()

@@ -128,7 +128,7 @@ async def front(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Opened]:
         made = Front(stage)
         opened.append(made)
         stage.origin.publish("/feed.rss", a_feed("one", ttl=60))
-        service = stage.runtime.service
+        service = stage.app.service
         answer = service.answer
 
         async def counted(*given: Any) -> Any:

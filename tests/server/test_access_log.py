@@ -34,7 +34,7 @@ async def opened(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Opened]:
 
 
 def counted(stage: OnProxy, name: str, **labels: str) -> float:
-    return stage.runtime.metrics.registry.get_sample_value(name, labels) or 0.0
+    return stage.app.metrics.registry.get_sample_value(name, labels) or 0.0
 
 
 async def lines(caplog: pytest.LogCaptureFixture, number: int = 1) -> list[str]:
@@ -67,7 +67,7 @@ async def test_a_pass_through_that_fails_is_told_once_and_as_its_reader_was_answ
     assert f"[{seen.cache}]" in line
     told = {"entrance": "gateway", "outcome": "fwd=method", "detail": "unreachable", "status": "502"}
     assert counted(stage, "feedproxy_requests_total", **told) == 1
-    assert stage.runtime.metrics.totals().saved == 0
+    assert stage.app.metrics.totals().saved == 0
 
 
 async def test_a_body_above_the_cap_that_fails_the_second_time_is_told_as_a_failure(
@@ -122,7 +122,7 @@ async def test_a_tunnel_has_a_line_and_a_count(opened: Opened, caplog: pytest.Lo
     assert f" connect CONNECT {authority} 200 0 " in line
     told = {"entrance": "connect", "outcome": "tunnel", "detail": "pass-through", "status": "200"}
     assert counted(stage, "feedproxy_requests_total", **told) == 1
-    assert stage.runtime.requests == 0
+    assert stage.app.requests == 0
 
 
 async def test_a_connect_whose_requests_are_decrypted_is_told_apart(
@@ -150,7 +150,7 @@ async def test_a_connect_that_is_refused_has_a_line_and_a_count(
     assert "[feedproxy; detail=forbidden-address]" in line
     told = {"entrance": "connect", "outcome": "refused", "detail": "forbidden-address", "status": "403"}
     assert counted(stage, "feedproxy_requests_total", **told) == 1
-    assert stage.runtime.requests == 0
+    assert stage.app.requests == 0
 
 
 async def test_what_is_no_feed_and_not_stored_says_why(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
@@ -171,7 +171,7 @@ async def test_a_forbidden_target_is_no_request_to_an_origin(opened: Opened, cap
     (await proxy.ask("/http://127.0.0.1/feed")).expect(403, cache="detail=forbidden-address")
 
     await lines(caplog)
-    totals = stage.runtime.metrics.totals()
+    totals = stage.app.metrics.totals()
     assert (totals.answered, totals.origin_requests, totals.origin_failures, totals.saved) == (1, 0, 0, 0)
 
 

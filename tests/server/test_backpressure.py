@@ -52,7 +52,7 @@ async def test_who_does_not_read_one_answer_is_not_given_the_next(proxy: OnProxy
         head = await others.readuntil(b"\r\n\r\n")
         await others.readexactly(int(head.lower().partition(b"content-length: ")[2].split()[0]))
 
-    assert proxy.runtime.metrics.totals().answered <= 150 + 2
+    assert proxy.app.metrics.totals().answered <= 150 + 2
     for each in (writer, asking):
         each.close()
 

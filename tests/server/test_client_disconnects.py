@@ -27,8 +27,8 @@ async def test_who_goes_away_while_a_name_is_looked_up_is_forgotten(
         await answer.wait()
         return ["127.0.0.1"]
 
-    at = get_flow_handler(stage.runtime)
-    policy = stage.runtime.connect_policy if method == "CONNECT" else stage.runtime.policy
+    at = get_flow_handler(stage.app)
+    policy = stage.app.connect_policy if method == "CONNECT" else stage.app.policy
     monkeypatch.setattr(policy, "resolve", slow)
     _, writer = await asyncio.open_connection("127.0.0.1", int(stage.base.rpartition(":")[2]))
     target = "slow.example:443" if method == "CONNECT" else "http://slow.example/"
@@ -37,7 +37,7 @@ async def test_who_goes_away_while_a_name_is_looked_up_is_forgotten(
 
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
-    while stage.runtime.connections:  # noqa: ASYNC110 (no event to wait for)
+    while stage.app.connections:  # noqa: ASYNC110 (no event to wait for)
         await asyncio.sleep(0)
     answer.set()
     for _ in range(50):
@@ -63,15 +63,15 @@ async def test_who_goes_away_before_a_slow_answer_has_a_line_all_the_same(
     await proxy.origin.asked()
 
     writer.transport.abort()
-    await until(lambda: proxy.stage.runtime.connections == 0 or ordinary)
+    await until(lambda: proxy.stage.app.connections == 0 or ordinary)
     proxy.origin.gate.set()
     await until(lambda: any("/feed.rss" in each for each in caplog.messages))
 
     (line,) = (each for each in caplog.messages if "/feed.rss" in each)
     assert " 0 0 " in line
     assert line.endswith("the client disconnected before the response")
-    await until(lambda: not proxy.stage.runtime.requests and not get_flow_handler(proxy.stage.runtime)._flows)
-    assert b'status="0"' in proxy.stage.runtime.metrics.exposition()
+    await until(lambda: not proxy.stage.app.requests and not get_flow_handler(proxy.stage.app)._flows)
+    assert b'status="0"' in proxy.stage.app.metrics.exposition()
 
 
 async def test_who_goes_away_before_his_answer_is_begun_is_not_waited_for(
@@ -97,4 +97,4 @@ async def test_who_goes_away_before_his_answer_is_begun_is_not_waited_for(
     await line.say(proxy.get("/page"))
     await until(lambda: bool(dropped))
 
-    await until(lambda: not proxy.stage.runtime.fastpath_requests)
+    await until(lambda: not proxy.stage.app.fastpath_requests)

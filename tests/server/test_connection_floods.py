@@ -20,7 +20,7 @@ async def test_a_head_that_is_longer_than_any_readers_is_answered_and_not_rememb
 
     assert proxy.service_calls == asked + 30, "each was asked of the service"
     assert (table.size, len(waiter.access_logger._clients)) == (size, guests)
-    assert len(waiter.runtime.live_scores) == 1, "nor is anybody judged by it"
+    assert len(waiter.app.live_scores) == 1, "nor is anybody judged by it"
 
 
 async def test_what_a_second_readers_line_said_is_forgotten_with_its_second(front: Opened) -> None:

@@ -66,7 +66,7 @@ async def test_a_connection_leaves_nothing_behind(front: Opened, visit) -> None:
     for _ in range(TIMES):
         await visit(proxy)
         proxy.lines.clear()
-    await until(lambda: not proxy.stage.runtime.connections)
+    await until(lambda: not proxy.stage.app.connections)
     for _ in range(50):
         await asyncio.sleep(0)
 

@@ -27,10 +27,10 @@ async def stage() -> AsyncIterator[OnProxy]:
     """A whole proxy with three endpoints."""
     made = OnProxy(ManualClock(1_800_000_000.0), {})
     await made.open()
-    made.runtime.endpoints.add("echo", echo, methods=("GET", "POST"), content_max=100_000)
-    made.runtime.endpoints.add("small", echo, methods=("POST",))
-    made.runtime.endpoints.add("below/", echo)
-    made.runtime.endpoints.add("refuse", refuse)
+    made.app.endpoints.add("echo", echo, methods=("GET", "POST"), content_max=100_000)
+    made.app.endpoints.add("small", echo, methods=("POST",))
+    made.app.endpoints.add("below/", echo)
+    made.app.endpoints.add("refuse", refuse)
     yield made
     await made.close()
 

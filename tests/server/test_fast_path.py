@@ -198,7 +198,7 @@ async def test_what_comes_behind_the_last_answer_is_thrown_away_for_some_seconds
 
     assert reader.fd < 0
     assert not proxy.listener._deadlines
-    assert proxy.stage.runtime.connections == 0
+    assert proxy.stage.app.connections == 0
 
 
 async def test_who_goes_away_ends_no_fetch(front: Opened) -> None:
@@ -286,7 +286,7 @@ async def test_every_answer_is_logged_counted_and_its_reader_is_a_subscriber(
     assert len(lines := logged()) == 7
     assert all(f"gateway GET {target} 200" in each and "[feedproxy; hit; ttl=3600]" in each for each in lines)
     assert proxy.stage.service.counts.total(target, proxy.clock.now()) == 2
-    totals = proxy.stage.runtime.metrics.totals()
+    totals = proxy.stage.app.metrics.totals()
     assert (totals.answered, totals.hits) == (11, 10)
 
 

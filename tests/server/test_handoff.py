@@ -128,15 +128,15 @@ async def test_a_post_between_two_polls_goes_through_and_the_connection_comes_ba
 async def test_connections_are_counted_once_wherever_they_are(front: Opened) -> None:
     proxy = await front()
     line = await proxy.warm()
-    assert proxy.stage.runtime.connections == 1
+    assert proxy.stage.app.connections == 1
 
     await line.ask(proxy.get("/-/nothing"))
-    assert proxy.stage.runtime.connections == 1
+    assert proxy.stage.app.connections == 1
     await line.ask(proxy.get())
-    await until(lambda: proxy.stage.runtime.connections == 1)
+    await until(lambda: proxy.stage.app.connections == 1)
 
     line.writer.close()
-    await until(lambda: proxy.stage.runtime.connections == 0)
+    await until(lambda: proxy.stage.app.connections == 0)
 
 
 async def test_the_explicit_proxy_is_answered_by_heart_too(front: Opened) -> None:

@@ -118,7 +118,7 @@ async def test_it_is_told_to_log_and_metrics(front: Opened, caplog: pytest.LogCa
     await line.ask(a_post(70_000, "Expect: 100-continue")[0])
 
     assert any(" POST /-/RPC2 413 " in each for each in caplog.messages)
-    assert b'status="413"' in proxy.stage.runtime.metrics.exposition()
+    assert b'status="413"' in proxy.stage.app.metrics.exposition()
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "TLS"])
@@ -144,4 +144,4 @@ async def test_who_never_ends_is_cut_off(
 
     with pytest.raises(ConnectionError):
         await asyncio.wait_for(go_on(), PATIENCE)
-    await until(lambda: proxy.stage.runtime.connections == 0)
+    await until(lambda: proxy.stage.app.connections == 0)

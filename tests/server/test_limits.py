@@ -59,7 +59,7 @@ async def test_who_is_silent_for_too_long_is_let_go(front: Opened) -> None:
     proxy.listener.tick(asyncio.get_running_loop().time() + 61)
 
     assert await line.ended()
-    assert not proxy.stage.runtime.connections
+    assert not proxy.stage.app.connections
 
 
 async def test_a_head_that_never_ends_is_refused(front: Opened) -> None:
@@ -91,7 +91,7 @@ async def test_more_connections_from_one_address_than_it_may_hold_are_refused(fr
     assert await line.ended()
 
     lines[0].writer.close()
-    await until(lambda: proxy.stage.runtime.connections == 1)
+    await until(lambda: proxy.stage.app.connections == 1)
 
     assert (await (await proxy.line()).ask(proxy.get())).status == 200
 
@@ -126,16 +126,16 @@ async def test_a_drain_answers_who_waits_and_lets_go_of_who_is_idle(front: Opene
     await waiting.say(proxy.get("/slow.rss"))
     await proxy.origin.asked(2)
 
-    proxy.stage.runtime.draining = True
+    proxy.stage.app.draining = True
     proxy.stage._master.options.update(server=False)
     assert await idle.ended()
-    assert proxy.stage.runtime.fastpath_requests == 1
+    assert proxy.stage.app.fastpath_requests == 1
     proxy.origin.gate.set()
 
     answer = await waiting.hear()
     assert (answer.status, answer.fields["connection"]) == (200, "close")
     assert await waiting.ended()
-    assert proxy.stage.runtime.fastpath_requests == 0
+    assert proxy.stage.app.fastpath_requests == 0
 
 
 async def test_without_file_descriptors_left_nobody_is_let_in_for_a_moment(
@@ -264,7 +264,7 @@ async def test_the_last_lines_of_the_log_are_not_lost_at_the_end(
     proxy = await front(log_format="text")
     await proxy.warm()
 
-    proxy.stage.runtime.draining = True
+    proxy.stage.app.draining = True
     proxy.stage._master.options.update(server=False)
     await until(lambda: not proxy.listener.sockets)
 

@@ -15,7 +15,7 @@ async def test_live_score_finds_unconditional_reader(front: Opened, fast_path: b
         await line.ask(request)
         proxy.clock.advance(minutes=10)
 
-    (score,) = proxy.stage.runtime.live_scores.scores(proxy.clock.now())
+    (score,) = proxy.stage.app.live_scores.scores(proxy.clock.now())
 
     assert score.user_agent == "Reader/1.0"
     assert score.cost.requests == 5
@@ -33,7 +33,7 @@ async def test_live_score_of_fast_path_uses_request_conditions(front: Opened) ->
         answer = await line.ask(proxy.get("/feed.rss", f"If-None-Match: {first.fields['etag']}"))
         assert answer.status == 304
 
-    (score,) = proxy.stage.runtime.live_scores.scores(proxy.clock.now())
+    (score,) = proxy.stage.app.live_scores.scores(proxy.clock.now())
 
     assert "asks-well" in {finding.note.id() for finding in score.findings}
     assert score.cost.unchanged == 5
@@ -45,4 +45,4 @@ async def test_live_score_is_disabled_by_option(front: Opened) -> None:
     await line.ask(proxy.get())
     await line.ask(proxy.get())
 
-    assert proxy.stage.runtime.live_scores.scores(proxy.clock.now()) == []
+    assert proxy.stage.app.live_scores.scores(proxy.clock.now()) == []

@@ -44,7 +44,7 @@ async def proxy() -> AsyncIterator[Opened]:
         stage = OnProxy(ManualClock(NOON), {"connect_ports": ["1-65535"], **settings})
         await stage.open()
         opened.append(stage)
-        for policy in (stage.runtime.policy, stage.runtime.connect_policy):
+        for policy in (stage.app.policy, stage.app.connect_policy):
             policy._lookup = here
         return stage
 

@@ -390,7 +390,7 @@ async def test_what_is_no_longer_of_interest_is_answered_false(stand_at: Callabl
     assert await service.push(path, "http://other.example/feed") == "false"
     assert await service.push("push/cnws/77-guessed") == "false"
     assert await service.push(f"{path}x") == "false"
-    service.stand.runtime.configure({"store": "memory:", "site_interval": 0, "public_url": PUBLIC})
+    service.stand.app.configure({"store": "memory:", "site_interval": 0, "public_url": PUBLIC})
     assert await service.push(path) == "false"  # the rule is gone
     assert service.stand.origin.requests == requests
 
@@ -400,7 +400,7 @@ async def test_what_is_no_longer_of_interest_is_answered_false(stand_at: Callabl
 
 async def test_a_feed_that_was_forgotten_is_of_no_interest(stand_at: Callable[..., Any]) -> None:
     service = await subscribed(stand_at)
-    await service.stand.runtime.service.admin.purge(TARGET)
+    await service.stand.app.service.admin.purge(TARGET)
 
     assert await service.push(await our_path(service)) == "false"
 
@@ -442,7 +442,7 @@ async def test_we_confirm_after_an_outage(stand_at: Callable[..., Any]) -> None:
     assert len(service.stand.others.calls) == 1
     await service.stand.pass_time(3 * DAY)  # the machine slept
     assert len(service.stand.others.calls) == 2
-    await service.stand.runtime.close()
+    await service.stand.app.close()
 
     again = await service_on(
         stand_at, folder="same", clock=clock, origin=origin, public_url=PUBLIC, cnws_subscribe=PUBLISHER

@@ -276,7 +276,7 @@ async def test_an_accepted_ping_survives_a_restart(stand_at: Callable[..., Any])
     stand.origin.publish("/feed.xml", a_feed("one"))
     await stand.read()
     await Door(stand).ping("The Blog", SITE)
-    await stand.runtime.close()
+    await stand.app.close()
 
     again = await stand_at(folder="store", feed_min_interval=60, origin=stand.origin, clock=stand.clock)
     await again.pass_time(60)
@@ -329,7 +329,7 @@ async def test_an_unknown_site_is_fetched_where_the_operator_wants_it(stand_at: 
     await Door(stand).ping("A stranger", "http://origin.example/feed.xml")
     await stand.settled()
 
-    assert stand.runtime.service.admin.is_feed(TARGET)
+    assert stand.app.service.admin.is_feed(TARGET)
 
 
 async def test_of_an_unknown_sites_page_the_feed_is_looked_for(stand_at: Callable[..., Any]) -> None:
@@ -346,7 +346,7 @@ async def test_of_an_unknown_sites_page_the_feed_is_looked_for(stand_at: Callabl
     stand.clock.advance(minutes=1)
     await stand.settled()
 
-    assert stand.runtime.service.admin.is_feed(TARGET)
+    assert stand.app.service.admin.is_feed(TARGET)
     assert "http://origin.example/c" not in [request.target for request in stand.origin.log]
 
 
@@ -384,7 +384,7 @@ async def test_a_ping_of_a_site_refreshes_every_known_feed_of_it(stand: Stand) -
 
 
 async def test_a_feed_that_was_purged_is_a_stranger_again(door: Door) -> None:
-    await door.stand.runtime.service.admin.purge(TARGET)
+    await door.stand.app.service.admin.purge(TARGET)
 
     await door.ping("The Blog", SITE)
     await door.ping("The Blog", TARGET)
@@ -450,7 +450,7 @@ async def test_change_of_an_imported_feed_is_listed(stand_at: Callable[..., Any]
     stand = await stand_at()
     door = Door(stand)
     stand.origin.publish("/feed.xml", a_feed("one"))
-    await stand.runtime.feed_list.import_list(SubscriptionList("", (Subscription(TARGET),)))
+    await stand.app.feed_list.import_list(SubscriptionList("", (Subscription(TARGET),)))
     await stand.read(readers=0)
     stand.origin.publish("/feed.xml", a_feed("two"))
     await stand.read(readers=0)
@@ -558,7 +558,7 @@ async def test_the_list_survives_a_restart(stand_at: Callable[..., Any]) -> None
     stand.origin.publish("/feed.xml", a_feed("one"))
     await stand.read()
     await changed(Door(stand), "two")
-    await stand.runtime.close()
+    await stand.app.close()
 
     again = Door(await stand_at(folder="store", origin=stand.origin, clock=stand.clock))
 
@@ -582,7 +582,7 @@ async def test_a_feed_that_a_rule_has_made_private_since_is_not_named_any_more(d
     from feedproxy.rules import Rule, Rules
 
     await changed(door, "two")
-    door.stand.runtime.set_rules(Rules([Rule(TargetPattern("origin.example/*"), {"private": True})]))
+    door.stand.app.set_rules(Rules([Rule(TargetPattern("origin.example/*"), {"private": True})]))
 
     assert b"<weblog " not in (await door.lists.long(door.call("changes.xml"))).body
 

@@ -416,7 +416,7 @@ async def test_a_publishers_feed_names_our_cloud_by_option(
     clouds.stand.origin.publish("/feed.xml", a_feed("one"))
     await clouds.stand.read()
 
-    resource = clouds.stand.runtime.service.store.get(TARGET)
+    resource = clouds.stand.app.service.store.get(TARGET)
     assert resource is not None
     bodies = resource.variants[0].content.bodies
     body = bodies.get("identity") or gzip.decompress(bodies["gzip"])
@@ -654,7 +654,7 @@ async def test_we_register_again_at_startup_and_after_an_outage(stand_at: Callab
     origin = Origin(clock)
     clouds = await registered(stand_at, folder="same", clock=clock, origin=origin)
     path = await our_path(clouds)
-    await clouds.stand.runtime.close()
+    await clouds.stand.app.close()
 
     again = await workstation(stand_at, folder="same", clock=clock, origin=origin)
     assert [url for _, url, _ in again.stand.others.calls] == ["http://cloud.example:5337/RPC2"]

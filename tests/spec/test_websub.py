@@ -224,7 +224,7 @@ async def test_a_subscription_is_denied_when_its_topic_stops_being_public_before
     stage.callback = lambda _: Unreachable("away")
     await stage.change("four", *OLD)
     values = {"store": "memory:", "public_url": PUBLIC, "websub_hub": "known", "private": True}
-    stage.stand.runtime.configure({**values, "feed_min_interval": 0, "site_interval": 0})
+    stage.stand.app.configure({**values, "feed_min_interval": 0, "site_interval": 0})
 
     await stage.stand.pass_time(60)
 
@@ -339,7 +339,7 @@ async def test_the_full_content_is_posted_with_the_topics_type_and_links(stage: 
     await stage.change("four", *OLD)
 
     ((url, body, fields),) = stage.deliveries
-    stored = stage.stand.runtime.service.store.get(TARGET)
+    stored = stage.stand.app.service.store.get(TARGET)
     assert stored is not None
     assert url == ME
     assert body == stored.variants[0].content.bodies["identity"]
@@ -558,7 +558,7 @@ async def test_signed_content_becomes_the_copy_and_the_origin_is_not_asked(reade
     answer = await reader.at_callback("POST", content=body, Content_Type="application/rss+xml", **signed(reader, body))
 
     assert answer.status == 202
-    resource = reader.stand.runtime.service.store.get(TARGET)
+    resource = reader.stand.app.service.store.get(TARGET)
     assert resource is not None
     assert b"four" in resource.variants[0].content.bodies["identity"]
     assert reader.stand.origin.requests == asked
@@ -595,7 +595,7 @@ async def test_content_without_a_valid_signature_is_acknowledged_and_ignored(
 
     assert answer.status == 202
     assert reader.stand.origin.requests == asked
-    resource = reader.stand.runtime.service.store.get(TARGET)
+    resource = reader.stand.app.service.store.get(TARGET)
     assert resource is not None
     assert b"forged" not in resource.variants[0].content.bodies["identity"]
     (known,) = await reader.held(Role.PUBLISHER)
@@ -609,7 +609,7 @@ async def test_the_link_fields_of_a_push_identify_nothing(reader: WebSubStand) -
 
     await reader.at_callback("POST", content=body, Link=other, **signed(reader, body))
 
-    resource = reader.stand.runtime.service.store.get(TARGET)
+    resource = reader.stand.app.service.store.get(TARGET)
     assert resource is not None
     assert resource.variants[0].fields.get("link") == LINKS
 

@@ -37,23 +37,23 @@ class OnAddons:
 
     @property
     def service(self) -> Service:
-        return self.runtime.service
+        return self.app.service
 
     def use_rules(self, rules: Rules) -> None:
-        self.runtime.set_rules(rules)
+        self.app.set_rules(rules)
 
     async def open(self) -> None:
         self._context = taddons.context()
         declare(self._context.options, *defaults())  # before there are addons, as in serve.make_master
         self._addons = self._context.master.addons
-        self.runtime = App(self.clock, make_client=lambda _: OriginFetcher(self.origin))
-        bind_app(self._context.master, self.runtime)
+        self.app = App(self.clock, make_client=lambda _: OriginFetcher(self.origin))
+        bind_app(self._context.master, self.app)
         self._addons.add(*default_addons())
         given = {**ALONE, "allow_private": True, "admin": "", "store": "memory:", "log_format": "off"}
         self._context.options.update(**{**given, **resolved(self.settings, self.origin)})
 
     async def close(self) -> None:
-        await self.runtime.close()
+        await self.app.close()
 
     async def send(
         self, method: str, path: str, fields: Fields, *, entrance: Entrance, address: str, body: bytes = b""
@@ -96,13 +96,13 @@ class OnAddons:
         data = server_hooks.ServerConnectionHookData(flow.server_conn, flow.client_conn)
         await self._hook(server_hooks.ServerConnectHook(data))
         if flow.server_conn.error:
-            flow.response = flow_handler.get_flow_handler(self.runtime).make_error_page(flow, flow.server_conn.error)
+            flow.response = flow_handler.get_flow_handler(self.app).make_error_page(flow, flow.server_conn.error)
             return
         request = Request(flow.request.method, flow.request.url, fields_of(flow.request))
         try:
             answer = await self.origin.answer(request)
         except FeedproxyError as error:
-            flow.response = flow_handler.get_flow_handler(self.runtime).make_error_page(flow, str(error))
+            flow.response = flow_handler.get_flow_handler(self.app).make_error_page(flow, str(error))
             return
         flow.response = http.Response.make(answer.status, answer.body)
         flow.response.headers = headers_of(answer.fields.with_field("Content-Length", str(len(answer.body))))

@@ -35,19 +35,19 @@ def a_resource(target: str = TARGET, *, minutes_ago: float = 10, max_age: int = 
 class Proxy:
     """What a test talks to."""
 
-    runtime: App
+    app: App
     admin: AdminServer
     session: aiohttp.ClientSession
 
     async def keep(self, *resources: Resource) -> None:
         for resource in resources:
-            await self.runtime.service.store.put(resource)
+            await self.app.service.store.put(resource)
 
     def read(self, target: str, agent: str, times: int = 1) -> None:
         """So many different readers ask for a feed."""
         for number in range(times):
             pseudonym = Pseudonym(number + 1, number + 1_000_001)
-            self.runtime.service.counts.seen(target, pseudonym, agent, NOW)
+            self.app.service.counts.seen(target, pseudonym, agent, NOW)
 
     async def get(self, path: str, **headers: str) -> tuple[int, str]:
         async with self.session.get(self.admin.url + path, headers=_named(headers), allow_redirects=False) as answer:

@@ -112,7 +112,7 @@ def feeds() -> list[Resource]:
     return found
 
 
-def write_history(runtime: App, days: int = 30) -> None:
+def write_history(app: App, days: int = 30) -> None:
     """So many days of readers who sleep at night and work less on Sundays."""
     chance = random.Random(7)
     for hour in range(int(NOW // HOUR) - 24 * days, int(NOW // HOUR) + 1):
@@ -123,10 +123,10 @@ def write_history(runtime: App, days: int = 30) -> None:
         failures = chance.randrange(0, 3) + (25 if (hour // 24) % 11 == 3 and hour % 24 in (3, 4) else 0)
         hits = asked - int(fetches * 0.4)
         counted = TrafficCounts(asked, hits, 3, fetches, failures, asked * 14_200, fetches * 9_100)
-        runtime.history_recorder.history.add(counted, hour * HOUR + 60)
+        app.history_recorder.history.add(counted, hour * HOUR + 60)
 
 
-def let_read(runtime: App) -> None:
+def let_read(app: App) -> None:
     """Readers come, some of whom ask too often and without conditions."""
     old = (("http://old.example.com/rss", 2), ("https://forum.example.org/latest.rss", 1))
     for target, kinds in (*((f"https://{place}", kinds) for place, _, _, kinds in FEEDS), *old):
@@ -134,13 +134,13 @@ def let_read(runtime: App) -> None:
         for agent, count in READERS[:kinds]:
             for _ in range(count):
                 number += 1
-                runtime.service.counts.seen(target, Pseudonym(number, number + 1_000_000), agent, NOW)
+                app.service.counts.seen(target, Pseudonym(number, number + 1_000_000), agent, NOW)
     fields = Fields([("Content-Type", "application/rss+xml"), ("ETag", '"0006"')])
     channel = read(document("The Harbour Gazette", range(30, 52)), "application/rss+xml")
     for minute in range(0, 24 * 60, 2):
         at = NOW - DAY + 60 * minute
         rude = Fields([("User-Agent", "python-requests/2.31"), ("Host", "news.example.com")])
-        runtime.live_scores.record(
+        app.live_scores.record(
             "192.0.2.7",
             "python-requests/2.31",
             NEWS,
@@ -151,7 +151,7 @@ def let_read(runtime: App) -> None:
             kind = Fields(
                 [("User-Agent", "NetNewsWire (RSS Reader)"), ("If-None-Match", '"0006"'), ("Accept-Encoding", "gzip")]
             )
-            runtime.live_scores.record(
+            app.live_scores.record(
                 "192.0.2.8",
                 "NetNewsWire (RSS Reader)",
                 NEWS,
@@ -165,22 +165,22 @@ def let_read(runtime: App) -> None:
 def a_runtime(origin: Origin | None = None, **options: object) -> App:
     """The proxy on its first day, on a clock that stands still; nothing goes out, for nobody asks."""
     if origin is None:
-        runtime = App(ManualClock(NOW - UP))
+        app = App(ManualClock(NOW - UP))
     else:
-        runtime = App(origin.clock, make_client=lambda _: OriginFetcher(origin))
+        app = App(origin.clock, make_client=lambda _: OriginFetcher(origin))
     given = {"admin": "127.0.0.1:0", "store": "memory:", "feed_process": False, "polling": "off"}
-    runtime.configure({**given, **options})
-    runtime.ready = True
-    return runtime
+    app.configure({**given, **options})
+    app.ready = True
+    return app
 
 
-async def furnish(runtime: App) -> None:
+async def furnish(app: App) -> None:
     """Twelve days later."""
-    assert isinstance(runtime.clock, ManualClock)
-    _ = runtime.service
-    runtime.clock.advance(UP)
-    write_history(runtime)
+    assert isinstance(app.clock, ManualClock)
+    _ = app.service
+    app.clock.advance(UP)
+    write_history(app)
     for each in feeds():
-        await runtime.service.store.put(each)
-    let_read(runtime)
-    runtime.connections = 37
+        await app.service.store.put(each)
+    let_read(app)
+    app.connections = 37

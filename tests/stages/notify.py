@@ -107,7 +107,7 @@ class Plain:
 class Stand:
     """What a test holds in its hands."""
 
-    runtime: App
+    app: App
     origin: Origin
     clock: ManualClock
     others: Others
@@ -115,13 +115,13 @@ class Stand:
 
     @property
     def notifications(self) -> NotificationService:
-        return self.runtime.notifications
+        return self.app.notifications
 
     async def settled(self) -> None:
         """Wait until nothing more can be done at this hour."""
         while True:
             await self.notifications.wait_idle()
-            if not self.runtime.service.admin.active_refreshes:
+            if not self.app.service.admin.active_refreshes:
                 await self.notifications.wait_idle()
                 return
             await asyncio.sleep(0)
@@ -134,8 +134,8 @@ class Stand:
     async def read(self, target: str = TARGET, *, readers: int = 3) -> None:
         """The feed is fetched, whatever its turn; so many different readers have asked for it."""
         for number in range(1, readers + 1):
-            self.runtime.service.counts.distinct.note(target, Pseudonym(number, number, number), self.clock.now())
-        await self.runtime.service._coordinator.refresh(target)
+            self.app.service.counts.distinct.note(target, Pseudonym(number, number, number), self.clock.now())
+        await self.app.service._coordinator.refresh(target)
         await self.settled()
 
     async def subscribe(self, callback: str, *, topic: str = TARGET, lasts: float = 10 * DAY) -> Subscription:
@@ -161,21 +161,21 @@ async def stand_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         clock = clock or ManualClock(NOON)
         origin = origin or Origin(clock)
         others, plain = Others(), Plain()
-        runtime = App(clock, make_client=lambda _: OriginFetcher(origin))
-        runtime.notification_plugins["plain"] = lambda notifications: notifications.add(plain)
+        app = App(clock, make_client=lambda _: OriginFetcher(origin))
+        app.notification_plugins["plain"] = lambda notifications: notifications.add(plain)
         if join is not None:
-            runtime.notification_plugins["joining"] = join
+            app.notification_plugins["joining"] = join
         store = str(tmp_path / folder) if folder else "memory:"
         given = {"store": store, "site_interval": 0, "feed_min_interval": 0}
-        runtime.configure({**given, **options})
-        runtime.notifications.delivery_worker._caller = others
-        opened.append(stand := Stand(runtime, origin, clock, others, plain))
+        app.configure({**given, **options})
+        app.notifications.delivery_worker._caller = others
+        opened.append(stand := Stand(app, origin, clock, others, plain))
         await stand.settled()
         return stand
 
     yield open_at
     for each in opened:
-        await each.runtime.close()
+        await each.app.close()
 
 
 @pytest.fixture

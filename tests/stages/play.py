@@ -191,14 +191,14 @@ class OnProxy:
 
     @property
     def service(self) -> Service:
-        return self.runtime.service
+        return self.app.service
 
     @property
     def name(self) -> str:
         return self.base
 
     def use_rules(self, rules: Rules) -> None:
-        self.runtime.set_rules(rules)
+        self.app.set_rules(rules)
 
     async def open(self) -> None:
         from feedproxy.serve import ServePlan, make_master
@@ -213,7 +213,7 @@ class OnProxy:
             "log_format": "off",
             "fast_path": False,
         }
-        self._master, self.runtime = make_master(
+        self._master, self.app = make_master(
             ServePlan(options={**given, **resolved(self.settings, self.origin)}), App(self.clock)
         )
         self._running = asyncio.ensure_future(self._master.run())

@@ -95,7 +95,7 @@ class WebSubStand:
     async def read_by_somebody(self) -> None:
         """A reader asks for the feed, as readers do."""
         visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", "192.0.2.9")
-        await self.stand.runtime.service.answer(Request("GET", TARGET), visit)
+        await self.stand.app.service.answer(Request("GET", TARGET), visit)
         await self.stand.pass_time(5)
 
     async def at_callback(

@@ -57,8 +57,8 @@ class ClientIdentity(NamedTuple):
 class AccessLogger:
     """Logger of fast-path responses. It also counts them in the metrics and records reads."""
 
-    def __init__(self, runtime: App) -> None:
-        self._runtime = runtime
+    def __init__(self, app: App) -> None:
+        self._app = app
         self.log_lines: list[str] = []
         """Buffered lines that are not written yet."""
         self.recent_hits: deque[tuple[Instant, ResponseTemplate, HitState, bytes]] = deque(maxlen=REQUESTS_MAX)
@@ -72,7 +72,7 @@ class AccessLogger:
         self._templates_with_lines: list[ResponseTemplate] = []
         """Templates that cache lines of several clients, one item for each line."""
         self._since = self._until = 0.0
-        runtime.metrics.add_flush_hook(self.flush_counters)
+        app.metrics.add_flush_hook(self.flush_counters)
 
     def counter_for(self, template: ResponseTemplate) -> HitCounter:
         """Return the counter for hits with the metric labels of this template."""
@@ -83,7 +83,7 @@ class AccessLogger:
         """Return the log line of a client's first hit in the template's current state, and record the read."""
         client = self._identify(address, user_agent_line, now)
         if template.schedule is not None:
-            app = self._runtime
+            app = self._app
             app.service.counts.seen(template.target, client.pseudonym, client.user_agent, now)
             if template.request_lines:
                 self._score(template, address, client.user_agent, now)
@@ -104,7 +104,7 @@ class AccessLogger:
     def _identify(self, address: str, user_agent_line: bytes, now: Instant) -> ClientIdentity:
         if not self._since <= now < self._until or len(self._clients) >= CLIENTS_MAX:
             self._clients.clear()
-            self._since, self._until = now, self._runtime.service.audience.pseudonym_valid_until(now)
+            self._since, self._until = now, self._app.service.audience.pseudonym_valid_until(now)
         client = self._clients.get((address, user_agent_line))
         if client is None:
             client = self._make_identity(address, user_agent_line, now)
@@ -113,13 +113,13 @@ class AccessLogger:
 
     def _make_identity(self, address: str, user_agent_line: bytes, now: Instant) -> ClientIdentity:
         user_agent = user_agent_line.partition(b":")[2].strip(b" \t").decode("latin-1")
-        pseudonym = self._runtime.service.audience.pseudonym(address, user_agent, now)
+        pseudonym = self._app.service.audience.pseudonym(address, user_agent, now)
         return ClientIdentity(
             user_agent, quoted(user_agent), pseudonym, f"{pseudonym.current:015x}", (address, user_agent_line)
         )
 
     def _format_line(self, template: ResponseTemplate, client: ClientIdentity, now: Instant) -> str:
-        app, target = self._runtime, template.target
+        app, target = self._app, template.target
         form = app.settings.log_format
         if form == "off":
             return ""
@@ -159,11 +159,11 @@ class AccessLogger:
     def log(self, record: AccessRecord) -> None:
         """Log and count a response that was not sent from a template."""
         self.logged_count += 1
-        self.log_lines.append(record_access(self._runtime, record))
+        self.log_lines.append(record_access(self._app, record))
 
     def schedule_flush(self) -> None:
         """Flush within FLUSH_INTERVAL, or now if FLUSH_THRESHOLD lines are buffered or the proxy drains."""
-        if len(self.log_lines) >= FLUSH_THRESHOLD or self._runtime.draining:
+        if len(self.log_lines) >= FLUSH_THRESHOLD or self._app.draining:
             self.flush()
         elif self.log_lines and not self._flush_scheduled:
             self._flush_scheduled = True
@@ -187,9 +187,9 @@ class AccessLogger:
         self._clear_lines()
         for now, template, hit_state, user_agent_line in self.recent_hits:
             user_agent = user_agent_line.partition(b":")[2].strip(b" \t").decode("latin-1")[:LENGTH_MAX]
-            target = to_public(template.target, self._runtime.settings)
+            target = to_public(template.target, self._app.settings)
             client, size = template.client, len(template.body)
-            self._runtime.journal.record_request(
+            self._app.journal.record_request(
                 RequestActivity(
                     now,
                     client.entrance,
@@ -205,7 +205,7 @@ class AccessLogger:
         for (entrance, detail, status), counter in self._counters.items():
             if counter.count:
                 count, size, counter.count, counter.size = counter.count, counter.size, 0, 0
-                self._runtime.metrics.count_hits(entrance, status, detail or "", size, count)
+                self._app.metrics.count_hits(entrance, status, detail or "", size, count)
 
     def _score(self, template: ResponseTemplate, address: str, agent: str, now: Instant) -> None:
         """Add a hit to the live scores. The request fields are those of the template, except for the User-Agent."""
@@ -225,7 +225,7 @@ class AccessLogger:
                 method=template.method,
             )
 
-        self._runtime.live_scores.record(address, agent, template.target, now, make_poll)
+        self._app.live_scores.record(address, agent, template.target, now, make_poll)
 
 
 @lru_cache(maxsize=256)

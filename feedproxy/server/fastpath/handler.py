@@ -69,9 +69,9 @@ class FastPathHandler:
     The caller calls `start_iteration` before each batch of events, and `access_logger.schedule_flush` after it.
     """
 
-    def __init__(self, runtime: App, connections: ConnectionOwner) -> None:
-        self.runtime = runtime
-        self.access_logger = AccessLogger(runtime)
+    def __init__(self, app: App, connections: ConnectionOwner) -> None:
+        self.app = app
+        self.access_logger = AccessLogger(app)
         self.now: Instant = 0.0
         self._iteration_start = 0.0
         self._generation = self._clock_steps = 0
@@ -79,10 +79,10 @@ class FastPathHandler:
         self._interner = Interner()
         self._lines = self.access_logger.log_lines
         self._recent = self.access_logger.recent_hits
-        self._clock = runtime.clock.now
-        self._store = runtime.service.store
-        self._coordination = runtime.service.store.coordination
-        self._head_max = runtime.settings.header_max
+        self._clock = app.clock.now
+        self._store = app.service.store
+        self._coordination = app.service.store.coordination
+        self._head_max = app.settings.header_max
 
     def start_iteration(self) -> None:
         """Read the clock, and check whether settings or stored responses have changed."""
@@ -91,7 +91,7 @@ class FastPathHandler:
             self._clock_steps += 1  # the clock was set back: earlier hit states are invalid
         self.now = now
         self._iteration_start = time.monotonic()
-        generation = self._coordination.generation + self.runtime.settings_generation + self._clock_steps
+        generation = self._coordination.generation + self.app.settings_generation + self._clock_steps
         if generation != self._generation:  # keep the same int object, to which thousands of templates refer
             self._generation = generation
 
@@ -151,10 +151,7 @@ class FastPathHandler:
         """Return whether a template is valid. A template with outdated time-dependent fields is updated."""
         if template.generation != self._generation:
             target = template.target
-            if (
-                template.rules is not self.runtime.rules
-                or self.runtime.settings_for(target) is not template.conditions[0]
-            ):
+            if template.rules is not self.app.rules or self.app.settings_for(target) is not template.conditions[0]:
                 return False  # under changed rules the client may have no access
             if self._store.version(target, used=True) is not template.resource_version:
                 return False
@@ -219,25 +216,25 @@ class FastPathHandler:
         if task.done():
             return connection.fd >= 0 and not connection.unsent and not connection.lingering
         # Counted outside the coroutine, because a task that is cancelled before its first step runs none of it.
-        self.runtime.fastpath_requests += 1
+        self.app.fastpath_requests += 1
         task.add_done_callback(self._on_task_done)
         connection.task = task
         self._connections.update_interest(connection)
         return False
 
     def _on_task_done(self, _: asyncio.Task[None]) -> None:
-        self.runtime.fastpath_requests -= 1
+        self.app.fastpath_requests -= 1
 
     def _route(self, connection: ClientConnection, head: RequestHead) -> RoutedRequest | None:
         """Return the routed request, or None if mitmproxy has to handle the request."""
-        settings = self.runtime.settings
+        settings = self.app.settings
         absolute = head.split_absolute_form()
         if absolute is not None and settings.upstream:
             return None
         entrance = Entrance.REVERSE if settings.upstream else Entrance.PROXY if absolute else Entrance.GATEWAY
         authority, path = absolute or ("", head.target)
         url = head.target if absolute else ""
-        if absolute is not None and may_be_own(url, settings, self.runtime.listeners):
+        if absolute is not None and may_be_own(url, settings, self.app.listeners):
             return None  # the flow handler checks whether it is
         incoming = IncomingRequest(
             head.method, path, head.fields, connection.peer, ("", 0), url, authority, tls=connection.secure
@@ -246,9 +243,9 @@ class FastPathHandler:
             routed = route(incoming, entrance, settings, None)
         except FeedproxyError:
             return None  # the flow handler will refuse the flow for the same reason
-        if not isinstance(routed, RoutedRequest) or is_loop(routed.request.fields, self.runtime.service.pseudonym):
+        if not isinstance(routed, RoutedRequest) or is_loop(routed.request.fields, self.app.service.pseudonym):
             return None
-        if self.runtime.settings_for(routed.request.target).readers:
+        if self.app.settings_for(routed.request.target).readers:
             return None  # the flow handler authenticates clients
         return routed
 
@@ -256,7 +253,7 @@ class FastPathHandler:
         self, connection: ClientConnection, head: RequestHead, block: bytes, routed: RoutedRequest
     ) -> None:
         began = time.perf_counter()
-        request, client, app = routed.request, routed.client, self.runtime
+        request, client, app = routed.request, routed.client, self.app
         try:
             answer = await app.service.answer(request, client)
         except asyncio.CancelledError:
@@ -333,8 +330,8 @@ class FastPathHandler:
             or not cache.should_admit(head.key)
         ):
             return
-        request, now = self.runtime.service.resolve_target(routed.request), self._clock()
-        settings, resource = self.runtime.settings_for(request.target), self._store.get(request.target)
+        request, now = self.app.service.resolve_target(routed.request), self._clock()
+        settings, resource = self.app.settings_for(request.target), self._store.get(request.target)
         hit = reusable_hit(answer, request, routed.client, resource, settings, now)
         hit_state, version = recompute_hit(hit, now) if hit is not None else None, self._store.version(request.target)
         if hit is None or hit_state is None or version is None:
@@ -347,11 +344,11 @@ class FastPathHandler:
             return
         template.generation, template.resource_version = self._generation, version
         template.conditions = self._interner.intern_conditions(template.conditions)
-        template.rules = self.runtime.rules
+        template.rules = self.app.rules
         template.schedule = self._interner(template.schedule)
         template.hit_counter = self.access_logger.counter_for(template)
         # Oversized requests are neither scored (access_record.py) nor interned.
-        if self.runtime.settings.score_readers and sum(map(len, head.lines)) <= SCORED_LENGTH_MAX:
+        if self.app.settings.score_readers and sum(map(len, head.lines)) <= SCORED_LENGTH_MAX:
             template.request_lines = self._interner(tuple(map(self._interner, head.lines[1:])))
         if hit.vary_names <= KEYED_FIELDS:
             cache.put(tuple(map(self._interner, head.key)), template)

@@ -58,7 +58,7 @@ class Listener:
 
     def __init__(
         self,
-        runtime: App,
+        app: App,
         sockets: Sequence[socket.socket],
         hand_over: HandOff,
         limiter: ConnectionLimiter,
@@ -67,7 +67,7 @@ class Listener:
     ) -> None:
         self.sockets = list(sockets)
         self.local_address = sockets[0].getsockname()
-        self._runtime = runtime
+        self._app = app
         self._hand_off_socket = hand_over
         self._limiter = limiter
         self._idle_timeout = idle_timeout
@@ -80,10 +80,10 @@ class Listener:
         self._deadlines: dict[ClientConnection, tuple[Seconds, bool]] = {}
         """Deadline of each connection in the loop's time, and whether it is for sending a response or for a request
         head."""
-        size = runtime.settings.memory.hits
+        size = app.settings.memory.hits
         first = FastPathCache(size)
         self._caches = {False: first, True: FastPathCache(size, first)}
-        self._handler = FastPathHandler(runtime, self)
+        self._handler = FastPathHandler(app, self)
         self._now = self._loop.time()
         self._idle_checked = self._certificate_checked = self._now
         for descriptor in self._listen_sockets:
@@ -151,7 +151,7 @@ class Listener:
             return
         is_incomplete = connection.unparsed or connection.handshake_pending
         if is_incomplete and not connection.has_deadline:
-            timeout = self._runtime.settings.head_timeout
+            timeout = self._app.settings.head_timeout
             if timeout:
                 self._deadlines[connection] = (self._loop.time() + timeout, False)
                 connection.has_deadline = True
@@ -173,7 +173,7 @@ class Listener:
     def _send_unsent(self, connection: ClientConnection) -> None:
         try:
             if not connection.send_unsent():
-                self._deadlines[connection] = (self._loop.time() + self._runtime.settings.answer_timeout, True)
+                self._deadlines[connection] = (self._loop.time() + self._app.settings.answer_timeout, True)
                 return
         except OSError:
             self.close_connection(connection)
@@ -209,7 +209,7 @@ class Listener:
 
     def _register(self, descriptor: int, peer: str) -> ClientConnection | None:
         """Count a new connection and return it, or None if it is refused."""
-        app = self._runtime
+        app = self._app
         settings = app.settings
         is_trusted = bool(settings.trusted_proxies) and is_trusted_proxy(settings, peer)
         address, cache = "" if is_trusted else peer, self._caches[is_trusted]
@@ -253,7 +253,7 @@ class Listener:
         if connection.fd < 0:
             return
         if connection.unsent and connection not in self._deadlines:
-            self._deadlines[connection] = (self._loop.time() + self._runtime.settings.answer_timeout, True)
+            self._deadlines[connection] = (self._loop.time() + self._app.settings.answer_timeout, True)
         events_wanted = OUT if connection.unsent else 0 if connection.task is not None else IN
         if not connection.registered:
             self._epoll.register(connection.fd, events_wanted)
@@ -322,7 +322,7 @@ class Listener:
             self._deadlines.pop(connection, None)
         if connection.network:
             self._limiter.release(connection.network)
-        self._runtime.connections -= 1
+        self._app.connections -= 1
         if connection.registered:
             del self._connections[connection.fd]
             try:  # noqa: SIM105 (a context manager would cost more than the call)

@@ -90,8 +90,8 @@ class FlowState:
 class FlowHandler:
     """Handler of the flows of an App. It stores their states by flow id, and the approved connections."""
 
-    def __init__(self, runtime: App) -> None:
-        self.runtime = runtime
+    def __init__(self, app: App) -> None:
+        self.app = app
         self.connect_approvals = ConnectApprovals()
         self.backpressure = WriteBackpressure()
         self.connection_limiter = ConnectionLimiter()
@@ -104,27 +104,27 @@ class FlowHandler:
         A host with protected feeds is refused, because requests in a tunnel are not visible. Raises Forbidden,
         Unreachable, AccessDenied, BadTarget, Overload.
         """
-        settings = self.runtime.settings
+        settings = self.app.settings
         host, port = flow.request.host, flow.request.port
         if settings.upstream:
             raise Forbidden("CONNECT refused: in reverse mode, there are no tunnels to other hosts")
         target = uri.normalise(f"https://{uri.join_host_port(host, port)}/")
-        if not self.intercepts(host) and self.runtime.rules.protects_host(uri.host_of(target), settings):
+        if not self.intercepts(host) and self.app.rules.protects_host(uri.host_of(target), settings):
             raise Forbidden(
                 "CONNECT refused: a rule with readers or private protects feeds of this host; "
                 "name the host in intercept, or request its feeds through the gateway"
             )
-        readers = self.runtime.settings_for(target).readers
+        readers = self.app.settings_for(target).readers
         if readers:
             client = client_context(incoming_request(flow), settings, Entrance.PROXY)
             fields = fields_of(flow.request)
-            user, _ = await self.runtime.gatekeeper.authorize(readers, fields, client.address, proxy=True)
+            user, _ = await self.app.gatekeeper.authorize(readers, fields, client.address, proxy=True)
             self.connect_approvals.users[flow.client_conn.id] = user
-        policy = self.runtime.connect_policy
+        policy = self.app.connect_policy
         policy.check_port(port)
         network = client_network(client_context(incoming_request(flow), settings, Entrance.PROXY).address)
         with requesting(Requester(network, is_known=False)):
-            parent = self.runtime.parent_of(target)
+            parent = self.app.parent_of(target)
             address: str | ParentProxyHost
             if parent is not None:
                 address = await route_through_parent(parent, host, port, policy, tls=True)
@@ -144,9 +144,9 @@ class FlowHandler:
 
     def intercepts(self, host: str) -> bool:
         """Return whether feedproxy decrypts tunnels to this host."""
-        if host.lower() in self.runtime.feed_list.imported.hosts:
+        if host.lower() in self.app.feed_list.imported.hosts:
             return True
-        patterns = self.runtime.settings.intercept
+        patterns = self.app.settings.intercept
         return any(fnmatch.fnmatchcase(host.lower(), pattern.lower()) for pattern in patterns)
 
     async def on_request_headers(self, flow: http.HTTPFlow) -> None:
@@ -155,7 +155,7 @@ class FlowHandler:
         if flow.response is not None or flow.error is not None:
             return
         flow.request.stream = False  # the option stream_large_bodies may have set it
-        settings = self.runtime.settings
+        settings = self.app.settings
         tunnel = self.connect_approvals.tunnels.get(flow.client_conn.id)
         head = incoming_request(flow)
         entrance = entrance_of(flow, settings, tunnel)
@@ -174,7 +174,7 @@ class FlowHandler:
             return
         routed = await self._authorize(flow, routed)
         has_content = _content_length(flow) != 0
-        if is_loop(routed.request.fields, self.runtime.service.pseudonym):
+        if is_loop(routed.request.fields, self.app.service.pseudonym):
             raise LoopDetected("request loop: Via already names this proxy")
         state = self._register(flow, FlowState(routed.client, routed))
         if routed.request.method not in CACHED_METHODS or has_content:
@@ -185,7 +185,7 @@ class FlowHandler:
             flow.request.stream = True
 
     async def _is_own_address(self, head: IncomingRequest) -> bool:
-        app = self.runtime
+        app = self.app
         return await is_own(head.url, app.settings, app.policy, app.listeners)
 
     async def on_request(self, flow: http.HTTPFlow) -> None:
@@ -201,7 +201,7 @@ class FlowHandler:
             return
         if state.routed_request is None:
             return
-        routed = await self.runtime.service.answer(state.routed_request.request, state.client)
+        routed = await self.app.service.answer(state.routed_request.request, state.client)
         if _is_client_gone(flow):
             self._flows[flow.id] = state  # removed when the client disconnects, which is logged next
         match routed:
@@ -231,9 +231,9 @@ class FlowHandler:
             state.streamed = passthrough.refuse_parents_challenge(flow)
             return
         response = Response(flow.response.status_code, fields_of(flow.response))
-        service = self.runtime.service
+        service = self.app.service
         await service.admin.invalidate_after_write(state.routed_request.request, response)
-        settings = self.runtime.settings_for(state.routed_request.request.target)
+        settings = self.app.settings_for(state.routed_request.request.target)
         state.streamed = passthrough.prepare_response(
             flow, state.routed_request, state.status, settings, via=service.via
         )
@@ -269,7 +269,7 @@ class FlowHandler:
         response, status = refusal_response(flow.request.method, fields_of(flow.request), error)
         state = self._flows.get(flow.id)
         if state is None:
-            settings = self.runtime.settings
+            settings = self.app.settings
             entrance = entrance_of(flow, settings, self.connect_approvals.tunnels.get(flow.client_conn.id))
             client = client_context(incoming_request(flow), settings, entrance)
             state = self._register(flow, FlowState(client))
@@ -286,7 +286,7 @@ class FlowHandler:
         state = self._flows.pop(flow.id, None)
         if (flows := self._flows_of_client.get(flow.client_conn.id)) is not None:
             flows.discard(flow.id)
-        self.runtime.requests = len(self._flows)
+        self.app.requests = len(self._flows)
         return state
 
     def on_client_disconnected(self, client: str) -> None:
@@ -295,7 +295,7 @@ class FlowHandler:
         self.backpressure.on_client_disconnected(client)
         for flow in self._flows_of_client.pop(client, ()):
             self._flows.pop(flow, None)
-        self.runtime.requests = len(self._flows)
+        self.app.requests = len(self._flows)
 
     async def _authorize(self, flow: http.HTTPFlow, routed: RoutedRequest) -> RoutedRequest:
         """Return the request without the client's credentials if it is authorized. Raises AccessDenied.
@@ -303,11 +303,11 @@ class FlowHandler:
         A tunnel's user was authenticated at its CONNECT, because clients do not support 407 within a tunnel.
         """
         request, client = routed.request, routed.client
-        readers = self.runtime.settings_for(request.target).readers
+        readers = self.app.settings_for(request.target).readers
         if not readers:
             return routed
         connection = flow.client_conn.id
-        user, fields = await self.runtime.gatekeeper.authorize(
+        user, fields = await self.app.gatekeeper.authorize(
             readers,
             request.fields,
             client.address,
@@ -320,7 +320,7 @@ class FlowHandler:
         self._flows[flow.id] = state
         if not _is_client_gone(flow):
             self._flows_of_client.setdefault(flow.client_conn.id, set()).add(flow.id)
-        self.runtime.requests = len(self._flows)
+        self.app.requests = len(self._flows)
         return state
 
     def _respond_early(self, flow: http.HTTPFlow) -> None:
@@ -331,7 +331,7 @@ class FlowHandler:
             flow.metadata[RESPOND_EARLY] = True
 
     def _handle_local_path(self, flow: http.HTTPFlow, local_path: LocalPath | MisspelledTarget) -> None:
-        prefix = self.runtime.settings.endpoint_prefix
+        prefix = self.app.settings.endpoint_prefix
         if isinstance(local_path, LocalPath) and local_path.path.startswith(prefix):
             self._endpoint(flow, local_path, local_path.path.removeprefix(prefix))
             return
@@ -356,13 +356,13 @@ class FlowHandler:
 
     async def _preview(self, target: str, call: Call) -> Response:
         """Return the landing page with the preview of a pasted address."""
-        preview = await landing_preview.load_preview(self.runtime, target, call.client)
-        return preview_page(preview, call.client.base, self.runtime.settings.endpoint_prefix)
+        preview = await landing_preview.load_preview(self.app, target, call.client)
+        return preview_page(preview, call.client.base, self.app.settings.endpoint_prefix)
 
     def _endpoint(self, flow: http.HTTPFlow, local_path: LocalPath, endpoint_path: str) -> None:
         """Check a request to an endpoint. `on_request` answers an accepted one after its content has arrived."""
         path, _, query = endpoint_path.partition("?")
-        endpoint, request = self.runtime.endpoints.find(path), _request_without_target(flow)
+        endpoint, request = self.app.endpoints.find(path), _request_without_target(flow)
         state = self._register(flow, FlowState(local_path.client))
         if endpoint is None:
             reason = "There is no such endpoint."
@@ -409,7 +409,7 @@ class FlowHandler:
         elif request.method == "OPTIONS" and passthrough.max_forwards(request.fields) == 0:
             status = CacheStatus()
             response = Response(200, Fields([allow_field, ("Content-Length", "0")]))
-        elif preflight := preflight_response(request, self.runtime.settings_for(request.target)):
+        elif preflight := preflight_response(request, self.app.settings_for(request.target)):
             status = CacheStatus()
             response = preflight
         else:
@@ -422,21 +422,21 @@ class FlowHandler:
     async def _stream_upstream(self, flow: http.HTTPFlow, state: FlowState, status: CacheStatus) -> None:
         assert state.routed_request is not None
         target = state.routed_request.request.target
-        settings, parent = self.runtime.settings_for(target), self.runtime.parent_of(target)
+        settings, parent = self.app.settings_for(target), self.app.parent_of(target)
         with requesting(Requester(client_network(state.client.address), is_known=False)):
             await passthrough.approve(
-                self.connect_approvals, flow.client_conn.id, target, settings, self.runtime.policy, parent
+                self.connect_approvals, flow.client_conn.id, target, settings, self.app.policy, parent
             )
         if _is_client_gone(flow):
             self.connect_approvals.forget(flow.client_conn.id)
             raise Unreachable("the client disconnected before the response")
-        passthrough.prepare_request(flow, state.routed_request, via=self.runtime.service.via, parent=parent)
+        passthrough.prepare_request(flow, state.routed_request, via=self.app.service.via, parent=parent)
         state.status, state.is_streaming, state.parent = status, True, parent
 
     def _set_response(
         self, flow: http.HTTPFlow, state: FlowState, response: Response, status: CacheStatus, reason: str = ""
     ) -> None:
-        flow.response = passthrough.to_mitmproxy(finish_response(response, state.client, self.runtime.clock.now()))
+        flow.response = passthrough.to_mitmproxy(finish_response(response, state.client, self.app.clock.now()))
         state.status, state.reason = status, reason
 
 
@@ -503,9 +503,9 @@ def _content_length(flow: http.HTTPFlow) -> int | None:
 _handlers: "WeakKeyDictionary[App, FlowHandler]" = WeakKeyDictionary()
 
 
-def get_flow_handler(runtime: App) -> FlowHandler:
+def get_flow_handler(app: App) -> FlowHandler:
     """Return the flow handler of this App."""
-    routed = _handlers.get(runtime)
+    routed = _handlers.get(app)
     if routed is None:
-        routed = _handlers[runtime] = FlowHandler(runtime)
+        routed = _handlers[app] = FlowHandler(app)
     return routed

@@ -69,7 +69,7 @@ async def a_bomb(play: Play) -> None:
     play.server.STATE.clear()
     play.clock.advance(DAY)
     play.use_prime(GOOD)
-    await play.whole.runtime.service.admin.purge(play.target)
+    await play.whole.app.service.admin.purge(play.target)
     await stale_copy_served(play)
 
 

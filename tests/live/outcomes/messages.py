@@ -86,7 +86,7 @@ async def head_above_the_limit(play: Play) -> None:
     """`header_max` says how much is taken (it may also be served)."""
     seen = await play.get()
     is_bad_gateway(seen)
-    assert str(play.whole.runtime.settings.header_max).encode() in seen.body
+    assert str(play.whole.app.settings.header_max).encode() in seen.body
 
 
 async def unfolded(play: Play) -> None:

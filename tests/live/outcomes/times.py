@@ -74,7 +74,7 @@ async def by_our_own_agent(play: Play) -> None:
     agents = [each.fields.get("user-agent") or "" for each in play.asked]
     assert all(agent.startswith("feedproxy/") for agent in agents)
 
-    await play.whole.runtime.service.admin.purge(play.target)
+    await play.whole.app.service.admin.purge(play.target)
     for agent in ("one/1", "two/2"):
         before = len(play.asked)
         seen = await play.through_proxy(user_agent=agent)
@@ -85,7 +85,7 @@ async def by_our_own_agent(play: Play) -> None:
 async def cookie_for_one(play: Play) -> None:
     """In the gateway for nobody, since it is one site for the whole web; in the proxy for the one who brought it."""
     assert "set-cookie" not in (await play.get()).fields
-    await play.whole.runtime.service.admin.purge(play.target)
+    await play.whole.app.service.admin.purge(play.target)
     first, second = await play.through_proxy(), await play.through_proxy()
     assert first.fields.get("set-cookie") == play.only.value("set-cookie")
     assert second.hit
