@@ -173,11 +173,11 @@ def test_a_renewed_certificate_is_taken_over(tmp_path: Path) -> None:
     for each in files:
         os.utime(each, (1, 1))
 
-    held.update_volatile_fields()
+    held.reload_if_changed()
 
     (tmp_path / "key.pem").write_text("broken")
     with pytest.raises(OSError, match=r"PEM|key"):
-        held.update_volatile_fields()
+        held.reload_if_changed()
 
 
 async def test_a_certificate_that_is_none_is_told_at_start(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ FREEZE_ABOVE: Seconds = 0.02
 """Duration in seconds above which a collection freezes the surviving objects until the next full collection."""
 
 
-_C = ctypes.CDLL(None)
+_C_LIBRARY = ctypes.CDLL(None)
 
 
 def trim() -> None:
@@ -49,8 +49,8 @@ def trim() -> None:
 
     free() returns only memory at the end of the heap. Under mixed load, free pages lie between used ones.
     """
-    if (give_back := getattr(_C, "malloc_trim", None)) is not None:  # exists in glibc, not in musl or macOS
-        give_back(0)
+    if (malloc_trim := getattr(_C_LIBRARY, "malloc_trim", None)) is not None:  # exists in glibc, not in musl or macOS
+        malloc_trim(0)
 
 
 def freeze_startup_objects(*, has_scheduler: bool) -> None:

@@ -60,7 +60,7 @@ class Listener:
         self,
         app: App,
         sockets: Sequence[socket.socket],
-        hand_over: HandOff,
+        hand_off_socket: HandOff,
         limiter: ConnectionLimiter,
         idle_timeout: Seconds,
         certificate: ReloadingCertificate | None = None,
@@ -68,7 +68,7 @@ class Listener:
         self.sockets = list(sockets)
         self.local_address = sockets[0].getsockname()
         self._app = app
-        self._hand_off_socket = hand_over
+        self._hand_off_socket = hand_off_socket
         self._limiter = limiter
         self._idle_timeout = idle_timeout
         self._certificate = certificate
@@ -103,20 +103,20 @@ class Listener:
                 break
             if not poll_number:
                 handler.start_iteration()
-            alone = len(events) == 1
+            is_single_event = len(events) == 1
             for descriptor, event in events:
                 connection = connections.get(descriptor)
                 if connection is None:
                     if descriptor in self._listen_sockets:
                         self._accept(self._listen_sockets[descriptor], ACCEPT_BATCH if poll_number else 1)
-                        alone = False
+                        is_single_event = False
                 elif connection.task is not None:
                     self._on_event_during_task(connection, event)
                 elif connection.unsent:
                     self._send_unsent(connection)
                 else:
                     self._read(connection)
-            if alone:
+            if is_single_event:
                 break  # after a single event, another poll would hardly find one
         handler.access_logger.schedule_flush()
 
@@ -306,12 +306,12 @@ class Listener:
         """Pass a connection and the bytes that were read to mitmproxy."""
         if self._unregister(connection):
             try:
-                given = connection.detach_socket()
+                client_socket = connection.detach_socket()
             except OSError:
                 connection.close()
             else:
                 self._hand_off_socket(
-                    given, PeerAddress(connection.peer, self.local_address, secure=connection.secure), data
+                    client_socket, PeerAddress(connection.peer, self.local_address, secure=connection.secure), data
                 )
             connection.fd, connection.unparsed = -1, b""
 
@@ -358,7 +358,7 @@ class Listener:
         if self._certificate is not None and self._now - self._certificate_checked > CERTIFICATE_CHECK_INTERVAL:
             self._certificate_checked = self._now
             try:
-                self._certificate.update_volatile_fields()
+                self._certificate.reload_if_changed()
             except OSError as error:
                 logger.warning("listener: reloading tls_certificate failed, keeping the previous one: %s", error)
         for connection, (until, is_writing) in list(self._deadlines.items()):

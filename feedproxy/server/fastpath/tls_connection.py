@@ -55,7 +55,7 @@ class ReloadingCertificate:
         except (OSError, ssl.SSLError) as error:
             raise UsageError(f"tls_certificate: {certificate}: {error.strerror or error}") from error
 
-    def update_volatile_fields(self) -> None:
+    def reload_if_changed(self) -> None:
         """Load the files if they have changed. Raises OSError if they are invalid; the previous certificate then stays
         in use."""
         times = self._modification_times()

@@ -66,13 +66,13 @@ async def _do_nothing() -> None:
 
 def _reachable_layers(top: layer.Layer) -> Iterator[layer.Layer]:
     """Yield this layer and all layers to which it refers, directly or indirectly."""
-    seen, pending = {id(top)}, [top]
+    visited, pending = {id(top)}, [top]
     while pending:
         current = pending.pop()
         yield current
         for layer_found in _layers_in(list(current.__dict__.values())):
-            if id(layer_found) not in seen:
-                seen.add(id(layer_found))
+            if id(layer_found) not in visited:
+                visited.add(id(layer_found))
                 pending.append(layer_found)
 
 

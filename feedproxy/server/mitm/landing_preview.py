@@ -21,7 +21,7 @@ from feedproxy.web.templates import iso, plain_text
 HOPS_MAX = 3
 """Largest number of redirects that are followed: from a page to its feed, and from a feed that has moved."""
 
-_WANTED = Fields([("Accept", ", ".join(FEED_TYPES))])
+_FEED_READER_FIELDS = Fields([("Accept", ", ".join(FEED_TYPES))])
 """Request fields of a feed reader: the response for a page is then a redirect to its feed."""
 
 PROTECTED = "This feed asks each reader for a name and a password, so it is not shown here."
@@ -45,7 +45,7 @@ async def _load(app: App, target: str, client: ClientContext) -> Preview:
     for _ in range(HOPS_MAX + 1):
         if readers := app.settings_for(target).readers:
             return Preview(target, reason=REFUSAL_SENTENCES.get(readers, PROTECTED))
-        answer = await app.service.answer(Request("GET", target, _WANTED), client)
+        answer = await app.service.answer(Request("GET", target, _FEED_READER_FIELDS), client)
         if not isinstance(answer, ProxyResponse):
             return Preview(target, reason="This is larger than is stored here, so it is not shown.")
         if (next_target := _location(answer, client.base)) is None:

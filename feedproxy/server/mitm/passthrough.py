@@ -68,17 +68,17 @@ class ConnectApprovals:
 
 
 class BodyCounter:
-    """Counter of streamed content. It replaces the content by `instead`, if that is set."""
+    """Counter of streamed content. It replaces the content by `replacement`, if that is set."""
 
-    __slots__ = ("_instead", "size")
+    __slots__ = ("_replacement", "size")
 
-    def __init__(self, instead: bytes | None = None) -> None:
-        self._instead = instead
+    def __init__(self, replacement: bytes | None = None) -> None:
+        self._replacement = replacement
         self.size = 0
 
     def __call__(self, data: bytes) -> bytes:
-        if self._instead is not None:
-            data, self._instead = self._instead, b""
+        if self._replacement is not None:
+            data, self._replacement = self._replacement, b""
         self.size += len(data)
         return data
 
@@ -136,21 +136,21 @@ def max_forwards(fields: Fields) -> int | None:
     return int(hops) if re.fullmatch(r"[0-9]{1,9}", hops) else None
 
 
-def prepare_request(flow: http.HTTPFlow, arrival: RoutedRequest, *, via: str, parent: Parent | None = None) -> None:
+def prepare_request(flow: http.HTTPFlow, routed: RoutedRequest, *, via: str, parent: Parent | None = None) -> None:
     """Prepare a request for streaming to its origin or to a parent proxy."""
-    fields = arrival.request.fields
+    fields = routed.request.fields
     framing = _framing(fields)
     fields = fields.end_to_end().without(*FRAMING, "a-im")
-    if arrival.request.method == "OPTIONS" and (hops := max_forwards(fields)) is not None:
+    if routed.request.method == "OPTIONS" and (hops := max_forwards(fields)) is not None:
         fields = fields.with_field("Max-Forwards", str(hops - 1))
-    if arrival.client.entrance is Entrance.GATEWAY:
+    if routed.client.entrance is Entrance.GATEWAY:
         fields = fields.without("cookie", "cookie2", "referer", "origin", "available-dictionary", "dictionary-id")
     forwarded_names = [name for name, _ in fields if name.lower().startswith("x-forwarded-")]
     unportable_names = [name for name, _ in fields if _PORTABLE_NAME.fullmatch(name) is None]
     fields = fields.without("forwarded", "x-real-ip", *PATH_OVERRIDE_FIELDS, *forwarded_names, *unportable_names)
-    if arrival.client.entrance is Entrance.REVERSE:
-        scheme, _, name = arrival.client.base.partition("://")
-        fields = fields.with_field("X-Forwarded-For", arrival.client.address)
+    if routed.client.entrance is Entrance.REVERSE:
+        scheme, _, name = routed.client.base.partition("://")
+        fields = fields.with_field("X-Forwarded-For", routed.client.address)
         fields = fields.with_field("X-Forwarded-Proto", scheme).with_field("X-Forwarded-Host", name.partition("/")[0])
     if not framing and flow.request.is_http2:
         # HTTP/2 has its own framing. An HTTP/1.1 upstream needs Transfer-Encoding, or it would read the content as
@@ -159,13 +159,13 @@ def prepare_request(flow: http.HTTPFlow, arrival: RoutedRequest, *, via: str, pa
         if flow.request.method not in ("GET", "HEAD") or flow.request.raw_content:
             framing = [("Transfer-Encoding", "chunked")]
     fields = with_via(Fields((*fields, *framing)), via)
-    flow.request.url = arrival.request.target
-    flow.metadata[SHOWN_TARGET] = arrival.shown or arrival.request.target
+    flow.request.url = routed.request.target
+    flow.metadata[SHOWN_TARGET] = routed.shown or routed.request.target
     if not flow.request.is_http2:
         flow.request.authority = ""  # origins get origin-form (RFC 9112, section 3.2.1), also through a tunnel
-    host, port = uri.split_host_port(arrival.request.target)
+    host, port = uri.split_host_port(routed.request.target)
     shown = f"[{host}]" if ":" in host else host
-    default = 443 if arrival.request.target.startswith("https:") else 80
+    default = 443 if routed.request.target.startswith("https:") else 80
     fields = fields.with_field("Host", shown if port == default else f"{shown}:{port}")
     if parent is not None and parent.is_http and default == 80:
         # mitmproxy writes absolute-form (RFC 9112, section 3.2.2) if there is an authority, and drops that of
@@ -177,7 +177,7 @@ def prepare_request(flow: http.HTTPFlow, arrival: RoutedRequest, *, via: str, pa
 
 
 def prepare_response(
-    flow: http.HTTPFlow, arrival: RoutedRequest, status: CacheStatus, settings: Settings, *, via: str
+    flow: http.HTTPFlow, routed: RoutedRequest, status: CacheStatus, settings: Settings, *, via: str
 ) -> BodyCounter:
     """Prepare the head of a streamed response. Return the counter of its content."""
     assert flow.response is not None
@@ -186,11 +186,11 @@ def prepare_response(
     if flow.request.http_version == "HTTP/1.0":
         framing = [(name, value) for name, value in framing if name.lower() != "transfer-encoding"]
     fields = fields.end_to_end().without(*FRAMING, "alt-svc")
-    fields = apply_entrance_rules(fields, arrival.client, target=arrival.request.target, upstream=settings.upstream)
-    if settings.readers or arrival.client.user:
+    fields = apply_entrance_rules(fields, routed.client, target=routed.request.target, upstream=settings.upstream)
+    if settings.readers or routed.client.user:
         fields = make_private(fields)
     fields = append(with_via(fields, via), status)
-    closes = "close" in split_list((arrival.request.fields.combined("connection") or "").lower())
+    closes = "close" in split_list((routed.request.fields.combined("connection") or "").lower())
     has_content = flow.request.method != "HEAD" and flow.response.status_code not in (204, 304)
     if (has_content and not framing) or closes:
         # The connection must end, for one of two reasons. Its end delimits the content (RFC 9112, section 6.3), or

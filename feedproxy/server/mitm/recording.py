@@ -36,24 +36,24 @@ class StableNames:
         self._numbers = itertools.count(1)
         self._name_by_id: LRU[str, str] = LRU(entries_max=NAMES_MAX)
 
-    def name_of(self, thing: str) -> str:
+    def name_of(self, connection_id: str) -> str:
         """Return the name of a connection id, or an empty string for an empty id."""
-        if not thing:
+        if not connection_id:
             return ""
-        name = self._name_by_id.get(thing)
+        name = self._name_by_id.get(connection_id)
         if name is None:
             name = f"{self._beginning}{next(self._numbers)}"
-            self._name_by_id.put(thing, name)
+            self._name_by_id.put(connection_id, name)
         return name
 
 
 def client_exchange(
-    flow: http.HTTPFlow, case: FlowState, at: float, seconds: float, connections: StableNames, upstream: str = ""
+    flow: http.HTTPFlow, state: FlowState, at: float, seconds: float, connections: StableNames, upstream: str = ""
 ) -> ExchangeAndBody:
     """Return the exchange between client and proxy."""
-    assert case.routed_request is not None
-    target, client = case.routed_request.request.target, case.client
-    response = flow.response or case.error_page
+    assert state.routed_request is not None
+    target, client = state.routed_request.request.target, state.client
+    response = flow.response or state.error_page
     connection = connections.name_of(flow.client_conn.id)
     client_side = _exchange(flow, response, Side.READER, target, at, seconds, connection)
     public = told_as(target, client, upstream=upstream)

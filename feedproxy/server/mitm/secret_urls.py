@@ -27,7 +27,7 @@ async def handle(app: App, call: Call) -> Response:
     if f"/{rest}".startswith(f"{app.settings.endpoint_prefix}{conversions.PATH}"):
         return await _convert(app, call, token, rest)
     target = target_of_path(f"/{rest}?{call.query}" if call.query else f"/{rest}", app.settings)
-    client = _visit_with_token(app, call.client, token)
+    client = _client_with_token(app, call.client, token)
     user, fields = await _authorize(app, call, token, target)
     match await app.service.answer(Request(call.request.method, target, fields), replace(client, user=user)):
         case PassThrough():
@@ -44,14 +44,14 @@ async def _convert(app: App, call: Call, token: str, rest: str) -> Response:
         call,
         path=inner,
         request=replace(call.request, target=request_target),
-        client=_visit_with_token(app, call.client, token),
+        client=_client_with_token(app, call.client, token),
     )
-    format_wanted, target = app.service.conversions.parse_call(call)
+    output_format, target = app.service.conversions.parse_call(call)
     user, fields = await _authorize(app, call, token, target)
-    return await app.service.conversions.respond(call, format_wanted, target, fields, user=user)
+    return await app.service.conversions.respond(call, output_format, target, fields, user=user)
 
 
-def _visit_with_token(app: App, client: ClientContext, token: str) -> ClientContext:
+def _client_with_token(app: App, client: ClientContext, token: str) -> ClientContext:
     return replace(client, base=f"{client.base}{app.settings.endpoint_prefix}{PATH}{token}")
 
 
