@@ -66,7 +66,7 @@ SETTINGS_MAX = 32
 """Largest number of settings in one frame. The standards define a dozen."""
 
 CONTINUATIONS_MAX = 16
-"""Largest number of CONTINUATION frames in one header block. 64 KiB in frames of 16 KiB are four."""
+"""Largest number of CONTINUATION frames in one header block. A block of 64 KiB needs four frames of 16 KiB."""
 
 HEADER_TABLE_MAX = 4_096
 """Largest HPACK table for responses in bytes (RFC 7541, section 4.2), even if the client permits more."""

@@ -52,8 +52,10 @@ ABSOLUTE_FORM = "feedproxy.absolute-form"
 """Key in `flow.metadata`: the client sent the request's target in absolute-form."""
 
 CONTENT_MAX = 65_536
-"""Largest content in bytes of a refused request, and of a request to an endpoint without a limit of its own. It also
-limits the pipelined input after the next head."""
+"""Largest content in bytes of a refused request, and of a request to an endpoint without a limit of its own.
+
+It also limits the bytes that a client pipelines after the head of its next request.
+"""
 
 RESPOND_EARLY = "feedproxy.at-once"
 """Key in `flow.metadata`: the response does not wait for the request's content, and ends the connection."""
