@@ -8,15 +8,16 @@ status    JSON Feed; no validators, no hints, and an origin that never compresse
 Each has a self link (USM), so feedproxy does not edit it, and received content can be compared byte for byte.
 """
 
-import json
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from random import Random
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.http.date import format_http_date
+from feedproxy.feed.channel import Period, Schedule
+from feedproxy.feed.convert import model
+from feedproxy.feed.convert.formats import FORMATS
 
 START: Instant = datetime(2026, 1, 7, 7, tzinfo=UTC).timestamp()
 """A Wednesday at 07:00 GMT; even a run of one day contains office hours."""
@@ -61,16 +62,27 @@ class PublisherProfile:
     """The format, frequency and HTTP behaviour of a publisher."""
 
     name: str
-    content_type: str
-    write: Callable[[Sequence[Item]], bytes]
+    title: str
+    format: str
+    """The name of a format that feeds can be converted to."""
     pause: Seconds
     """Mean time between two items."""
+    schedule: Schedule = field(default_factory=Schedule)
     etag: bool = False
     last_modified: bool = False
     compresses: bool = True
     lifetime: Seconds = 0
     """Seconds for which the feed's hints allow a copy to be used; 0 without hints."""
-    skip_hours: frozenset[int] = frozenset()
+
+    @property
+    def content_type(self) -> str:
+        """The Content-Type of the feed."""
+        return FORMATS[self.format].media_type
+
+    @property
+    def skip_hours(self) -> frozenset[int]:
+        """The hours, GMT, in which the feed is not to be fetched."""
+        return self.schedule.skip_hours
 
 
 @dataclass
@@ -101,7 +113,7 @@ class Feed:
         version = self._versions.get(number)
         if version is None:
             items = self.items[max(0, number - ITEMS_MAX + 1) : number + 1][::-1]
-            body = self.profile.write(items)
+            body = _render(self.profile, items)
             version = self._versions[number] = Version(number, items[0].published, body)
             self._numbers[body] = number
         return version
@@ -136,95 +148,54 @@ def _items(profile: PublisherProfile, seed: int, end: Instant) -> list[Item]:
         items.append(Item(number, at, title, text))
 
 
-# -- the four formats; the words need no escaping
-
-
-def _rss(items: Sequence[Item]) -> bytes:
-    hours = "".join(f"<hour>{hour}</hour>" for hour in sorted(NIGHT))
-    return _bytes(
-        '<?xml version="1.0" encoding="utf-8"?>\n<rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom"><channel>',
-        "<title>The Daily Harbour</title><link>http://news.example/</link><description>News</description>",
-        '<atom:link href="http://news.example/news" rel="self" type="application/rss+xml"/>',
-        f"<ttl>60</ttl><skipHours>{hours}</skipHours>",
-        *(
-            f"<item><title>{item.title}</title><link>http://news.example/{item.number}</link>"
-            f"<guid>http://news.example/{item.number}</guid><pubDate>{format_http_date(item.published)}</pubDate>"
-            f"<description>{item.text}</description></item>"
+def _render(profile: PublisherProfile, items: Sequence[Item]) -> bytes:
+    """Return the document with these items."""
+    site = f"http://{profile.name}.example/"
+    media_type, _, _ = profile.content_type.partition(";")
+    feed = model.Feed(
+        id=site,
+        title=model.Text(profile.title),
+        summary=model.Text("A feed of the demo"),
+        links=(model.Link(site), model.Link(f"{site}{profile.name}", "self", media_type)),
+        authors=(model.Person("A. Writer"),),
+        updated=int(items[0].published) if profile.format == "atom" else None,
+        schedule=profile.schedule,
+        items=tuple(
+            model.Item(
+                id=f"{site}{item.number}",
+                is_permalink=True,
+                title=model.Text(item.title),
+                links=(model.Link(f"{site}{item.number}"),),
+                published=int(item.published),
+                updated=int(item.published) if profile.format == "atom" else None,
+                content=model.Text(item.text),
+            )
             for item in items
         ),
-        "</channel></rss>",
     )
-
-
-def _atom(items: Sequence[Item]) -> bytes:
-    return _bytes(
-        '<?xml version="1.0" encoding="utf-8"?>\n<feed xmlns="http://www.w3.org/2005/Atom">',
-        "<title>Notes from an Orchard</title><id>tag:blog.example,2026:feed</id>",
-        "<author><name>A. Writer</name></author>",
-        '<link href="http://blog.example/"/><link rel="self" type="application/atom+xml" href="http://blog.example/blog"/>',
-        f"<updated>{_iso(items[0].published)}</updated>",
-        *(
-            f'<entry><title>{item.title}</title><link href="http://blog.example/{item.number}"/>'
-            f"<id>tag:blog.example,2026:{item.number}</id><updated>{_iso(item.published)}</updated>"
-            f'<content type="html">&lt;p&gt;{item.text}&lt;/p&gt;</content></entry>'
-            for item in items
-        ),
-        "</feed>",
-    )
-
-
-def _rdf(items: Sequence[Item]) -> bytes:
-    order = "".join(f'<rdf:li rdf:resource="http://links.example/{item.number}"/>' for item in items)
-    return _bytes(
-        '<?xml version="1.0" encoding="utf-8"?>\n<rdf:RDF xmlns="http://purl.org/rss/1.0/"',
-        ' xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:atom="http://www.w3.org/2005/Atom"',
-        ' xmlns:sy="http://purl.org/rss/1.0/modules/syndication/"><channel rdf:about="http://links.example/links">',
-        "<title>Found on the Way</title><link>http://links.example/</link><description>Links</description>",
-        '<atom:link href="http://links.example/links" rel="self" type="application/rss+xml"/>',
-        "<sy:updatePeriod>hourly</sy:updatePeriod><sy:updateFrequency>2</sy:updateFrequency>",
-        f"<items><rdf:Seq>{order}</rdf:Seq></items></channel>",
-        *(
-            f'<item rdf:about="http://links.example/{item.number}"><title>{item.title}</title>'
-            f"<link>http://links.example/{item.number}</link><description>{item.text}</description></item>"
-            for item in items
-        ),
-        "</rdf:RDF>",
-    )
-
-
-def _json(items: Sequence[Item]) -> bytes:
-    document = {
-        "version": "https://jsonfeed.org/version/1.1",
-        "title": "Is the Ferry Running?",
-        "home_page_url": "http://status.example/",
-        "feed_url": "http://status.example/status",
-        "items": [
-            {
-                "id": str(item.number),
-                "url": f"http://status.example/{item.number}",
-                "title": item.title,
-                "content_text": item.text,
-                "date_published": _iso(item.published),
-            }
-            for item in items
-        ],
-    }
-    return json.dumps(document, indent=1).encode()
-
-
-def _bytes(*parts: str) -> bytes:
-    return "".join(parts).encode()
-
-
-def _iso(instant: Instant) -> str:
-    return datetime.fromtimestamp(int(instant), UTC).isoformat().replace("+00:00", "Z")
+    return FORMATS[profile.format].render(feed)
 
 
 PROFILES = (
     PublisherProfile(
-        "news", "application/rss+xml", _rss, 20 * 60, etag=True, last_modified=True, lifetime=3600, skip_hours=NIGHT
+        "news",
+        "The Daily Harbour",
+        "rss",
+        20 * 60,
+        Schedule(ttl=60, skip_hours=NIGHT),
+        etag=True,
+        last_modified=True,
+        lifetime=3600,
     ),
-    PublisherProfile("blog", "application/atom+xml", _atom, 2 * 86_400, etag=True),
-    PublisherProfile("links", "application/rdf+xml", _rdf, 2 * 3600, last_modified=True, lifetime=1800),
-    PublisherProfile("status", "application/feed+json", _json, 6 * 3600, compresses=False),
+    PublisherProfile("blog", "Notes from an Orchard", "atom", 2 * 86_400, etag=True),
+    PublisherProfile(
+        "links",
+        "Found on the Way",
+        "rdf",
+        2 * 3600,
+        Schedule(period=Period.HOURLY, frequency=2),
+        last_modified=True,
+        lifetime=1800,
+    ),
+    PublisherProfile("status", "Is the Ferry Running?", "json", 6 * 3600, compresses=False),
 )
