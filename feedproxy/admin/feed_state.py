@@ -93,7 +93,7 @@ def feed_condition(
         return Condition(State.STALE, detail_sentence(Detail.INVALIDATED), now, next_reason)
     if freshness.fresh(now):
         return Condition(State.FRESH, freshness.description, next_at, next_reason)
-    if freshness.held is not None:
+    if freshness.allowance is not None:
         return Condition(State.HELD, freshness.description, next_at, next_reason)
     return Condition(State.STALE, freshness.description, next_at, next_reason)
 
@@ -108,8 +108,8 @@ def _next_fetch(
 ) -> tuple[Instant, str]:
     reasons: list[tuple[Instant, str]] = [(now, "the next reader's request")]
     if freshness is not None and not resource.variants[-1].invalid:
-        if freshness.held is not None:
-            reasons.append((freshness.held.until, freshness.held.reason))
+        if freshness.allowance is not None:
+            reasons.append((freshness.allowance.until, freshness.allowance.reason))
         else:
             # `fresh for another 35 min: ttl of 60 minutes, fetched 25 min ago`
             source = freshness.description.partition(": ")[2].rpartition(", fetched ")[0]

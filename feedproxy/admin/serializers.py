@@ -90,7 +90,7 @@ def feed_view(view: ResourceView, counts: CountView) -> View:
     resource, freshness = view.resource, view.freshness
     channel = read_stored_channel(resource.channel, resource.variants)
     newest = resource.variants[-1] if resource.variants else None
-    held = freshness.held if freshness is not None else None
+    held = freshness.allowance if freshness is not None else None
     return {
         **row_view(view, counts.total),
         "kind": str(channel.kind) if channel else None,

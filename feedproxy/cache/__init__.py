@@ -1,1 +1,4 @@
-"""RFC 9111's decisions as pure functions of a shared cache, a section a file. Feed formats are unknown here."""
+"""The decisions of RFC 9111 for a shared cache, as pure functions; each module covers one section.
+
+They do not depend on feed formats.
+"""

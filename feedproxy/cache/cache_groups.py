@@ -1,4 +1,4 @@
-"""Groups of stored responses that one response invalidates together (RFC 9875)."""
+"""Groups of stored responses that are invalidated together.  RFC 9875"""
 
 from feedproxy.cache.invalidation import SAFE
 from feedproxy.http.memoize import memoize_short
@@ -6,14 +6,11 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.structured_fields import Token, parse_list
 
 GROUPS_MAX = 128
-"""Groups that are read of one field.
-
-"Implementations MUST support at least 32 groups in a field value, with up to at least 32 characters in each member."
--- sections 2 and 3
-"""
+"""Maximum number of groups that are parsed in one field. "Implementations MUST support at least 32 groups in a field
+value, with up to at least 32 characters in each member." -- RFC 9875, sections 2 and 3"""
 
 GROUP_LENGTH_MAX = 256
-"""Characters of a group's name; a field with a longer one is ignored."""
+"""Maximum length of a group's name, in characters. A field with a longer name is ignored."""
 
 
 def groups_of(response: Fields) -> frozenset[str]:
@@ -23,7 +20,7 @@ def groups_of(response: Fields) -> frozenset[str]:
 
 
 def groups_invalidated_by(request: Request, response: Response) -> frozenset[str]:
-    """Return the groups of the request's origin that a response invalidates (section 3)."""
+    """Return the groups that a response invalidates, all of the origin of the request (section 3)."""
     # "The Cache-Group-Invalidation header field MUST be ignored on responses to requests that have a safe method"
     if request.method in SAFE:
         return frozenset()
@@ -34,7 +31,7 @@ def groups_invalidated_by(request: Request, response: Response) -> frozenset[str
 
 @memoize_short(entries=1024)
 def parse_groups(value: str) -> frozenset[str]:
-    """Read a list of strings; none where it is not valid. Parameters are ignored."""
+    """Parse a list of strings. Return an empty set if the list is invalid. Parameters are ignored."""
     members = parse_list(value)
     if members is None or len(members) > GROUPS_MAX:
         return frozenset()

@@ -1,7 +1,7 @@
-"""The Cache-Status field: how a request was handled, in the terms of RFC 9211.
+"""The field Cache-Status: how a request was handled, in the terms of RFC 9211.
 
-The log, the metrics and the status page use the same tokens. A member says either that the request was
-answered from the store (`hit`) or why it went on to the origin (`fwd=…`). The proxy's own responses, such as
+The log, the metrics and the status page use the same tokens. A member of the field says either that the request was
+answered from the store (`hit`), or why it was forwarded to the origin (`fwd=…`). The proxy's own responses, such as
 errors, have only a `detail`. The details are a closed list, explained in docs/reference/cache-status.md.
 """
 
@@ -13,20 +13,20 @@ from feedproxy.http.message import Fields
 
 
 class Fwd(StrEnum):
-    """Why a request went to the origin (RFC 9211, section 2.2)."""
+    """The reason why a request was forwarded to the origin (RFC 9211, section 2.2)."""
 
-    BYPASS = "bypass"  # the cache was configured not to handle it
-    METHOD = "method"  # its method has to be forwarded
-    URI_MISS = "uri-miss"  # nothing is stored for that target URI
-    VARY_MISS = "vary-miss"  # something is, but none that these request fields select
-    MISS = "miss"  # one or the other, it cannot be told which
-    REQUEST = "request"  # a fresh response is stored, but the request does not want it
+    BYPASS = "bypass"  # the cache was configured not to handle the request
+    METHOD = "method"  # the method must be forwarded
+    URI_MISS = "uri-miss"  # nothing is stored for the target URI
+    VARY_MISS = "vary-miss"  # responses are stored for the target URI, but the request fields select none of them
+    MISS = "miss"  # the cache cannot tell whether it is uri-miss or vary-miss
+    REQUEST = "request"  # a fresh response is stored, but the request does not accept it
     STALE = "stale"  # the selected response may not be used without validation
-    PARTIAL = "partial"  # only a part of what is asked for is stored
+    PARTIAL = "partial"  # only a part of the requested content is stored
 
 
 class Detail(StrEnum):
-    """The detail of a response: a token for programs, and a sentence for people."""
+    """A detail of Cache-Status: a token for programs, and `sentence`, an explanation for people."""
 
     sentence: str
 
@@ -36,99 +36,108 @@ class Detail(StrEnum):
         member.sentence = sentence
         return member
 
-    # -- HTTP's lifetime has ended, but the feed's own schedule names a later time
+    # -- the freshness lifetime of HTTP has ended, but the feed's own schedule names a later time
     TTL_HINT = "ttl-hint", "The feed's ttl has not passed yet."
     SY_HINT = "sy-hint", "The feed's sy:updatePeriod and sy:updateFrequency name a later time."
     CDF_HINT = "cdf-hint", "The channel's SCHEDULE (CDF) names a later time."
-    SKIP_HOURS = "skip-hours", "The feed's skipHours ask to be left alone at this hour."
-    SKIP_DAYS = "skip-days", "The feed's skipDays ask to be left alone on this day."
-    PUSH = "push", "Changes of the feed are pushed here, and none was."
+    SKIP_HOURS = "skip-hours", "The feed's skipHours ask clients to skip this hour."
+    SKIP_DAYS = "skip-days", "The feed's skipDays ask clients to skip this day."
+    PUSH = "push", "Changes of the feed are pushed to this proxy, and none has arrived."
 
-    # -- a stale copy that HTTP allows
+    # -- HTTP permits the stale response
     STALE_IF_ERROR = (
         "stale-if-error",
-        "The origin failed; its last good answer may stand in (RFC 5861).",
+        "The origin failed; its last good response may be used instead (RFC 5861).",
     )
     STALE_WHILE_REVALIDATE = (
         "stale-while-revalidate",
-        "The copy is served once more while a new one is fetched (RFC 5861).",
+        "The stale copy is served while a new one is fetched (RFC 5861).",
     )
-    MAX_STALE = "max-stale", "The reader accepts a copy of this age (request directive max-stale)."
+    MAX_STALE = "max-stale", "The client accepts a copy of this age (request directive max-stale)."
 
-    # -- the origin is not asked now
+    # -- no request is sent to the origin now
     PAUSED = "paused", "The operator has paused this feed: the stored copy is served."
     FLOOR = "floor", "The feed was fetched less than feed_min_interval ago."
-    SITE_INTERVAL = "site-interval", "Another feed of the same site was fetched a moment ago (site_interval)."
+    SITE_INTERVAL = "site-interval", "Another feed of the same site was fetched less than site_interval ago."
     RETRY_AFTER = (
         "retry-after",
         "The origin asked for a pause (Retry-After, x-ratelimit-reset).",
     )
-    BACK_OFF = "back-off", "The last fetches failed; the next one is not due yet."
+    BACK_OFF = "back-off", "The last fetches failed, and the next one is not due yet."
 
     # -- the origin sent no complete response
     UNREACHABLE = "unreachable", "Cannot connect to the origin (DNS, connection or TLS failed)."
-    PARENT_PROXY = "parent-proxy", "The parent proxy (upstream_proxy) cannot be reached, or refuses the connection."
-    TIMEOUT = "timeout", "The origin took too long."
+    PARENT_PROXY = "parent-proxy", "The parent proxy (upstream_proxy) cannot be reached or refuses the connection."
+    TIMEOUT = "timeout", "The origin did not respond in time."
     BROKEN_MESSAGE = "broken-message", "The origin sent an incomplete or invalid HTTP message."
     FETCH_ERROR = "fetch-error", "The origin sent no usable response."
 
-    # -- the origin's answer was worse than the copy
-    TOO_LARGE = "too-large", "The response is larger than buffer_max, or than five times that once decoded."
-    UNDECODABLE = "undecodable", "The content is not what its Content-Encoding says."
+    # -- the copy is better than the origin's response
+    TOO_LARGE = (
+        "too-large",
+        "The response is larger than buffer_max, or its decoded content is larger than five times buffer_max.",
+    )
+    UNDECODABLE = "undecodable", "The content does not match its Content-Encoding."
     ILL_FORMED = (
         "ill-formed",
-        "The response is no well-formed feed: the copy before stands in, or it is fetched again soon.",
+        "The response is not a well-formed feed: the previous copy is served, or the feed is fetched again soon.",
     )
-    CHALLENGE = "challenge", "The response is a test for humans, not a feed."
+    CHALLENGE = "challenge", "The response is a test for people, not a feed."
     HTML_WHERE_FEED = "html-where-feed", "The response is a web page, not a feed."
     EMPTY = "empty", "The response has no content."
-    TRUNCATED = "truncated", "The feed is cut off in the middle."
+    TRUNCATED = "truncated", "The feed is truncated."
     ERROR_STATUS = "error-status", "The origin answered with a server error (5xx)."
     RATE_LIMITED = "rate-limited", "The origin answered 429 (too many requests)."
     REFUSED = "refused", "The origin now answers 403 or 404."
-    NEW_SHAPE = "new-shape", "The feed has changed its kind or lost most items; waiting for confirmation."
+    NEW_SHAPE = "new-shape", "The feed has changed its format or lost most items; feedproxy waits for confirmation."
 
     # -- moves and endings
     MOVED = "moved", "The feed has a new address."
     GONE = "gone", "The feed has ended."
-    REDIRECT_LOOP = "redirect-loop", "The origin's redirects lead in a circle, or too far."
+    REDIRECT_LOOP = "redirect-loop", "The origin's redirects form a loop, or there are too many of them."
 
     # -- responses of the proxy itself
     FORBIDDEN_ADDRESS = (
         "forbidden-address",
-        "This proxy does not connect to that address or port (allow_networks, allow_ports).",
+        "The proxy may not connect to this address or port (allow_networks, allow_ports).",
     )
     ACCESS = "access", "The feed is restricted to certain users (readers)."
     LOOP = "loop", "The request has passed this proxy before."
     BAD_TARGET = "bad-target", "The target is not a URL that can be fetched."
     BAD_REQUEST = "bad-request", "The request is not a valid HTTP message."
-    NOT_FOUND = "not-found", "This proxy has nothing at that path."
-    METHOD = "method", "This method is not allowed here."
+    NOT_FOUND = "not-found", "The proxy has no resource at this path."
+    METHOD = "method", "The method is not allowed for this resource."
     CONTENT_TOO_LARGE = "content-too-large", "The request has more content than the endpoint accepts."
     NOT_A_FEED = "not-a-feed", "The target is not a feed, so it cannot be converted."
     ONLY_IF_CACHED = (
         "only-if-cached",
-        "The request asks for a stored response only (only-if-cached), and none is usable.",
+        "The request accepts only a stored response (only-if-cached), and none is usable.",
     )
-    PASS_THROUGH = "pass-through", "The request passed through unchanged."
-    OVERSIZED = "oversized", "The content is larger than buffer_max and is streamed through."
-    INVALIDATED = "invalidated", "The copy was purged or made invalid, and must be validated first."
-    STORE_ERROR = "store-error", "The store failed; the request went on without it."
-    INTERNAL_ERROR = "internal-error", "feedproxy itself failed; the log says more."
+    PASS_THROUGH = "pass-through", "The request was forwarded unchanged."
+    OVERSIZED = "oversized", "The content is larger than buffer_max and is streamed to the client."
+    INVALIDATED = "invalidated", "The copy was purged or invalidated, and must be validated first."
+    STORE_ERROR = "store-error", "The store failed; the request was handled without it."
+    INTERNAL_ERROR = "internal-error", "feedproxy itself failed; see the log."
     DRAIN = "drain", "The proxy is shutting down."
     TOO_OFTEN = "too-often", "Too many requests from this client address."
     FULL = "full", "The maximum number of subscriptions is reached."
     BAD_LIST = "bad-list", "The content is not a readable subscription list (OPML)."
     RECORDING = "recording", "The recording cannot be written."
-    OVERLOAD = "overload", "feedproxy has no connection, descriptor or network left; the origin is not at fault."
+    OVERLOAD = (
+        "overload",
+        "feedproxy has no connection, file descriptor or network available; the origin is not at fault.",
+    )
     BUSY = "busy", "Too many requests are under way; try again later."
-    WEBSUB = "websub", "The request to the hub is invalid; the message says why."
+    WEBSUB = "websub", "The request to the hub is invalid; the response text gives the reason."
     BAD_STEP = "bad-step", "Invalid step for the clock of a replay."
 
 
 @dataclass(frozen=True, slots=True)
 class CacheStatus:
-    """The Cache-Status member of this proxy. `ttl` is in whole seconds, negative when the response is stale."""
+    """This proxy's member of Cache-Status.
+
+    `ttl` is the remaining lifetime in whole seconds, negative if the response is stale.
+    """
 
     hit: bool = False
     fwd: Fwd | None = None
@@ -147,7 +156,10 @@ class CacheStatus:
             raise ValueError("invalid Cache-Status: fwd-status, stored and collapsed need fwd")
 
     def text(self, name: str = "feedproxy") -> str:
-        """Return the member as it is written; `name` is a token of structured fields (RFC 8941, section 3.3.4)."""
+        """Return the member as written in the field.
+
+        `name` is a token of structured fields (RFC 8941, section 3.3.4).
+        """
         members = [name]
         if self.hit:
             members.append("hit")
@@ -167,9 +179,9 @@ class CacheStatus:
 
 
 def append(fields: Fields, status: CacheStatus, name: str = "feedproxy") -> Fields:
-    """Return the fields with the member of this proxy last (RFC 9211, section 2).
+    """Return the fields with this proxy's member appended (RFC 9211, section 2).
 
-    The member is a field line of its own, so that malformed members of earlier caches do not affect it.
+    The member is a separate field line, so that malformed members of earlier caches do not affect it.
     """
     # "The first member represents the cache closest to the origin server, and the last member represents
     # the cache closest to the user."

@@ -1,12 +1,12 @@
-"""Age and freshness lifetime of a stored response, and the reason for the lifetime (RFC 9111, section 4.2).
+"""Age and freshness lifetime of a stored response, and the reason for the lifetime.  RFC 9111, section 4.2
 
-HTTP's explicit lifetime comes first: s-maxage, max-age, Expires (4.2.1). Without it the lifetime is heuristic
-(4.2.2): the feed's own schedule, else its rate of change, else a tenth of the time since it was modified, else
-a default. The schedule, the rate and the default apply to feeds only.
+The explicit lifetime of HTTP comes first: s-maxage, max-age, Expires (section 4.2.1). Without it, the lifetime is
+heuristic (section 4.2.2). It is taken from the feed's own schedule, or from its rate of change, or it is a tenth of the
+time since the last modification, or a default. Schedule, rate and default apply only to feeds.
 
-The feed's schedule comes in through a function, the *hint*, since this package does not know feed formats. Where
-HTTP's explicit lifetime ends earlier, the hint is the publisher's permission to use the stale response (4.2.4):
-the response is *held*.
+The schedule comes from a function, the *hint*, because this package does not know feed formats. If the hint ends later
+than the explicit lifetime, it is the publisher's permission to use the stale response until then (section 4.2.4). The
+response is then called *held*.
 """
 
 import math
@@ -32,7 +32,7 @@ _AGE = re.compile(r"([0-9]+)[ \t]*(?:;.*)?")
 
 
 class Source(StrEnum):
-    """The origin of a freshness lifetime."""
+    """The rule that determined a freshness lifetime."""
 
     TARGETED = "targeted"
     S_MAXAGE = "s-maxage"
@@ -46,7 +46,10 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """A permission from outside HTTP to use a response until an instant. `detail` is one of Cache-Status."""
+    """A permission, given outside HTTP, to use a stale response until an instant.
+
+    `detail` is a token of Cache-Status.
+    """
 
     until: Instant
     detail: str
@@ -54,59 +57,63 @@ class Allowance:
 
 
 type Hint = Callable[[StoredResponse, Instant, Instant | None, Instant], Allowance | None]
-"""hint(stored, base, expires, now): `base` is when the response was generated or last validated, `expires`
-the end of HTTP's lifetime, None where HTTP is silent."""
+"""A function hint(stored, base, expires, now). `base` is when the response was generated or last validated.
+`expires` is the end of the explicit lifetime; None if HTTP gives none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """The freshness of one stored response at one instant. `age` and `lifetime` are seconds, never negative.
+    """The freshness of one stored response at one instant.
 
-    `expires` is when the lifetime ends; `held` is until when, and why, the stale response may still be used.
-    `control` are the directives that govern the response. `reason` says where the lifetime comes from if `source`
-    does not suffice; `limit` is why it ends sooner than it would otherwise.
+    `age` and `lifetime` are in seconds, never negative. `expires` is the instant at which the lifetime ends.
+    `allowance` is the permission to use the response beyond it, if there is one. `control` are the directives that
+    govern the response. `reason` explains the lifetime if `source` is not enough. `limit` explains why the lifetime is
+    shorter than its source gives.
     """
 
     age: Seconds
     lifetime: Seconds
     source: Source
     expires: Instant
-    held: Allowance | None = None
+    allowance: Allowance | None = None
     control: CacheControl = field(default_factory=CacheControl)
     reason: str = ""
     limit: Allowance | None = None
 
     def fresh(self, now: Instant) -> bool:
-        """Return whether the response is fresh at that instant."""
+        """Return True if the response is fresh at that instant."""
         # "response_is_fresh = (freshness_lifetime > current_age)"
         return now < self.expires
 
     @property
     def ttl(self) -> Seconds:
-        """Return the remaining lifetime in seconds; negative for a stale response: the time since it became stale."""
+        """The remaining lifetime in seconds.
+
+        If the response is stale, it is negative: the time since the lifetime ended.
+        """
         return self.lifetime - self.age
 
     @property
     def description(self) -> str:
-        """Return the state as a sentence for the operator. It is computed on demand, to keep hits cheap."""
+        """The state as a sentence for the operator. It is computed at each access, to keep hits cheap."""
         return self.description_at(self.age)
 
     def description_at(self, age: Seconds) -> str:
-        """Return `description` for another age."""
+        """Return `description` for another age, in seconds."""
         ttl, since = (
             self.lifetime - age,
             f"{self.reason or _reason(self.source, self.lifetime)}, fetched {span(age)} ago",
         )
         if ttl > 0:
             return f"fresh for another {span(ttl)}: {since}"
-        if self.held is not None:
-            remaining = self.held.until - self.expires + ttl
-            return f"held for another {span(remaining)}: {self.held.reason}; by HTTP {since}"
+        if self.allowance is not None:
+            remaining = self.allowance.until - self.expires + ttl
+            return f"held for another {span(remaining)}: {self.allowance.reason}; by HTTP {since}"
         return f"stale for {span(-ttl)}: {since}"
 
 
 def span(seconds: Seconds) -> str:
-    """Return a length of time as people say it: `40 s`, `35 min`, `1 h 5 min`, `3 days`."""
+    """Return a duration in words: `40 s`, `35 min`, `1 h 5 min`, `3 days`."""
     return _span(max(0, int(seconds)))
 
 
@@ -127,7 +134,7 @@ def _two(whole: int, size: int, unit: str, smaller: int, smaller_unit: str) -> s
 
 
 def initial_age(stored: StoredResponse) -> Seconds:
-    """Return the age of the response on receipt: corrected_initial_age of section 4.2.3; never negative."""
+    """Return the age of the response when it was received, in seconds (corrected_initial_age in section 4.2.3)."""
     # Date has whole seconds: a response received within that second has no apparent age.
     apparent_age = max(0.0, math.floor(stored.response_time) - _date(stored))
     response_delay = max(0.0, stored.response_time - stored.request_time)
@@ -137,38 +144,38 @@ def initial_age(stored: StoredResponse) -> Seconds:
 
 
 def current_age(stored: StoredResponse, now: Instant, initial: Seconds | None = None) -> Seconds:
-    """Return the seconds since the response was generated or validated at the origin (section 4.2.3); never negative.
+    """Return the seconds since the origin generated or validated the response (section 4.2.3); never negative.
 
-    `initial` is its `initial_age`, where that is known.
+    `initial` is its `initial_age`, if the caller knows it.
     """
-    # A clock that was set back must not make a response younger than it was on receipt.
+    # A clock that was set back must not make a response younger than it was when it was received.
     resident_time = max(0.0, now - stored.response_time)
     return (initial_age(stored) if initial is None else initial) + resident_time
 
 
 def _age_value(fields: Fields) -> Seconds:
-    """Return the value of Age: of a list its first member, 0 for an invalid value (section 5.1).
+    """Return the value of Age in seconds: the first member of a list, and 0 if it is invalid (section 5.1).
 
-    Parameters after the number are ignored: an Item of a structured field may have them (RFC 9651, section 3.3).
-    Accepting such a value can only end reuse sooner.
+    Parameters after the number are ignored, because an Item of a structured field may have them (RFC 9651, section
+    3.3). Accepting such a value can only end reuse earlier.
     """
     value = fields.get("age")
-    found = None if value is None else _AGE.fullmatch(value.partition(",")[0].strip(" \t"))
-    if found is None:
+    match = None if value is None else _AGE.fullmatch(value.partition(",")[0].strip(" \t"))
+    if match is None:
         return 0.0
-    digits = found[1]
+    digits = match[1]
     return float(DELTA_SECONDS_MAX if len(digits.lstrip("0")) > 10 else min(int(digits), DELTA_SECONDS_MAX))
 
 
 def _date(stored: StoredResponse) -> Instant:
-    """Return the Date field; the time of receipt if it is missing or invalid (RFC 9110, section 6.6.1)."""
+    """Return the instant in Date, or the time of receipt if Date is missing or invalid (RFC 9110, section 6.6.1)."""
     value = stored.fields.get("date")
     date = None if value is None else parse_http_date(value, stored.response_time)
     return stored.response_time if date is None else date
 
 
 def explicit_lifetime(stored: StoredResponse, *, targeted: bool = False) -> tuple[Seconds, Source] | None:
-    """Return the lifetime that HTTP states (section 4.2.1); None where it is silent."""
+    """Return the explicit lifetime in seconds, and its source (section 4.2.1). Return None if HTTP gives none."""
     return _explicit(stored, governing(stored.fields, targeted=targeted))
 
 
@@ -199,10 +206,10 @@ def _expires(values: list[str], stored: StoredResponse) -> Seconds:
 def heuristic_lifetime(
     stored: StoredResponse, *, learned: Seconds | None, default: Seconds, minimum: Seconds, maximum: Seconds
 ) -> tuple[Seconds, Source]:
-    """Return the heuristic lifetime if neither HTTP nor the feed gives one (section 4.2.2), in seconds.
+    """Return the lifetime in seconds if neither HTTP nor the feed gives one, and its source (section 4.2.2).
 
-    `learned` (from the history of changes), `default` and `minimum` apply to feeds; other content gets a tenth
-    of the time since its Last-Modified, or 0.
+    `learned` (from the history of changes), `default` and `minimum` apply to feeds. Other content gets a tenth of the
+    time since its Last-Modified, or 0.
     """
     feed = stored.content.feed
     if feed and learned is not None:
@@ -231,27 +238,27 @@ def assess(
     maximum: Seconds = 86_400.0,
     targeted: bool = False,
 ) -> Freshness:
-    """Return the freshness of a stored response at `now`: age, lifetime, and the reason for it."""
+    """Return the freshness of a stored response at `now`: age, lifetime, and the reason for the lifetime."""
     initial = initial_age(stored)
     age = current_age(stored, now, initial)
-    # Not now - age: rounding would give another value for each `now`.
+    # `now - age` would be rounded differently for each `now`.
     base = min(now, stored.response_time) - initial
     directives = governing(stored.fields, targeted=targeted)
     control = directives.control
     if explicit := _explicit(stored, directives):
         lifetime, source = explicit
         expires = base + lifetime
-        held = None
-        if hint is not None and stored.content.feed and may_be_held(stored, control):
+        allowance = None
+        if hint is not None and stored.content.feed and may_extend_lifetime(stored, control):
             allowance = hint(stored, base, expires, now)
-            if allowance is not None and allowance.until > max(expires, now):
-                held = allowance
-        return Freshness(age, lifetime, source, expires, held, control)
+            if allowance is not None and allowance.until <= max(expires, now):
+                allowance = None
+        return Freshness(age, lifetime, source, expires, allowance, control)
     # "heuristics can only be used on responses without explicit freshness [with status codes that] are defined as
     # heuristically cacheable [...] and on responses without explicit freshness that have been marked as
     # explicitly cacheable (e.g., with a public response directive)."
     if stored.status not in HEURISTICALLY_CACHEABLE and not control.public:
-        reason = f"no lifetime given, and none is estimated for a {stored.status}"
+        reason = f"no lifetime given, and none is estimated for status {stored.status}"
         return Freshness(age, 0.0, Source.DEFAULT, base, None, control, reason)
     allowance = hint(stored, base, None, now) if hint is not None and stored.content.feed else None
     if allowance is not None:
@@ -261,22 +268,27 @@ def assess(
     return Freshness(age, lifetime, source, base + lifetime, None, control)
 
 
-def limited(found: Freshness, limit: Allowance) -> Freshness:
-    """Return the freshness, ending no later than `limit`. A cache may validate sooner than it must."""
+def limit_freshness(freshness: Freshness, limit: Allowance) -> Freshness:
+    """Return the freshness with a lifetime that ends no later than `limit`.
+
+    A cache may validate earlier than it must.
+    """
     until = limit.until
-    held = found.held
-    if until >= (held.until if held is not None else found.expires):
-        return found
-    if until >= found.expires:
+    allowance = freshness.allowance
+    if until >= (allowance.until if allowance is not None else freshness.expires):
+        return freshness
+    if until >= freshness.expires:
         return replace(
-            found, held=replace(held, until=until, reason=limit.reason) if held is not None else None, limit=limit
+            freshness,
+            allowance=replace(allowance, until=until, reason=limit.reason) if allowance is not None else None,
+            limit=limit,
         )
-    lifetime = max(0.0, until - (found.expires - found.lifetime))
-    return replace(found, lifetime=lifetime, expires=until, held=None, reason=limit.reason, limit=limit)
+    lifetime = max(0.0, until - (freshness.expires - freshness.lifetime))
+    return replace(freshness, lifetime=lifetime, expires=until, allowance=None, reason=limit.reason, limit=limit)
 
 
-def may_be_held(stored: StoredResponse, control: CacheControl) -> bool:
-    """Return whether a permission from outside HTTP may extend the use of this response beyond its lifetime."""
+def may_extend_lifetime(stored: StoredResponse, control: CacheControl) -> bool:
+    """Return True if a permission given outside HTTP may extend the use of this response beyond its lifetime."""
     # "A cache MUST NOT generate a stale response if it is prohibited by an explicit in-protocol directive
     # (e.g., by a no-cache response directive, a must-revalidate response directive, or an applicable s-maxage
     # or proxy-revalidate response directive)" -- section 4.2.4
@@ -295,15 +307,15 @@ def may_be_held(stored: StoredResponse, control: CacheControl) -> bool:
 def _reason(source: Source, lifetime: Seconds) -> str:
     match source:
         case Source.TARGETED:
-            return f"CDN-Cache-Control gives it {span(lifetime)}"
+            return f"CDN-Cache-Control gives {span(lifetime)}"
         case Source.S_MAXAGE | Source.MAX_AGE:
             return f"{source} of {span(lifetime)}"
         case Source.EXPIRES:
-            return f"Expires gives it {span(lifetime)}"
+            return f"Expires gives {span(lifetime)}"
         case Source.HINT:
-            return f"the feed asks for {span(lifetime)}"
+            return f"the feed gives {span(lifetime)}"
         case Source.LEARNED:
-            return f"{span(lifetime)}, based on how often it has changed"
+            return f"{span(lifetime)}, estimated from the frequency of its changes"
         case Source.LAST_MODIFIED:
             return f"no lifetime given; {span(lifetime)} estimated from Last-Modified"
         case Source.DEFAULT if lifetime > 0:

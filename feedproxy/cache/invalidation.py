@@ -1,4 +1,4 @@
-"""Invalidation by unsafe requests (RFC 9111, section 4.4)."""
+"""Invalidation of stored responses by unsafe requests.  RFC 9111, section 4.4"""
 
 from feedproxy.errors import FeedproxyError
 from feedproxy.http import uri
@@ -9,7 +9,7 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "QUERY", "REPOR
 
 
 def invalidated_by(request: Request, response: Response) -> tuple[str, ...]:
-    """Return the target URIs to invalidate, the request's own first."""
+    """Return the target URIs that must be invalidated. The first is the request's own."""
     # "in response to an unsafe request method (including methods whose safety is unknown)"
     if request.method in SAFE:
         return ()

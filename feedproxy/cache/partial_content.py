@@ -1,9 +1,9 @@
-"""Storage, extraction and combination of partial responses (RFC 9111, sections 3.3 and 3.4). Feeds have none.
+"""Storage, extraction and combination of partial responses.  RFC 9111, sections 3.3 and 3.4
 
-A part is a StoredResponse with status 206 and without a content coding. Its Content-Range, corrected when it is
-stored, names the bytes that it holds. Parts are kept apart from complete responses. A part answers range requests
-for bytes that it holds; for more bytes, only the missing ones are requested. Two parts are combined only if they
-have the same strong validator.
+A part is a StoredResponse with status 206 and without a content coding. Its Content-Range names the stored bytes; it is
+corrected before storing. Parts are stored separately from complete responses, and never for feeds. A part answers range
+requests for its bytes. For more bytes, only the missing ones are requested from the origin. Two parts are combined only
+if they have the same strong validator.
 """
 
 import re
@@ -18,7 +18,8 @@ from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Fields, Request, Response
 
 PARTS_MAX = 2
-"""Parts stored for one target: media players and unpackers first request the beginning and the end of a file."""
+"""Maximum number of parts stored for one target. Media players and unpackers first request the beginning and the end
+of a file."""
 
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)", re.IGNORECASE)
 _OF_ONE_MESSAGE = ("content-length", "content-range", "content-digest", "content-md5")
@@ -27,7 +28,10 @@ _ENDLESS = 10**18
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The bytes `first` to `end` (not included) of a representation; `length` is the whole length, None if unknown."""
+    """The bytes from `first` up to, but not including, `end` of a representation.
+
+    `length` is the length of the whole representation; None if unknown.
+    """
 
     first: int
     end: int
@@ -45,9 +49,9 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A range to request instead of the whole: values of Range and If-Range (None without a strong validator).
+    """A range to request instead of the whole representation, as values of Range and If-Range.
 
-    `part` is the stored part that the response is combined with.
+    If-Range is None without a strong validator. `part` is the stored part to combine with the response.
     """
 
     part: StoredResponse
@@ -57,27 +61,27 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """The result if no part helps with a request, and the reason."""
+    """The result if no stored part helps to answer a request, with the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Combined:
-    """Two parts as one response: 200 if they are the whole, else 206."""
+    """Two parts combined into one response. Its status is 200 if they are the whole representation, otherwise 206."""
 
     response: Response
 
 
 @dataclass(frozen=True, slots=True)
 class NotCombinable:
-    """The result if two parts cannot be combined, and the reason."""
+    """The result if two parts cannot be combined, with the reason."""
 
     reason: str
 
 
 def extent_of(fields: Fields, size: int) -> Extent | None:
-    """Return the extent of a 206 with these fields and `size` bytes of content; None if it is not known."""
+    """Return the extent of a 206 with these fields and `size` bytes of content. Return None if it is unknown."""
     values = fields.get_all("content-range")
     found = _CONTENT_RANGE.fullmatch(values[0].strip()) if len(values) == 1 else None
     if found is None or not size:
@@ -91,21 +95,22 @@ def extent_of(fields: Fields, size: int) -> Extent | None:
     if first + size == last + 1:
         return Extent(first, last + 1, length)
     if first + size < last + 1 == length:
-        # The message is complete, but shorter than its Content-Range says: the representation ends there. Its length
-        # then differs from the origin's figure, so that it is combined with no other part.
+        # The message is complete, but shorter than its Content-Range: the representation ends here. Its length then
+        # differs from the origin's figure, so that no other part is combined with it.
         return Extent(first, first + size, first + size)
     return None
 
 
 def may_store_part(request: Request, stored: StoredResponse, *, targeted: bool = False) -> Storing:
-    """Return whether this 206 may be stored as a part (section 3.3). `stored` is the response as it would be stored.
+    """Decide whether this 206 may be stored as a part, and return the decision (section 3.3).
 
-    Parts need explicit freshness: heuristics are for complete responses. Feeds are always fetched whole, so a part
-    with a media type of XML or JSON is not stored.
+    `stored` is the response in the form in which it would be stored. Parts need explicit freshness: heuristics are for
+    complete responses. A part with a media type of XML or JSON is not stored, because it may be part of a feed, and
+    feeds are always fetched whole.
     """
     if "range" not in request.fields:
         return DoNotStore("a 206 to a request without Range")
-    # What forbids storing the whole forbids storing a part of it.
+    # Directives that forbid storing the whole response also forbid storing a part of it.
     whole = Response(200, stored.fields)
     verdict = storing.may_store(request, whole, now=stored.response_time, targeted=targeted)
     if isinstance(verdict, DoNotStore):
@@ -123,7 +128,7 @@ def may_store_part(request: Request, stored: StoredResponse, *, targeted: bool =
 
 
 def with_part(parts: tuple[StoredResponse, ...], new: StoredResponse) -> tuple[StoredResponse, ...]:
-    """Return the parts with `new` as the last. Parts of another version and parts that `new` contains are dropped."""
+    """Return the parts with `new` as the last. Parts of another version, and parts that `new` contains, are dropped."""
     extent = _extent(new)
     new = replace(new, fields=new.fields.with_field("Content-Range", extent.content_range))
     others = [part for part in parts if not _supersedes(new, extent, part)]
@@ -134,34 +139,36 @@ def _supersedes(new: StoredResponse, extent: Extent, old: StoredResponse) -> boo
     names = ("etag", "last-modified")
     if any(new.fields.get_all(name) != old.fields.get_all(name) for name in names):
         return True
-    held = _extent(old)
-    return held.length != extent.length or (extent.first <= held.first and held.end <= extent.end)
+    stored_extent = _extent(old)
+    return stored_extent.length != extent.length or (
+        extent.first <= stored_extent.first and stored_extent.end <= extent.end
+    )
 
 
-def cut(part: StoredResponse, request: Fields) -> StoredResponse | None:
-    """Return the part as the response to these request fields; None if it lacks some of the requested bytes.
+def respond_with_part(part: StoredResponse, request: Fields) -> StoredResponse | None:
+    """Return the response of a part to these request fields. Return None if the part lacks a requested byte.
 
     "A cache MUST NOT use an incomplete response to answer requests unless the response has been made complete or the
     request is partial and specifies a range wholly within the incomplete response." -- section 3.3
     """
     extent = _extent(part)
-    wanted = _wanted(part, extent, request)
-    if wanted is None or not (extent.first <= wanted.first and wanted.end <= extent.end):
+    requested = _requested_extent(part, extent, request)
+    if requested is None or not (extent.first <= requested.first and requested.end <= extent.end):
         return None
-    if wanted == extent:
+    if requested == extent:
         return part
-    body = _body(part)[wanted.first - extent.first : wanted.end - extent.first]
-    fields = part.fields.without(*_OF_ONE_MESSAGE).with_added("Content-Range", wanted.content_range)
+    body = _body(part)[requested.first - extent.first : requested.end - extent.first]
+    fields = part.fields.without(*_OF_ONE_MESSAGE).with_added("Content-Range", requested.content_range)
     return replace(part, fields=fields, content=Content({"identity": body}))
 
 
-def _wanted(part: StoredResponse, extent: Extent, request: Fields) -> Extent | None:
-    """Return the bytes that a request asks for; None unless it has a single range that applies to this part."""
+def _requested_extent(part: StoredResponse, extent: Extent, request: Fields) -> Extent | None:
+    """Return the bytes that a request selects. Return None unless it has a single range that applies to this part."""
     fields = part.fields
     modified, date = (parse_http_date(fields.get(name) or "") for name in ("last-modified", "date"))
     if not conditional.range_applies(request, parse_tag(fields.get("etag") or ""), modified, date):
         return None
-    # With an unknown length, suffix ranges and open ranges end beyond any part.
+    # If the length is unknown, suffix ranges and open ranges end beyond any part.
     match ranges.select(request.combined("range"), extent.length or _ENDLESS):
         case (int(first), int(last)):
             return Extent(first, last + 1, extent.length)
@@ -169,62 +176,68 @@ def _wanted(part: StoredResponse, extent: Extent, request: Fields) -> Extent | N
 
 
 def missing(part: StoredResponse, request: Fields, *, fresh: bool, size_max: int) -> Missing | Nothing:
-    """Return the range to request from the origin to answer these request fields.
+    """Return the range to request from the origin in order to answer these request fields.
 
-    `size_max` bounds the combined size in bytes. `fresh`: the part is fresh.
+    `size_max` limits the combined size, in bytes. `fresh` says that the part is fresh.
     """
-    held = _extent(part)
-    wanted = _wanted(part, held, request) if "range" in request else Extent(0, held.length or _ENDLESS, held.length)
-    if wanted is None:
+    stored_extent = _extent(part)
+    requested = (
+        _requested_extent(part, stored_extent, request)
+        if "range" in request
+        else Extent(0, stored_extent.length or _ENDLESS, stored_extent.length)
+    )
+    if requested is None:
         return Nothing("the request has no single range that applies")
-    first, end = min(wanted.first, held.first), max(wanted.end, held.end)
+    first, end = min(requested.first, stored_extent.first), max(requested.end, stored_extent.end)
     if end - first > size_max:
         return Nothing("the combined size is too large or unknown")
-    if wanted.first > held.end or wanted.end < held.first:
+    if requested.first > stored_extent.end or requested.end < stored_extent.first:
         return Nothing("the range is not adjacent to the stored part")
-    if first < held.first and end > held.end:
+    if first < stored_extent.first and end > stored_extent.end:
         return Nothing("both ends are missing")
-    if (first, end) == (held.first, held.end):
+    if (first, end) == (stored_extent.first, stored_extent.end):
         return Nothing("nothing is missing")
     condition = strong_validator(part.fields)
-    lacking = (end - first) - (held.end - held.first)
-    if condition is None and (not fresh or lacking > held.end - held.first):
+    lacking = (end - first) - (stored_extent.end - stored_extent.first)
+    if condition is None and (not fresh or lacking > stored_extent.end - stored_extent.first):
         # Only a complete response could be used then, and most bytes would be transferred twice.
         return Nothing("there is no strong validator, and most of the bytes are missing or the part is stale")
-    if first < held.first:
-        return Missing(part, f"bytes={first}-{held.first - 1}", condition)
-    to_the_end = end == held.length
-    return Missing(part, f"bytes={held.end}-" if to_the_end else f"bytes={held.end}-{end - 1}", condition)
+    if first < stored_extent.first:
+        return Missing(part, f"bytes={first}-{stored_extent.first - 1}", condition)
+    to_the_end = end == stored_extent.length
+    return Missing(
+        part, f"bytes={stored_extent.end}-" if to_the_end else f"bytes={stored_extent.end}-{end - 1}", condition
+    )
 
 
 def combine(part: StoredResponse, response: Response) -> Combined | NotCombinable:
-    """Combine a stored part with the 206 that has the missing bytes (section 3.4)."""
-    held, news = _extent(part), extent_of(response.fields, len(response.body))
+    """Combine a stored part with the 206 that contains the missing bytes, and return the result (section 3.4)."""
+    stored_extent, news = _extent(part), extent_of(response.fields, len(response.body))
     if news is None or "content-encoding" in response.fields:
         return NotCombinable("the Content-Range of the new part is missing or invalid, or it has a content coding")
     # "A cache can combine a partial response [...] if all of the responses share the same strong validator"
     validator = strong_validator(part.fields)
     if validator is None or validator != strong_validator(response.fields):
         return NotCombinable("the parts do not share a strong validator")
-    if held.length != news.length:
+    if stored_extent.length != news.length:
         return NotCombinable("the complete lengths differ")
-    if news.first > held.end or news.end < held.first:
+    if news.first > stored_extent.end or news.end < stored_extent.first:
         return NotCombinable("there is a gap between the parts")
-    body = _joined(_body(part), held.first, response.body, news.first)
+    body = _joined(_body(part), stored_extent.first, response.body, news.first)
     if body is None:
         return NotCombinable("the parts differ where they overlap")
     # "the cache MUST use other header fields provided in the new response, aside from Content-Range, to replace all
     # instances of the corresponding header fields in the stored response"
     unchanged = part.fields.without("age", *_OF_ONE_MESSAGE, *{name for name, _ in response.fields})
     fields = Fields((*unchanged, *response.fields.without(*_OF_ONE_MESSAGE)))
-    extent = Extent(min(held.first, news.first), max(held.end, news.end), held.length)
+    extent = Extent(min(stored_extent.first, news.first), max(stored_extent.end, news.end), stored_extent.length)
     if extent.whole:
         return Combined(Response(200, fields, body))
     return Combined(Response(206, fields.with_added("Content-Range", extent.content_range), body))
 
 
 def _joined(one: bytes, first: int, other: bytes, other_first: int) -> bytes | None:
-    """Return the bytes of two adjacent or overlapping parts; None if they differ where they overlap."""
+    """Return the bytes of two adjacent or overlapping parts. Return None if they differ where they overlap."""
     if other_first < first:
         one, first, other, other_first = other, other_first, one, first
     common = one[other_first - first :]
@@ -234,11 +247,11 @@ def _joined(one: bytes, first: int, other: bytes, other_first: int) -> bytes | N
 
 
 def strong_validator(fields: Fields) -> str | None:
-    """Return the strong validator as If-Range has it (RFC 9110, section 13.1.5); None if there is none."""
+    """Return the strong validator in the form for If-Range (RFC 9110, section 13.1.5). Return None if there is none."""
     tags, dates = fields.get_all("etag"), fields.get_all("last-modified")
     if tags:
         tag = parse_tag(tags[0]) if len(tags) == 1 else None
-        # It is sent as received; a nonstandard spelling would not be understood in If-Range.
+        # The tag is sent as received; servers do not understand a nonstandard spelling in If-Range.
         return tags[0].strip() if tag is not None and not tag.weak and tag.text == tags[0].strip() else None
     if len(dates) != 1:
         return None

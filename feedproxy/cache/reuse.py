@@ -1,7 +1,7 @@
-"""Decision whether a stored response may answer a request (RFC 9111, section 4).
+"""The decision whether a stored response may answer a request.  RFC 9111, section 4
 
-The request's method is GET or HEAD, and the response was selected for it (vary.py). The decision depends on
-freshness, the request's directives (section 5.2.1), and the rules for stale responses (serving_stale.py).
+The request's method is GET or HEAD, and the request fields have selected the response (vary.py). The decision depends
+on freshness, the directives of the request (section 5.2.1), and the rules for stale responses (serving_stale.py).
 """
 
 import math
@@ -12,7 +12,7 @@ from feedproxy.cache.cache_status import Detail, Fwd
 from feedproxy.cache.freshness import Freshness
 from feedproxy.cache.serving_stale import Occasion
 from feedproxy.cache.stored_response import StoredResponse
-from feedproxy.cache.storing import withheld
+from feedproxy.cache.storing import reason_not_to_store
 from feedproxy.cache.validation import conditional_fields
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.cache_control import CacheControl
@@ -20,7 +20,10 @@ from feedproxy.http.cache_control import CacheControl
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """The stored response is the answer. `detail` says what permits a stale one, or what limits its lifetime."""
+    """The decision to answer with the stored response.
+
+    `detail` names the permission for a stale response, or the limit of its lifetime.
+    """
 
     stored: StoredResponse
     freshness: Freshness
@@ -33,7 +36,7 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True)
 class ReuseAndRevalidate:
-    """The stored response is the answer, and is to be refreshed in the background (RFC 5861, section 3)."""
+    """The decision to answer with the stored response and to refresh it in the background (RFC 5861, section 3)."""
 
     stored: StoredResponse
     freshness: Freshness
@@ -46,7 +49,7 @@ class ReuseAndRevalidate:
 
 @dataclass(frozen=True, slots=True)
 class Validate:
-    """The request is to be forwarded with conditions, to validate the stored response."""
+    """The decision to forward the request with conditions, in order to validate the stored response."""
 
     stored: StoredResponse
     fwd: Fwd
@@ -55,9 +58,9 @@ class Validate:
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """The request is to be forwarded without conditions.
+    """The decision to forward the request without conditions.
 
-    `stored` is a selected response without validator, which may be served stale if the origin fails.
+    `stored` is a selected response without a validator. It may be served stale if the origin fails.
     """
 
     fwd: Fwd
@@ -67,7 +70,7 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Unsatisfiable:
-    """The request has only-if-cached, and no stored response may be used: 504."""
+    """The decision to answer 504: the request has only-if-cached, and no stored response may be used."""
 
     reason: str = "only-if-cached, and no stored response may be used"
 
@@ -83,16 +86,16 @@ def decide(
     *,
     known_uri: bool = False,
     stale_limit: Seconds = math.inf,
-    meanwhile: Seconds = 0.0,
+    stale_while_refreshing: Seconds = 0.0,
 ) -> Decision:
-    """Decide whether `stored` answers the request (section 4).
+    """Decide whether `stored` answers the request, and return the decision (section 4).
 
-    `known_uri`: some response is stored for the target URI, though perhaps none that the request selects.
-    `stale_limit` bounds max-stale, in seconds. `meanwhile` is the operator's limit, in seconds, for serving a
-    stale response while it is refreshed.
+    `known_uri` says that a response is stored for the target URI, although the request may not select it. `stale_limit`
+    is the upper limit of max-stale, in seconds. `stale_while_refreshing` is the operator's limit, in seconds, for
+    serving a stale response while it is refreshed.
 
-    no-store in a request does not exclude a stored response: "if a request containing this directive is satisfied
-    from a cache, the no-store request directive does not apply to the already stored response" (section 5.2.1.5).
+    no-store in a request does not exclude a stored response: "if a request containing this directive is satisfied from
+    a cache, the no-store request directive does not apply to the already stored response" (section 5.2.1.5).
     """
     if stored is None or freshness is None:
         if request.only_if_cached:
@@ -101,8 +104,8 @@ def decide(
             return Forward(Fwd.VARY_MISS, "the stored responses are for other request fields (Vary)")
         return Forward(Fwd.URI_MISS, "nothing is stored")
     control = freshness.control
-    if reason := withheld(control, stored.status):
-        return _forward(None, request, Fwd.STALE, f"not to be used again: {reason}")
+    if reason := reason_not_to_store(control, stored.status):
+        return _forward(None, request, Fwd.STALE, f"must not be reused: {reason}")
     if stored.invalid:
         # 'or mark them as "invalid" and in need of a mandatory validation before they can be sent in response
         # to a subsequent request' -- section 4.4
@@ -112,10 +115,10 @@ def decide(
         # and receiving a successful response" -- section 5.2.2.4
         return _forward(stored, request, Fwd.STALE, "no-cache: every use is validated")
     if request.no_cache:
-        return _forward(stored, request, _fwd(freshness, now), "the request said no-cache")
+        return _forward(stored, request, _fwd(freshness, now), "the request has no-cache")
     if freshness.fresh(now):
         return _decide_fresh(stored, request, freshness, now, stale_limit)
-    return _decide_stale(stored, request, freshness, now, stale_limit, meanwhile)
+    return _decide_stale(stored, request, freshness, now, stale_limit, stale_while_refreshing)
 
 
 def _decide_fresh(
@@ -140,13 +143,13 @@ def _decide_stale(
     freshness: Freshness,
     now: Instant,
     stale_limit: Seconds,
-    meanwhile: Seconds,
+    stale_while_refreshing: Seconds,
 ) -> Decision:
     def allows(occasion: Occasion) -> bool:
-        limit = meanwhile if occasion is Occasion.REVALIDATING else stale_limit
+        limit = stale_while_refreshing if occasion is Occasion.REVALIDATING else stale_limit
         return serving_stale.allowed(stored, freshness, now, occasion=occasion, request=request, limit=limit)
 
-    held = freshness.held
+    held = freshness.allowance
     if held is not None and allows(Occasion.HELD):
         return Reuse(stored, freshness, (freshness.limit or held).detail)
     if allows(Occasion.REVALIDATING):
@@ -157,7 +160,7 @@ def _decide_stale(
 
 
 def _is_within_max_age(request: CacheControl, freshness: Freshness) -> bool:
-    """Return whether max-stale also extends the request's own max-age."""
+    """Return True if the response is within the request's max-age, extended by its max-stale."""
     if request.max_age is None or request.max_stale is None:
         return True
     return freshness.age - request.max_age <= request.max_stale
@@ -168,7 +171,10 @@ def _fwd(freshness: Freshness, now: Instant) -> Fwd:
 
 
 def _forward(stored: StoredResponse | None, request: CacheControl, fwd: Fwd, reason: str) -> Decision:
-    """Decide to forward, with conditions if there is a validator; Unsatisfiable for only-if-cached."""
+    """Return the decision to forward, with conditions if there is a validator.
+
+    Return Unsatisfiable for only-if-cached.
+    """
     # "respond using a stored response consistent with the other constraints of the request or respond with a
     # 504 (Gateway Timeout) status code" -- section 5.2.1.7
     if request.only_if_cached:

@@ -1,11 +1,11 @@
-"""Rules for the use of stale responses (RFC 9111, section 4.2.4, and RFC 5861)."""
+"""Rules for the use of stale responses.  RFC 9111, section 4.2.4; RFC 5861"""
 
 from enum import StrEnum
 from typing import assert_never
 
-from feedproxy.cache.freshness import Freshness, may_be_held
+from feedproxy.cache.freshness import Freshness, may_extend_lifetime
 from feedproxy.cache.stored_response import StoredResponse
-from feedproxy.cache.storing import withheld
+from feedproxy.cache.storing import reason_not_to_store
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.cache_control import CacheControl
 
@@ -15,10 +15,10 @@ class Occasion(StrEnum):
 
     ERROR = "error"  # the origin answered 500, 502, 503 or 504, or sent unusable content
     DISCONNECTED = "disconnected"  # the origin could not be reached
-    REFUSED = "refused"  # it answered 403, 404 or 429: no error in the sense of RFC 5861
-    REVALIDATING = "revalidating"  # a new response is being fetched meanwhile
-    MAX_STALE = "max-stale"  # the request allows it
-    HELD = "held"  # the feed's own schedule allows it
+    REFUSED = "refused"  # the origin answered 403, 404 or 429, which RFC 5861 does not count as errors
+    REVALIDATING = "revalidating"  # a new response is being fetched at the same time
+    MAX_STALE = "max-stale"  # the request permits it
+    HELD = "held"  # the feed's own schedule permits it
 
 
 def allowed(
@@ -30,12 +30,12 @@ def allowed(
     request: CacheControl,
     limit: Seconds,
 ) -> bool:
-    """Return whether the response may be used now on this occasion; a fresh one may on any.
+    """Return True if the response may be used now for this reason. A fresh response may be used for any reason.
 
-    `limit` is the operator's limit of staleness in seconds: the "configuration" of section 4.2.4. It applies beside
-    the origin's stale-if-error and stale-while-revalidate; the longer one counts.
+    `limit` is the operator's limit of staleness in seconds: the "configuration" of section 4.2.4. It applies in
+    addition to the origin's stale-if-error and stale-while-revalidate, and the longer time counts.
     """
-    if stored.invalid or withheld(freshness.control, stored.status) or prohibited(freshness.control):
+    if stored.invalid or reason_not_to_store(freshness.control, stored.status) or prohibited(freshness.control):
         return False
     if freshness.fresh(now):
         return True
@@ -57,25 +57,25 @@ def allowed(
             # Section 4.2.4 also permits stale responses "by configuration in accordance with an out-of-band
             # contract": that is `limit`.
             granted, configured = freshness.control.stale_while_revalidate, _configured(stored, limit)
-            meanwhile = granted is not None and staleness <= granted
-            return (meanwhile or bool(configured and staleness <= configured)) and _accepts_stale(request)
+            is_granted = granted is not None and staleness <= granted
+            return (is_granted or bool(configured and staleness <= configured)) and _accepts_stale(request)
         case Occasion.MAX_STALE:
             # "the client is willing to accept a response that has exceeded its freshness lifetime by no more
             # than the specified number of seconds" -- RFC 9111, section 5.2.1.2
             return request.max_stale is not None and staleness <= min(request.max_stale, limit)
         case Occasion.HELD:
-            held = freshness.held
+            held = freshness.allowance
             return (
                 held is not None
                 and now < held.until
-                and may_be_held(stored, freshness.control)
+                and may_extend_lifetime(stored, freshness.control)
                 and _accepts_stale(request)
             )
     assert_never(occasion)
 
 
 def prohibited(control: CacheControl) -> bool:
-    """Return whether HTTP forbids any stale use of a response with these directives."""
+    """Return True if HTTP forbids every stale use of a response with these directives."""
     # "A cache MUST NOT generate a stale response if it is prohibited by an explicit in-protocol directive
     # (e.g., by a no-cache response directive, a must-revalidate response directive, or an applicable s-maxage
     # or proxy-revalidate response directive; see Section 5.2.2)."
@@ -83,7 +83,7 @@ def prohibited(control: CacheControl) -> bool:
 
 
 def _configured(stored: StoredResponse, limit: Seconds) -> Seconds | None:
-    # A response to a request with credentials may be used stale only if the origin allows it.
+    # A response to a request with credentials may be used stale only if the origin permits it.
     return None if stored.authorized else limit
 
 

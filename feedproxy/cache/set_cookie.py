@@ -1,8 +1,8 @@
-"""Sharing of cookies that came with a response (RFC 9111, sections 3.1 and 7.3).
+"""Sharing of cookies in stored responses.  RFC 9111, sections 3.1 and 7.3
 
-"The Set-Cookie response header field does not inhibit caching": a stored cookie goes to all clients that are answered
-from the store. It is therefore stored only if the same message explicitly allows shared caching, and if its request
-carried neither credentials nor cookies.
+"The Set-Cookie response header field does not inhibit caching": a stored cookie is sent to all clients that are
+answered from the store. A cookie is therefore stored only if the same message explicitly allows shared caching, and if
+its request carried neither credentials nor cookies.
 """
 
 from dataclasses import replace
@@ -16,9 +16,10 @@ _NAME = "set-cookie"
 
 
 def is_for_all_clients(request: Request, received: StoredResponse, *, targeted: bool = False) -> bool:
-    """Return whether the cookies of this response are for all clients that get it from the store.
+    """Return True if the cookies of this response may be sent to all clients that get it from the store.
 
-    `received` has the fields of that one message. Feeds are stored without cookies: feed readers do not use them.
+    `received` has the fields of this one message. Feeds are stored without cookies, because feed readers do not use
+    them.
     """
     if received.content.feed or "authorization" in request.fields or "cookie" in request.fields:
         return False
@@ -34,10 +35,10 @@ def is_for_all_clients(request: Request, received: StoredResponse, *, targeted: 
 def with_cookies(
     stored: StoredResponse, received: Fields, request: Request, *, targeted: bool = False
 ) -> StoredResponse:
-    """Return the stored response with the cookies of the message with which it was stored or updated.
+    """Return the stored response with the cookies of the message that stored or updated it.
 
-    Cookies that are not for all clients are left out. `received` are that message's fields; without Set-Cookie, the
-    stored cookies remain (section 3.2).
+    Cookies that may not be sent to all clients are left out. `received` are the fields of the message. If it has no
+    Set-Cookie, the stored cookies remain (section 3.2).
     """
     values = received.get_all(_NAME)
     control = governing(received, targeted=targeted).control

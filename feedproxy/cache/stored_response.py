@@ -1,4 +1,4 @@
-"""A stored response: its metadata for RFC 9111 (section 3), and the content that is served."""
+"""A stored response: the metadata that RFC 9111 requires (section 3), and the content that is served."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,23 +8,27 @@ from feedproxy.http import content_coding
 from feedproxy.http.message import Fields
 
 CODINGS_MAX = 256
-"""Interned tuples of codings, at most. Most feeds share a few; unusual Content-Encoding values could be any number."""
+"""Maximum number of interned tuples of codings. Most feeds share a few tuples, but origins may send any number of
+Content-Encoding values."""
 
 _CODINGS: dict[tuple[str, ...], tuple[str, ...]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """The place of a body that is not stored. It is decoded from the body in `coding`, and has `length` bytes."""
+    """A placeholder for a body that is not stored.
+
+    The body has `length` bytes and is decoded from the body in `coding`.
+    """
 
     coding: str
     length: int
 
 
 class Bodies(Mapping[str, bytes]):
-    """Bodies by coding, in a third of a dictionary's memory.
+    """Bodies keyed by coding, in a third of the memory of a dictionary.
 
-    A body that was left out on disk is decoded at the first access, and then kept.
+    A body that was left out on disk is decoded at the first access and then remains in memory.
     """
 
     __slots__ = ("_bodies", "_codings")
@@ -57,12 +61,12 @@ class Bodies(Mapping[str, bytes]):
 
     @property
     def stored(self) -> Iterator[tuple[str, bytes | Unpacked]]:
-        """Return pairs of a coding and its body, or the Unpacked in its place."""
+        """Yield pairs of a coding and its body. The body may be an Unpacked placeholder."""
         return zip(self._codings, self._bodies, strict=True)
 
     @property
     def size(self) -> int:
-        """Return the bytes of all bodies together, once decoded."""
+        """Size of all bodies together after decoding, in bytes."""
         return sum([body.length if isinstance(body, Unpacked) else len(body) for body in self._bodies])
 
     def __iter__(self) -> Iterator[str]:
@@ -77,43 +81,42 @@ class Bodies(Mapping[str, bytes]):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The bytes that clients get, by content coding.
+    """The bytes that clients get, keyed by content coding.
 
-    `bodies` maps a coding (`identity`, `gzip`, `br`, `zstd`, or the origin's Content-Encoding verbatim if the content
-    is unchanged) to the coded bytes.
-    `tag` is the base of this proxy's entity tags; None if content and ETag are the origin's, unchanged.
-    `media_type` and `last_modified` replace the origin's fields where they are not None.
-    `feed`: the content is a feed (of any kind).
-    `edited_by` is a digest of the settings that a feed was edited by (refresh/ingest/edit_settings.py); empty for the
-    defaults.
+    `bodies` maps a coding to the coded bytes. The coding is `identity`, `gzip`, `br` or `zstd`, or the origin's
+    Content-Encoding verbatim if the content is unchanged. `tag` is the base of this proxy's entity tags; None if
+    content and ETag are the origin's. `media_type` and `last_modified` replace the origin's fields unless they are
+    None. `feed` says that the content is a feed of any kind. `edited_by` is a digest of the settings with which a feed
+    was edited (refresh/ingest/edit_settings.py); empty for the defaults.
     """
 
     bodies: Mapping[str, bytes]
-    """A `Bodies`, to which any other mapping is converted."""
+    """A `Bodies`. Any other mapping is converted to one."""
     tag: str | None = None
     media_type: str | None = None
     last_modified: Instant | None = None
     feed: bool = False
     edited_by: str = ""
     is_dictionary: bool = False
-    """The identity body is exactly what an origin sent with Use-As-Dictionary (RFC 9842)."""
+    """True if the identity body is exactly the content that an origin sent with Use-As-Dictionary (RFC 9842)."""
 
     def __post_init__(self) -> None:
         if type(self.bodies) is not Bodies:  # faster than isinstance
             object.__setattr__(self, "bodies", Bodies(self.bodies))
 
     def size(self) -> int:
-        """Return the bytes of all codings together."""
+        """Size of the bodies in all codings together, in bytes."""
         assert isinstance(self.bodies, Bodies)
         return self.bodies.size
 
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """One response as it was received, with the times that its age is computed from.
+    """One response as received, with the times from which its age is computed.
 
-    `fields` are the origin's end-to-end fields; Set-Cookie only if it is for all clients (set_cookie.py).
-    `vary_request` are the fields of the upstream request that the response's Vary nominates (RFC 9111, section 4.1).
+    `fields` are the origin's end-to-end fields. Set-Cookie is included only if it may be sent to all clients
+    (set_cookie.py). `vary_request` are the fields of the upstream request that the response's Vary nominates (RFC 9111,
+    section 4.1).
     """
 
     target: str
@@ -124,13 +127,14 @@ class StoredResponse:
     response_time: Instant
     vary_request: Fields = field(default_factory=Fields)
     own_agent: bool = False
-    """It was fetched with feedproxy's own User-Agent: then `Vary: User-Agent` is not compared."""
+    """True if the response was fetched with feedproxy's own User-Agent. Then `Vary: User-Agent` is not compared."""
     authorized: bool = False
-    """The request carried Authorization (RFC 9111, section 3.5)."""
+    """True if the request carried Authorization (RFC 9111, section 3.5)."""
     invalid: bool = False
-    """It was invalidated (section 4.4), and must be validated before it is used again."""
+    """True if the response was invalidated (section 4.4) and must be validated before it is used again."""
     final_target: str | None = None
-    """The target at the end of redirects that sent it; empty if that is `target`, None if unknown: in responses that
-    an earlier version stored."""
+    """The target that sent the response after redirects. Empty if it is `target`; None if it is unknown, as in
+    responses stored by an earlier version."""
     key: Fields = field(default_factory=Fields)
-    """Client-specific fields of the request that Vary does not nominate: only equal ones select this response."""
+    """Client-specific fields of the request that Vary does not nominate. Only a request with equal fields selects
+    this response."""

@@ -1,8 +1,8 @@
-"""Rules for storing a response and its fields in a shared cache (RFC 9111, section 3).
+"""Rules for storing a response and its fields in a shared cache.  RFC 9111, section 3
 
-Two rules are stricter than the RFC, since clients of a shared proxy must not see each other's responses. The response
-to a request with Cookie is stored only if its directives or Expires explicitly allow it. Set-Cookie is stored only
-where set_cookie.py allows it.
+Two rules are stricter than the RFC, because clients of a shared proxy must not see each other's responses. The response
+to a request with Cookie is stored only if its directives or Expires explicitly allow it. Set-Cookie is stored only if
+set_cookie.py allows it.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request, Response
 
-# RFC 9110, section 15.1, without 206: parts are stored with explicit freshness only (partial_content.py).
+# RFC 9110, section 15.1, without 206: parts are stored only with explicit freshness (partial_content.py).
 HEURISTICALLY_CACHEABLE = frozenset({200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501})
 
 # The final status codes of RFC 9110, section 15, without 206 (partial_content.py), 304 (updates a stored response)
@@ -28,18 +28,18 @@ UNDERSTOOD = frozenset(
 # the same target may get another response.
 OF_ONE_REQUEST = frozenset({401, 407, 408, 411, 412, 413, 416, 417, 421, 425, 428, 431, 511})
 
-# Without these fields a stored response would be misinterpreted.
+# Without these fields, a stored response would be misinterpreted.
 _INDISPENSABLE = frozenset({"age", "cache-control", "content-encoding", "content-type", "date", "expires", "vary"})
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The response may be stored."""
+    """The decision that the response may be stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class DoNotStore:
-    """The response must not be stored, for this reason."""
+    """The decision that the response must not be stored, with the reason."""
 
     reason: str
 
@@ -50,12 +50,13 @@ type Storing = Store | DoNotStore
 def may_store(
     request: Request, response: Response, *, now: Instant, targeted: bool = False, authorized: bool = False
 ) -> Storing:
-    """Decide about storage (section 3). `targeted`: CDN-Cache-Control applies to this cache (RFC 9213).
+    """Decide whether a response may be stored, and return the decision (section 3).
 
-    `authorized`: the stored response was obtained with credentials, even if `request`, which validated it, has none.
+    `targeted` says that CDN-Cache-Control applies to this cache (RFC 9213). `authorized` says that the stored response
+    was obtained with credentials, even if `request`, which validated it, has none.
 
-    The decision does not depend on `now`: a response that is stale on receipt can still be validated, or served
-    when the origin fails.
+    The decision does not depend on `now`: a response that is stale on receipt can still be validated, or served when
+    the origin fails.
     """
     del now
     # "A cache MUST NOT store a response to a request unless: the request method is understood by the cache;"
@@ -64,12 +65,12 @@ def may_store(
     if reason := _status_forbids(response.status):
         return DoNotStore(reason)
     if CacheControl.from_request(request.fields).no_store:
-        return DoNotStore("the request said no-store")
+        return DoNotStore("the request has no-store")
     control, is_targeted = governing(response.fields, targeted=targeted)
-    if reason := withheld(control, response.status):
+    if reason := reason_not_to_store(control, response.status):
         return DoNotStore(reason)
     if excluded := (control.private_fields | control.no_cache_fields) & _INDISPENSABLE:
-        return DoNotStore(f"a directive excludes {', '.join(sorted(excluded))}, which a stored response needs")
+        return DoNotStore(f"a directive excludes {', '.join(sorted(excluded))}, which a stored response requires")
     # "if the cache is shared: the Authorization header field is not present in the request [...] or a
     # response directive is present that explicitly allows shared caching"
     explicitly_shared = control.public or control.must_revalidate or control.s_maxage is not None
@@ -92,13 +93,13 @@ def _status_forbids(status: int) -> str | None:
     if status in OF_ONE_REQUEST:
         return f"{status} answers one request only"
     if status == 226:
-        # RFC 3229: the content results from manipulations of an instance for one request.
+        # RFC 3229: the content results from manipulations of a version for one request.
         return "226 answers one request only"
     return None
 
 
-def withheld(control: CacheControl, status: int) -> str | None:
-    """Return why a response with these directives must not be stored or reused; None where it may."""
+def reason_not_to_store(control: CacheControl, status: int) -> str | None:
+    """Return the reason why a response with these directives must not be stored or reused. Return None if it may be."""
     # "the no-store cache directive is not present in the response"; "caches that implement must-understand
     # SHOULD ignore the no-store directive in responses that contain both directives and a status code that
     # the cache understands" -- section 5.2.2.3

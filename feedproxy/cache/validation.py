@@ -1,7 +1,7 @@
-"""Validation of stored responses, and their update by the answer (RFC 9111, section 4.3).
+"""Validation of stored responses, and their update by the answer.  RFC 9111, section 4.3
 
-The origin's validators are sent exactly as received, even if malformed: some servers compare them byte by byte.
-Clients get other tags (`Content.tag`).
+The origin's validators are sent exactly as received, even if they are malformed: some servers compare them byte by
+byte. Clients get other tags (`Content.tag`).
 """
 
 from dataclasses import replace
@@ -15,17 +15,20 @@ from feedproxy.http.etag import parse_tag, tag_base
 from feedproxy.http.message import Fields, Response
 
 # Fields that an update does not change (section 3.2): Content-Length, and fields that describe the stored content. The
-# section permits to omit "fields necessary to ensure integrity of the stored response".
+# section permits caches to omit "fields necessary to ensure integrity of the stored response".
 _OF_THE_CONTENT = (
     *("content-length", "content-encoding", "content-range"),
     *("content-md5", "content-digest", "repr-digest", "digest"),
 )
-# The media type of a feed is determined by its content; that of other content may be updated.
+# The media type of a feed is determined from its content; that of other content may be updated.
 _OF_A_FEED = ("content-type",)
 
 
 def conditional_fields(stored: StoredResponse) -> Fields:
-    """Return the precondition fields of a request that validates this response; empty where it has no validator."""
+    """Return the conditional fields of a request that validates this response.
+
+    The result is empty if it has no validator.
+    """
     lines = []
     # Section 4.3.1: "One such validator is the timestamp given in a Last-Modified header field"; "Another
     # validator is the entity tag given in an ETag field". A request sends both validators.
@@ -37,7 +40,10 @@ def conditional_fields(stored: StoredResponse) -> Fields:
 
 
 def _single(fields: Fields, name: str) -> str | None:
-    """Return the value of the only line of this name; None for several lines, which may contradict each other."""
+    """Return the value of the only line of this name.
+
+    Return None for several lines, because they may contradict each other.
+    """
     values = fields.get_all(name)
     return values[0].strip() or None if len(values) == 1 else None
 
@@ -51,10 +57,10 @@ def freshen(
     request: Fields | None = None,
     targeted: bool = False,
 ) -> StoredResponse | None:
-    """Return the stored response updated by a 304 (sections 4.3.4 and 3.2); None if its validators differ.
+    """Return the stored response updated by a 304 (sections 4.3.4 and 3.2). Return None if its validators differ.
 
-    `request` are the fields that were sent. A changed Vary selects from them; without them the stored Vary remains.
-    The caller has to call `may_store` again: the 304 may have brought no-store.
+    `request` are the fields that were sent. If Vary changed, the nominated fields are taken from them; without them,
+    the stored Vary remains. The caller must call `may_store` again: the 304 may contain no-store.
     """
     if not _has_same_validators(stored, response.fields):
         return None
@@ -62,7 +68,7 @@ def freshen(
 
 
 def _has_same_validators(stored: StoredResponse, received_fields: Fields) -> bool:
-    """Return whether the validators of a 304 are those of the stored response.
+    """Return True if the validators of a 304 match the stored response.
 
     A 304 without validators matches: the request's conditions named only this response.
     """
@@ -99,13 +105,13 @@ def apply_head(
 ) -> StoredResponse | None:
     """Return the stored response updated by the 200 to a HEAD (section 4.3.5).
 
-    None if the HEAD describes another representation: the stored response is then to be invalidated. Any other
-    status leaves the stored response unchanged.
+    Return None if the HEAD describes another representation; the caller must then invalidate the stored response. Any
+    other status leaves the stored response unchanged.
     """
     if head.status != 200:
         return stored
     if stored.status != 200:
-        return None  # the stored redirect or error has been replaced by a representation
+        return None  # a representation has replaced the stored redirect or error
     received_fields = head.fields
     # "if the stored response and HEAD response have matching values for any received validator fields (ETag
     # and Last-Modified) and, if the HEAD response has a Content-Length header field, the value of
@@ -120,7 +126,7 @@ def apply_head(
 
 
 def _length(stored: StoredResponse) -> str | None:
-    """Return the Content-Length of the response as received; None if the content was decoded or edited."""
+    """Return the Content-Length of the response as received. Return None if the content was decoded or edited."""
     if length := stored.fields.get("content-length"):
         return length
     bodies = tuple(stored.content.bodies.values())
@@ -143,7 +149,7 @@ def _updated(
     if request is None and nominated(provided) != nominated(stored.fields):
         provided = provided.without("vary")
     if (tag := provided.get("etag")) and tag != (_single(stored.fields, "etag") or tag):
-        # It is the same tag with another mark, which belongs to that message only.
+        # It is the same tag with another mark, which belongs only to that message.
         provided = provided.without("etag")
     if "date" not in provided:
         # "A recipient with a clock that receives a response message without a Date header field MUST record

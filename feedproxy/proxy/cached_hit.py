@@ -203,7 +203,7 @@ def recompute_hit(hit: ReusableHit, now: Instant) -> HitState | None:
     if not isinstance(decision, Reuse) or decision.detail != hit.detail:
         return None
     valid_until = decision_valid_until(hit.resource, hit.stored, hit.settings, hit.directives, freshness, now)
-    overrides = freshness.source is Source.HINT or (hit.states_freshness and freshness.held is not None)
+    overrides = freshness.source is Source.HINT or (hit.states_freshness and freshness.allowance is not None)
     emits = hit.states_freshness and "cdn-cache-control" not in hit.stored.fields
     initial, received = initial_age(hit.stored), hit.stored.response_time
     return _unless_exhausted(
@@ -238,7 +238,7 @@ def _unchanged_until(freshness: Freshness, age: Seconds, now: Instant) -> Instan
     until = min(until, part)
     if now < freshness.expires < until + INSTANT_MARGIN:
         until = freshness.expires - INSTANT_MARGIN
-    if freshness.held is not None:
-        remains = freshness.held.until - now
-        until = min(until, freshness.held.until - INSTANT_MARGIN, now + remains % 1.0)
+    if freshness.allowance is not None:
+        remains = freshness.allowance.until - now
+        until = min(until, freshness.allowance.until - INSTANT_MARGIN, now + remains % 1.0)
     return until if until > now else now

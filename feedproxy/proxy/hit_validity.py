@@ -37,8 +37,8 @@ def decision_valid_until(
         return now  # the clock was set back: the age stays the same until `response_time`
     if freshness.fresh(now):
         ends = freshness.expires
-    elif freshness.held is not None:
-        ends = freshness.held.until
+    elif freshness.allowance is not None:
+        ends = freshness.allowance.until
     else:
         return now
     if resource.channel is not None and stored.content.feed:

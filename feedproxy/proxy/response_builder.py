@@ -162,7 +162,7 @@ def _with_freshness_fields(
     total = max_age_directive(freshness)
     # A response that forbids caching or reuse gets no lifetime.
     withheld = _forbids_reuse(fields)
-    if not withheld and (freshness.source is Source.HINT or (over_origin and freshness.held is not None)):
+    if not withheld and (freshness.source is Source.HINT or (over_origin and freshness.allowance is not None)):
         fields = _with_max_age(fields, total)
     if surrogate_key is not None and stored.content.feed:
         # RFC 9213: a CDN in front follows the schedule of the feed, independently of browsers.
@@ -194,7 +194,7 @@ def max_age_directive(freshness: Freshness, age: Seconds | None = None) -> str:
 
 def _remaining_lifetime(freshness: Freshness, age: Seconds) -> int:
     now = freshness.expires - (freshness.lifetime - age)
-    until = freshness.expires if freshness.held is None else max(freshness.expires, freshness.held.until)
+    until = freshness.expires if freshness.allowance is None else max(freshness.expires, freshness.allowance.until)
     return max(0, int(until - now))
 
 

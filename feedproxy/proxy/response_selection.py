@@ -111,7 +111,7 @@ class ResponseSelector:
             now,
             known_uri=bool(resource and resource.variants),
             stale_limit=settings.stale_max,
-            meanwhile=_stale_while_refreshing(context, variant, freshness),
+            stale_while_refreshing=_stale_while_refreshing(context, variant, freshness),
         )
         match decision:
             case Reuse(stored, stored_freshness, detail):

@@ -33,7 +33,7 @@ def serve_from_part(
         return None
     for part in _selected_parts(context, resource):
         piece, freshness = (
-            partial_content.cut(part, context.request.fields),
+            partial_content.respond_with_part(part, context.request.fields),
             assess(resource, part, context.settings, now),
         )
         if piece is not None and _is_usable(context, part, freshness, now):
@@ -81,14 +81,16 @@ async def fetch_missing(
 def _covers_range(response: Response, part: StoredResponse, job: RefreshJob) -> bool:
     """Return whether the combined response covers the requested range. An origin may send less."""
     combined = replace(part, fields=response.fields, content=Content({"identity": response.body}))
-    return response.status == 200 or partial_content.cut(combined, job.request.fields) is not None
+    return response.status == 200 or partial_content.respond_with_part(combined, job.request.fields) is not None
 
 
 def cut_to_range(context: RequestContext, result: RefreshResult) -> RefreshResult:
     """Return the result with only the range that the client requested. More of it may be stored."""
     if not result.from_partial or result.response is None or result.response.status != 206:
         return result
-    return replace(result, response=partial_content.cut(result.response, context.request.fields) or result.response)
+    return replace(
+        result, response=partial_content.respond_with_part(result.response, context.request.fields) or result.response
+    )
 
 
 def with_part(resource: Resource, response: StoredResponse, job: RefreshJob) -> Resource | None:

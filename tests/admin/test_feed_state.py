@@ -60,7 +60,7 @@ def test_failing_feed_names_the_failure_and_waits_for_its_back_off() -> None:
     condition = _condition(replace(a_resource(minutes_ago=120), failures=failures))
 
     assert condition.state is State.FAILING
-    assert condition.reason.startswith("3 failures in a row for 2 h: The origin took too long.")
+    assert condition.reason.startswith("3 failures in a row for 2 h: The origin did not respond in time.")
     assert "The copy is stale for 1 h" in condition.reason
     assert condition.next_at == NOW + 240
 

@@ -41,7 +41,7 @@ def test_hint_is_the_lifetime_without_an_explicit_one() -> None:
     freshness = state(a_feed(), 25)
 
     assert (freshness.source, freshness.lifetime, freshness.ttl) == (Source.HINT, 3600, 2100)
-    assert freshness.held is None
+    assert freshness.allowance is None
     assert freshness.description == "fresh for another 35 min: ttl of 60 minutes, fetched 25 min ago"
 
 
@@ -50,7 +50,7 @@ def test_hint_holds_the_copy_after_the_explicit_lifetime() -> None:
     freshness = state(stored, 25)
 
     assert (freshness.source, freshness.ttl) == (Source.MAX_AGE, -1200)
-    assert freshness.held == Allowance(NOW + 3600, "ttl-hint", "ttl of 60 minutes")
+    assert freshness.allowance == Allowance(NOW + 3600, "ttl-hint", "ttl of 60 minutes")
     assert freshness.description == (
         "held for another 35 min: ttl of 60 minutes; by HTTP max-age of 5 min, fetched 25 min ago"
     )
@@ -60,7 +60,7 @@ def test_hint_holds_the_copy_after_the_explicit_lifetime() -> None:
 
 
 def test_hint_before_the_explicit_lifetime_has_no_effect() -> None:
-    assert state(a_feed(("Cache-Control", "max-age=7200")), 25).held is None
+    assert state(a_feed(("Cache-Control", "max-age=7200")), 25).allowance is None
 
 
 def test_held_copy_is_not_reused_after_the_hint() -> None:
@@ -79,12 +79,12 @@ def test_held_copy_is_not_reused_after_the_hint() -> None:
 def test_hint_does_not_hold_a_copy_that_http_forbids_to_use_stale(control: str) -> None:
     stored = a_feed(("Cache-Control", f"max-age=300, {control}"))
 
-    assert state(stored, 25).held is None
+    assert state(stored, 25).allowance is None
     assert not isinstance(decide(stored, CacheControl(), state(stored, 25), NOW + 1500), Reuse)
 
 
 def test_nothing_is_held_that_was_given_to_credentials() -> None:
-    assert state(a_feed(("Cache-Control", "public, max-age=300"), authorized=True), 25).held is None
+    assert state(a_feed(("Cache-Control", "public, max-age=300"), authorized=True), 25).allowance is None
 
 
 @pytest.mark.parametrize("request_", [CacheControl(no_cache=True), CacheControl(max_age=0), CacheControl(min_fresh=60)])
@@ -96,7 +96,7 @@ def test_a_reader_who_wants_a_fresh_copy_gets_no_held_one(request_: CacheControl
 
 def test_hints_count_for_feeds_only() -> None:
     assert state(a_feed(feed=False), 1).lifetime == 0
-    assert state(a_feed(("Cache-Control", "max-age=1"), feed=False), 1).held is None
+    assert state(a_feed(("Cache-Control", "max-age=1"), feed=False), 1).allowance is None
 
 
 def test_a_hint_does_not_make_an_error_fresh() -> None:
@@ -171,10 +171,10 @@ def test_lengths_of_time_are_said_as_people_say_them(seconds: float, words: str)
     ("stored", "words"),
     [
         (a_feed(("Cache-Control", "s-maxage=600")), "fresh for another 10 min: s-maxage of 10 min"),
-        (a_feed(("Expires", format_http_date(NOW + 600))), "fresh for another 10 min: Expires gives it 10 min"),
+        (a_feed(("Expires", format_http_date(NOW + 600))), "fresh for another 10 min: Expires gives 10 min"),
         (a_feed(), "fresh for another 30 min: no lifetime given; 30 min by default"),
         (a_feed(feed=False), "stale for 0 s: no lifetime given, and none is estimated"),
-        (a_feed(status=599), "stale for 0 s: no lifetime given, and none is estimated for a 599"),
+        (a_feed(status=599), "stale for 0 s: no lifetime given, and none is estimated for status 599"),
     ],
 )
 def test_every_state_can_be_said_in_words(stored: StoredResponse, words: str) -> None:

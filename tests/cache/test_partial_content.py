@@ -13,10 +13,10 @@ from feedproxy.cache.partial_content import (
     NotCombinable,
     Nothing,
     combine,
-    cut,
     extent_of,
     may_store_part,
     missing,
+    respond_with_part,
     strong_validator,
     with_part,
 )
@@ -45,8 +45,8 @@ def part(first: int, last: int, length: int | str = len(WHOLE), **lines: Any) ->
     return StoredResponse(TARGET, 206, said(first, last, length, **lines), body, NOW, NOW)
 
 
-def cut_to(held: StoredResponse, value: str, **lines: Any) -> bytes | None:
-    piece = cut(held, fields(range=value, **lines))
+def cut_to(stored_part: StoredResponse, value: str, **lines: Any) -> bytes | None:
+    piece = respond_with_part(stored_part, fields(range=value, **lines))
     return None if piece is None else piece.content.bodies["identity"]
 
 
@@ -153,7 +153,9 @@ def test_a_range_is_cut_from_a_part_that_holds_all_of_it(value: str, bytes_: byt
 
 
 def test_the_piece_says_where_it_lies() -> None:
-    piece = cut(part(4, 9, content_digest="sha-256=:x:", repr_digest="sha-256=:y:"), fields(range="bytes=6-8"))
+    piece = respond_with_part(
+        part(4, 9, content_digest="sha-256=:x:", repr_digest="sha-256=:y:"), fields(range="bytes=6-8")
+    )
 
     assert piece is not None
     assert piece.fields.get_all("content-range") == ["bytes 6-8/10"]
@@ -162,26 +164,26 @@ def test_the_piece_says_where_it_lies() -> None:
 
 
 def test_of_an_unknown_length_only_what_is_certainly_there_is_cut() -> None:
-    held = part(4, 9, "*")
+    stored_part = part(4, 9, "*")
 
-    assert cut_to(held, "bytes=5-7") == b"567"
-    assert [cut_to(held, value) for value in ("bytes=5-", "bytes=-2", "bytes=8-10")] == [None, None, None]
+    assert cut_to(stored_part, "bytes=5-7") == b"567"
+    assert [cut_to(stored_part, value) for value in ("bytes=5-", "bytes=-2", "bytes=8-10")] == [None, None, None]
 
 
 def test_if_range_has_to_name_the_part() -> None:
-    held = part(4, 9, etag='"a"')
+    stored_part = part(4, 9, etag='"a"')
 
-    assert cut_to(held, "bytes=5-5", if_range='"a"') == b"5"
-    assert cut_to(held, "bytes=5-5", if_range='"b"') is None
+    assert cut_to(stored_part, "bytes=5-5", if_range='"a"') == b"5"
+    assert cut_to(stored_part, "bytes=5-5", if_range='"b"') is None
     assert cut_to(part(4, 9, etag='W/"a"'), "bytes=5-5", if_range='W/"a"') is None
 
 
 # -- what is missing?
 
 
-def lacks(held: StoredResponse, value: str | None = None, *, fresh: bool = True, size_max: int = 100) -> Any:
+def lacks(stored_part: StoredResponse, value: str | None = None, *, fresh: bool = True, size_max: int = 100) -> Any:
     asked = fields() if value is None else fields(range=value)
-    found = missing(held, asked, fresh=fresh, size_max=size_max)
+    found = missing(stored_part, asked, fresh=fresh, size_max=size_max)
     return (found.range, found.condition) if isinstance(found, Missing) else found.reason
 
 
@@ -198,7 +200,7 @@ def test_of_a_larger_range_only_what_is_missing_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("because", "held", "value"),
+    ("because", "stored_part", "value"),
     [
         ("both ends are missing", part(2, 5, etag='"a"'), None),
         ("the range is not adjacent to the stored part", part(0, 1, etag='"a"'), "bytes=8-9"),
@@ -207,8 +209,8 @@ def test_of_a_larger_range_only_what_is_missing_is_asked_for() -> None:
         ("the request has no single range that applies", part(0, 4, etag='"a"'), "bytes=0-1,4-8"),
     ],
 )
-def test_where_a_part_does_not_help_it_says_why(because: str, held: StoredResponse, value: str | None) -> None:
-    assert lacks(held, value) == because
+def test_where_a_part_does_not_help_it_says_why(because: str, stored_part: StoredResponse, value: str | None) -> None:
+    assert lacks(stored_part, value) == because
 
 
 def test_what_would_be_too_large_to_keep_is_not_completed() -> None:
@@ -243,9 +245,9 @@ def test_only_what_names_the_bytes_is_a_strong_validator(lines: dict[str, str], 
 # -- what goes together?
 
 
-def together(held: StoredResponse, first: int, last: int, length: int | str = len(WHOLE), **lines: Any) -> Any:
+def together(stored_part: StoredResponse, first: int, last: int, length: int | str = len(WHOLE), **lines: Any) -> Any:
     news = Response(206, said(first, last, length, **lines), WHOLE[first : last + 1])
-    found = combine(held, news)
+    found = combine(stored_part, news)
     return found.response if isinstance(found, Combined) else found.reason
 
 
@@ -272,7 +274,7 @@ def test_the_new_responses_fields_win_and_the_others_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    ("because", "held", "news"),
+    ("because", "stored_part", "news"),
     [
         ("the parts do not share a strong validator", part(0, 4), part(5, 9)),
         (
@@ -294,22 +296,22 @@ def test_the_new_responses_fields_win_and_the_others_stay() -> None:
         ),
     ],
 )
-def test_what_may_not_be_combined_is_not(because: str, held: StoredResponse, news: StoredResponse) -> None:
-    assert combine(held, Response(206, news.fields, news.content.bodies["identity"])) == NotCombinable(because)
+def test_what_may_not_be_combined_is_not(because: str, stored_part: StoredResponse, news: StoredResponse) -> None:
+    assert combine(stored_part, Response(206, news.fields, news.content.bodies["identity"])) == NotCombinable(because)
 
 
 def test_a_validator_that_lies_is_found_out_where_the_parts_overlap() -> None:
-    held, news = part(0, 4, etag='"a"'), said(4, 9, etag='"a"')
+    stored_part, news = part(0, 4, etag='"a"'), said(4, 9, etag='"a"')
 
-    assert combine(held, Response(206, news, b"xxxxxx")) == NotCombinable("the parts differ where they overlap")
+    assert combine(stored_part, Response(206, news, b"xxxxxx")) == NotCombinable("the parts differ where they overlap")
 
 
 def test_a_part_counted_wrong_goes_together_with_nothing_that_was_counted_right() -> None:
     body = Content({"identity": WHOLE[5:]})
-    (held,) = with_part((), StoredResponse(TARGET, 206, said(4, 9, etag='"a"'), body, NOW, NOW))
+    (stored_part,) = with_part((), StoredResponse(TARGET, 206, said(4, 9, etag='"a"'), body, NOW, NOW))
 
-    assert held.fields.get("content-range") == "bytes 4-8/9"
-    assert together(held, 0, 3, etag='"a"') == "the complete lengths differ"
+    assert stored_part.fields.get("content-range") == "bytes 4-8/9"
+    assert together(stored_part, 0, 3, etag='"a"') == "the complete lengths differ"
 
 
 def test_a_part_is_as_fresh_as_it_says() -> None:

@@ -72,7 +72,7 @@ class Exchange:
         return self._for_this_cache() or directives(self.fields)
 
     @property
-    def withheld(self) -> set[str]:
+    def reason_not_to_store(self) -> set[str]:
         """The fields that are not for others: of private (5.2.2.7), and of no-cache (5.2.2.4)."""
         said = self.said
         return {said[name].lower() for name in ("private", "no-cache") if said.get(name)}

@@ -417,7 +417,7 @@ class CacheBesideModel(RuleBasedStateMachine):
         return (
             seen.status == old.status
             and all(seen.fields.combined(name) == old.fields.combined(name) for name in names)
-            and not any(name in seen.fields for name in old.withheld)
+            and not any(name in seen.fields for name in old.reason_not_to_store)
             and set(members(old.fields.combined("vary"))) <= set(members(seen.fields.combined("vary")))
             and (request.method == "HEAD" or the_mark(seen.body) == the_mark(old.body))
         )

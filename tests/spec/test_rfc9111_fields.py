@@ -104,7 +104,7 @@ def test_no_store_keeps_the_answer_out_of_the_store_but_not_stored_answers_from_
     """Section 5.2.1.5."""
     asked = fields(cache_control="no-store")
 
-    assert storing(asked=asked, cache_control="max-age=60") == DoNotStore("the request said no-store")
+    assert storing(asked=asked, cache_control="max-age=60") == DoNotStore("the request has no-store")
     assert isinstance(deciding(stored(cache_control="max-age=60"), cache_control="no-store"), Reuse)
 
 

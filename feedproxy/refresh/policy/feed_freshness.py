@@ -67,7 +67,7 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         targeted=settings.is_targeted,
     )
     limit = _outdated_allowance(stored, settings) or _ill_formed_allowance(resource, stored, settings)
-    return found if limit is None else freshness.limited(found, limit)
+    return found if limit is None else freshness.limit_freshness(found, limit)
 
 
 def _outdated_allowance(stored: StoredResponse, settings: Settings) -> Allowance | None:
@@ -126,7 +126,12 @@ def rests_until(resource: Resource | None, stored: StoredResponse, fresh: Freshn
     The instant is in the past if HTTP forbids stale responses, or if the feed has no known history.
     """
     limit = settings.stale_while_refreshing
-    if resource is None or limit <= 0 or not stored.content.feed or not freshness.may_be_held(stored, fresh.control):
+    if (
+        resource is None
+        or limit <= 0
+        or not stored.content.feed
+        or not freshness.may_extend_lifetime(stored, fresh.control)
+    ):
         return 0.0
     if fresh.limit is not None:
         return 0.0

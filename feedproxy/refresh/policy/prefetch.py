@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from feedproxy.cache.freshness import Freshness, Source, may_be_held, span
+from feedproxy.cache.freshness import Freshness, Source, may_extend_lifetime, span
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.schedule import next_unskipped
 from feedproxy.refresh.policy import polling, relocation, throttle
@@ -139,11 +139,11 @@ class _Bounds:
 
 
 def _bounds(resource: Resource, freshness: Freshness, now: Instant, settings: Settings, jitter: float) -> _Bounds:
-    held = freshness.held.until if freshness.held is not None else freshness.expires
+    held = freshness.allowance.until if freshness.allowance is not None else freshness.expires
     end = max(held, rests_until(resource, resource.variants[-1], freshness, settings))
     granted = max(0.0, end - (freshness.expires - freshness.lifetime))
     lead = min(LEAD * granted, LEAD_MAX) * (1 + jitter) / 2
-    is_stated = freshness.held is not None or freshness.limit is not None or freshness.source in STATED
+    is_stated = freshness.allowance is not None or freshness.limit is not None or freshness.source in STATED
     earliest = max(resource.fetched + max(GAP_MIN, float(settings.feed_min_interval)), held - lead if is_stated else 0)
     pause = resource.failures.next_try
 
@@ -158,7 +158,7 @@ def _bounds(resource: Resource, freshness: Freshness, now: Instant, settings: Se
                 at = free + SPREAD * jitter
         return at
 
-    is_held = settings.feed_hints != "off" and may_be_held(resource.variants[-1], freshness.control)
+    is_held = settings.feed_hints != "off" and may_extend_lifetime(resource.variants[-1], freshness.control)
 
     def until(at: Instant) -> Instant:
         end = at + max(granted, GAP_MIN)
@@ -227,7 +227,7 @@ def _unusable(resource: Resource, freshness: Freshness, now: Instant, settings: 
         return "its copy was invalidated: the next reader's request"
     if (
         freshness.lifetime < GAP_MIN
-        and freshness.held is None
+        and freshness.allowance is None
         and not rests_until(resource, newest, freshness, settings)
     ):
         return "its copy is never good for long: the next reader's request"
