@@ -237,8 +237,9 @@ class Settings:
     stale_while_refreshing: int = option(
         0,
         "Time for which a stale copy still answers while it is refreshed, where HTTP does not forbid it.",
-        "Readers who come after a long pause do not wait then; they get what is new with their next poll. An origin's"
-        " own stale-while-revalidate counts without it.",
+        "Readers who come after a pause do not wait then; they get what is new with their next poll. They wait if a"
+        " copy of this age probably lacks news of more than two hours ago. An origin's own stale-while-revalidate"
+        " counts without it.",
         per_feed=True,
         unit="s",
     )

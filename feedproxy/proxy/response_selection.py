@@ -24,7 +24,7 @@ from feedproxy.proxy.relocation_responses import RelocationResponses
 from feedproxy.refresh import personal_responses, range_requests
 from feedproxy.refresh.coordinator import RefreshCoordinator
 from feedproxy.refresh.policy import content_guard, throttle
-from feedproxy.refresh.policy.feed_freshness import assess, rests_until
+from feedproxy.refresh.policy.feed_freshness import assess, rests_until, stale_while_refreshing
 from feedproxy.refresh.result import RefreshResult
 from feedproxy.request.context import PassThrough, ProxyResponse, RequestContext
 from feedproxy.request.entrance import ClientContext
@@ -111,7 +111,7 @@ class ResponseSelector:
             now,
             known_uri=bool(resource and resource.variants),
             stale_limit=settings.stale_max,
-            stale_while_refreshing=_stale_while_refreshing(context, variant, freshness),
+            stale_while_refreshing=_stale_while_refreshing(context, variant, freshness, now),
         )
         match decision:
             case Reuse(stored, stored_freshness, detail):
@@ -341,12 +341,9 @@ def _with_get(context: RequestContext) -> RequestContext:
 
 
 def _stale_while_refreshing(
-    context: RequestContext, variant: StoredResponse | None, freshness: Freshness | None
+    context: RequestContext, variant: StoredResponse | None, freshness: Freshness | None, now: Instant
 ) -> Seconds:
-    """Return the seconds beyond its lifetime for which a feed answers while it is refreshed.
-
-    The result is 0 for other content, and for a copy with a limit: a limit marks a copy as bad.
-    """
-    if variant is None or not variant.content.feed or (freshness is not None and freshness.limit is not None):
+    """Return the seconds beyond its lifetime for which a stale feed answers while it is refreshed."""
+    if variant is None or freshness is None or freshness.fresh(now):
         return 0
-    return context.settings.stale_while_refreshing
+    return stale_while_refreshing(context.resource, variant, freshness, context.settings)

@@ -92,6 +92,7 @@ class Service:
             events=self.events,
             via=self.via,
             agent=self.audience.upstream_user_agent,
+            has_expected_readers=self.audience.has_expected_readers,
         )
         self._coordinator = coordinator
         self.helper_pool = coordinator.helper_pool

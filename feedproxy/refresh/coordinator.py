@@ -74,6 +74,7 @@ class RefreshCoordinator:
         events: Events,
         via: str,
         agent: Callable[[str], str],
+        has_expected_readers: Callable[[str], bool],
     ) -> None:
         self._settings_for = settings_for
         self._store = store
@@ -91,6 +92,7 @@ class RefreshCoordinator:
             observer,
             self.helper_pool,
             may_serve_under=lambda start, end: may_serve_under(settings_for(start), settings_for(end)),
+            has_expected_readers=has_expected_readers,
         )
         self._refreshes: SingleFlight[object, RefreshResult] = SingleFlight()
         self._solo_keys = itertools.count()

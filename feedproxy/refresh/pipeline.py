@@ -117,6 +117,7 @@ class RefreshPipeline:
         helper_pool: HelperPool,
         jitter: Callable[[], float] = random.random,
         may_serve_under: Callable[[str, str], bool] = lambda start, end: True,
+        has_expected_readers: Callable[[str], bool] = lambda target: False,
     ) -> None:
         self._fetcher = fetcher
         self._store = store
@@ -125,6 +126,7 @@ class RefreshPipeline:
         self._helper_pool = helper_pool
         self._jitter = jitter
         self._may_serve_under = may_serve_under
+        self._has_expected_readers = has_expected_readers
 
     async def run(self, job: RefreshJob, is_current: Callable[[], bool] = lambda: True) -> RefreshResult:
         """Carry out one job and return its result.
@@ -172,6 +174,8 @@ class RefreshPipeline:
             resource = replace(resource, fetched=started)
         if job.pushed is not None and stored is not None:
             resource = push.with_pushed_content(resource, stored)
+        if (is_expected := self._has_expected_readers(target)) != resource.has_expected_readers and resource.channel:
+            resource = replace(resource, has_expected_readers=is_expected)
         interim = received.chain.last.interim if isinstance(received, _Received) else ()
         if interim or resource is not result.resource:
             result = replace(result, resource=resource, interim=interim)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from feedproxy.clock import Clock, Instant
 from feedproxy.http import user_agent
+from feedproxy.refresh.policy.polling import HORIZON
 from feedproxy.request.entrance import ClientContext
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.settings import Settings
@@ -36,6 +37,11 @@ class ReaderTracker:
         now = self._clock.now()
         pseudonym = self._identifier.pseudonym(client.address, agent, client.user, now)
         self.counts.seen(target, pseudonym, agent, now)
+
+    def has_expected_readers(self, target: str) -> bool:
+        """Return whether polls of this target are expected within the time that the schedule plans."""
+        now = self._clock.now()
+        return bool(self.counts.rhythms.expected(target, now, now + HORIZON))
 
     def upstream_user_agent(self, target: str, newcomer: str | None = None) -> str:
         """Return the User-Agent for requests to the origin of this target. `newcomer` is the User-Agent of an uncounted

@@ -171,6 +171,9 @@ class Resource:
 
     keyed: tuple[StoredResponse, ...] = ()
 
+    has_expected_readers: bool = False
+    """At the last refresh, polls of readers with a known rhythm were expected (subscribers/poll_rhythms.py)."""
+
     previous: PreviousContents = NO_CONTENTS
     """Contents that clients may have and name as dictionaries; shared contents only."""
 

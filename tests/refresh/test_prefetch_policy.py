@@ -238,9 +238,10 @@ def test_no_scheduled_request_falls_into_a_skipped_hour(
 
 
 def silent(**stated: object) -> Resource:
-    """A feed that changes hourly, fetched twice; without a word on its lifetime but what is given."""
+    """A feed with readers of a known rhythm that changes hourly, fetched twice; it states what is given."""
     changes = [NOON - number * HOUR for number in range(31, -1, -1)]
-    return replace(a_feed(control="", **stated), changes=changes, first_seen=NOON - 40 * HOUR)  # type: ignore[arg-type]
+    feed = a_feed(control="", **stated)  # type: ignore[arg-type]
+    return replace(feed, changes=changes, first_seen=NOON - 40 * HOUR, has_expected_readers=True)
 
 
 def test_feed_is_refreshed_shortly_before_an_expected_poll() -> None:

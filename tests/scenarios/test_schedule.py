@@ -181,6 +181,15 @@ async def test_after_a_long_pause_i_get_the_old_copy_at_once_and_the_news_next_t
     assert b"two" in (await proxy.get("/feed.rss")).expect(200, cache="hit").plain
 
 
+async def test_after_a_night_i_wait_for_the_news_of_the_night(stage):
+    proxy, origin, clock = await stage(stale_while_refreshing=86_400)
+    origin.publish("/feed.rss", a_feed("one"), cache_control="max-age=600")
+    await proxy.get("/feed.rss")
+    origin.publish("/feed.rss", a_feed("two", "one"), cache_control="max-age=600")
+    clock.advance(hours=12)
+    assert b"two" in (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale").plain
+
+
 async def test_what_http_forbids_to_use_stale_is_not_used_while_it_is_refreshed(stage):
     proxy, origin, clock = await stage(stale_while_refreshing=7200)
     origin.publish("/feed.rss", a_feed("one"), cache_control="max-age=600, must-revalidate")

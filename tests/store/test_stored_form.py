@@ -86,6 +86,7 @@ RESOURCE = Resource(
     version_records=(VersionRecord(70.0, 1000, 7, "stem"),),
     backfill_pending=True,
     fencing_token=80,
+    has_expected_readers=True,
     keyed=(StoredResponse(TARGET, 404, Fields(), Content({}), 5.0, 6.0),),
     previous=PreviousContents(PREVIOUS),
 )
@@ -180,6 +181,7 @@ HEADER: dict[str, Any] = {
     "known": 60.0,
     "editions": [{"at": 70.0, "size": 1000, "items": 7, "tag": "stem"}],
     "undated": True,
+    "has_expected_readers": True,
     "fence": 80,
     "keyed": [
         {
