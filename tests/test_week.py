@@ -158,4 +158,4 @@ def test_staleness_at_equal_requests_lies_between_the_settings_that_were_played(
 
 
 def _shown(week: Week) -> dict[str, object]:
-    return {"polls": len(week.polls), "readers": 6, "frontier": [], "oracle": 0}
+    return {"polls": len(week.polls), "readers": 6, "frontier": [], "oracle": 0, "oracle_kept": 0}

@@ -120,7 +120,7 @@ def counted(tally: Tally, feeds: Sequence[Feed]) -> dict[str, Any]:
 
 def play(args: argparse.Namespace, profile: str, folder: Path, results: dict[str, Any]) -> None:
     """All performances of one profile; what there is of them is written after each."""
-    shown: dict[str, Any] = {"readers": args.readers, "systems": [], "frontier": [], "oracle": 0}
+    shown: dict[str, Any] = {"readers": args.readers, "systems": [], "frontier": [], "oracle": 0, "oracle_kept": 0}
     results["profiles"][profile] = shown
     wanted = args.systems or ("nothing", *PROGRAMS, "feedproxy")
 
@@ -138,9 +138,17 @@ def play(args: argparse.Namespace, profile: str, folder: Path, results: dict[str
                 note("systems", week.perform(name))
         if not args.frontier:
             return
-        shown["oracle"] = frontier.oracle(week.feeds, week.histories, week.polls)
-        for price in frontier.PRICES if "feedproxy" in wanted else ():
-            note("frontier", {**week.perform("feedproxy", options={"polling": price}), "system": f"feedproxy, {price}"})
+        world = week.feeds, week.histories, week.polls
+        shown["oracle"] = frontier.oracle(*world, lambda feed: feed.is_silent)
+        shown["oracle_kept"] = frontier.oracle(*world, lambda feed: not feed.is_withheld)
+        if "feedproxy" in wanted:
+            shown["frontier"].append({**shown["systems"][-1], "system": f"{frontier.OURS}, default"})
+            for price in frontier.PRICES_WITH_HINTS:
+                named = {"system": f"{frontier.OURS}, {price}"}
+                note("frontier", week.perform("feedproxy", options={"polling": price}) | named)
+            for price in frontier.PRICES:
+                named = {"system": f"{frontier.WITHOUT_HINTS}, {price}"}
+                note("frontier", week.perform("feedproxy", options={"polling": price, "feed_hints": "off"}) | named)
         for name in peers:
             for lifetime in frontier.LIFETIMES:
                 note("frontier", week.perform(name, fixed=lifetime))

@@ -85,6 +85,8 @@ class Seen:
     """For each poll with something to be had: seconds since what the reader misses was published; 0 for nothing."""
     behind_silent: array[float] = field(default_factory=lambda: array("d"))
     """The same of feeds that say nothing of how long a copy is good."""
+    behind_kept: array[float] = field(default_factory=lambda: array("d"))
+    """The same of all feeds that HTTP lets a cache keep."""
     behind_by_manners: Counter[str] = field(default_factory=Counter)
     delta_polls: int = 0
     delta_received: int = 0
@@ -105,6 +107,7 @@ class Seen:
             "stale_mean": sum(ordered) / max(1, len(ordered)),
             "stale_p95": ordered[int(len(ordered) * 0.95)] if ordered else 0.0,
             "silent_stale_mean": sum(self.behind_silent) / max(1, len(self.behind_silent)),
+            "kept_stale_mean": sum(self.behind_kept) / max(1, len(self.behind_kept)),
             "stale_share": sum(1 for each in ordered if each) / max(1, len(ordered)),
             "stale_seconds": dict(self.behind_by_manners),
             "waited": waited,
@@ -242,6 +245,8 @@ class Play:
         self.seen.behind.append(behind)
         if feed.is_silent:
             self.seen.behind_silent.append(behind)
+        if not feed.is_withheld:
+            self.seen.behind_kept.append(behind)
         if behind:
             self.seen.behind_by_manners[f"{reader.validators}, {said(feed)}"] += round(behind)
 

@@ -23,12 +23,14 @@ def title(profile: str, shown: dict[str, Any], results: dict[str, Any]) -> str:
 
 def page(results: dict[str, Any]) -> str:
     """All of it."""
-    parts = []
+    parts: list[str] = []
     for profile, shown in results["profiles"].items():
         parts.append(f"### {title(profile, shown, results)}\n")
         if shown["frontier"]:
             parts.append("Mean staleness at equal requests, for the feeds without hint or lifetime:\n")
-            parts.append(frontier.table(shown["frontier"], shown["oracle"]))
+            parts.append(frontier.table(shown["frontier"], shown["oracle"], frontier.of_silent))
+            parts.append("The same for all feeds that HTTP permits a cache to keep:\n")
+            parts.append(frontier.table(shown["frontier"], shown["oracle_kept"], frontier.of_kept))
             parts.append(frontier.settings(shown["frontier"]))
         parts.append(_table(shown["systems"]))
         if aims := _aims(shown["systems"]):
