@@ -92,72 +92,73 @@ class Settings:
     # -- listening
     listen: str = option(
         "127.0.0.1:8080",
-        "HOST:PORT on which readers are served: gateway and explicit proxy alike.",
-        "The default admits this machine only. An office sets its network's address, or 0.0.0.0 and a firewall. PORT"
-        " alone is loopback, :PORT every address.",
+        "HOST:PORT at which feedproxy serves clients, as gateway and explicit proxy.",
+        "The default admits only this machine. For an office, set the address in its network, or 0.0.0.0 with a"
+        " firewall. PORT alone is loopback, :PORT is every address.",
         restart=True,
     )
     upstream: str = option(
         "",
-        "The origin that feedproxy stands in front of (reverse mode); empty: gateway and explicit proxy.",
-        "Set by publishers, see conf/publisher.yaml. The address is trusted: it may be private, and on any port.",
+        "URL of the origin in reverse mode; empty: gateway and explicit proxy.",
+        "Set by publishers, see conf/publisher.yaml. feedproxy does not check the address: it may be private, and"
+        " have any port.",
         restart=True,
     )
     public_url: str = option(
         "",
-        "The URL under which readers, hubs and clouds reach this proxy, such as https://feeds.example/.",
-        "Set it where TLS or another name in front makes it differ from what a request shows. Pages, lists, self links"
-        " and redirects are written with it, and push updates (WebSub, rssCloud, CNWS) need it.",
+        "The URL at which clients, hubs and clouds reach this proxy, such as https://feeds.example/.",
+        "Set it if TLS or another name in front makes this URL differ from the request. feedproxy writes it into"
+        " pages, lists, self links and redirects. Push updates (WebSub, rssCloud, CNWS) need it.",
         restart=True,
     )
     trusted_proxies: tuple[str, ...] = option(
         (),
         "Addresses or networks of the load balancers, CDNs and TLS terminators in front.",
-        "Only their forwarding field is believed. Without this all readers behind a balancer count as one. Name no"
-        " network that readers are in.",
+        "feedproxy reads the client's address from their forwarding field only. Without this option, all readers"
+        " behind a load balancer count as one. Do not list networks of readers.",
     )
     forwarded_by: str = option(
         "x-forwarded-for",
-        "The field in which trusted_proxies name the client's address: x-forwarded-for or forwarded (RFC 7239).",
-        "The other field is ignored, as X-Forwarded-Host always is; X-Forwarded-Proto goes with the first. Every"
-        " trusted proxy has to write the named field itself: docs/how-to/behind-a-load-balancer.md.",
+        "The field in which trusted_proxies state the client's address: x-forwarded-for or forwarded (RFC 7239).",
+        "The other field and X-Forwarded-Host are ignored. X-Forwarded-Proto is read only with x-forwarded-for."
+        " Every trusted proxy has to write the named field itself: docs/how-to/behind-a-load-balancer.md.",
         choices=("x-forwarded-for", "forwarded"),
     )
     endpoint_prefix: str = option(
         "/-/",
         "The path of feedproxy's own endpoints.",
-        "Change it only where the origin you serve has such a path itself.",
+        "Change it only if the origin in reverse mode uses this path itself.",
         restart=True,
     )
     max_connections: int = option(
         10_000,
-        "Maximum number of client connections; more are refused.",
-        "Each takes a few kilobytes and a file descriptor: keep it below `ulimit -n`.",
+        "Maximum number of client connections; further ones are refused.",
+        "Each takes a few kilobytes and a file descriptor. Keep it below `ulimit -n`.",
     )
     max_connections_per_address: int = option(
         512,
         "Maximum number of connections per client address (IPv6: per /64); 0 = unlimited.",
-        "Raise it for readers behind one NAT. Peers in trusted_proxies are exempt.",
+        "Raise it for readers behind one NAT. It does not apply to peers in trusted_proxies.",
     )
     tls_certificate: str = option(
         "",
-        "PEM file with the certificate and its chain, to serve readers under TLS.",
-        "For proxies with nothing in front that does it. Renewed files are read within a minute.",
+        "PEM file with the certificate and its chain, to serve clients under TLS.",
+        "Use it if no server in front does TLS. feedproxy loads a renewed file within a minute.",
         restart=True,
     )
     tls_key: str = option(
-        "", "PEM file with the certificate's key; empty: the key is in the certificate's file.", restart=True
+        "", "PEM file with the certificate's key; empty: the certificate's file contains the key.", restart=True
     )
 
     # -- permitted targets
     allow_private: bool = option(
         False,
-        "Let targets be at private, loopback and link-local addresses, and on any port above 1024.",
-        "Every client of this proxy then reaches them too: prefer allow_networks.",
+        "Permit targets at private, loopback and link-local addresses, and at any port above 1024.",
+        "Every client of this proxy can then reach them, too. allow_networks is safer.",
         restart=True,
     )
     allow_networks: tuple[str, ...] = option(
-        (), "Private networks in which targets may be.", "For an intranet's feeds: [10.20.0.0/16].", restart=True
+        (), "Private networks in which targets may be.", "For the feeds of an intranet: [10.20.0.0/16].", restart=True
     )
     allow_ports: tuple[str, ...] = option(
         ("80", "443", "8080", "8443"),
@@ -168,28 +169,29 @@ class Settings:
     intercept: tuple[str, ...] = option(
         (),
         "Hosts whose TLS is decrypted in the explicit proxy, such as example.com or *.example.com.",
-        "Their feeds are cached then; readers must trust mitmproxy's CA (~/.mitmproxy). All other hosts are tunnelled."
-        " The gateway needs none of this.",
+        "feedproxy then caches their feeds. Clients must trust mitmproxy's CA (~/.mitmproxy). Connections to all"
+        " other hosts are tunnelled. The gateway does not need this option.",
     )
 
     # -- requests to origins
     upstream_proxy: str = option(
         "",
-        "A parent proxy through which all requests to other servers go: http://[USER:PASSWORD@]HOST:PORT, socks5://…,"
+        "A parent proxy for all requests to other servers: http://[USER:PASSWORD@]HOST:PORT, socks5://…,"
         " socks5h://…, environment (http_proxy, https_proxy, all_proxy, no_proxy), or direct.",
-        "For networks whose way out is a proxy. Addresses are checked here first; this machine itself is never asked"
-        " for through it. See docs/how-to/behind-a-companys-proxy.md.",
+        "For networks with a proxy as their only way out. feedproxy checks addresses before it contacts the"
+        " parent. Requests to this machine itself never use the parent. See"
+        " docs/how-to/behind-a-companys-proxy.md.",
         per_feed=True,
     )
     contact_url: str = option(
         "",
         "A page about this proxy, named in the User-Agent.",
-        "Please set it: publishers look there before they block. A name and a way to write to you is enough.",
+        "Please set it: publishers look there before they block a client. A name and a way to write to you are enough.",
     )
     feed_min_interval: int = option(
         60,
         "Minimum time between two fetches of one feed; 0 = none.",
-        "It binds readers' reloads, pings and refreshes too. Raise it for feeds that change daily.",
+        "It also applies to reloads of clients, to pings and to refreshes. Raise it for feeds that change daily.",
         per_feed=True,
         unit="s",
     )
@@ -202,24 +204,24 @@ class Settings:
     )
     reload_interval: int = option(
         900,
-        "Time after a fetch within which a feed reader's no-cache is answered from the copy; 0 = none.",
-        "Some readers send no-cache with every poll. In skipped hours they get the copy, too. A person's reload in a "
-        "browser always asks the origin, at most once in feed_min_interval.",
+        "Time after a fetch for which a feed reader's no-cache gets the copy; 0 = none.",
+        "Some feed readers send no-cache with every poll. In skipped hours they also get the copy. A person's"
+        " reload in a browser always causes a request to the origin, at most one per feed_min_interval.",
         per_feed=True,
         unit="s",
     )
     fetch_timeout: int = option(
         60,
         "Maximum time of one exchange with an origin.",
-        "Half of it may pass before the first byte.",
+        "Half of this time may pass before the first byte.",
         unit="s",
         restart=True,
     )
     buffer_max: int = option(
         10_000_000,
-        "Maximum size of a stored response as transferred; larger ones are streamed through.",
-        "The largest feeds met are a few megabytes; this keeps podcasts' audio files out. After decoding a response may"
-        " be five times as large.",
+        "Maximum size of a stored response as transferred; larger responses are streamed.",
+        "The largest known feeds are a few megabytes. The default keeps audio files of podcasts out of the store."
+        " After decoding, a response may be five times as large.",
         unit="B",
         restart=True,
     )
@@ -227,19 +229,19 @@ class Settings:
     # -- refreshing ahead of readers
     polling: str = option(
         "balanced",
-        "Price of a request to an origin, in staleness that it has to save: off, frugal (2h), balanced (30m), eager"
-        " (5m), or a duration.",
-        "Feeds are refreshed shortly before their readers are expected, where the staleness that this saves all of them"
-        " together is worth the price. It also decides for how long a copy answers where neither HTTP nor the feed"
-        " says. `off` refreshes nothing ahead: copies then answer for as long as with `eager`.",
+        "Price of a request to an origin, as the staleness that it has to save: off, frugal (2h), balanced (30m),"
+        " eager (5m), or a duration.",
+        "feedproxy refreshes a feed shortly before its readers are expected, if the staleness that this saves for"
+        " all of them is worth the price. The price also decides how long a copy answers if neither HTTP nor the"
+        " feed states a lifetime. `off` disables these refreshes. Copies then answer for as long as with `eager`.",
         per_feed=True,
     )
     stale_while_refreshing: int = option(
         0,
-        "Time for which a stale copy still answers while it is refreshed, where HTTP does not forbid it.",
-        "Readers who come after a pause do not wait then; they get what is new with their next poll. They wait if a"
-        " copy of this age probably lacks news of more than two hours ago. An origin's own stale-while-revalidate"
-        " counts without it.",
+        "Time for which a stale copy still answers while it is refreshed, unless HTTP forbids it.",
+        "A reader that comes after a pause then does not wait, and gets the news with its next poll. It waits if a copy"
+        " of this age probably lacks news of more than two hours ago. An origin's own stale-while-revalidate applies"
+        " without this option.",
         per_feed=True,
         unit="s",
     )
@@ -247,114 +249,118 @@ class Settings:
     # -- freshness
     feed_hints: str = option(
         "enforce",
-        "How a feed's ttl, skipHours, skipDays and sy:* count: enforce, heuristic (only where HTTP is silent), off.",
-        "`enforce` also holds the copy where HTTP's lifetime has ended. Choose less where readers need news before the"
-        " publisher's schedule says so.",
+        "Effect of a feed's ttl, skipHours, skipDays and sy:*: enforce, heuristic (only if HTTP states no"
+        " lifetime), off.",
+        "With `enforce`, the hints also hold a copy after HTTP's lifetime has ended. Choose another value if"
+        " readers need news before the publisher's schedule permits it.",
         choices=("enforce", "heuristic", "off"),
         per_feed=True,
     )
     hint_max: int = option(
         86_400,
-        "Maximum time that a single hint holds a feed.",
-        "A ttl of a month is usually a mistake. A stretch of skipped hours and days counts up to three days.",
+        "Maximum time for which a single hint holds a feed.",
+        "A ttl of a month is usually a mistake. A period of skipped hours and days counts for up to three days.",
         per_feed=True,
         unit="s",
     )
     default_lifetime: int = option(
         1_800,
-        "Freshness lifetime of a response when nothing is stated and nothing is known of the feed yet.",
+        "Freshness lifetime of a feed without a stated lifetime and without a history.",
         per_feed=True,
         unit="s",
     )
     targeted_fields: str = option(
         "reverse",
-        "Where CDN-Cache-Control takes precedence over Cache-Control (RFC 9213): reverse, always, off.",
-        "The field is for caches that act for the origin. `always` in a rule says that this proxy does so for these"
-        " sites.",
+        "Entrances in which CDN-Cache-Control takes precedence over Cache-Control (RFC 9213): reverse, always, off.",
+        "The field is for caches that act for the origin. Set `always` in a rule if this proxy acts for these sites.",
         choices=("reverse", "always", "off"),
         per_feed=True,
     )
     shared_fields: tuple[str, ...] = option(
         (),
-        "Names of further request fields that go to the origin although the answer is shared by all clients.",
-        "Other request fields are dropped, or the response is stored for equal requests only (docs/decisions/"
-        "unusual-requests.md). Name a field only if the origin's Vary lists it wherever responses depend on it."
-        " Otherwise any client can replace the shared response by its own variant. With `authorization`, responses"
-        " with public, must-revalidate or s-maxage are shared as RFC 9111, section 3.5, allows, except feeds.",
+        "Names of further request fields that go to the origin although all clients share the answer.",
+        "By default, other request fields are dropped, or the response is stored for equal requests only"
+        " (docs/decisions/unusual-requests.md). Name a field only if the origin lists it in Vary whenever a"
+        " response depends on it. Otherwise any client can replace the shared response by its own variant. With"
+        " `authorization`, responses with public, must-revalidate or s-maxage are shared as RFC 9111, section"
+        " 3.5, permits, except feeds.",
         per_feed=True,
     )
     ignore_query: tuple[str, ...] = option(
         (),
-        "Names of query parameters that make no difference to a feed, such as utm_* or null; `*` for any.",
-        "/feed?utm_source=x is then /feed: one stored copy and one request to the origin for both. Usually set in a"
-        " rule. A wildcard does not match a parameter whose name suggests a secret. Responses list the ignored"
-        " parameters in No-Vary-Search, for caches in front.",
+        "Names of query parameters that do not change a feed, such as utm_* or null; `*` matches any text.",
+        "For example, /feed?utm_source=x is then /feed: one stored copy and one request to the origin for both."
+        " Usually set in a rule. A wildcard does not match a parameter with a name that suggests a secret."
+        " Responses list the ignored parameters in No-Vary-Search, for caches in front.",
         per_feed=True,
     )
     state_freshness: bool = option(
         False,
-        "In reverse mode, state what remains of a hint's lifetime in place of the origin's Cache-Control.",
-        "CDNs and readers then keep to the feed's own schedule, too.",
+        "In reverse mode, state the remaining time of a hint in place of the origin's Cache-Control.",
+        "CDNs and readers then also follow the feed's own schedule.",
     )
 
     # -- when origins fail, move or end
     on_bad_update: str = option(
         "keep",
-        "What an error page, a challenge, an empty, broken or ill-formed update does to a good copy: keep or pass.",
-        "`keep` serves the good copy, marked as such; `pass` sends readers what came.",
+        "Effect of a bad update on a good copy: keep or pass. Bad updates are error pages, challenges, and empty,"
+        " broken or ill-formed content.",
+        "With `keep`, clients get the good copy, marked as such. With `pass`, they get the update.",
         choices=("keep", "pass"),
         per_feed=True,
     )
     stale_max: int = option(
         604_800,
-        "Maximum time that a good copy is served while its origin fails.",
+        "Maximum time for which a good copy is served while its origin fails.",
         "For 403 and 404 it is a day at most.",
         per_feed=True,
         unit="s",
     )
     relocation_confirmations: int = option(
         2,
-        "How often a permanent redirect or a 410 is seen, an hour apart, before readers are told.",
-        'Many "permanent" redirects are a misconfiguration of an hour, and a reader that follows one never comes back.',
+        "Number of times, an hour apart, that a permanent redirect or a 410 is seen before clients get it.",
+        'Many "permanent" redirects are a wrong configuration that lasts an hour. A reader that follows one never'
+        " comes back.",
         per_feed=True,
     )
     moved_to: str = option(
         "",
-        "In a rule: the feed's new address; readers get 301.",
+        "In a rule: the feed's new address; clients get 301.",
         per_feed=True,
     )
-    gone: bool = option(False, "In a rule: the feed has ended; readers get 410 and stop asking.", per_feed=True)
+    gone: bool = option(False, "In a rule: the feed has ended; clients get 410 and stop polling.", per_feed=True)
     announce_as: str = option(
         "http",
-        "In a rule: how moved_to and gone are sent: http (301, 410) or xml (a redirect document).",
+        "In a rule: the form of moved_to and gone: http (301, 410) or xml (a redirect document).",
         "The document is for readers that cannot see a status.",
         choices=("http", "xml"),
         per_feed=True,
     )
-    private: bool = option(False, "In a rule: never name this feed in a list that others can read.", per_feed=True)
+    private: bool = option(False, "In a rule: name this feed in no public list.", per_feed=True)
 
     # -- access
     readers: tuple[str, ...] = option(
         (),
-        "Users who may read, or `*` for all who signed in; empty: everyone.",
-        "Usually set in a rule. Public lists (feeds.opml, changes.xml) never name feeds with readers,"
-        " also for clients that have signed in.",
+        "Users who may read, or `*` for all signed-in users; empty: all clients.",
+        "Usually set in a rule. Public lists (feeds.opml, changes.xml) never contain feeds with readers, also for"
+        " signed-in clients.",
         per_feed=True,
     )
     users_file: str = option(
         "",
         "File of readers' passwords, as `htpasswd -B` writes it (bcrypt, Argon2).",
-        "Changes take effect at once. See docs/how-to/ask-readers-who-they-are.md for this and the next three.",
+        "feedproxy reads a changed file at once. See docs/how-to/ask-readers-who-they-are.md for this and the"
+        " next three options.",
         restart=True,
     )
     wsse_file: str = option(
         "", "File of NAME:PASSWORD lines for readers that sign in by WSSE; mode 0600.", restart=True
     )
     tokens_file: str = option(
-        "", "File of secret addresses, which `feedproxy token` gives out and revokes.", restart=True
+        "", "File of secret addresses, which `feedproxy token` creates and revokes.", restart=True
     )
     wallet: str = option(
-        "", "YAML file of credentials for origins, and for whose requests they are used; mode 0600.", restart=True
+        "", "YAML file of credentials for origins, with the users whose requests get them; mode 0600.", restart=True
     )
 
     # -- editing of feeds
@@ -363,96 +369,99 @@ class Settings:
     )
     self_link: str = option(
         "",
-        "The feed's link to itself: add (where missing or relative), correct (also repair a wrong one), off.",
-        "Readers that are handed a file find by it where to subscribe. Empty: add; in reverse mode correct, or off"
-        " without public_url. All other bytes stay as they came.",
+        "The feed's link to itself: add (if it is missing or relative), correct (also repair a wrong one), off.",
+        "A feed reader that gets the feed as a file needs it to subscribe. Empty means add, in reverse mode"
+        " correct, and in reverse mode without public_url off. All other bytes stay unchanged.",
         choices=("", "add", "correct", "off"),
         per_feed=True,
     )
     deltas: bool = option(
         True,
-        "Send readers that ask for it (A-IM: feed) only the entries that are new to them (226).",
-        "Other readers do not notice. Switch it off in a rule for a feed whose readers lose entries.",
+        "Send only new items (226) to readers that ask for it (A-IM: feed).",
+        "Other readers are not affected. Switch it off in a rule for a feed whose readers lose items.",
         per_feed=True,
     )
     compression_dictionaries: str = option(
         "secure",
         "Use a feed's last versions as dictionaries of its next one (RFC 9842): secure, always, off.",
-        "An update is then a few hundred bytes (Content-Encoding: dcz), to clients and from origins that offer it."
-        " secure: over TLS or on loopback, as the RFC has it. always: in plain HTTP, too, where no device on the way"
-        " alters what it does not understand.",
+        "An update then has a few hundred bytes (Content-Encoding: dcz), for clients and from origins that"
+        " support it. secure: over TLS or on loopback, as the RFC requires. always: also over plain HTTP, if no"
+        " device on the way alters unknown codings.",
         choices=("secure", "always", "off"),
         per_feed=True,
     )
     cors: bool = option(
         False,
-        "Let scripts of every web origin read feeds (Access-Control-Allow-Origin: *), for readers in browsers.",
-        "Feeds that are private, or that readers have to sign in for, stay closed.",
+        "Permit scripts of every web origin to read feeds (Access-Control-Allow-Origin: *), for feed readers in"
+        " browsers.",
+        "This excludes feeds that are private or require sign-in.",
         per_feed=True,
     )
     negotiate: bool = option(
         False,
-        "Answer in another format of the feed where the request's Accept prefers it.",
-        "Usually set in a rule, since browsers get a page then. Every format is at /-/as/FORMAT/ADDRESS without it.",
+        "Answer in another format of the feed if the request's Accept prefers it.",
+        "Usually set in a rule, because browsers then get a page. Every format is also at /-/as/FORMAT/ADDRESS.",
         per_feed=True,
     )
     lead_to_feeds: bool = option(
         True,
-        "In the gateway, redirect readers whose Accept prefers feeds from a page to the feed it names.",
-        "Readers can subscribe to a page's address then. Browsers get the page.",
+        "In the gateway, redirect clients whose Accept prefers feeds from a page to its feed.",
+        "Feed readers can then subscribe to the address of a page. Browsers get the page.",
         per_feed=True,
     )
     codings: tuple[str, ...] = option(
         ("br", "zstd", "gzip"),
-        "Content codings that readers are offered: br, zstd, gzip.",
-        "Each is made once per version of a feed, when it is first asked for.",
+        "Content codings that clients may get: br, zstd, gzip.",
+        "feedproxy makes each coding once per version of a feed, at the first request for it.",
     )
 
     # -- subscribers
     subscriber_window: int = option(
         86_400,
         "Time for which a reader counts as a subscriber.",
-        "Publishers get the count in the User-Agent.",
+        "Publishers see the count in the User-Agent.",
         unit="s",
         restart=True,
     )
     list_readers_min: int = option(
         3,
-        "Readers that have to ask for a feed within 30 days before feeds.opml and changes.xml name it (1 to 16).",
-        "What the operator has imported is named anyway, and in changes.xml what `upstream` serves. An address that one"
-        " reader alone knows may be that reader's secret: 1 suits an office whose members trust one another. Readers"
-        " are told apart by address and User-Agent.",
+        "Number of readers (1 to 16) that have to request a feed within 30 days before feeds.opml and changes.xml"
+        " contain it.",
+        "Imported feeds are always listed, and changes.xml always contains the feeds of `upstream`. An address"
+        " that only one reader knows may be a secret. 1 suits an office with members who trust each other."
+        " feedproxy distinguishes readers by address and User-Agent.",
     )
 
     # -- the store
     store: str = option(
         "",
-        "Folder of the store; empty: the platform's cache folder. `memory:` keeps nothing; `redis://HOST/` is shared.",
-        "After a restart with `memory:` every origin is asked anew. `redis://` and `rediss://` are for several"
-        " machines: docs/how-to/run-a-fleet.md.",
+        "Folder of the store; empty: the platform's cache folder. `memory:` stores nothing on disk."
+        " `redis://HOST/` is shared.",
+        "With `memory:`, feedproxy asks every origin again after a restart. `redis://` and `rediss://` are for"
+        " several machines: docs/how-to/run-a-fleet.md.",
         restart=True,
     )
     memory_max: int = option(
         268_435_456,
-        "Maximum size of the stored responses kept in memory.",
-        "A feed with its codings takes about 1.5 times its size: the default holds several thousand. Everything derived"
-        " from them (answers kept ready, conversions, deltas, reader scores) takes as much again at most:"
-        " docs/explanation/memory.md.",
+        "Maximum size of the stored responses in memory.",
+        "A feed with its codings takes about 1.5 times its size. The default holds several thousand feeds. All"
+        " data derived from them (prepared answers, conversions, deltas, reader scores) takes at most as much"
+        " again: docs/explanation/memory.md.",
         unit="B",
         restart=True,
     )
     store_max: int = option(4_294_967_296, "Maximum size of the stored responses on disk.", unit="B", restart=True)
-    fleet_local: str = option("", "With `redis://`: folder of this machine's own store in front of it.", restart=True)
+    fleet_local: str = option("", "With `redis://`: folder of this machine's own store.", restart=True)
     fleet_prefix: str = option(
         "feedproxy",
-        "With `redis://`: what every name in Redis begins with.",
-        "Two fleets on one Redis need two.",
+        "With `redis://`: prefix of all names in Redis.",
+        "Two fleets on one Redis need two prefixes.",
         restart=True,
     )
 
     # -- notifications
     push_subscribe: bool = option(
-        True, "Subscribe to the hubs and clouds of feeds that are read here; needs public_url.", per_feed=True
+        True, "Subscribe to the hubs and clouds of feeds that have readers; needs public_url.", per_feed=True
     )
     cnws_subscribe: str = option(
         "",
@@ -461,8 +470,8 @@ class Settings:
     )
     ping_unknown: str = option(
         "note",
-        "What a ping of a site without readers here does: note (shown to the operator), fetch (find its feed), ignore.",
-        "With `fetch` anyone can make this proxy fetch.",
+        "Effect of a ping of a site without readers here: note (shown to the operator), fetch (find its feed), ignore.",
+        "With `fetch` any client can make this proxy fetch.",
         choices=("note", "fetch", "ignore"),
     )
     source_limit: int = option(
@@ -472,28 +481,30 @@ class Settings:
     subscriptions_max: int = option(
         50_000,
         "Maximum number of subscriptions, all protocols together.",
-        "Callbacks at one site (registrable domain) get a fiftieth of it.",
+        "Callbacks at one site (registrable domain) may have a fiftieth of it.",
         restart=True,
     )
     websub_hub: str = option(
         "own",
-        "Feeds that the WebSub hub at /-/hub serves: own (the upstream's), known (any public one stored), off.",
-        "Needs public_url. With `known` a subscriber learns which feeds are stored here.",
+        "Feeds that the WebSub hub at /-/hub accepts: own (the upstream's), known (all stored public feeds), off.",
+        "Needs public_url. With `known` a subscriber can find out which feeds are stored here.",
         choices=("own", "known", "off"),
     )
     rsscloud_hub: str = option(
         "known",
-        "Feeds that the rssCloud hub serves: own (the upstream's), known (any public one stored), off.",
+        "Feeds that the rssCloud hub accepts: own (the upstream's), known (all stored public feeds), off.",
         choices=("own", "known", "off"),
     )
     cnws_publisher: str = option(
         "known",
-        "Feeds that the change notification service at /-/cnws serves: own (the upstream's), known, off.",
+        "Feeds that the change notification service at /-/cnws accepts: own (the upstream's), known (all stored"
+        " public feeds), off.",
         choices=("own", "known", "off"),
     )
     announce: tuple[str, ...] = option(
         (),
-        "In reverse mode: what the publisher's feeds name: hub (WebSub, all feeds), cloud (rssCloud, RSS 2.0).",
+        "In reverse mode: push services that the publisher's feeds name: hub (WebSub, all feeds), cloud"
+        " (rssCloud, RSS 2.0).",
         "Readers then subscribe by push. Needs public_url.",
         per_feed=True,
     )
@@ -510,67 +521,67 @@ class Settings:
     purge_fields: tuple[str, ...] = option(
         (),
         "Fields, each NAME: VALUE, that are sent with every purge.",
-        "A CDN's key, for example: then keep this file readable by feedproxy's user only.",
+        "If a field is a secret, such as a CDN's key, only feedproxy's user may read the configuration file.",
     )
 
     # -- operating
     workers: int = option(
         1,
-        "Number of processes that serve readers, on one port with one store.",
-        "One uses one processor and answers thousands of requests a second. Several need a store on disk:"
-        " docs/how-to/run-more-workers.md.",
+        "Number of processes that answer clients, on one port with one store.",
+        "One process uses one processor core and answers thousands of requests a second. Several processes need a"
+        " store on disk: docs/how-to/run-more-workers.md.",
         restart=True,
     )
     admin: str = option(
         "127.0.0.1:8081",
-        "HOST:PORT of the admin listener: status page, metrics, refresh, purge; empty: off.",
-        "Beyond loopback it needs a token.",
+        "HOST:PORT of the admin listener (status page, metrics, refresh, purge); empty: off.",
+        "On addresses other than loopback it needs a token.",
         restart=True,
     )
     admin_token: str = option(
-        "", "Token for the admin listener.", "Keep this file readable by feedproxy's user only.", restart=True
+        "", "Token for the admin listener.", "Only feedproxy's user may read the configuration file then.", restart=True
     )
     admin_token_file: str = option(
         "",
-        "File that holds the admin token, in place of admin_token.",
-        "For secrets that Docker, Kubernetes or systemd hand over.",
+        "File with the admin token, in place of admin_token.",
+        "For secrets that Docker, Kubernetes or systemd provide as files.",
         restart=True,
     )
     admin_hosts: tuple[str, ...] = option(
         (),
-        "Extra host names that the admin listener accepts.",
-        "Other names are refused: a web page could have made one that leads here.",
+        "Further host names that the admin listener accepts.",
+        "Other names are refused, because a web page can create a name with this address.",
         restart=True,
     )
     log_format: str = option(
         "text",
         "Format of the line per request: text, json, combined (as Apache and nginx write it) or off.",
-        "It names no reader. Only text and json say why an answer is what it is.",
+        "The log contains no addresses of readers. Only text and json contain the reason of an answer.",
         choices=("text", "json", "combined", "off"),
     )
     log_level: str = option(
         "info",
-        "Lowest level of the lines that are logged: debug (with mitmproxy's messages), info, warning or error.",
-        "Lines of requests are of level info.",
+        "Lowest level of logged lines: debug (with mitmproxy's messages), info, warning or error.",
+        "Lines of requests have level info.",
         choices=("debug", "info", "warning", "error"),
     )
     reuse_port: bool = option(
         False,
-        "Let a second feedproxy of the same user listen on the same ports.",
-        "So that it can take over without a gap: docs/how-to/restart-without-a-gap.md. Both need the option.",
+        "Permit a second feedproxy of the same user to listen on the same ports.",
+        "It can then replace the first without a gap: docs/how-to/restart-without-a-gap.md. Both need the option.",
         restart=True,
     )
     record: str = option(
         "",
         "HAR file in which requests and responses are recorded.",
-        "For replay and grading (docs/how-to/record-traffic.md). Secrets are left out, addresses become pseudonyms."
-        " Hits cost more meanwhile.",
+        "For replay and grading (docs/how-to/record-traffic.md). The file contains no secrets, and pseudonyms in"
+        " place of addresses. During a recording hits cost more.",
         restart=True,
     )
     record_keep: tuple[str, ...] = option(
         (),
-        "What is recorded unchanged: addresses (of readers), secrets (credentials, private feeds' contents).",
-        "Think of where the file will go before you add one.",
+        "Data that is recorded unchanged: addresses (of readers), secrets (credentials, contents of private feeds).",
+        "Before you add a value, consider where the file will go.",
         restart=True,
     )
 

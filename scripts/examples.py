@@ -20,9 +20,9 @@ WIDTH = 116
 OPTIONS: Mapping[str, Field[Any]] = {each.name: each for each in fields(Settings)}
 
 INTRODUCTION = """Made by `make docs` from feedproxy/settings.py. A line that begins with `#name:` is an option at its
-default: remove the `#` to change it.
-Durations take units (30m, 1h30m; a number alone is seconds), sizes too (4GiB; a number alone is bytes). Check a file
-with `feedproxy serve --check --config FILE`; a wrong name is reported with file and line."""
+default. Remove the `#` to change it. Durations have units (30m, 1h30m), and a number alone is seconds. Sizes have
+units (4GiB), and a number alone is bytes. `feedproxy serve --check --config FILE` checks a file, and reports a wrong
+name with file and line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def _office() -> Example:
         "listen": Line(
             "listen",
             "0.0.0.0:8080",
-            "The default admits this machine only; with 0.0.0.0 keep a firewall in front, or name `readers`.",
+            "The default admits only this machine. With 0.0.0.0 use a firewall, or set `readers`.",
         )
     }
     only_in_rules = {"moved_to", "gone", "announce_as", "private", "cnws_subscribe"}
@@ -135,62 +135,70 @@ def _office() -> Example:
     return Example(OFFICE_HEAD, sections, rules)
 
 
-RULES = """A rule begins with a pattern; its options hold for the feeds whose address matches. Of several rules that
-match, the later one wins. A pattern is an address with `*`, or a host: *.example.org is every feed on hosts
-below it. These options stand in rules only, beside those above that a rule can override:"""
+RULES = """A rule has a pattern, and options for the feeds with a matching address. If several rules match, the later
+rule takes precedence. A pattern is an address with `*`, or a host: *.example.org is every feed on hosts below it. A
+rule may contain the options above that say so, and these options, which are only for rules:"""
 
 OFFICE_HEAD = """feedproxy for an office, a school, a family: one shared copy of every feed for many readers.
 
   feedproxy serve --config conf/office.yaml
 
-Readers subscribe to http://THIS-HOST:8080/https://example.com/feed.xml (the gateway), or have
-http_proxy=http://THIS-HOST:8080 in their environment (the explicit proxy). Both are served at once.
+Readers use one of two entrances. In the gateway they subscribe to
+http://THIS-HOST:8080/https://example.com/feed.xml. For the explicit proxy they set
+http_proxy=http://THIS-HOST:8080 in their environment.
 
-Every option stands here once. An office needs about ten of them: listen, public_url, contact_url, allow_networks,
+This file contains every option. An office needs about ten of them: listen, public_url, contact_url, allow_networks,
 allow_ports, store, store_max, admin, admin_token_file and feeds."""
 
-PUBLISHER_HEAD = """feedproxy for a publisher: in front of your own origin, so that it answers once for all readers.
+PUBLISHER_HEAD = """feedproxy for a publisher: a cache in front of your own origin, with one request for all readers.
 
   feedproxy serve --config conf/publisher.yaml
 
-Only the options that matter here are listed; conf/office.yaml has all of them."""
+This file contains the options for publishers. conf/office.yaml contains all options."""
 
-FLEET_HEAD = """feedproxy as one of several machines that share their copies: the same file on each.
+FLEET_HEAD = """feedproxy on several machines that share their copies. Use the same file on each machine.
 
   pip install 'feedproxy[redis]'
   feedproxy serve --config conf/fleet.yaml
 
-Only the options that matter here are listed; conf/office.yaml has all of them, docs/how-to/run-a-fleet.md explains."""
+This file contains the options for a fleet, see docs/how-to/run-a-fleet.md. conf/office.yaml contains all options."""
 
-LAB_HEAD = """feedproxy in the lab: in front of a replay, to watch a reader, or a change, in a week of virtual time.
+LAB_HEAD = """feedproxy in the lab: in front of a replay, to test a feed reader or a change in a week of virtual time.
 
   feedproxy replay week.har --proxy --config conf/lab.yaml --step
 
-The replay is the only origin, whatever address is requested; the store is in memory and the clock is the replay's.
-Only the options that matter here are listed; conf/office.yaml has all of them."""
+The replay is the only origin, for every address. The store is in memory, and the clock is that of the replay. This
+file contains the options for the lab. conf/office.yaml contains all options."""
 
 PUBLISHER = Example(
     PUBLISHER_HEAD,
     {
-        "Where it stands": [
+        "Addresses": [
             Line(
                 "upstream",
                 "http://127.0.0.1:8000",
-                "The address is trusted: it may be private, and on any port. It receives its own name as Host.",
+                "feedproxy does not check the address: it may be private, and have any port. The upstream gets"
+                " its own name"
+                " as Host.",
             ),
             Line(
                 "listen",
                 "127.0.0.1:8080",
-                "Point the web server's proxy_pass, or the CDN's origin, here. With a web server on this machine,"
-                " loopback is right.",
+                "The web server's proxy_pass, or the CDN's origin, has to name this address. For a web server on this"
+                " machine, use loopback.",
             ),
             Line(
                 "public_url",
                 None,
-                "Set it to your site's public address: self links, redirects and pages are written with it, push needs"
-                " it, and rules, refresh and purge then understand your feeds' public addresses.",
+                "Set it to your site's public address. feedproxy writes it into self links, redirects and"
+                " pages. Push needs"
+                " it. Rules, refresh and purge then also accept your feeds' public addresses.",
             ),
-            Line("trusted_proxies", ["127.0.0.1", "::1"], "Without it all readers behind the web server count as one."),
+            Line(
+                "trusted_proxies",
+                ["127.0.0.1", "::1"],
+                "Without this option, all readers behind the web server count as one.",
+            ),
         ],
         "Freshness": [
             "feed_hints",
@@ -198,21 +206,29 @@ PUBLISHER = Example(
             Line(
                 "feed_min_interval",
                 "10s",
-                "10 seconds shield an origin of your own from any crowd, and show an edit soon.",
+                "10 seconds protect your own origin from many readers, and an edit appears soon.",
             ),
-            Line("site_interval", "0", "It spares strangers' sites; your own needs none."),
+            Line("site_interval", "0", "It protects sites of others. Your own site does not need it."),
             Line("default_lifetime", "5m"),
         ],
         "When the origin fails": [
             "on_bad_update",
             "stale_max",
-            Line("relocation_confirmations", 1, "A redirect or 410 of your own is meant: once is enough."),
+            Line(
+                "relocation_confirmations",
+                1,
+                "A redirect or 410 of your own site is intended, so one observation is enough.",
+            ),
         ],
-        "What is done to a feed": ["self_link", "feed_usm", "deltas"],
+        "Editing of feeds": ["self_link", "feed_usm", "deltas"],
         "Notifications": [
             "announce",
             "ping_sinks",
-            Line("purge_sinks", None, "See docs/how-to/behind-a-cdn.md; conf/varnish.vcl is the other half."),
+            Line(
+                "purge_sinks",
+                None,
+                "See docs/how-to/behind-a-cdn.md. conf/varnish.vcl is the configuration of Varnish.",
+            ),
             "rsscloud_hub",
             "cnws_publisher",
         ],
@@ -220,7 +236,8 @@ PUBLISHER = Example(
             Line(
                 "admin",
                 None,
-                "Run `feedproxy refresh https://your.example/feed.xml` when you publish, and readers have the news at"
+                "Run `feedproxy refresh https://your.example/feed.xml` when you publish, so that readers get"
+                " the news at"
                 " once. The public address needs public_url.",
             ),
             Line("log_format", "json"),
@@ -228,8 +245,9 @@ PUBLISHER = Example(
     },
     f"""{
         _comment(
-            "moved_to, gone and announce_as stand in rules only (conf/office.yaml). With public_url a pattern may"
-            " match the public address or the upstream's."
+            "moved_to, gone and announce_as are only for rules (conf/office.yaml). With public_url a pattern"
+            " may match the"
+            " public address or that of the upstream."
         )
     }
 
@@ -249,26 +267,28 @@ FLEET = Example(
             Line(
                 "store",
                 "redis://valkey:6379/0",
-                "redis://[USER:PASSWORD@]HOST[:PORT][/DB], rediss:// for TLS, unix:///PATH. With a password in it this"
-                " file is a secret. Redis: maxmemory-policy volatile-lru; it needs no persistence.",
+                "redis://[USER:PASSWORD@]HOST[:PORT][/DB], rediss:// for TLS, unix:///PATH. With a password,"
+                " this file is a"
+                " secret. Set maxmemory-policy volatile-lru in Redis. Redis needs no persistence.",
             ),
             "fleet_prefix",
         ],
-        "What each machine has of its own": [
+        "What each machine has alone": [
             Line("fleet_local", "/var/cache/feedproxy"),
             "memory_max",
             "store_max",
             "workers",
         ],
-        "Where it stands": [
+        "Addresses": [
             Line("listen", "0.0.0.0:8080", "For the load balancer."),
             Line("public_url", "http://localhost:8080/", "The address of the load balancer, the same on all machines."),
             Line("trusted_proxies", ["172.16.0.0/12"], "The load balancer's own address or network."),
             Line(
                 "admin",
                 None,
-                "`/readyz` is for the load balancer, and open to it; all else needs the token. Loopback is enough where"
-                " the load balancer looks at the readers' port only.",
+                "The load balancer can read `/readyz` without a token. Everything else needs the token."
+                " Loopback is enough"
+                " if the load balancer only checks the port for clients.",
             ),
             "admin_token_file",
         ],
@@ -288,25 +308,28 @@ LAB = Example(
             Line(
                 "polling",
                 "off",
-                "On a clock that jumps it would happen at the end of each jump; then only requests cause fetches.",
+                "With a clock that jumps, a scheduled refresh would come at the end of each jump. With `off`,"
+                " only requests"
+                " cause fetches.",
             ),
             "feed_min_interval",
             Line(
                 "site_interval",
                 "0",
-                "With a recording of many feeds of one site, on a clock that stands still between two steps, all but"
-                " the first would wait.",
+                "A recording can have many feeds of one site. While the clock stands still, all feeds but the"
+                " first would"
+                " wait.",
             ),
-            Line("feed_hints", None, "Play a week with each, and compare what origins are asked."),
-            Line("on_bad_update", None, "`pass` shows readers every fault, to try them."),
+            Line("feed_hints", None, "Play a week with each value, and compare the requests to origins."),
+            Line("on_bad_update", None, "With `pass`, readers get every fault, so that you can test them."),
         ],
-        "What is written down": [
+        "Recording and log": [
             "record",
-            Line("record_keep", ["addresses"], "In a lab readers may be told apart by their addresses."),
+            Line("record_keep", ["addresses"], "In a lab, addresses may distinguish readers."),
             "log_format",
         ],
     },
-    """# A rule tries something out for one feed, beside others that stay as they are.
+    """# A rule changes options for one feed, and leaves the others unchanged.
 
 #feeds:
 #  - match: http://example.com/feed.xml
