@@ -104,6 +104,12 @@ class Content:
         if type(self.bodies) is not Bodies:  # faster than isinstance
             object.__setattr__(self, "bodies", Bodies(self.bodies))
 
+    @property
+    def main_body(self) -> tuple[str, bytes]:
+        """Return the coding and body to read the content from: identity if there is such a body, else the first."""
+        label = "identity" if "identity" in self.bodies else next(iter(self.bodies), "identity")
+        return label, self.bodies.get(label, b"")
+
     def size(self) -> int:
         """Size of the bodies in all codings together, in bytes."""
         assert isinstance(self.bodies, Bodies)

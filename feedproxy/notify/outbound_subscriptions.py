@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from feedproxy.clock import Seconds
+from feedproxy.errors import BadTarget
+from feedproxy.http import uri
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.protocol import DAY, Delivered, DeliveryRequest, Refused, Verdict
 from feedproxy.notify.subscriptions import Role, State, Subscription
@@ -194,3 +196,11 @@ class OutboundSubscriptions:
 def callback_of(settings: Settings, protocol: str, subscription: Subscription) -> str:
     """Return the callback URL of a subscription. Needs a `public_url`."""
     return endpoint_address(settings, f"push/{protocol}/{subscription.id}-{subscription.secret}")
+
+
+def is_same_topic(url: str, subscription: Subscription) -> bool:
+    """Return whether this URL is the topic of the subscription."""
+    try:
+        return uri.normalise(url.strip()) == subscription.topic
+    except BadTarget:
+        return False

@@ -69,7 +69,7 @@ class Autodiscovery:
 
     async def find(self, stored: StoredResponse, settings: Settings) -> tuple[DiscoveredFeed, ...]:
         """Return the feeds that a stored page links, or an empty tuple if the response is not a page."""
-        label, body = next(iter(stored.content.bodies.items()), ("identity", b""))
+        label, body = stored.content.main_body
         if not body or stored.status != 200 or stored.content.feed:
             return ()
         key = id(body)  # unique while the cache holds a reference to `body`

@@ -212,11 +212,7 @@ class CacheAdmin:
         success and does not send it again. Pushed content is checked more strictly than fetched content (push.py).
         """
         resource, now, settings = self._store.get_latest(target), self._clock.now(), self._settings_for(target)
-        copy = (
-            next((variant for variant in reversed(resource.variants) if variant.content.feed), None)
-            if resource
-            else None
-        )
+        copy = resource.feed_variant if resource is not None else None
         if resource is None or copy is None or copy.authorized:
             return "no copy of the feed is stored"
         fetched = pushing.as_fetched(copy, body, media_type, now)

@@ -115,13 +115,13 @@ def _select_representation(stored: StoredResponse, request: Request, decoded_max
         if chosen is None:
             # No available coding is acceptable: send identity, or else the origin's coding. RFC 9110, section
             # 12.5.3, prefers a possibly unacceptable response to none.
-            chosen = "identity" if "identity" in content.bodies else next(iter(content.bodies))
+            chosen, _ = content.main_body
         fields = _with_content_coding(fields.without(*DIGESTS), chosen)
         own = own_tag(content.tag, chosen, content.bodies[chosen])
         return SelectedRepresentation(
             content.bodies[chosen], negotiation.vary_on(fields.with_field("ETag", own.text), "Accept-Encoding"), own
         )
-    label, body = next(iter(content.bodies.items()), ("identity", b""))
+    label, body = content.main_body
     fields = _with_content_coding(fields, label)
     tag = parse_tag(fields.get("etag") or "") if len(fields.get_all("etag")) == 1 else None
     if label == "identity" or negotiation.choose_coding(accept_encoding, [label.lower()]) is not None:

@@ -193,6 +193,11 @@ class Resource:
         return sum(response.content.size() for response in self.responses) + len(self.previous.data)
 
     @property
+    def feed_variant(self) -> StoredResponse | None:
+        """Return the variant that is a feed and was stored last; None without one."""
+        return next((variant for variant in reversed(self.variants) if variant.content.feed), None)
+
+    @property
     def responses(self) -> tuple[StoredResponse, ...]:
         """Return all stored responses, in the order in which they are written."""
         return (*self.variants, *self.parts, *self.keyed)

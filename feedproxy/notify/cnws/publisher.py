@@ -159,9 +159,7 @@ class Publisher:
 
     async def _headlines(self, resource: Resource | None) -> Headlines | None:
         """Return the headlines of a stored feed. They are read once for each version."""
-        stored = (
-            next((variant for variant in resource.variants[::-1] if variant.content.feed), None) if resource else None
-        )
+        stored = resource.feed_variant if resource is not None else None
         try:
             return await self._service.proxy.conversions.headlines(stored) if stored is not None else None
         except FeedproxyError:

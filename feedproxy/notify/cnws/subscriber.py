@@ -12,7 +12,12 @@ from feedproxy.http.message import Fields, Response
 from feedproxy.notify.cnws import messages
 from feedproxy.notify.cnws.messages import NAME, SubscriptionRequest
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.outbound_subscriptions import OutboundSubscriptions, SubscriptionTarget, callback_of
+from feedproxy.notify.outbound_subscriptions import (
+    OutboundSubscriptions,
+    SubscriptionTarget,
+    callback_of,
+    is_same_topic,
+)
 from feedproxy.notify.pings.messages import InvalidCall
 from feedproxy.notify.pings.sinks import own_user_agent
 from feedproxy.notify.protocol import DAY, Delivery, Message, Retry, Verdict
@@ -81,13 +86,6 @@ class Subscriber:
         subscription = await self.subscriptions.find_by_callback(call.path.rpartition("/")[2])
         wanted = False
         if subscription is not None and not isinstance(message, SubscriptionRequest):
-            is_subscribed = any(_is_same_topic(change.resource, subscription) for change in message)
+            is_subscribed = any(is_same_topic(change.resource, subscription) for change in message)
             wanted = is_subscribed and await self.subscriptions.on_notification(subscription)
         return generated_response(200, XML, messages.write_result(wanted))
-
-
-def _is_same_topic(resource: str, subscription: Subscription) -> bool:
-    try:
-        return uri.normalise(resource) == subscription.topic
-    except BadTarget:
-        return False

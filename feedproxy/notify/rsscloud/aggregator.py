@@ -15,7 +15,12 @@ from feedproxy.http.message import Fields, Response
 from feedproxy.notify import soap
 from feedproxy.notify import xmlrpc as rpc
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.outbound_subscriptions import OutboundSubscriptions, SubscriptionTarget, callback_of
+from feedproxy.notify.outbound_subscriptions import (
+    OutboundSubscriptions,
+    SubscriptionTarget,
+    callback_of,
+    is_same_topic,
+)
 from feedproxy.notify.pings.messages import InvalidCall
 from feedproxy.notify.pings.sinks import own_user_agent
 from feedproxy.notify.protocol import Delivery, Message, Retry, Verdict
@@ -116,7 +121,7 @@ class RssCloudAggregator:
         if (
             subscription is None
             or not 0 < len(token) <= CHALLENGE_MAX
-            or not _is_same_topic(form.get("url", ""), subscription)
+            or not is_same_topic(form.get("url", ""), subscription)
         ):
             return plain_text(404, "There is no such subscription.")
         return plain_text(200, token)
@@ -133,7 +138,7 @@ class RssCloudAggregator:
         return rpc.write_response(await self._on_notification(subscription, parameters[0]))
 
     async def _on_notification(self, subscription: Subscription | None, url: str) -> bool:
-        if subscription is None or not _is_same_topic(url, subscription):
+        if subscription is None or not is_same_topic(url, subscription):
             return False
         return await self.subscriptions.on_notification(subscription)
 
@@ -185,11 +190,3 @@ def _registration_result(method: NotificationMethod, answer: Response) -> tuple[
         return messages.read_result(answer.body)
     value = rpc.read_answer(answer.body) if method is NotificationMethod.XML_RPC else soap.read_answer(answer.body)
     return value is True or value in ("1", "true"), ""
-
-
-def _is_same_topic(url: str, subscription: Subscription) -> bool:
-    """Return whether this URL is the topic of the subscription."""
-    try:
-        return uri.normalise(url.strip()) == subscription.topic
-    except BadTarget:
-        return False

@@ -177,10 +177,9 @@ class Hub:
 
     async def _decoded_body(self, stored: StoredResponse, limit: int) -> bytes | None:
         """Return the content without its coding, or None if it is invalid."""
-        bodies = stored.content.bodies
-        if "identity" in bodies:
-            return bodies["identity"]
-        label, body = next(iter(bodies.items()), ("identity", b""))
+        label, body = stored.content.main_body
+        if label == "identity":
+            return body
         try:
             return await self._service.proxy.helper_pool.submit(
                 partial(content_coding.decode, body, label, limit=limit)

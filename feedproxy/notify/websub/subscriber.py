@@ -164,7 +164,7 @@ class Subscriber:
         # A publisher's own proxy knows of changes before a hub does, and a hub must not know of private feeds.
         if is_upstream_target(target, settings) or is_private(resource, settings):
             return nothing
-        stored = next((response for response in reversed(resource.variants) if response.content.feed), None)
+        stored = resource.feed_variant
         if stored is None:
             return nothing
         found = discover(target, stored.fields, resource.channel)

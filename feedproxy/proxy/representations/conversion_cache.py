@@ -198,9 +198,7 @@ def _version(stored: StoredResponse) -> _Version:
 
 def _document(stored: StoredResponse, settings: Settings) -> _Document:
     content = stored.content
-    label, body = next(iter(content.bodies.items()), ("identity", b""))
-    if "identity" in content.bodies:
-        label, body = "identity", content.bodies["identity"]
+    label, body = content.main_body
     value = stored.fields.get("last-modified")
     modified = content.last_modified if content.last_modified is not None else parse_http_date(value) if value else None
     return _Document(
