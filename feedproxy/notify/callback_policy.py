@@ -1,4 +1,5 @@
-"""The check of callback URLs that clients name: none may lead back to this proxy, and loop or relay to others."""
+"""Check of callback URLs that clients name. A callback at this proxy would form a loop, or relay requests to other
+servers."""
 
 from urllib.parse import urlsplit
 
@@ -9,9 +10,9 @@ _DEFAULT_PORTS = (80, 443)
 
 
 def is_callback_to_self(callback: str, settings: Settings, base: str) -> bool:
-    """Return True if the callback URL leads to this proxy; `base` is the proxy's URL as the client wrote it.
+    """Return whether the callback URL leads to this proxy. `base` is the proxy's URL as the client wrote it.
 
-    In reverse mode only the endpoints belong to the proxy. Raises BadTarget for an invalid URL.
+    In reverse mode, only the endpoints belong to the proxy. Raises BadTarget for an invalid URL.
     """
     called = uri.normalise(callback)
     for own in {settings.public_url, base} - {""}:
@@ -24,6 +25,6 @@ def is_callback_to_self(callback: str, settings: Settings, base: str) -> bool:
 
 
 def _is_same_server(url: str, other_url: str) -> bool:
-    """Return True for the same host and port. The default ports of http and https count as one server."""
+    """Return whether both URLs have the same host and port. The default ports of http and https count as equal."""
     (host, port), (other_host, other_port) = uri.split_host_port(url), uri.split_host_port(other_url)
     return host == other_host and (port == other_port or (port in _DEFAULT_PORTS and other_port in _DEFAULT_PORTS))

@@ -1,4 +1,4 @@
-"""Endpoints that list recent changes of public feeds. The lists are cacheable and equal for all clients."""
+"""Endpoints that list recent changes of public feeds. The lists are cacheable, and the same for all clients."""
 
 from feedproxy.clock import Instant
 from feedproxy.errors import BadTarget, NotFound
@@ -16,24 +16,27 @@ from feedproxy.request.url_mapping import displayed_url
 
 
 class ChangeLists:
-    """Handlers of changes.xml (three hours), shortChanges.xml (five minutes), and the hourly archives."""
+    """Handlers of changes.xml (the last three hours), shortChanges.xml (five minutes), and the hourly archives."""
 
     def __init__(self, service: NotificationService) -> None:
         self._service = service
 
     async def long(self, call: Call) -> Response:
-        """Answer `changes.xml`."""
+        """Return the response for `changes.xml`."""
         return await self._recent(call, LONG_LIST)
 
     async def short(self, call: Call) -> Response:
-        """Answer `shortChanges.xml`."""
+        """Return the response for `shortChanges.xml`."""
         return await self._recent(call, SHORT_LIST)
 
     async def archive(self, call: Call) -> Response:
-        """Answer `changes/YYYY/MM/DD/HH.xml`, UTC. Raises NotFound for an invalid, future or expired hour."""
+        """Return the response for `changes/YYYY/MM/DD/HH.xml`, an hour in UTC.
+
+        Raises NotFound for an invalid, future or expired hour.
+        """
         begin, now = changes_xml.parse_archive_hour(call.path.removeprefix("changes/")), self._service.clock.now()
         if begin is None or begin > now or begin + HOUR <= now - RETENTION:
-            raise NotFound("there is no archive of that hour")
+            raise NotFound("no archive of that hour")
         changes = await self._changes(begin, begin + HOUR)
         modified = max((change.at for change in changes), default=begin)
         over = begin + HOUR <= now
@@ -48,7 +51,10 @@ class ChangeLists:
         return await self._respond(call, changes, updated=updated, modified=min(updated, now), caching="no-cache")
 
     async def _changes(self, begin: Instant, end: Instant) -> list[Change]:
-        """Return the changes of feeds that are public now. A rule or the origin may have made a feed private since."""
+        """Return the changes of feeds that are public now, from `begin` until `end`.
+
+        A rule or the origin may have made a feed private after its change.
+        """
         found = await self._service.changes.between(begin, end, ENTRIES_MAX)
         public = [change for change in found if not is_no_longer_public(self._service, change.target)]
         return [change for change in public if await self._service.is_listed(change.target)]

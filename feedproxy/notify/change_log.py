@@ -1,8 +1,8 @@
-"""The log of changes: which feed changed when. The lists are made from it, and each change is recorded once.
+"""The log of changes, with feed and time. The lists of changes are made from it, and each change is recorded once.
 
-The table `known` has the digest of each feed's content at the last recorded change. Content with another digest is a
-change. Therefore a feed that the store evicted is not reported twice, and a change right before a crash is found at
-the next start.
+The table `known` contains the digest of each feed's content at its last recorded change. Content with another digest is
+a change. A feed that the store evicted and fetched again is therefore not reported twice. A change right before a crash
+is found at the next start.
 """
 
 import sqlite3
@@ -19,13 +19,13 @@ from feedproxy.notify.protocol import Change, DeliveryRequest
 from feedproxy.store.resource import Resource
 
 CHANNEL_NAME_MAX = 300
-"""Characters of a channel's title that are stored."""
+"""Largest number of characters of a channel's title that are stored."""
 RETENTION: Seconds = 31 * 86_400
-"""Seconds for which changes are kept: the archives reach back 31 days."""
+"""Seconds for which changes are stored: the archives reach back 31 days."""
 CHANGES_MAX = 200_000
-"""Changes that are kept at most, the newest ones."""
+"""Largest number of stored changes. Older ones are deleted first."""
 SITE_FEEDS_MAX = 50
-"""Feeds that one ping of a site refreshes at most."""
+"""Largest number of feeds that one ping of a site refreshes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +38,22 @@ class FeedSnapshot:
     name: str
     link: str
     is_new: bool
-    """The feed was unknown before: its first content is not a change."""
+    """True if the feed was unknown before, so that its first content is no change."""
     listed: bool
 
 
 type ComputeDigest = Callable[[FeedSnapshot], Awaitable[FeedSnapshot | None]]
-"""Returns the snapshot with a digest of the parsed feed, or None if its stored copy is gone."""
+"""Function that returns the snapshot with a digest of the parsed feed, or None if the feed is no longer stored."""
 
 type ExtraDeliveries = Callable[[Change], Iterable[DeliveryRequest]]
-"""Returns what is to be sent for a change in addition to the deliveries to subscribers."""
+"""Function that returns the deliveries for a change in addition to those to subscribers."""
 
 
 def snapshot_of(resource: Resource, *, is_new: bool, listed: bool) -> FeedSnapshot | None:
     """Return the snapshot of a resource, or None if it is not a feed.
 
-    A new feed's recorded changes come from its own dates; the instant of its first fetch counts instead.
+    The changes recorded in a new feed's resource come from its entry dates. Its snapshot has the instant of the first
+    fetch instead.
     """
     channel = resource.channel
     if channel is None or not channel.content_digest:
@@ -64,7 +65,7 @@ def snapshot_of(resource: Resource, *, is_new: bool, listed: bool) -> FeedSnapsh
 
 
 class ChangeLog:
-    """Changes and known feeds in the database. Every method raises StoreError."""
+    """The changes and known feeds in the database. Every method raises StoreError."""
 
     def __init__(self, database: NotificationDatabase, compute_digest: ComputeDigest) -> None:
         self._database = database
@@ -73,10 +74,10 @@ class ChangeLog:
     async def record(
         self, snapshots: Sequence[FeedSnapshot], now: Instant, extra_deliveries: ExtraDeliveries
     ) -> list[Change]:
-        """Record what has changed and enqueue its deliveries in one transaction. Return the changes.
+        """Record the snapshots that are changes, and enqueue their deliveries, in one transaction. Return the changes.
 
-        A feed that the store evicted and fetched again has a digest of its bytes, while the database has a digest of
-        its parsed content. Such snapshots get a comparable digest and follow in a second transaction.
+        After an eviction and a new fetch, a feed has a digest of its bytes, while the database has a digest of its
+        parsed content. Such a snapshot gets a digest of the parsed content, and is recorded in a second transaction.
         """
 
         def work(db: sqlite3.Connection) -> tuple[list[Change], list[FeedSnapshot]]:
@@ -98,9 +99,9 @@ class ChangeLog:
     async def reconcile(
         self, snapshots: Sequence[FeedSnapshot], now: Instant, extra_deliveries: ExtraDeliveries
     ) -> list[Change]:
-        """Record at the start what changed and was not recorded before the process ended. Return the changes.
+        """Record at the start the changes that were not recorded before the process ended. Return the changes.
 
-        A stored copy older than the recorded change is not a change: the store had not written the newer one.
+        A stored copy that is older than the recorded change is no change: the store had not written the newer copy.
         """
 
         def work(db: sqlite3.Connection) -> list[FeedSnapshot]:
@@ -119,7 +120,7 @@ class ChangeLog:
         return await self.record(known, now, extra_deliveries)
 
     async def between(self, begin: Instant, end: Instant, limit: int) -> list[Change]:
-        """Return the listed changes in [begin, end), newest first; a feed appears once for each change."""
+        """Return at most `limit` changes of listed feeds in [begin, end), newest first."""
         rows = await self._database.run(
             lambda db: db.execute(
                 "SELECT * FROM changes WHERE at >= ? AND at < ? AND listed ORDER BY at DESC, id DESC LIMIT ?",
@@ -129,19 +130,19 @@ class ChangeLog:
         return [_read(row) for row in rows]
 
     async def last_number(self) -> int:
-        """Return the number of the last listed change. Numbers count from the database's creation."""
+        """Return the number of the last change of a listed feed. Numbers count from the creation of the database."""
         query = "SELECT id FROM changes WHERE listed ORDER BY id DESC LIMIT 1"
         row = await self._database.run(lambda db: db.execute(query).fetchone())
         return row[0] if row is not None else 0
 
     async def feeds_of_site(self, url: str) -> list[str]:
-        """Return the known feeds of a site, by its normalised URL: those that link to it, and those below it.
+        """Return at most SITE_FEEDS_MAX known feeds of a site, the last changed first.
 
-        They are SITE_FEEDS_MAX at most, the last changed first.
+        `url` is the site's normalised URL. A feed belongs to the site if it links to that URL or is below it.
         """
         place = host_and_path(url)
         folder = place if place.endswith("/") else place + "/"
-        folder_end = folder[:-1] + "0"  # the first text that sorts after every path below the folder: "0" follows "/"
+        folder_end = folder[:-1] + "0"  # the first text that sorts after all paths below the folder: "0" follows "/"
 
         def work(db: sqlite3.Connection) -> list[str]:
             rows = db.execute(
@@ -153,7 +154,7 @@ class ChangeLog:
         return await self._database.run(work)
 
     async def forget(self, targets: Iterable[str]) -> None:
-        """Remove these targets, which the store no longer has."""
+        """Delete these targets, which the store no longer has."""
         await self._database.run(
             lambda db: db.executemany("DELETE FROM known WHERE target = ?", [(target,) for target in targets])
         )
@@ -178,7 +179,8 @@ class ChangeLog:
 
 
 def host_and_path(url: str) -> str:
-    """Return host and path of a normalised URL without its scheme: a ping may say http where the feed has https."""
+    """Return host and path of a normalised URL. The scheme is ignored, because a ping may name http for a feed with
+    https."""
     split = urlsplit(url)
     return f"{split.netloc}{split.path or '/'}"
 

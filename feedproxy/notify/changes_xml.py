@@ -1,7 +1,7 @@
-"""changes.xml and the other lists of changes in weblogs.com's format, version 2 (RSS Feed State).
+"""changes.xml and the other lists of changes in the format of weblogs.com, version 2 (RSS Feed State).
 
-A list refers to the beginning of the current minute, or to its newest change if that is later. Its bytes therefore
-stay equal for up to a minute, its validators work, and it shows a change at once.
+The times in a list are relative to the beginning of the current minute, or to the newest change if that is later. The
+bytes of a list therefore stay equal for up to a minute, so that its validators work. A new change appears at once.
 """
 
 import calendar
@@ -17,12 +17,12 @@ from feedproxy.http.date import format_http_date
 from feedproxy.notify.protocol import Change
 
 LONG_LIST: Seconds = 3 * 3600
-"""Seconds that changes.xml covers."""
+"""Seconds that changes.xml covers: three hours."""
 SHORT_LIST: Seconds = 300
-"""Seconds that shortChanges.xml covers."""
+"""Seconds that shortChanges.xml covers: five minutes."""
 HOUR: Seconds = 3600
 ENTRIES_MAX = 5_000
-"""Maximum number of entries in one document: the newest are listed, about 800 KB."""
+"""Largest number of entries in one document, the newest ones: about 800 KB."""
 
 _ARCHIVE = re.compile(r"(\d{4})/(\d{2})/(\d{2})/(\d{2})\.xml", re.ASCII)
 _UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -30,7 +30,7 @@ _UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 @dataclass(frozen=True, slots=True)
 class WeblogEntry:
-    """One `weblog` element. Its URLs are public ones."""
+    """One `weblog` element. Its URLs are public addresses."""
 
     name: str
     url: str
@@ -39,7 +39,7 @@ class WeblogEntry:
 
 
 def reference_time(now: Instant, changes: Iterable[Change]) -> Instant:
-    """Return the instant that `updated` names and `when` counts from, in whole seconds."""
+    """Return the instant that `updated` names and from which `when` counts back, in whole seconds."""
     newest = max((math.ceil(change.at) for change in changes), default=0)
     return float(max(now // 60 * 60, min(newest, math.ceil(now))))
 

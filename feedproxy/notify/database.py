@@ -1,11 +1,11 @@
-"""The database of notifications: a SQLite file in the store's folder for subscriptions, deliveries and pings.
+"""The database of notifications: a SQLite file for subscriptions, deliveries and pings, in the store's folder.
 
-The store of feeds is a cache: it evicts, writes behind, and can be filled again from origins. A subscription or an
-accepted ping cannot be fetched again. It is therefore committed before it is acknowledged (`synchronous=FULL`), and
-related changes share a transaction. SQLite was chosen because the queue selects by due time and host; diskcache's
-Deque and Index would have to be scanned (docs/decisions/notification-database.md).
+The store of feeds is a cache: it evicts, writes with a delay, and can be filled again from origins. A subscription or
+an accepted ping cannot be fetched again. It is therefore committed before it is acknowledged (`synchronous=FULL`), and
+related changes share a transaction. The queue selects by due time and host, which SQLite does with an index.
+diskcache's Deque and Index would have to be scanned (docs/decisions/notification-database.md).
 
-One thread uses the connection. Several processes may open the file; only the process that holds the lock delivers.
+One thread uses the connection. Several processes may open the file, but only the process that holds the lock delivers.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from feedproxy.store.tiered import store_folder
 logger = logging.getLogger(__name__)
 
 BUSY_TIMEOUT: Seconds = 10
-"""Seconds that a transaction waits for another process before it fails."""
+"""Seconds for which a transaction waits for another process before it fails."""
 
 SCHEMA_VERSION = 2
 
@@ -70,13 +70,13 @@ MIGRATION_FROM_1 = """
 ALTER TABLE subscriptions ADD COLUMN moved_from TEXT NOT NULL DEFAULT '';
 CREATE INDEX subscriptions_moved ON subscriptions (moved_from, role, state) WHERE moved_from <> '';
 """
-"""Migrates a database from schema version 1 to 2."""
+"""SQL that migrates a database from schema version 1 to 2."""
 
 
 def shift_deadlines(db: sqlite3.Connection, seconds: Seconds) -> None:
-    """Move all deadlines back by `seconds`, after the clock was set back by as much. Call it within a transaction.
+    """Subtract `seconds` from all deadlines, after the clock was set back by as much. Call it within a transaction.
 
-    Otherwise a clock that ran a year ahead would delay deliveries and prolong subscriptions by that year.
+    Otherwise a clock that was a year ahead would delay deliveries and prolong subscriptions by a year.
     """
     for statement in (
         "UPDATE deliveries SET due = due - ?1, since = since - ?1",
@@ -88,10 +88,10 @@ def shift_deadlines(db: sqlite3.Connection, seconds: Seconds) -> None:
 
 
 def database_file(store: str) -> Path | None:
-    """Return the database's path, which is in the folder of the store, or None for a store in memory.
+    """Return the database's path in the folder of the store, or None for a store in memory.
 
-    A store on another machine is shared by several proxies, but each proxy serves its own subscribers. Its database
-    is then in the platform's cache folder.
+    If the store is on another machine, several proxies share it, but each proxy has subscribers of its own. The
+    database is then in the platform's cache folder.
     """
     if store == "memory:":
         return None
@@ -100,7 +100,7 @@ def database_file(store: str) -> Path | None:
 
 
 class NotificationDatabase:
-    """Runs transactions in a thread of its own. The first transaction opens the file."""
+    """The database. It runs transactions in a thread of its own, and opens the file at the first one."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
@@ -110,13 +110,13 @@ class NotificationDatabase:
         self.closed = False
 
     async def run[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` as one transaction, and return its result after the commit. Raises StoreError."""
+        """Run `work` as one transaction. Return its result after the commit. Raises StoreError."""
         if self.closed:
             raise StoreError("the notification database is closed")
         return await asyncio.wrap_future(self._thread.submit(self._transact, work))
 
     def acquire_delivery_lock(self) -> bool:
-        """Return True if this process delivers. The first process that calls this does, until it ends."""
+        """Return whether this process delivers. The first process to call this method delivers until it exits."""
         if self._file is None or self._lock is not None:
             return True
         handle = -1
@@ -134,7 +134,7 @@ class NotificationDatabase:
         return True
 
     async def close(self) -> None:
-        """Finish the running transaction and close the file. Closing twice is allowed."""
+        """Finish the running transaction and close the file. Further calls have no effect."""
         if self.closed:
             return
         self.closed = True
@@ -163,7 +163,7 @@ class NotificationDatabase:
         except (sqlite3.Error, OSError) as error:
             if _is_corrupt(error):
                 self._set_aside(error)
-            raise StoreError(f"cannot write the subscription database: {error}") from error
+            raise StoreError(f"notification database failed: {error}") from error
 
     def _open(self) -> sqlite3.Connection:
         if self._file is None:
@@ -183,7 +183,7 @@ class NotificationDatabase:
             return _prepare(sqlite3.connect(self._file, timeout=BUSY_TIMEOUT, isolation_level=None))
 
     def _set_aside(self, reason: Exception) -> None:
-        """Rename a damaged database to .corrupt and begin a new one. Subscribers subscribe again by themselves."""
+        """Rename a damaged database to .corrupt and create a new one. Subscribers renew their subscriptions there."""
         self._disconnect()
         if self._file is None:
             return
@@ -194,7 +194,7 @@ class NotificationDatabase:
             if part.exists():
                 part.replace(aside)
             else:
-                aside.unlink(missing_ok=True)  # belongs to a database that was set aside earlier
+                aside.unlink(missing_ok=True)  # belongs to a database that was set aside before
         logger.warning("notify: database %s set aside as .corrupt, starting with a new one: %s", self._file, reason)
 
     def _disconnect(self) -> None:

@@ -1,7 +1,7 @@
-"""The queue of deliveries: durable, at least once, fair to hosts, with an end.
+"""The queue of deliveries. It is durable, delivers at least once, is fair to hosts, and limits retries in time.
 
-A delivery stays in the queue until its outcome is recorded; after a crash it is sent again. The process that holds the
-database's lock knows which deliveries are running, so a new process may begin all of them.
+A delivery stays in the queue until its outcome is recorded. After a crash it is sent again. Only the process that holds
+the database's lock runs deliveries, so that a new process may start all of them.
 """
 
 import math
@@ -15,26 +15,28 @@ from feedproxy.notify.protocol import Change, Delivered, Delivery, DeliveryReque
 from feedproxy.notify.subscriptions import registrable_domain, remove_in
 
 RETRY_DELAY_MIN: Seconds = 10
+"""Delay before the first retry in seconds. Each further failure doubles it."""
+
 RETRY_DELAY_MAX: Seconds = 7_200
-"""Seconds between retries at most: twelve a day, so that a host gets the change within two hours of its return."""
+"""Longest delay between retries in seconds. A host that is available again gets the change within two hours."""
 
 
 def next_try(tries: int, since: Instant, now: Instant, *, retry_for: Seconds, jitter: float) -> Instant | None:
-    """Return when to try again after `tries` failures, or None after the last try. `jitter` is in [0, 1).
+    """Return the instant of the next try after `tries` failures, or None after the last one. `jitter` is in [0, 1).
 
-    "The publisher should keep retrying for a minimum of a 24 hour period, with a minimum of 1 retry at the end of
-    that period" (CNWS): the last try is at the very end, not before.
+    "The publisher should keep retrying for a minimum of a 24 hour period, with a minimum of 1 retry at the end of that
+    period" (CNWS). The last try is therefore at the very end.
     """
     end = since + retry_for
     if now >= end:
         return None
     pause = min(RETRY_DELAY_MAX, RETRY_DELAY_MIN * 2.0 ** min(tries - 1, 16))
-    # Jitter of up to a half: deliveries that failed together do not return together.
+    # The jitter of up to a half separates deliveries that failed at the same time.
     return min(end, now + pause / 2 * (1 + jitter))
 
 
 CLOCK_TOLERANCE: Seconds = 60
-"""Seconds within which an outcome is recorded. An instant further ahead was recorded before the clock was set back."""
+"""Seconds by which an instant may lie in the future. A later one was recorded before the clock was set back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +47,26 @@ class DeliveryOutcome:
     verdict: Verdict
     at: Instant
     next_try: Instant | None = None
-    """For a Retry: when to try again. None ends the delivery."""
+    """Instant of the next attempt after a Retry. None ends the delivery."""
     remove: bool = False
     started: Instant = math.inf
-    """When the attempt began. A notification received since then is newer than this outcome."""
+    """Instant at which the attempt began. A notification received after that is newer than this outcome."""
 
 
 class DeliveryQueue:
-    """The waiting deliveries in the database. Every method raises StoreError."""
+    """The deliveries in the database that are not complete. Every method raises StoreError."""
 
     def __init__(self, database: NotificationDatabase) -> None:
         self._database = database
 
     async def add(self, *requests: DeliveryRequest, now: Instant) -> None:
-        """Enqueue these; they are durable when it returns."""
+        """Enqueue deliveries. They are durable when the call returns."""
         await self._database.run(lambda db: enqueue_in(db, requests, now))
 
     async def due(
         self, now: Instant, *, limit: int, exclude_ids: Collection[int] = (), exclude_hosts: Collection[str] = ()
     ) -> list[Delivery]:
-        """Return at most `limit` due deliveries, longest due first, without the excluded ones."""
+        """Return at most `limit` due deliveries without the excluded ones, the longest due first."""
         ids, hosts = ",".join("?" * len(exclude_ids)), ",".join("?" * len(exclude_hosts))
         query = f"SELECT * FROM deliveries WHERE due <= ? AND id NOT IN ({ids}) AND host NOT IN ({hosts})"  # noqa: S608
         rows = await self._database.run(
@@ -85,7 +87,7 @@ class DeliveryQueue:
         await self._database.run(work)
 
     async def next_due(self) -> Instant | None:
-        """Return when the next delivery is due, or None if the queue is empty."""
+        """Return the instant at which the next delivery is due, or None if the queue is empty."""
         found: Instant | None = await self._database.run(
             lambda db: db.execute("SELECT min(due) FROM deliveries").fetchone()[0]
         )
@@ -99,7 +101,8 @@ class DeliveryQueue:
         return {row[0]: row[1] for row in rows}
 
     async def failing(self, limit: int = 50) -> list[tuple[Delivery, Instant, str]]:
-        """Return deliveries that have failed, most tries first, each with its due time and the reason."""
+        """Return the deliveries with failed attempts, most attempts first. Each comes with its due time and the last
+        reason."""
         rows = await self._database.run(
             lambda db: db.execute(
                 "SELECT * FROM deliveries WHERE tries > 0 ORDER BY tries DESC, id LIMIT ?", (limit,)
@@ -108,7 +111,7 @@ class DeliveryQueue:
         return [(_read(row), row["due"], row["note"]) for row in rows]
 
     async def drop(self, number: int) -> bool:
-        """Delete a delivery. Return False if there is none with this id."""
+        """Delete the delivery with this id. Return False if it does not exist."""
         return await self._database.run(
             lambda db: db.execute("DELETE FROM deliveries WHERE id = ?", (number,)).rowcount > 0
         )
@@ -123,7 +126,7 @@ _FROM_SUBSCRIPTIONS = (
     " WHERE (topic = ? OR moved_from = ?) AND role = 'tell' AND state = 'active' AND expires > ?"
 )
 _ON_CONFLICT = (
-    # A newer change replaces one that still waits; its retries and their deadline continue.
+    # A newer change replaces one that is still queued. The retries of the older one and their deadline continue.
     " ON CONFLICT (protocol, what, topic, callback) DO UPDATE SET change = excluded.change, data = excluded.data,"
     " subscription = excluded.subscription"
 )
@@ -150,9 +153,9 @@ def enqueue_in(db: sqlite3.Connection, requests: Iterable[DeliveryRequest], now:
 
 
 def enqueue_for_subscribers(db: sqlite3.Connection, change: Change, now: Instant) -> int:
-    """Enqueue a delivery for every active subscription to the feed or to its former URL, and return their number.
+    """Enqueue a delivery for each active subscription to the feed or its former URL. Return the number of deliveries.
 
-    One SQL statement does it: no row passes through Python.
+    A single SQL statement does it, because a feed may have thousands of subscribers.
     """
     values = (change.target, change.number, now, now, change.target, change.target, now)
     return db.execute(f"{_INSERT} {_FROM_SUBSCRIPTIONS}{_ON_CONFLICT}", values).rowcount
@@ -186,7 +189,8 @@ def _record_outcome(db: sqlite3.Connection, outcome: DeliveryOutcome) -> None:
                 (outcome.next_try, reason, delivery.id),
             )
         case Delivered() | Retry() | Refused():
-            # A request that replaced this one meanwhile has not been sent: it stays, and its retries begin anew.
+            # A request that replaced this one during the attempt has not been sent: it stays, and its retries begin
+            # anew.
             db.execute(
                 "UPDATE deliveries SET due = ?, since = ?, tries = 0, note = '' WHERE id = ?"
                 " AND (change <> ? OR data <> ?)",

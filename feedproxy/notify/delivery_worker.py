@@ -1,7 +1,8 @@
-"""The delivery worker: sends the deliveries that are due, and records their outcomes.
+"""The delivery worker: it sends the deliveries that are due, and records their outcomes.
 
-At most MAX_CONCURRENT deliveries are in memory, MAX_PER_HOST of them to one host; the others are rows in the database.
-Outcomes are recorded in batches, which saves commits. After a crash some deliveries are sent twice, and none is lost.
+At most MAX_CONCURRENT deliveries are in memory, and at most MAX_PER_HOST of them are to one host. All others are rows
+in the database. Outcomes are recorded in batches, which saves commits. After a crash, some deliveries are sent twice,
+and none is lost.
 """
 
 import asyncio
@@ -25,40 +26,41 @@ from feedproxy.upstream.callback_client import AddressTrust
 logger = logging.getLogger(__name__)
 
 MAX_CONCURRENT = 32
-"""Deliveries under way at most."""
+"""Largest number of deliveries in progress."""
 MAX_PER_HOST = 2
-"""Requests to one host at a time: a client can name callbacks of servers that are not its own."""
+"""Largest number of concurrent requests to one host, because a client can name callbacks at other clients' servers."""
 SLOW_CALL: Seconds = 5
-"""Seconds after which a call makes its host a slow one."""
+"""Duration in seconds from which a call marks its host as slow."""
 MAX_CONCURRENT_SLOW = 8
-"""Calls to all slow hosts together, among deliveries and among immediate requests. Otherwise 16 hosts that hang would
-take all of MAX_CONCURRENT."""
+"""Largest number of concurrent calls to all slow hosts together. It applies to deliveries and to immediate requests
+separately. Without it, 16 hosts that hang would occupy MAX_CONCURRENT."""
 SLOW_HOSTS_MAX = 512
-"""Slow hosts that are remembered; the oldest is forgotten first."""
+"""Largest number of remembered slow hosts. The oldest is removed first."""
 
 MAX_CONCURRENT_REQUESTS = 32
-"""Immediate requests under way at most."""
+"""Largest number of immediate requests in progress."""
 REQUESTS_WAITING_MAX = 256
-"""Immediate requests that wait for capacity at most."""
+"""Largest number of immediate requests that wait for capacity."""
 REQUEST_TIMEOUT: Seconds = 10
-"""Seconds for an immediate request. The client waits for its outcome, usually for about 30 s."""
+"""Seconds for an immediate request. A client waits for its outcome, usually for about 30 s."""
 
 
 FAILED_REQUESTS_MAX = 50
-"""Failed subscription requests that are remembered; the oldest is forgotten first."""
+"""Largest number of remembered failed subscription requests. The oldest is removed first."""
 SUBSCRIPTION_REQUESTS = frozenset({"verify", "subscribe", "unsubscribe"})
-"""Deliveries that make or end a subscription (`DeliveryRequest.what`). Without one, no subscription shows a failure."""
+"""Kinds of deliveries (`DeliveryRequest.what`) that create or end a subscription. Their failures appear in no
+subscription."""
 
 
 class Overloaded(FeedproxyError):
-    """Too many immediate requests are waiting, for this host or in all."""
+    """Too many immediate requests are waiting, for this host or in total."""
 
     status_hint = 503
     detail = "busy"
 
 
 class CallbackCaller(Shape):
-    """The client that sends messages (upstream/callback_client.py)."""
+    """The interface of the client that sends messages (upstream/callback_client.py)."""
 
     async def call(
         self,
@@ -77,7 +79,7 @@ class CallbackCaller(Shape):
 
 @dataclass(slots=True)
 class DeliveryCounts:
-    """Attempts since the start, by outcome."""
+    """Number of attempts since the start, by outcome."""
 
     delivered: int = 0
     retried: int = 0
@@ -86,7 +88,7 @@ class DeliveryCounts:
 
 @dataclass(frozen=True, slots=True)
 class FailedRequest:
-    """A subscription request that has failed for good, of a subscriber or of this proxy."""
+    """A subscription request that has failed finally, of a subscriber or of this proxy."""
 
     at: Instant
     protocol: str
@@ -97,7 +99,7 @@ class FailedRequest:
 
 
 class DeliveryWorker:
-    """Sends deliveries. The loop in notification_service.py calls `run_once`."""
+    """The worker that sends deliveries. The loop in notification_service.py calls `run_once`."""
 
     def __init__(
         self,
@@ -128,14 +130,14 @@ class DeliveryWorker:
 
     @property
     def running_count(self) -> int:
-        """The number of deliveries under way."""
+        """Return the number of deliveries in progress."""
         return len(self._running)
 
     async def request_now(self, message: Message) -> Response:
-        """Send a message while a client waits for the outcome (a challenge, a test notification); return the response.
+        """Return the response to a message that is sent at once, because a client waits for the outcome.
 
-        It counts among the calls to its host. Raises Overloaded, FetchTimeout after REQUEST_TIMEOUT, and the errors of
-        CallbackCaller.
+        Such messages are challenges and test notifications. They count towards the limits of their host. Raises
+        Overloaded, FetchTimeout after REQUEST_TIMEOUT, and the errors of CallbackCaller.
         """
         host = registrable_domain(message.url)
         await self._wait_for_capacity(host)
@@ -146,21 +148,21 @@ class DeliveryWorker:
             raise FetchTimeout(f"no response within {REQUEST_TIMEOUT:g} s") from error
         finally:
             self._requests_by_host[host] -= 1
-            self._requests_by_host += Counter()  # drops the zeros
+            self._requests_by_host += Counter()  # removes hosts with a count of zero
             async with self._capacity:
                 self._capacity.notify_all()
             self._wake()
 
     def record_failed_request(self, protocol: str, what: str, topic: str, callback: str, reason: str) -> None:
-        """Remember a failed subscription request for the operator."""
+        """Record a failed subscription request for the operator's pages."""
         self.failed_requests.append(FailedRequest(self._clock.now(), protocol, what, topic, callback, reason))
 
     def check(self, url: str) -> None:
-        """Raise Forbidden or BadTarget for a callback that can never be called."""
+        """Check that a callback URL can be called at all. Raises Forbidden, BadTarget."""
         self._caller.check(url)
 
     async def resolves_to(self, url: str, address: str) -> bool:
-        """Return whether the host of `url` resolves to this address, so that its client names itself.
+        """Return whether the host of `url` resolves to the client's own `address`.
 
         Raises Forbidden, BadTarget, Unreachable if the URL cannot be called.
         """
@@ -168,7 +170,7 @@ class DeliveryWorker:
         return own in map(_normalise_address, await self._caller.resolve(url))
 
     async def _wait_for_capacity(self, host: str) -> None:
-        """Wait until an immediate request to a host may start, and count it."""
+        """Wait until an immediate request to a host may start, and count it. Raises Overloaded."""
         if self._waiting >= REQUESTS_WAITING_MAX:
             raise Overloaded("too many subscriptions are being verified; please try again later")
         self._waiting += 1
@@ -192,7 +194,7 @@ class DeliveryWorker:
         return sum(count for host, count in calls.items() if host in self._slow_hosts)
 
     async def _call(self, host: str, message: Message) -> Response:
-        """Send a message and return the response. Records whether its host is slow."""
+        """Return the response to a message, and record whether its host is slow."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
@@ -229,15 +231,16 @@ class DeliveryWorker:
                 hosts[delivery.host] += 1
                 started_count += 1
                 self._running[delivery.id] = (delivery, asyncio.ensure_future(self._deliver(delivery)))
-            if started_count == len(due):  # every delivery found was started: more of them would exceed the limits
+            if started_count == len(due):  # all found deliveries were started: more would exceed the limits
                 return
 
     async def next_due(self) -> Instant | None:
-        """Return when the next delivery is due. None while deliveries are under way, which wake the loop themselves."""
+        """Return the instant at which the next delivery is due, or None. A delivery in progress wakes the loop when it
+        ends."""
         return None if self._running or self._outcomes else await self._queue.next_due()
 
     async def close(self, timeout: Seconds) -> None:
-        """Finish deliveries under way within `timeout` seconds. Cancelled ones are sent again at the next start."""
+        """Finish deliveries in progress within `timeout` seconds. Cancelled ones are sent again at the next start."""
         tasks = [task for _, task in self._running.values()]
         if tasks:
             _, unfinished = await asyncio.wait(tasks, timeout=timeout)
@@ -261,7 +264,7 @@ class DeliveryWorker:
         try:
             outcome = replace(await self._attempt(delivery), started=started)
         except StoreError as error:
-            logger.warning("%s", error)
+            logger.warning("notify: outcomes not recorded: %s", error)
             await self._clock.sleep(1)
             outcome = None
         if outcome is None:  # the outcome is unknown: the delivery stays due
@@ -331,7 +334,7 @@ class DeliveryWorker:
 
 
 def _normalise_address(address: str) -> str:
-    """Return an address in its canonical form, an IPv4-mapped IPv6 address as IPv4."""
+    """Return an address in its canonical form. An IPv4-mapped IPv6 address becomes an IPv4 address."""
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:

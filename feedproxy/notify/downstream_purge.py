@@ -1,4 +1,4 @@
-"""Purge sinks: caches in front of a publisher's proxy (a CDN, Varnish) that purge a feed when it changes.
+"""Purge sinks: caches in front of a publisher's proxy, such as a CDN or Varnish, that purge a feed when it changes.
 
 A sink is a URL, which may have a prefix:
 
@@ -6,8 +6,8 @@ A sink is a URL, which may have a prefix:
     url:http://nginx.example/                     PURGE of the feed's public path there, for caches keyed by URL
     https://api.example/purge/{key}               POST; {key} stands for the feed's key
 
-The key is that of the Surrogate-Key field of responses. It purges all representations of the feed together: codings
-and conversions.
+The key is that of the Surrogate-Key field in responses. It purges all representations of the feed together: codings and
+conversions.
 """
 
 from collections.abc import Callable, Iterable
@@ -54,7 +54,8 @@ def read_purge_sink(text: str) -> PurgeSink:
 
 
 def read_purge_fields(lines: Iterable[str]) -> Fields:
-    """Return the fields of `Name: value` lines for every purge. Raises UsageError, which does not repeat the value."""
+    """Return the request fields of every purge from lines `NAME: VALUE`. Raises UsageError, without the secret
+    value."""
     fields_read: list[tuple[str, str]] = []
     for line in lines:
         name, colon, value = line.partition(":")
@@ -65,7 +66,7 @@ def read_purge_fields(lines: Iterable[str]) -> Fields:
 
 
 class DownstreamPurge:
-    """The protocol `purge`: the configured caches purge feeds that change or move."""
+    """The protocol `purge`: the configured caches purge a feed that changes or moves."""
 
     name = "purge"
     retry_for = DAY
@@ -75,18 +76,18 @@ class DownstreamPurge:
         self._settings = settings
 
     def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
-        """Return a purge at every sink. Unlisted feeds are purged, too: the key discloses nothing of a feed."""
+        """Return a purge at each sink. Unlisted feeds are purged, too, because the key discloses nothing of a feed."""
         return self.purge_requests(change.target, number=change.number)
 
     def purge_requests(self, target: str, *, number: int = 0) -> Iterable[DeliveryRequest]:
-        """Return the purges of a target at every sink; none unless it is a feed of the upstream."""
+        """Return the purges of a target at each sink, or none if it is not a feed of the upstream."""
         settings = self._settings()
         if is_upstream_target(target, settings):
             for sink in settings.purge_sinks:
                 yield DeliveryRequest(self.name, "purge", target, read_purge_sink(sink).url, change=number, data=sink)
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return the purge request. Sinks are the operator's own machines: their addresses are not checked."""
+        """Return the purge request. The addresses of sinks are not checked, because the operator configured them."""
         settings, request = self._settings(), delivery.request
         if request.data not in settings.purge_sinks:
             return None  # the operator has removed the sink
@@ -111,10 +112,10 @@ class DownstreamPurge:
     async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
-        """Return Delivered for 2xx, and for 404 and 410: the cache has no copy.
+        """Return Delivered for 2xx, and for 404 and 410, with which the cache says that it has no copy.
 
-        Other responses are retried, refusals too: the cache keeps its old copy until the operator has corrected the
-        access rule or the token.
+        All other responses are retried, refusals included. The cache keeps its old copy until the operator has
+        corrected the access rule or the token.
         """
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer))

@@ -1,4 +1,4 @@
-"""A protocol with two sides: the publisher notifies subscribers, the subscriber subscribes at other servers."""
+"""A protocol with two sides: the publisher notifies subscribers, and the subscriber subscribes at other servers."""
 
 from collections.abc import Iterable
 from typing import Protocol as Shape
@@ -11,7 +11,7 @@ from feedproxy.notify.subscriptions import Role, Subscription
 
 
 class ProtocolSide(Shape):
-    """One side of a protocol: the message for a subscription, and the verdict on the response (protocol.py)."""
+    """One side of a protocol: the message of a delivery, and the verdict on the response (protocol.py)."""
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None: ...
 
@@ -25,7 +25,7 @@ class SubscriberSide(ProtocolSide, Shape):
 
 
 class DuplexProtocol[P: ProtocolSide, S: SubscriberSide]:
-    """Both sides as one protocol. A delivery is retried for a day; then its subscription is removed."""
+    """Both sides of a protocol as one. A delivery is retried for a day. Then its subscription is removed."""
 
     retry_for = DAY
     remove_on_failure = True
@@ -36,7 +36,7 @@ class DuplexProtocol[P: ProtocolSide, S: SubscriberSide]:
         self.subscriber = subscriber
 
     def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
-        """Return none: only subscribers are notified."""
+        """Return no deliveries: only subscribers are notified."""
         return ()
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:

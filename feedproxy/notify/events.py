@@ -1,4 +1,4 @@
-"""Events of the notification service, for the protocols that it runs: one object with typed signals."""
+"""Events of the notification service for the protocols that it runs: one object with typed signals."""
 
 from dataclasses import dataclass, field
 
@@ -12,10 +12,10 @@ class NotificationEvents:
     """The signals of one notification service."""
 
     feed_seen: Signal[Resource] = field(default_factory=Signal)
-    """A feed was found in the store at the start, or its content is new. Protocols find its hub or cloud."""
+    """A feed was found in the store at the start, or has new content. Protocols look for its hub or cloud."""
     refresh_ended: Signal[RefreshEnded] = field(default_factory=Signal)
-    """A refresh is over, whatever it brought."""
+    """A refresh has ended, with any result."""
     delivery_started: AsyncSignal = field(default_factory=AsyncSignal)
-    """This process begins to deliver, or an outage is over."""
+    """This process has begun to deliver, or an outage has ended."""
     tick: AsyncSignal = field(default_factory=AsyncSignal)
-    """An iteration of the loop, in every process. Subscribers with little to do check the clock first."""
+    """One iteration of the loop, in every process. Subscribers with periodic work check the clock first."""

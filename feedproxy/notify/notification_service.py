@@ -1,4 +1,4 @@
-"""The notification service: its loop records changes, delivers them, and runs the protocols that addons add."""
+"""The notification service. Its loop records changes, delivers them, and runs the protocols that addons add."""
 
 import asyncio
 import contextlib
@@ -35,27 +35,29 @@ from feedproxy.store.resource import Resource
 logger = logging.getLogger(__name__)
 
 POLL_INTERVAL: Seconds = 5
-"""Seconds between two iterations at most: another process may have queued work, and the clock may be corrected."""
+"""Longest time in seconds between two iterations. Another process may have queued work, and the clock may be
+corrected."""
 TRIM_INTERVAL: Seconds = 600
 """Seconds between two deletions of old changes and pings."""
 RENEWAL_RETRY_DELAY: Seconds = 900
-"""Seconds until a subscription is renewed again if its protocol set no later time."""
+"""Seconds until a subscription is renewed again, unless its protocol set a later instant."""
 PENDING_MAX = 10_000
-"""Changes, and deferred calls, that wait while the database fails. The next start finds the changes beyond it."""
+"""Largest number of changes, and of deferred actions, that wait while the database fails. The next start finds further
+changes."""
 BATCH_SIZE = 100
-"""Changes that are recorded in one transaction at most."""
+"""Largest number of changes that are recorded in one transaction."""
 LOOP_INTERVAL: Seconds = 0.05
-"""Seconds from one iteration to the next: a single change is recorded at once, many changes together."""
+"""Shortest time in seconds between two iterations. A single change is recorded at once, many changes together."""
 
 STORE_WRITE_TIMEOUT: Seconds = 5
-"""Seconds to wait for the store to write a changed feed. After that its subscribers are notified all the same."""
+"""Seconds to wait until the store has written a changed feed. After that, its subscribers are notified nevertheless."""
 
 NEW_FEED_DELAY: Seconds = 0.5
-"""Seconds for which new feeds are collected into one transaction. They have no subscribers to notify."""
+"""Seconds for which new feeds are collected for one transaction. They have no subscribers to notify."""
 
 
 class NotificationService:
-    """Receives and sends notifications of changed feeds. `start` needs a running event loop."""
+    """The service that receives and sends notifications of changed feeds. `start` needs a running event loop."""
 
     def __init__(
         self,
@@ -69,7 +71,8 @@ class NotificationService:
         listed_feeds: Callable[[], Awaitable[Container[str]]],
         peers: NotificationPeers | None = None,
     ) -> None:
-        """`listed_feeds` returns the targets that a public list may name (endpoints/feed_list.py)."""
+        """Create the service. `listed_feeds` returns the targets that a public list may name
+        (endpoints/feed_list.py)."""
         self._listed_feeds = listed_feeds
         self.clock = clock
         self.settings = settings
@@ -112,11 +115,11 @@ class NotificationService:
 
     @property
     def can_receive_calls(self) -> bool:
-        """True with a `public_url`: other servers can send pushes."""
+        """Return whether a `public_url` is set, so that other servers can send pushes."""
         return bool(self.settings().public_url)
 
     async def enqueue(self, *requests: DeliveryRequest) -> None:
-        """Enqueue deliveries and wake the loop. They are durable when it returns. Raises StoreError."""
+        """Enqueue deliveries and wake the loop. The deliveries are durable when the call returns. Raises StoreError."""
         await self.queue.add(*requests, now=self.clock.now())
         self.wake()
 
@@ -126,7 +129,7 @@ class NotificationService:
         self.wake()
 
     def on_feed_changed(self, event: FeedChanged) -> None:
-        """Record a change of a feed, to be notified by the loop."""
+        """Add a changed feed to the pending changes, which the loop records."""
         self._emit_feed_seen(event.resource)
         snapshot = self._snapshot(event.resource, first=event.is_new)
         if snapshot is not None:
@@ -134,7 +137,8 @@ class NotificationService:
             self._add_pending(snapshot)
 
     def on_peer_change(self, snapshot: FeedSnapshot) -> None:
-        """Record a change that a peer found, to notify its subscribers here. Returns at once."""
+        """Add a change that a peer found to the pending changes, so that subscribers here are notified. Does not
+        wait."""
         self._peer_changes.add(snapshot)
         self._add_pending(snapshot)
 
@@ -158,25 +162,26 @@ class NotificationService:
             self.defer(self.events.delivery_started.emit)
 
     async def is_listed(self, target: str) -> bool:
-        """Return whether public lists may name this target: it is the upstream's, or in the list of feeds."""
+        """Return whether public lists may name this target, because it is in the list of feeds or belongs to the
+        upstream."""
         return is_upstream_target(target, self.settings()) or target in await self._listed_feeds()
 
     def start(self) -> None:
-        """Record what changed before the start, and run until `close`."""
+        """Record the changes from before the start, and start the loop, which runs until `close`."""
         if not self._tasks:
             self.proxy.events.feed_changed.subscribe(self.on_feed_changed)
             self.proxy.events.refresh_ended.subscribe(self._on_refresh_ended)
             self._tasks = [asyncio.ensure_future(self._reconcile()), asyncio.ensure_future(self._loop())]
 
     def wake(self) -> None:
-        """Begin the loop's next iteration without waiting for its interval."""
+        """Start the loop's next iteration without waiting for its interval."""
         if self._wake_timer is not None:
             self._wake_timer.cancel()
             self._wake_timer = None
         self._wake_event.set()
 
     async def wait_idle(self) -> None:
-        """Return when no work is due at this time: for tests."""
+        """Return when no work is due at this time. For tests."""
         await asyncio.gather(*self._tasks[:1])  # the reconciliation at the start
         while (
             not self._idle
@@ -186,14 +191,14 @@ class NotificationService:
             or self.refresh_requests.running_count
         ):
             if self._wake_timer is not None:
-                self.wake()  # the delay of new feeds is skipped
+                self.wake()  # skips the delay of new feeds
             await asyncio.sleep(0.001)
 
     async def close(self, timeout: Seconds) -> None:
-        """Record pending changes, finish deliveries under way within `timeout` seconds, and close the database."""
+        """Record pending changes, finish deliveries in progress within `timeout` seconds, and close the database."""
         self.proxy.events.feed_changed.unsubscribe(self.on_feed_changed)
         self.proxy.events.refresh_ended.unsubscribe(self._on_refresh_ended)
-        self.wake()  # no timer outlives this
+        self.wake()  # no timer may fire after this
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -280,8 +285,8 @@ class NotificationService:
     async def _write_pending_changes(self) -> None:
         """Record pending changes in the database. They stay pending until the commit.
 
-        The store writes first. If the process ends in between, `_reconcile` finds the copy at the next start. In the
-        other order it would find a recorded change without a copy to send.
+        The store writes the feeds first. If the process ends in between, `_reconcile` finds the stored copy at the next
+        start. In the other order, it would find a recorded change without the content to send.
         """
         async with self._writing:
             while batch := self._pending_changes[:BATCH_SIZE]:
@@ -296,7 +301,7 @@ class NotificationService:
                 del self._pending_changes[: len(batch)]
 
     async def _wait_stored(self, batch: list[FeedSnapshot]) -> None:
-        """Return when the store has written these feeds, or after STORE_WRITE_TIMEOUT."""
+        """Return when the store has written these feeds, or after STORE_WRITE_TIMEOUT seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STORE_WRITE_TIMEOUT):
                 for snapshot in batch:
@@ -307,7 +312,7 @@ class NotificationService:
             self.events.feed_seen.emit(resource)
 
     async def _start_deliveries(self) -> None:
-        """Emit `delivery_started` in the first iteration that delivers, and in the first after an outage."""
+        """Emit `delivery_started` in the first iteration that delivers, and in the first one after an outage."""
         now = self.clock.now()
         if step := self._outages.clock_set_back_by(now):
             logger.warning("notify: clock set back by %.0f s, deadlines moved back by as much", step)
@@ -329,7 +334,7 @@ class NotificationService:
                 await protocol.renew(subscription)
 
     async def _reconcile(self) -> None:
-        """Record the stored feeds that changed and were not recorded: the process may have ended in between."""
+        """Record the changes of stored feeds that the previous process had not recorded when it ended."""
         try:
             snapshots = list[FeedSnapshot]()
             async for target in throttled(self.proxy.store.targets()):

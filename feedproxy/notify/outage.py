@@ -1,8 +1,8 @@
-"""Detection of outages: servers that push to this proxy may have dropped its subscriptions meanwhile.
+"""Detection of outages, during which servers that push to this proxy may have dropped its subscriptions.
 
-An outage is the time before the process started, a gap between two iterations of the loop (the machine slept), or a
-time in which no origin answered (the network was down). If only one feed is fetched, a failure of its origin cannot be
-told from a network outage; confirming the subscription again does no harm.
+An outage is the time before the process started, a gap between two iterations of the loop (the machine was suspended),
+or a time in which no origin answered (the network was down). If only one feed is fetched, a failure of its origin looks
+the same as a network outage. Confirming the subscription again does no harm.
 """
 
 from feedproxy.cache.cache_status import Detail
@@ -10,17 +10,17 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.store.resource import Resource
 
 OUTAGE_MIN: Seconds = 300
-"""Seconds of the shortest outage. Shorter gaps are usual on a busy machine. Servers of rssCloud drop a subscriber after
-three failures in a row, which takes minutes for a busy feed; confirming a subscription costs one call."""
+"""Shortest outage in seconds. Shorter gaps are usual on a busy machine. rssCloud servers drop a subscriber after three
+failures in a row, which takes minutes for a busy feed. Confirming a subscription costs one call."""
 
 CLOCK_STEP_MIN: Seconds = 60
-"""Seconds of the smallest step that counts: time services correct a clock by less."""
+"""Smallest clock step in seconds that is treated as one. Time services correct a clock by less."""
 
 _NO_ANSWER = frozenset({Detail.UNREACHABLE, Detail.TIMEOUT})
 
 
 class Outages:
-    """Reports the end of an outage."""
+    """Detector of the end of an outage."""
 
     def __init__(self) -> None:
         self._last_tick: Instant | None = None
@@ -32,12 +32,12 @@ class Outages:
         return back if back > CLOCK_STEP_MIN else 0.0
 
     def record_tick(self, now: Instant) -> bool:
-        """Record an iteration of the loop. Return True for the first one, and for the first after an outage."""
+        """Record an iteration of the loop. Return whether it is the first one, or the first one after an outage."""
         before, self._last_tick = self._last_tick, now
         return before is None or now - before > OUTAGE_MIN
 
     def record_refresh(self, resource: Resource, now: Instant) -> bool:
-        """Record a refresh. Return True for the first one that an origin answered after an outage."""
+        """Record a refresh. Return whether it is the first one that an origin answered after an outage."""
         if resource.failures.count and resource.failures.detail in _NO_ANSWER:
             if self._silent_since is None:
                 self._silent_since = now

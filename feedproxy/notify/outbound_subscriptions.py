@@ -1,8 +1,8 @@
 """Subscriptions of this proxy at other servers, for protocols without leases that the server verifies.
 
-A feed's document (its `cloud`) or a rule of the operator names the server. The request is a delivery with
-`what="subscribe"`: it is retried and survives a restart. Each subscription has a callback URL with a secret of its own,
-which only that server knows. After a restart or an outage all subscriptions are confirmed.
+A feed's document (its `cloud`) or a rule of the operator names the server. The subscription request is a delivery with
+`what="subscribe"`, which is retried and survives a restart. Each subscription has a callback URL with a secret of its
+own, which only that server gets. After a restart or an outage, all subscriptions are confirmed.
 """
 
 import hmac
@@ -24,7 +24,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 PAGE_SIZE = 500
-"""Subscriptions that are read from the database at a time."""
+"""Number of subscriptions that are read from the database at a time."""
 
 REQUEST_LIFETIME: Seconds = 2 * DAY
 """Seconds for which a request may wait for its answer: longer than DuplexProtocol.retry_for."""
@@ -32,17 +32,17 @@ REQUEST_LIFETIME: Seconds = 2 * DAY
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionTarget:
-    """The server that notifies of a feed's changes, and what else the request to it needs."""
+    """The server that notifies of a feed's changes, with the values that the request to it needs."""
 
     callback: str
     data: Mapping[str, str]
 
 
 class OutboundSubscriptions:
-    """Maintains the subscriptions of one protocol.
+    """The subscriptions of one protocol at other servers.
 
     `find_target` returns the server for a feed, or None. A subscription is renewed after `renew_after` seconds and
-    expires after `lifetime` seconds. With `renewed_by_pushes` each push extends it.
+    expires after `lifetime` seconds. With `renewed_by_pushes`, each push extends it.
     """
 
     def __init__(
@@ -87,7 +87,8 @@ class OutboundSubscriptions:
                 await self._service.proxy.admin.end_push_lease(topic)
 
     async def subscribe(self, topic: str, server: SubscriptionTarget) -> None:
-        """Subscribe at the target unless subscribed. Subscriptions at servers that are no longer named are removed."""
+        """Subscribe to a topic at `server` unless subscribed. Subscriptions at servers that are no longer named are
+        removed."""
         subscriptions, now = self._service.subscriptions, self._service.clock.now()
         secret = secrets.token_hex(16)
         for subscription in await subscriptions.all(role=Role.PUBLISHER, protocol=self._protocol, topic=topic):
@@ -107,13 +108,13 @@ class OutboundSubscriptions:
         await self._request(await subscriptions.put(new))
 
     async def confirm_all(self) -> None:
-        """Renew all: "when the service comes back on-line it should confirm all subscriptions"."""
+        """Renew all subscriptions: "when the service comes back on-line it should confirm all subscriptions"."""
         last = 0
         while page := await self._service.subscriptions.all(
             role=Role.PUBLISHER, protocol=self._protocol, after=last, limit=PAGE_SIZE
         ):
             for subscription in page:
-                # Pushes during the outage are lost: until the next one the feed is polled as usual.
+                # Pushes during the outage are lost: until the next push, the feed is polled as usual.
                 await self._service.proxy.admin.end_push_lease(subscription.topic)
                 await self.renew(subscription)
             last = page[-1].id
@@ -133,12 +134,12 @@ class OutboundSubscriptions:
             await self._request(subscription)
 
     async def confirmed(self, subscription: Subscription, reason: str) -> Verdict:
-        """Extend a subscription that the server has accepted."""
+        """Extend a subscription that the server has accepted. Return the verdict."""
         await self._extend(subscription)
         return Delivered(reason)
 
     async def rejected(self, subscription: Subscription, reason: str) -> Verdict:
-        """Keep a subscription that the server has rejected, and request it again in a day."""
+        """Schedule a subscription that the server has rejected to be requested again in a day. Return the verdict."""
         now = self._service.clock.now()
         await self._service.subscriptions.extend(
             subscription.id, expires=now + REQUEST_LIFETIME, renew_at=now + DAY, state=State.PENDING
@@ -147,7 +148,7 @@ class OutboundSubscriptions:
         return Refused(reason)
 
     async def find_by_callback(self, path: str) -> Subscription | None:
-        """Return the subscription with this last part of its callback's path, or None."""
+        """Return the subscription with a callback URL that ends with `path`, or None."""
         number, _, secret = path.partition("-")
         if not (number.isascii() and number.isdigit() and len(number) < 16):
             return None
@@ -159,7 +160,7 @@ class OutboundSubscriptions:
     async def on_notification(self, subscription: Subscription) -> bool:
         """Enqueue a refresh of the topic. Return False if the subscription is no longer wanted.
 
-        Only the server knows the callback URL, so its notifications are not limited in rate.
+        Only the server knows the callback URL, so that the rate of its notifications is not limited.
         """
         resource = self._service.proxy.store.peek(subscription.topic)
         if resource is None or self._find_target(resource) is None:
@@ -182,7 +183,7 @@ class OutboundSubscriptions:
         )
 
     async def _request(self, subscription: Subscription) -> None:
-        # The subscription must outlast the retries of its request, also if it has expired during an outage.
+        # The subscription must last longer than the retries of its request, even if it has expired during an outage.
         expires = self._service.clock.now() + REQUEST_LIFETIME
         if subscription.expires < expires:
             await self._service.subscriptions.extend(
@@ -194,7 +195,7 @@ class OutboundSubscriptions:
 
 
 def callback_of(settings: Settings, protocol: str, subscription: Subscription) -> str:
-    """Return the callback URL of a subscription. Needs a `public_url`."""
+    """Return the callback URL of a subscription. It requires a `public_url`."""
     return endpoint_address(settings, f"push/{protocol}/{subscription.id}-{subscription.secret}")
 
 

@@ -1,4 +1,5 @@
-"""Questions that the notification service asks of the other machines, with a default for one machine on its own."""
+"""The interface through which the notification service uses the other machines of a cluster, and its default for one
+machine."""
 
 from typing import Protocol
 
@@ -6,19 +7,19 @@ from feedproxy.notify.change_log import FeedSnapshot
 
 
 class NotificationPeers(Protocol):
-    """The other machines of a cluster. Each notifies its own subscribers of a change."""
+    """The other machines of a cluster. Each machine notifies its own subscribers of a change."""
 
     def publish_change(self, snapshot: FeedSnapshot) -> None:
-        """Report a change that was found here to the peers. Returns at once."""
+        """Send a change that this machine found to the peers. Does not wait."""
         ...
 
     async def claim_delivery(self, snapshot: FeedSnapshot) -> bool:
-        """Return whether this machine notifies the recipients of a change that all machines know."""
+        """Return whether this machine makes the deliveries that must be made once for all machines."""
         ...
 
 
 class SingleMachine:
-    """The peers of a machine without a cluster."""
+    """The default without a cluster."""
 
     def publish_change(self, snapshot: FeedSnapshot) -> None:
         """Do nothing."""

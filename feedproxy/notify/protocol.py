@@ -15,7 +15,7 @@ DAY: Seconds = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a feed's content. `name` is the channel's title, `url` its site; `number` counts changes."""
+    """A change of a feed's content. `name` is the channel's title, `url` its site. `number` counts the changes."""
 
     number: int
     target: str
@@ -30,8 +30,8 @@ class Change:
 class DeliveryRequest:
     """A request to deliver a message of a protocol about a topic to a callback.
 
-    The queue has one delivery for each (protocol, what, topic, callback). A second request replaces the first while it
-    waits, so the queue is never longer than the list of subscriptions.
+    The queue has one delivery for each combination of protocol, `what`, topic and callback. A second request replaces
+    one that is still queued, so that the queue is never longer than the list of subscriptions.
     """
 
     protocol: str
@@ -45,7 +45,8 @@ class DeliveryRequest:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A queued delivery: `tries` failures so far, `since` the request (or the change of the first failure)."""
+    """A queued delivery. `tries` is the number of failures so far. `since` is the instant of the request, or of the
+    change that failed first."""
 
     id: int
     request: DeliveryRequest
@@ -56,7 +57,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """An HTTP request to send. `address_trust` depends on the source of the URL: client or operator."""
+    """An HTTP request to send. `address_trust` is the trust in the source of its URL: a client or the operator."""
 
     method: str
     url: str
@@ -67,21 +68,22 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """The delivery is complete."""
+    """The verdict that the delivery is complete."""
 
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The attempt failed. It is repeated with growing pauses for `retry_for` seconds, and once at their end."""
+    """The verdict that the attempt failed. It is repeated with growing delays for `retry_for` seconds, and once at
+    their end."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The delivery has failed for good. `remove` deletes the subscription as well."""
+    """The verdict that the delivery has failed finally. `remove` deletes the subscription as well."""
 
     reason: str
     remove: bool = False
@@ -98,12 +100,12 @@ class Protocol(typing.Protocol):
 
     @property
     def retry_for(self) -> Seconds:
-        """Seconds for which a failing delivery is retried; DAY at least."""
+        """Return the seconds for which a failing delivery is retried, at least DAY."""
         ...
 
     @property
     def remove_on_failure(self) -> bool:
-        """True if the subscription is removed after the last retry; otherwise only the delivery is."""
+        """Return whether the subscription is removed after the last retry."""
         ...
 
     def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
@@ -117,12 +119,13 @@ class Protocol(typing.Protocol):
     async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
-        """Return the verdict on a response, or on the error in its place: address refused, no connection, timeout."""
+        """Return the verdict on a response, or on the error in its place: a refused address, no connection, a
+        timeout."""
         ...
 
     async def renew(self, subscription: Subscription) -> None:
         """Enqueue the request that renews a subscription at another server, and set its next `renew_at`.
 
-        Otherwise it is called again after RENEWAL_RETRY_DELAY (notification_service.py).
+        Without a new `renew_at`, the service calls this again after RENEWAL_RETRY_DELAY (notification_service.py).
         """
         ...

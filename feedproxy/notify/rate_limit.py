@@ -1,22 +1,22 @@
-"""How many pings and subscription requests a client may send (option `source_limit`)."""
+"""Limit on the number of pings and subscription requests that a client may send (option `source_limit`)."""
 
 from feedproxy.clock import Instant
 from feedproxy.lru import LRU
 from feedproxy.upstream.special_networks import client_network
 
 CLIENTS_MAX = 10_000
-"""Clients that a RateLimiter counts; the one with the oldest last request is forgotten first."""
+"""Largest number of clients that a RateLimiter counts. The one with the oldest last request is removed first."""
 
 
 class RateLimiter:
-    """A token bucket for each client network. It holds the requests of one minute."""
+    """Token buckets, one for each client network. A bucket contains the requests of one minute."""
 
     def __init__(self, capacity: int = CLIENTS_MAX) -> None:
         self._buckets: LRU[str, tuple[float, Instant]] = LRU(entries_max=capacity)
-        """Tokens left, and when they were counted."""
+        """Remaining tokens by network, and the instant for which they were computed."""
 
     def allow(self, address: str, now: Instant, per_minute: int) -> bool:
-        """Count a request of this address and return whether it is within the limit; 0 is no limit."""
+        """Count a request of a client. Return whether it is within the limit; 0 means no limit."""
         if per_minute <= 0:
             return True
         source = client_network(address)

@@ -1,8 +1,9 @@
 """The queue of refresh requests from pings and pushes. Each request refreshes a stored feed once.
 
-Pings are not authenticated. A ping therefore causes no more requests to an origin than a feed reader could: a known
-feed is fetched as soon as its minimum interval allows, however many pings name it. Unknown sites are recorded, and
-fetched only with `ping_unknown=fetch`. `source_limit` limits the pings of a client. Accepted requests are durable.
+Pings are not authenticated. They must therefore cause no more requests to an origin than a feed reader could. A known
+feed is fetched once, as soon as its minimum interval allows, even if several pings name it. Unknown sites are recorded,
+and fetched only with `ping_unknown=fetch`. The option `source_limit` limits the pings of each client. Accepted requests
+are durable.
 """
 
 import asyncio
@@ -24,15 +25,15 @@ from feedproxy.settings import Settings
 logger = logging.getLogger(__name__)
 
 UNKNOWN_SITES_MAX = 1_000
-"""Unknown sites that are recorded; the one with the oldest last ping is removed first."""
+"""Largest number of recorded unknown sites. The one with the oldest last ping is removed first."""
 ALL_CLIENTS = ""
-"""The key of UNKNOWN_FETCHES_PER_MINUTE in the rate limiter."""
+"""Key of UNKNOWN_FETCHES_PER_MINUTE in the rate limiter."""
 UNKNOWN_FETCHES_PER_MINUTE = 30
-"""Unknown URLs that pings of all clients together cause to be fetched."""
+"""Largest number of unknown URLs per minute that are fetched because of pings, for all clients together."""
 MAX_CONCURRENT = 8
-"""Refreshes of this queue under way at most."""
+"""Largest number of refreshes of this queue in progress."""
 TRIES_MAX = 5
-"""Attempts while the origin fails. After them the next client request refreshes the feed."""
+"""Number of attempts while the origin fails. After them, the next client request refreshes the feed."""
 
 
 class TooManyRequests(FeedproxyError):
@@ -44,7 +45,7 @@ class TooManyRequests(FeedproxyError):
 
 @dataclass(frozen=True, slots=True)
 class UnknownSite:
-    """A site that was named by pings and has no stored feed."""
+    """A site that pings named and that has no stored feed."""
 
     url: str
     name: str
@@ -54,7 +55,7 @@ class UnknownSite:
 
 
 class FeedRefresher(Shape):
-    """The operations of CacheAdmin that this queue needs."""
+    """The interface of CacheAdmin, as far as this queue uses it."""
 
     def next_allowed_fetch(self, target: str) -> Instant | None: ...
 
@@ -70,7 +71,7 @@ class FeedRefresher(Shape):
 
 
 class RefreshRequests:
-    """Accepts pings and pushes, and runs the refreshes that they request."""
+    """The queue. It accepts pings and pushes, and runs the refreshes that they request."""
 
     def __init__(
         self,
@@ -96,14 +97,14 @@ class RefreshRequests:
         self.rate_limiter = RateLimiter()
 
     async def find_feeds(self, *addresses: str) -> list[str]:
-        """Return the known feeds that these normalised URLs name: the first feed, else all feeds of these sites.
+        """Return the known feeds that these normalised URLs name. If a URL is a feed, the first one is the result.
 
-        Raises StoreError.
+        Otherwise the URLs name sites, and the result is all their feeds. Raises StoreError.
         """
         for address in addresses:
             if self._service.is_feed(target := self._service.to_upstream_url(address)):
                 return [target]
-        await self._write_pending_changes()  # includes feeds that were fetched just now
+        await self._write_pending_changes()  # includes feeds that were just fetched
         found: dict[str, None] = {}
         for address in addresses:
             for form in dict.fromkeys((address, self._service.to_upstream_url(address))):
@@ -111,9 +112,9 @@ class RefreshRequests:
         return [target for target in found if self._service.is_feed(target)]
 
     async def accept_ping(self, targets: Sequence[str], source: str) -> None:
-        """Enqueue refreshes of feeds that the client at address `source` reports as changed.
+        """Enqueue refreshes of feeds that the client at the address `source` reports as changed.
 
-        The requests are durable when it returns. Raises TooManyRequests above `source_limit`, StoreError.
+        The requests are durable when the call returns. Raises TooManyRequests above `source_limit`, and StoreError.
         """
         if not self.rate_limiter.allow(source, self._clock.now(), self._settings().source_limit):
             raise TooManyRequests("too many pings from this address; try again in a minute")
@@ -121,9 +122,10 @@ class RefreshRequests:
             await self.enqueue(targets)
 
     async def enqueue(self, targets: Sequence[str], *, is_test: bool = False) -> None:
-        """Enqueue one refresh of each target. The requests are durable when it returns. Raises StoreError.
+        """Enqueue one refresh of each target. The requests are durable when the call returns. Raises StoreError.
 
-        A cloud verifies a callback by a test notification. `is_test`: the next request need not wait `ping_interval`.
+        `is_test` marks the test notification by which a cloud verifies a callback. It does not delay the next request
+        by `ping_interval`.
         """
         if is_test:
             self._tests.update(targets)
@@ -147,7 +149,7 @@ class RefreshRequests:
         self._wake()
 
     async def enqueue_unknown(self, address: str) -> None:
-        """Enqueue the fetch of an unknown URL, up to UNKNOWN_FETCHES_PER_MINUTE."""
+        """Enqueue the fetch of an unknown URL, if UNKNOWN_FETCHES_PER_MINUTE permits it."""
         if self.rate_limiter.allow(ALL_CLIENTS, self._clock.now(), UNKNOWN_FETCHES_PER_MINUTE):
             await self.enqueue([address])
 
@@ -177,7 +179,7 @@ class RefreshRequests:
 
     @property
     def running_count(self) -> int:
-        """The number of refreshes under way."""
+        """Return the number of refreshes in progress."""
         return len(self._running)
 
     async def start_due(self) -> None:
@@ -202,12 +204,12 @@ class RefreshRequests:
                 self._running[target] = asyncio.ensure_future(refresh)
 
     async def trim(self, now: Instant) -> None:
-        """Delete the instants of refreshes that no longer delay a request."""
+        """Delete the instants of earlier refreshes that no longer delay a request."""
         before = now - max(86_400, self._settings().ping_interval)
         await self._database.run(lambda db: db.execute("DELETE FROM rung WHERE at < ?", (before,)))
 
     async def next_due(self) -> Instant | None:
-        """Return when the next request that is not under way is due, or None."""
+        """Return the instant at which the next request is due that is not in progress, or None."""
         marks = ",".join("?" * len(self._running))
         found: Instant | None = await self._database.run(
             lambda db: db.execute(
@@ -218,7 +220,7 @@ class RefreshRequests:
         return found
 
     async def close(self) -> None:
-        """Cancel the refreshes under way. They run again at the next start."""
+        """Cancel the refreshes in progress. They run again at the next start."""
         tasks = list(self._running.values())
         for task in tasks:
             task.cancel()
@@ -244,9 +246,9 @@ class RefreshRequests:
             self._wake()
 
     async def _follow_autodiscovery(self, target: str) -> None:
-        """Enqueue the first feed that a page names, if the page was fetched for an unknown ping.
+        """Enqueue the first feed that a page links, if the page was fetched because of a ping of an unknown site.
 
-        A URL that a page named is not searched for feeds itself, so pages that name one another form no loop.
+        The linked URL is not searched for feeds itself, so that pages that link each other form no loop.
         """
         if self._settings().ping_unknown != "fetch" or self._service.is_feed(target) or target in self._autodiscovered:
             return
@@ -264,7 +266,7 @@ class RefreshRequests:
 def _finish(
     db: sqlite3.Connection, target: str, pings: int, started: Instant, interval: Seconds, *, is_test: bool
 ) -> None:
-    """Remove a finished request. Pings received during the refresh keep it: their change may be newer."""
+    """Delete a finished request, unless further pings arrived during the refresh: their change may be newer."""
     db.execute("DELETE FROM errands WHERE target = ? AND pings = ?", (target, pings))
     db.execute(
         "UPDATE errands SET due = ?, tries = 0, pings = pings - ? WHERE target = ?", (started + interval, pings, target)

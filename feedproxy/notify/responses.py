@@ -1,4 +1,4 @@
-"""Responses of the notification endpoints: not stored, and not sniffed for another media type."""
+"""Responses of the notification endpoints. They are not stored, and browsers must not guess another media type."""
 
 from feedproxy.http.message import Fields, Response
 
@@ -6,7 +6,7 @@ XML = "text/xml; charset=utf-8"
 
 
 def generated_response(status: int, media_type: str, body: bytes, *extra_fields: tuple[str, str]) -> Response:
-    """Return a response with this content."""
+    """Return a response with this content, which no cache may store."""
     lines = [
         ("Content-Type", media_type),
         ("Cache-Control", "no-store"),
@@ -18,5 +18,5 @@ def generated_response(status: int, media_type: str, body: bytes, *extra_fields:
 
 
 def plain_text(status: int, text: str = "", *extra_fields: tuple[str, str]) -> Response:
-    """Return a response of plain text, such as a repeated challenge. Browsers do not take it for a page."""
+    """Return a response of plain text, such as a repeated challenge. Browsers do not interpret it as HTML."""
     return generated_response(status, "text/plain; charset=utf-8", text.encode(), *extra_fields)

@@ -1,4 +1,4 @@
-"""The address of a ping sink or purge sink, as an option names it: a URL, which may have a prefix for its kind."""
+"""The address of a ping sink or purge sink in an option: a URL, which may have a prefix for its kind."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from feedproxy.http import uri
 
 @dataclass(frozen=True, slots=True)
 class SinkAddress[Kind: StrEnum]:
-    """The URL of a sink, or a template of it, and the kind of its requests."""
+    """The URL of a sink, or a template for it, and the kind of its requests."""
 
     kind: Kind
     url: str
@@ -24,10 +24,10 @@ def read_sink_address[Kind: StrEnum](
     example_url: Callable[[Kind, str], str],
     expected: str,
 ) -> SinkAddress[Kind]:
-    """Return the sink that `text` names. Raises UsageError, which says what was `expected`.
+    """Return the sink that `text` names. Raises UsageError, with `expected` in its message.
 
-    `prefixes` are the kinds that may be written before the URL, with a colon. `default_kind` returns the kind of a URL
-    without one. `example_url` returns the URL of a request, to be checked.
+    `prefixes` are the kinds that may precede the URL, followed by a colon. `default_kind` returns the kind of a URL
+    without a prefix. `example_url` returns the URL of an example request, which is checked.
     """
     prefix, _, rest = text.strip().partition(":")
     kind = next((kind for kind in prefixes if kind == prefix), None)

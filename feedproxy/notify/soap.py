@@ -1,4 +1,4 @@
-"""SOAP 1.1 as far as rssCloud needs it: one call with plain parameters, one value or a fault in return.
+"""SOAP 1.1, as far as rssCloud needs it: a call with plain parameters, and a value or a fault in return.
 
 Libraries for SOAP need a WSDL, which rssCloud does not have. Envelopes of SOAP 1.2 are read, too.
 """
@@ -25,7 +25,7 @@ type ParameterValue = str | list[str]
 
 @dataclass(frozen=True, slots=True)
 class SoapCall:
-    """A call: its method and namespace, and names and values of its parameters in order."""
+    """A call: its method and namespace, and the names and values of its parameters in order."""
 
     method: str
     namespace: str
@@ -44,7 +44,7 @@ def parse_document(content: bytes) -> Element:
 
 
 def split_tag(tag: str) -> tuple[str, str]:
-    """Return namespace and local name of an element's tag."""
+    """Return the namespace and the local name of an element's tag."""
     space, brace, local = tag.removeprefix("{").rpartition("}")
     return (space, local) if brace else ("", tag)
 
@@ -57,7 +57,7 @@ def read_call(content: bytes) -> SoapCall:
 
 
 def read_answer(content: bytes) -> str:
-    """Return the value of a response, empty if it has none. Raises InvalidCall for a fault."""
+    """Return the value of a response, or an empty string if it has none. Raises InvalidCall for a fault."""
     answer = _in_body(content)
     if split_tag(answer.tag)[1] == "Fault":
         message = " ".join(" ".join(answer.itertext()).split())
@@ -74,7 +74,7 @@ def write_call(method: str, parameters: Sequence[tuple[str, ParameterValue | int
 
 
 def write_response(call: SoapCall, value: bool) -> Response:
-    """Return the response with a boolean."""
+    """Return the response to a call with a boolean result."""
     name = f"m:{call.method}Response"
     declared = f' xmlns:m="{_text(call.namespace)}"'
     result = f'<Result xsi:type="xsd:boolean">{int(value)}</Result>'

@@ -1,9 +1,10 @@
-"""Maintenance of the subscriptions to feeds that have become private, or that have moved.
+"""Maintenance of the subscriptions to feeds that have become private or have moved.
 
 A feed is private if a rule says so, or if its origin forbids shared caches to store it (Cache-Control: private,
-no-store). Its subscriptions end at once, not with their leases. A public feed that is not stored keeps them.
+no-store). Its subscriptions end at once instead of with their leases. Subscriptions to a public feed that is not stored
+stay.
 
-If a feed has moved, its subscriptions name both addresses, and subscribers are notified of changes at either. A WebSub
+If a feed has moved, its subscriptions have both addresses, and subscribers are notified of changes at either. A WebSub
 delivery names the address that changed.
 """
 
@@ -21,11 +22,11 @@ from feedproxy.refresh.events import RefreshEnded
 SWEEP_INTERVAL: Seconds = 600
 """Seconds between two checks of all topics."""
 PAGE_SIZE = 500
-"""Subscriptions that are ended in one transaction."""
+"""Number of subscriptions that are ended in one transaction."""
 
 
 class SubscriberMaintenance:
-    """Maintains the subscribers of one protocol. `final_message` returns the delivery that ends a subscription."""
+    """Maintenance of the subscribers of one protocol. `final_message` returns the delivery that ends a subscription."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class SubscriberMaintenance:
             await asyncio.sleep(0)
 
     async def update_subscriptions(self, topic: str) -> None:
-        """End the subscriptions to a private feed; move those to a feed that has moved."""
+        """End the subscriptions to a private feed, or move the subscriptions to a feed that has moved."""
         if is_no_longer_public(self._service, topic):
             await self._end(topic)
         elif (new_topic := redirect_target(self._service, topic)) != topic:

@@ -1,4 +1,5 @@
-"""Subscriptions to feeds: of subscribers here, and of this proxy at other servers. Each expires unless renewed."""
+"""Subscriptions to feeds: those of subscribers here, and those of this proxy at other servers. Each expires unless
+renewed."""
 
 import json
 import sqlite3
@@ -14,22 +15,22 @@ from feedproxy.notify.database import NotificationDatabase
 
 
 class Role(StrEnum):
-    """The other side's role."""
+    """The role of the other side."""
 
-    SUBSCRIBER = "tell"  # subscribed here: it is notified
-    PUBLISHER = "hear"  # this proxy subscribed there: it notifies
+    SUBSCRIBER = "tell"  # has subscribed here and is notified
+    PUBLISHER = "hear"  # this proxy has subscribed there, and is notified
 
 
 class State(StrEnum):
-    """The state of a subscription. Only active ones get deliveries."""
+    """The state of a subscription. Only an active one gets deliveries."""
 
     PENDING = "pending"  # not verified yet
     ACTIVE = "active"
-    PAUSED = "paused"  # by the operator
+    PAUSED = "paused"  # set by the operator
 
 
 class SubscriptionsFull(FeedproxyError):
-    """The limit of subscriptions is reached."""
+    """The largest number of subscriptions is reached."""
 
     status_hint = 503
     detail = "full"
@@ -37,10 +38,10 @@ class SubscriptionsFull(FeedproxyError):
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One subscription. `topic` is the feed's target URI, `callback` the other side's URL.
+    """A subscription. `topic` is the target URI of the feed, `callback` the URL of the other side.
 
-    `renew_at` is when this proxy renews its own subscription. `secret` is left out of every repr. `data` belongs to the
-    protocol.
+    `renew_at` is the instant at which this proxy renews its own subscription. `secret` is not part of the repr. `data`
+    belongs to the protocol.
     """
 
     role: Role
@@ -57,11 +58,11 @@ class Subscription:
     last_try: Instant | None = None
     last_success: Instant | None = None
     failures: int = 0
-    """Failed deliveries in a row."""
+    """Number of failed deliveries in a row."""
     note: str = ""
-    """The reason of the last outcome, for the operator."""
+    """Reason of the last outcome, for the operator."""
     moved_from: str = ""
-    """The original topic, if the feed has moved to `topic` since."""
+    """The original topic if the feed has moved to `topic`, or an empty string."""
 
 
 class Subscriptions:
@@ -70,19 +71,19 @@ class Subscriptions:
     def __init__(self, database: NotificationDatabase, max_count: int) -> None:
         self._database = database
         self.max_count = max_count
-        """Subscriptions of all protocols that are accepted at most."""
+        """Largest number of subscriptions of all protocols."""
 
     async def put(self, new: Subscription) -> Subscription:
         """Insert a subscription, or replace the one with the same role, protocol, topic and callback. Return it.
 
-        A replaced subscription keeps its id and the record of its deliveries; a paused one stays paused. Raises
+        A replaced subscription keeps its id and the record of its deliveries. A paused one stays paused. Raises
         SubscriptionsFull.
         """
 
         def work(db: sqlite3.Connection) -> Subscription:
             found = _find(db, new.role, new.protocol, new.topic, new.callback)
             if found is None and db.execute("SELECT count(*) FROM subscriptions").fetchone()[0] >= self.max_count:
-                raise SubscriptionsFull("no more subscriptions are taken for now")
+                raise SubscriptionsFull("no more subscriptions are accepted at present")
             row = db.execute(
                 "INSERT INTO subscriptions (role, protocol, topic, callback, host, state, since, expires, renew_at,"
                 " secret, data, failures, note) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '')"
@@ -110,9 +111,9 @@ class Subscriptions:
         await self._database.run(work)
 
     async def check_capacity(self, callback: str, per_site: int) -> None:
-        """Raise SubscriptionsFull unless a subscription with this callback may be added.
+        """Check that a subscription with this callback may be added. Raises SubscriptionsFull.
 
-        Pending verifications count. `per_site` limits the subscriptions of one registrable domain; 0 is no limit.
+        Pending verifications count. `per_site` limits the subscriptions of one registrable domain; 0 means no limit.
         """
         site = registrable_domain(callback)
 
@@ -125,7 +126,7 @@ class Subscriptions:
 
         total, of_site = await self._database.run(work)
         if total >= self.max_count or (per_site and of_site >= per_site):
-            raise SubscriptionsFull("no more subscriptions are taken for now")
+            raise SubscriptionsFull("no more subscriptions are accepted at present")
 
     async def record_notification(self, number: int, now: Instant, reason: str, *, success: bool) -> None:
         """Record a push that was received for this subscription."""
@@ -145,11 +146,11 @@ class Subscriptions:
         return _read(row) if row is not None else None
 
     async def find(self, role: Role, protocol: str, topic: str, callback: str) -> Subscription | None:
-        """Return the subscription with this key, or None."""
+        """Return the subscription with these values, or None."""
         return await self._database.run(lambda db: _find(db, role, protocol, topic, callback))
 
     async def find_current_or_moved(self, role: Role, protocol: str, target: str, callback: str) -> Subscription | None:
-        """Return the subscription with the target as its topic, or as its topic before the feed moved."""
+        """Return the subscription with the target as its topic or as its original topic, or None."""
 
         def work(db: sqlite3.Connection) -> Subscription | None:
             if (found := _find(db, role, protocol, target, callback)) is not None:
@@ -165,7 +166,7 @@ class Subscriptions:
     async def all(
         self, *, role: Role | None = None, protocol: str = "", topic: str = "", after: int = 0, limit: int = 1000
     ) -> list[Subscription]:
-        """Return matching subscriptions by id, beginning behind the id `after`. An empty argument matches all."""
+        """Return the matching subscriptions with ids above `after`, by id. An empty argument matches all."""
         query: dict[str, Any] = {"role": role, "protocol": protocol, "topic": topic}
         given = {name: value for name, value in query.items() if value}
         where = " AND ".join(["id > ?", *(f"{name} = ?" for name in given)])
@@ -184,13 +185,13 @@ class Subscriptions:
         return [row["topic"] for row in rows]
 
     async def moved_topics(self, protocol: str) -> list[str]:
-        """Return the distinct original topics of the feeds that have moved."""
+        """Return the distinct original topics of feeds that have moved."""
         query = "SELECT DISTINCT moved_from FROM subscriptions WHERE moved_from <> '' AND protocol = ?"
         rows = await self._database.run(lambda db: db.execute(query, (protocol,)).fetchall())
         return [row["moved_from"] for row in rows]
 
     async def subscribed_topics(self, *, role: Role, protocol: str, among: Sequence[str]) -> set[str]:
-        """Return those of these topics that have a subscription."""
+        """Return the topics in `among` that have a subscription."""
         query = "SELECT 1 FROM subscriptions WHERE topic = ? AND role = ? AND protocol = ?"
 
         def work(db: sqlite3.Connection) -> set[str]:
@@ -199,10 +200,9 @@ class Subscriptions:
         return await self._database.run(work) if among else set()
 
     async def move(self, protocol: str, topic: str, new_topic: str) -> None:
-        """Move the subscriptions of a feed that has moved from `topic` to `new_topic`. They cover both.
+        """Move the subscriptions of a feed that has moved from `topic` to `new_topic`. They then cover both.
 
-        A callback that has subscribed to both keeps one subscription. With `new_topic` equal to `topic` the feed has
-        moved back.
+        A callback with subscriptions to both keeps one of them. If `new_topic` equals `topic`, the feed has moved back.
         """
 
         def work(db: sqlite3.Connection) -> None:
@@ -226,7 +226,7 @@ class Subscriptions:
         return {(row[0], row[1], row[2]): row[3] for row in rows}
 
     async def set_state(self, number: int, state: State) -> bool:
-        """Set the state. Return whether the subscription exists."""
+        """Set the state of a subscription. Return whether the subscription exists."""
         return await self._database.run(
             lambda db: db.execute("UPDATE subscriptions SET state = ? WHERE id = ?", (state, number)).rowcount > 0
         )
@@ -246,7 +246,7 @@ class Subscriptions:
         return await self._database.run(work)
 
     async def due_for_renewal(self, now: Instant, limit: int = 100) -> list[Subscription]:
-        """Return the subscriptions to renew by now, longest due first. Paused ones are left to expire."""
+        """Return the subscriptions that are due for renewal, the longest due first, without paused ones."""
         rows = await self._database.run(
             lambda db: db.execute(
                 "SELECT * FROM subscriptions WHERE renew_at <= ? AND state <> 'paused' ORDER BY renew_at LIMIT ?",
@@ -258,7 +258,7 @@ class Subscriptions:
     async def extend(
         self, number: int, *, expires: Instant, renew_at: Instant | None = None, state: State | None = None
     ) -> None:
-        """Set expiry, renewal and, unless the operator has paused the subscription, its state."""
+        """Set expiry, renewal and state. The state of a paused subscription stays unchanged."""
         await self._database.run(
             lambda db: db.execute(
                 "UPDATE subscriptions SET expires = ?, renew_at = ?,"
@@ -268,7 +268,7 @@ class Subscriptions:
         )
 
     async def set_renewal(self, number: int, until: Instant | None) -> None:
-        """Set the time of the next renewal; None: never."""
+        """Set the instant of the next renewal. None means that there is none."""
         await self._database.run(
             lambda db: db.execute("UPDATE subscriptions SET renew_at = ? WHERE id = ?", (until, number))
         )

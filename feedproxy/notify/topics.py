@@ -1,7 +1,7 @@
-"""Topics: the feed that a client's URL means, and whether clients may subscribe to it.
+"""Topics: the feed that a client's URL names, and whether clients may subscribe to it.
 
-Clients may subscribe to public feeds that are stored: a subscription must not make the proxy fetch a feed without
-readers. Feeds of the operator's own upstream are the exception; they are fetched if necessary.
+Clients may subscribe to public feeds that are stored. A subscription must not make the proxy fetch a feed that has no
+readers. Feeds of the operator's own upstream are the exception: they are fetched if necessary.
 """
 
 import contextlib
@@ -17,10 +17,10 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 SITE_FEEDS_MAX = 10
-"""Feeds that one subscription to a site covers at most."""
+"""Largest number of feeds that one subscription to a site covers."""
 
 REDIRECTS_MAX = 5
-"""Permanent redirects that are followed in a row."""
+"""Largest number of permanent redirects that are followed in a row."""
 
 
 class UnknownTopic(FeedproxyError):
@@ -44,13 +44,13 @@ async def resolve_topic(service: NotificationService, address: str, topics_allow
     if is_own and topics_allowed != "off" and not service.proxy.admin.is_feed(target):
         await service.proxy.admin.refresh(target)
     if not (topics_allowed == "known" or (is_own and topics_allowed == "own")) or not may_notify(service, target):
-        # Unknown and private feeds get the same message, so that it discloses neither.
+        # Unknown and private feeds get the same message, so that it does not disclose private ones.
         raise UnknownTopic(f"{address[:200]} is not available here: expected a feed that is read through this proxy")
     return target
 
 
 async def resolve_topics(service: NotificationService, address: str, topics_allowed: str, base: str) -> list[str]:
-    """Return the targets of the feed at a URL, or of the site's feeds. Raises UnknownTopic, StoreError."""
+    """Return the targets of the feed at a URL, or of a site's feeds. Raises UnknownTopic, StoreError."""
     try:
         return [await resolve_topic(service, address, topics_allowed, base)]
     except UnknownTopic as error:
@@ -70,7 +70,7 @@ async def resolve_topics(service: NotificationService, address: str, topics_allo
 
 
 def named_address(service: NotificationService, address: str, base: str) -> str:
-    """Return the normalised URL that a client means; a gateway URL means its target. Raises BadTarget."""
+    """Return the normalised URL that a client names; a gateway URL names its target. Raises BadTarget."""
     named, settings = uri.normalise(address.strip()), service.settings()
     for is_own in (settings.public_url, base):
         below = is_own.rstrip("/") + "/"
@@ -81,30 +81,30 @@ def named_address(service: NotificationService, address: str, base: str) -> str:
 
 
 def may_notify(service: NotificationService, target: str) -> bool:
-    """Return whether changes of this target may be notified: it is a stored, public feed."""
+    """Return whether subscribers may be notified of changes of this target, because it is a stored, public feed."""
     return service.proxy.admin.is_feed(target) and not is_no_longer_public(service, target)
 
 
 def is_no_longer_public(service: NotificationService, target: str) -> bool:
-    """Return whether a target is private, by its stored resource or else by its settings."""
+    """Return whether a target is private, by its stored resource or, without one, by its settings."""
     settings, resource = service.settings_for(target), service.proxy.store.peek(target)
     return is_private(resource, settings) if resource is not None else not may_be_listed(target, settings)
 
 
 def is_private(resource: Resource, settings: Settings) -> bool:
-    """Return whether a feed is private, by these settings of its target."""
+    """Return whether a feed is private. `settings` are those of its target."""
     # A feed has no stored response if its origin forbids shared caches to store it.
     is_kept = resource.channel is None or bool(resource.variants)
     return not is_kept or not may_be_listed(resource.target, settings, resource)
 
 
 def current_topic(service: NotificationService, target: str) -> str:
-    """Return the target that a feed has moved to for good if it is a feed there, else the target."""
+    """Return the target to which a feed has moved permanently if a feed is there, or `target`."""
     return _follow_redirects(service, target, service.proxy.admin.is_feed)
 
 
 def redirect_target(service: NotificationService, target: str) -> str:
-    """Return the target that clients of a feed are redirected to, whether or not it is stored."""
+    """Return the target to which clients of a feed are redirected, stored or not, or `target`."""
     return _follow_redirects(service, target, lambda _: True)
 
 

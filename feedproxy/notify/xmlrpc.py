@@ -1,7 +1,7 @@
-"""XML-RPC: the dispatcher of one endpoint, and the reading and writing of calls.
+"""XML-RPC: the dispatcher of one endpoint, and reading and writing of calls.
 
-Python's xmlrpc.client reads and writes the values. It would expand entities, so defusedxml's parser refuses documents
-with a document type.
+Python's xmlrpc.client reads and writes the values. It would expand entities, so that defusedxml's parser refuses
+documents with a document type.
 """
 
 import logging
@@ -20,21 +20,22 @@ from feedproxy.request.endpoints import Call
 logger = logging.getLogger(__name__)
 
 CONTENT_MAX = 65_536
-"""Bytes of a call. A ping has about 500, a subscription to a hundred feeds about 10,000."""
+"""Largest call in bytes. A ping has about 500, a subscription to a hundred feeds about 10,000."""
 
 CHARACTER_COUNTS_MAX = {b"<": 2_000, b"=": 2_000, b"&": 2_000, b"\n": 8_000, b"\r": 8_000}
-"""Occurrences of characters in a call. They determine the time of parsing, which happens in the event loop. A
-subscription to a hundred feeds has some hundreds of each."""
+"""Largest number of occurrences of these characters in a call. They determine the time of parsing, which happens in the
+event loop. A subscription to a hundred feeds has some hundreds of each."""
 
 NOT_WELL_FORMED, NO_METHOD, INTERNAL_ERROR = -32700, -32601, -32603
-"""Fault codes of the XML-RPC implementations (Specification for Fault Code Interoperability)."""
+"""XML-RPC fault codes (Specification for Fault Code Interoperability)."""
 
 type Method = Callable[[tuple[Any, ...], Call], Awaitable[Any]]
-"""Takes the parameters; returns a value that xmlrpc.client can write. Raises InvalidCall for wrong parameters."""
+"""Function that returns the result of a call, a value that xmlrpc.client can write. It raises InvalidCall for wrong
+parameters."""
 
 
 class XmlRpcDispatcher:
-    """Calls methods by name."""
+    """Dispatcher that calls methods by name."""
 
     def __init__(self) -> None:
         self._methods: dict[str, Method] = {}
@@ -44,7 +45,7 @@ class XmlRpcDispatcher:
         self._methods[name] = method
 
     async def answer(self, call: Call) -> Response:
-        """Answer a call. A fault has status 200, as the specification requires."""
+        """Return the response to a call. A fault has status 200, as the specification requires."""
         try:
             name, parameters = read_call(call.content)
         except InvalidCall as error:
@@ -59,7 +60,7 @@ class XmlRpcDispatcher:
         except FeedproxyError as error:
             return write_response(xmlrpc.client.Fault(INTERNAL_ERROR, str(error)))
         except Exception:
-            logger.exception("the method %s failed", name)
+            logger.exception("xmlrpc: method %s failed", name)
             return write_response(xmlrpc.client.Fault(INTERNAL_ERROR, "internal error; see feedproxy's log"))
 
 

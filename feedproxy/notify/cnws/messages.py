@@ -1,6 +1,6 @@
 """Messages of the change notification service (CNWS, "a proposed specification for a very simple web service", 2003).
 
-publisher.py accepts subscriptions; subscriber.py subscribes at other publishers.
+publisher.py accepts subscriptions of other servers. subscriber.py subscribes at other publishers.
 """
 
 from dataclasses import dataclass
@@ -17,16 +17,18 @@ NAME = "cnws"
 NAMESPACE = "http://www.owlfish.com/thoughts/cnws-2003-04-08.html"
 
 TITLE_MAX = 255
-"""Characters of a title. "The title can be up to 255 characters in length, the description can be of any length." """
+"""Largest number of characters in a title. "The title can be up to 255 characters in length, the description can be of
+any length."
+"""
 DESCRIPTION_MAX = 4000
-"""Characters of a description that is sent: "an excerpt from a post"."""
+"""Largest number of characters in a description that is sent: "an excerpt from a post"."""
 CHANGES_MAX = 100
-"""Changes of one notification."""
+"""Largest number of changes in one notification."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRequest:
-    """A request of the server at `url` to be notified of changes of a resource."""
+    """A request to notify the server at `url` of changes of a resource."""
 
     resource: str
     url: str
@@ -61,7 +63,7 @@ def read(content: bytes) -> SubscriptionRequest | tuple[ResourceChange, ...]:
 
 
 def read_result(content: bytes) -> bool:
-    """Return the status of a result. Raises InvalidCall."""
+    """Return the status in a result message. Raises InvalidCall."""
     result = _child(_notification(content), "result")
     status = _text(result, "status").lower() if result is not None else ""
     if status not in ("true", "false"):
@@ -70,18 +72,18 @@ def read_result(content: bytes) -> bool:
 
 
 def write_change(resource: str, at: Instant, title: str = "", description: str = "") -> bytes:
-    """Return the notification of a change. Title and description are plain text."""
+    """Return the notification message for a change. Title and description are plain text."""
     parts = [("resourceID", resource), ("changeTime", format_http_date(at)), *_optional_parts(title, description)]
     return _document("resourceChange", parts)
 
 
 def write_subscribe(resource: str, url: str) -> bytes:
-    """Return the request to notify this URL of changes."""
+    """Return the subscription request for a resource. The publisher sends its notifications to `url`."""
     return _document("subscribe", [("resourceID", resource), ("notificationURL", url)])
 
 
 def write_result(status: bool, title: str = "", description: str = "") -> bytes:
-    """Return the result of a subscription request or a notification."""
+    """Return the result message for a subscription request or a notification."""
     return _document("result", [("status", str(status).lower()), *_optional_parts(title, description)])
 
 

@@ -1,11 +1,11 @@
 """The publisher's side of CNWS: "a publisher server which adds the subscriber to a list of interested parties".
 
-The text defines no verification of a subscriber, and says that one may be needed "to reduce the possibility for
-abuse". Here a notificationURL at the caller's own address needs none. At another address it gets one notification, and
-has to answer with a `result` of true, which only a CNWS server does.
+The specification defines no verification of a subscriber, and says that one may be needed "to reduce the possibility
+for abuse". Here, a notificationURL at the caller's own address needs no verification. A notificationURL at another
+address gets a test notification. Its server must answer with a `result` of true, which only a CNWS server does.
 
-The text defines no end of a subscription either. Here it ends 40 days after the last `result` of true: "If any
-publisher has not issued a notification … within 30 days the subscriber should try and re-confirm".
+The specification defines no end of a subscription either. Here, a subscription ends 40 days after the last `result` of
+true. "If any publisher has not issued a notification … within 30 days the subscriber should try and re-confirm".
 """
 
 import logging
@@ -33,7 +33,7 @@ from feedproxy.request.entrance import ClientContext
 from feedproxy.store.resource import Resource
 
 SUBSCRIPTION_LIFETIME: Seconds = 40 * DAY
-"""Seconds until a subscription ends after its last confirmation: 30 days, and time to confirm it."""
+"""Seconds from the last confirmation to the end of a subscription: 30 days, plus ten to confirm it."""
 
 
 class SubscriberRejected(FeedproxyError):
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 
 class Publisher:
-    """Answers subscription requests, and makes and interprets notifications."""
+    """The CNWS publisher. It answers subscription requests, and makes and interprets notifications."""
 
     def __init__(self, service: NotificationService) -> None:
         self._service = service
@@ -55,13 +55,14 @@ class Publisher:
         SubscriberMaintenance(service, NAME)
 
     async def endpoint(self, call: Call) -> Response:
-        """Answer `/-/cnws`: "If the response is an error (HTTP, or FALSE) then the subscription is refused"."""
+        """Return the response of `/-/cnws`: "If the response is an error (HTTP, or FALSE) then the subscription is
+        refused"."""
         try:
             request = messages.read(call.content)
         except InvalidCall as error:
             return generated_response(400, XML, messages.write_result(False, description=str(error)))
         if not isinstance(request, SubscriptionRequest):
-            # Notifications go to the callback URLs of subscriptions, not to this endpoint.
+            # Notifications are sent to the callback URLs of subscriptions, not to this endpoint.
             return generated_response(200, XML, messages.write_result(False))
         try:
             topic = await self.subscribe(request, call.client)
@@ -74,10 +75,7 @@ class Publisher:
         return generated_response(200, XML, messages.write_result(True, headlines.title, headlines.summary))
 
     async def subscribe(self, request: SubscriptionRequest, client: ClientContext) -> str:
-        """Verify and add a client's subscription. Return its first target.
-
-        Raises FeedproxyError if it is refused.
-        """
+        """Verify and add a client's subscription. Return its first target. Raises FeedproxyError if it is refused."""
         service, settings = self._service, self._service.settings()
         if not self._rate_limiter.allow(client.address, service.clock.now(), settings.source_limit):
             raise TooManyRequests("too many subscriptions from this address; try again in a minute")
@@ -119,7 +117,7 @@ class Publisher:
     # -- notifications
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
-        """Return the notification, with the title and the text of the newest item."""
+        """Return the notification for a delivery, with the title and text of the newest item."""
         topic = delivery.request.topic
         if not may_notify(self._service, topic):
             return None
@@ -158,7 +156,7 @@ class Publisher:
         )
 
     async def _headlines(self, resource: Resource | None) -> Headlines | None:
-        """Return the headlines of a stored feed. They are read once for each version."""
+        """Return the headlines of a stored feed, or None. They are parsed once for each version."""
         stored = resource.feed_variant if resource is not None else None
         try:
             return await self._service.proxy.conversions.headlines(stored) if stored is not None else None

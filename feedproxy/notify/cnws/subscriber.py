@@ -1,8 +1,8 @@
-"""The subscriber's side of CNWS: subscribes at the publisher that the operator names for a feed (`cnws_subscribe`).
+"""The subscriber's side of CNWS: subscriptions at the publisher that the operator names for a feed (`cnws_subscribe`).
 
 "A server should normally only need to confirm (by re-subscribing) if there has been a service outage." And: "If any
-publisher has not issued a notification for a given resource within 30 days the subscriber should try and re-confirm
-the subscription." A notification of an unwanted resource is answered with false.
+publisher has not issued a notification for a given resource within 30 days the subscriber should try and re-confirm the
+subscription." A notification about a resource without a subscription is answered with false.
 """
 
 from feedproxy.clock import Seconds
@@ -28,13 +28,13 @@ from feedproxy.store.resource import Resource
 from feedproxy.upstream.callback_client import AddressTrust
 
 CONFIRM_AFTER: Seconds = 30 * DAY
-"""Seconds after the last push until a subscription is confirmed."""
+"""Seconds from the last push to the confirmation of a subscription."""
 SUBSCRIPTION_LIFETIME: Seconds = CONFIRM_AFTER + 2 * DAY
-"""Seconds until a subscription ends, with the time to confirm it and to retry that for a day."""
+"""Seconds from the last confirmation to the end of a subscription: there are two days to confirm it and retry."""
 
 
 class Subscriber:
-    """Subscribes at publishers, and answers their notifications."""
+    """The CNWS subscriber. It subscribes at publishers, and answers their notifications."""
 
     def __init__(self, service: NotificationService) -> None:
         self._service = service
@@ -56,7 +56,8 @@ class Subscriber:
             return None
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
-        """Return the subscription request; the operator's configuration names the publisher (callback_client.py)."""
+        """Return the subscription request for a delivery. Its address is trusted, because the operator named the
+        publisher."""
         settings = self._service.settings()
         if not settings.public_url:
             return None
@@ -65,7 +66,8 @@ class Subscriber:
         return Message("POST", subscription.callback, fields, body, address_trust=AddressTrust.CONFIGURED_NAME)
 
     async def interpret(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
-        """Return the verdict: "If the response is an error (HTTP, or FALSE) then the subscription is refused"."""
+        """Return the verdict on a publisher's response: "If the response is an error (HTTP, or FALSE) then the
+        subscription is refused"."""
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer))
         if not 200 <= answer.status < 300:
@@ -78,7 +80,7 @@ class Subscriber:
         return await self.subscriptions.confirmed(subscription, "subscribed")
 
     async def endpoint(self, call: Call) -> Response:
-        """Answer `/-/push/cnws/…`: true if the subscription is still wanted."""
+        """Return the response of `/-/push/cnws/…`: true if the subscription is still wanted."""
         try:
             message = messages.read(call.content)
         except InvalidCall:

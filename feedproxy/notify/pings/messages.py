@@ -1,4 +1,4 @@
-"""A ping as a value: weblogUpdates.ping, weblogUpdates.extendedPing, and their HTTP form (RSS Feed State, Pinging)."""
+"""Pings as values: weblogUpdates.ping, weblogUpdates.extendedPing, and their HTTP form (RSS Feed State, Pinging)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,15 +9,15 @@ from feedproxy.http import uri
 from feedproxy.http.redaction import has_secret
 
 NAME_MAX = 1024
-"""Characters of a name, as at weblogs.com."""
+"""Largest number of characters in a name, as at weblogs.com."""
 URL_MAX = 2048
-"""Characters of a URL. weblogs.com allowed 255, too few for current ones."""
+"""Largest number of characters in a URL. weblogs.com allowed 255, which is too few today."""
 TAGS_MAX = 1024
-"""Characters of tags that are read."""
+"""Largest number of characters of tags that are read."""
 
 
 class InvalidCall(FeedproxyError):
-    """The call does not have the form of the method. It is answered with a fault."""
+    """The call does not have the form of its method. It is answered with a fault."""
 
     status_hint = 400
     detail = "bad-target"
@@ -26,7 +26,8 @@ class InvalidCall(FeedproxyError):
 
 
 class InvalidPing(FeedproxyError):
-    """The call is well-formed, but its values are invalid: `flerror` is 1, and the message is this error."""
+    """The call is well-formed, but its values are invalid. It is answered with `flerror` 1 and this error as the
+    message."""
 
     status_hint = 400
     detail = "bad-target"
@@ -34,11 +35,11 @@ class InvalidPing(FeedproxyError):
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """A report that a site has changed. URLs are normalised; `page` and `feed` may be empty."""
+    """A report that a site has changed. Its URLs are normalised. `page` and `feed` may be empty."""
 
     name: str
     url: str
-    """The site's home page; in a simple ping it may be the feed."""
+    """URL of the site's home page. In a simple ping it may be that of the feed."""
     page: str = ""
     feed: str = ""
     tags: tuple[str, ...] = ()
@@ -48,12 +49,12 @@ class Ping:
         return [address for address in dict.fromkeys((self.feed, self.url, self.page)) if address]
 
     def has_public_address(self) -> bool:
-        """Return whether the URL may be recorded: it contains no secret."""
+        """Return whether the URL may be recorded, because it contains no secret."""
         return not has_secret(self.url)
 
 
 def simple(parameters: Sequence[Any]) -> Ping:
-    """Return the ping of a weblogUpdates.ping: "the name and url of the website or blog that has changed".
+    """Return the ping of a call of weblogUpdates.ping: "the name and url of the website or blog that has changed".
 
     The definition of 2001 has two more parameters: the page to check, and a category. Raises InvalidCall, InvalidPing.
     """
@@ -65,7 +66,7 @@ def simple(parameters: Sequence[Any]) -> Ping:
 
 
 def extended(parameters: Sequence[Any]) -> Ping:
-    """Return the ping of a weblogUpdates.extendedPing: name, home page, changed page, feed, `|`-separated tags.
+    """Return the ping of a call of weblogUpdates.extendedPing: name, home page, changed page, feed, `|`-separated tags.
 
     Raises InvalidCall, InvalidPing.
     """
@@ -77,7 +78,7 @@ def extended(parameters: Sequence[Any]) -> Ping:
 
 
 def ping_of(name: str, url: str) -> Ping:
-    """Return a ping from its name and URL. Raises InvalidPing."""
+    """Return the ping with a name and a URL. Raises InvalidPing."""
     name = " ".join(name.split())
     if len(name) > NAME_MAX:
         raise InvalidPing(f"the name is longer than {NAME_MAX} characters")

@@ -1,6 +1,6 @@
 """The receiver of pings by XML-RPC and HTTP GET.
 
-The response is the same for known and unknown sites: it must not disclose which feeds are read here.
+The response is the same for known and unknown sites, so that it does not disclose which feeds are read.
 """
 
 import html
@@ -31,21 +31,22 @@ p{{overflow-wrap:anywhere}}</style></head>
 
 
 class PingReceiver:
-    """Accepts pings and answers them."""
+    """Receiver that accepts pings and answers them."""
 
     def __init__(self, service: NotificationService) -> None:
         self._service = service
 
     async def simple(self, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
-        """Answer weblogUpdates.ping."""
+        """Return the result of a call of weblogUpdates.ping."""
         return await self._respond(messages.simple, parameters, call)
 
     async def extended(self, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
-        """Answer weblogUpdates.extendedPing."""
+        """Return the result of a call of weblogUpdates.extendedPing."""
         return await self._respond(messages.extended, parameters, call)
 
     async def page(self, call: Call) -> Response:
-        """Answer `/pingSiteForm?name=…&url=…` with "an HTML human readable page". Errors have their status."""
+        """Return the response of `/pingSiteForm?name=…&url=…`: "an HTML human readable page". Errors have their status
+        code."""
         try:
             query = parse_qs(call.query, keep_blank_values=True, max_num_fields=20)
         except ValueError:
@@ -80,7 +81,7 @@ class PingReceiver:
             await refresh_requests.enqueue_unknown(ping.feed or ping.url)
 
     def _resolve(self, address: str, client: ClientContext) -> str:
-        """Return the target of a gateway URL; other URLs are returned unchanged."""
+        """Return the target of a gateway URL, or any other URL unchanged."""
         try:
             return named_address(self._service, address, client.base) if address else ""
         except BadTarget:

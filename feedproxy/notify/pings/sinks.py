@@ -3,7 +3,7 @@
 A sink is a URL, which may have a prefix:
 
     https://sink.example/ping?name={name}&url={url}   HTTP GET; {feed} stands for the feed's URL
-    https://sink.example/ping?name={0}&url={1}        the same, as in the text; a {0} alone is the URL
+    https://sink.example/ping?name={0}&url={1}        the same in the form of RSS Feed State; {0} alone is the URL
     https://rpc.sink.example/RPC2                     XML-RPC, weblogUpdates.ping
     extended:https://rpc.sink.example/RPC2            XML-RPC, weblogUpdates.extendedPing
 """
@@ -70,7 +70,7 @@ def _example_url(kind: SinkKind, url: str) -> str:
 
 
 def expand_template(template: str, name: str, url: str, feed: str) -> str:
-    """Return a GET template with its values, "URI encoded"."""
+    """Return a template for HTTP GET with its values, which are "URI encoded"."""
     numbered = {"0": name, "1": url} if "{1}" in template else {"0": url}
     values = {"name": name, "url": url, "feed": feed or url, **numbered}
     for word, value in values.items():
@@ -79,7 +79,8 @@ def expand_template(template: str, name: str, url: str, feed: str) -> str:
 
 
 def ping_message(sink: PingSink, agent: str, *, name: str, url: str, feed: str = "") -> Message:
-    """Return the ping of a site, or of a feed of it; the operator names the sink (callback_client.py)."""
+    """Return the ping for a site, or for one of its feeds. Its address is trusted, because the operator named the
+    sink."""
     lines = [("User-Agent", agent)]
     if sink.kind is SinkKind.GET:
         return Message(
@@ -99,7 +100,7 @@ def ping_message(sink: PingSink, agent: str, *, name: str, url: str, feed: str =
 
 
 def site_ping_request(sink: str, ping: Ping) -> DeliveryRequest:
-    """Return the request to ping a sink for a site that the operator names."""
+    """Return the request to ping a sink for the site in `ping`, which the operator named."""
     data = json.dumps({"name": ping.name or urlsplit(ping.url).netloc, "url": ping.url, "feed": ping.feed})
     return DeliveryRequest("ping", "ping", ping.feed or ping.url, sink, data=data)
 
@@ -110,7 +111,7 @@ def own_user_agent(settings: Settings) -> str:
 
 
 def interpret_response(sink: PingSink, answer: Response | FeedproxyError) -> Verdict:
-    """Return the verdict on a sink's response. Failures of the server are retried, refusals are final."""
+    """Return the verdict on a sink's response. Failures of the server are retried. Refusals are final."""
     if isinstance(answer, FeedproxyError):
         return Retry(str(answer))
     if answer.status == 429 or answer.status >= 500:
@@ -125,14 +126,14 @@ def interpret_response(sink: PingSink, answer: Response | FeedproxyError) -> Ver
         return Refused(str(error))
     if not isinstance(result, dict):
         return Delivered("response without a struct")
-    # "flerror" here, "flError" there: read without regard to case.
+    # Some servers send "flerror", some "flError": the case is ignored.
     struct = {str(key).lower(): value for key, value in result.items()}
     message = str(struct.get("message", ""))[:200]
     return Refused(f"refused: {message}") if struct.get("flerror") else Delivered(message)
 
 
 class PingSinks:
-    """The protocol `ping`: pings the configured sinks for changes of the upstream's feeds."""
+    """The protocol `ping`: the configured sinks are pinged for changes of the upstream's feeds."""
 
     name = "ping"
     retry_for = DAY
@@ -143,7 +144,7 @@ class PingSinks:
         self._resource = resource
 
     def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
-        """Return a ping to every sink if the feed is a listed one of the upstream."""
+        """Return a ping to each sink if the feed is listed and belongs to the upstream."""
         settings = self._settings()
         if change.listed and settings.public_url and is_upstream_target(change.target, settings):
             for sink in settings.ping_sinks:

@@ -1,8 +1,8 @@
-"""The rssCloud aggregator: registers at the `cloud` of feeds that are read here, and receives notifications.
+"""The rssCloud aggregator: it registers at the `cloud` of feeds that are read here, and receives notifications.
 
-"By convention registrations expire after 25 hours. Workstations should register every 24 hours for each subscription
-to keep them current." And: "It will work for systems with non-fixed IP addresses if the workstation software
-re-registers at startup."
+"By convention registrations expire after 25 hours. Workstations should register every 24 hours for each subscription to
+keep them current." And: "It will work for systems with non-fixed IP addresses if the workstation software re-registers
+at startup."
 """
 
 import xmlrpc.client
@@ -40,9 +40,9 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 PROCEDURE = "rssCloud.notify"
-"""The procedure that a cloud calls here by XML-RPC; its last part by SOAP."""
+"""Procedure that a cloud calls here by XML-RPC. For SOAP, it is the part after the dot."""
 CHALLENGE_MAX = 256
-"""Characters of a challenge that is repeated."""
+"""Largest number of characters in a challenge that is repeated."""
 
 
 def cloud_of(resource: Resource) -> SubscriptionTarget | None:
@@ -61,7 +61,7 @@ def cloud_of(resource: Resource) -> SubscriptionTarget | None:
 
 
 class RssCloudAggregator:
-    """Registers at clouds, and answers their calls."""
+    """The aggregator. It registers at clouds and answers their calls."""
 
     def __init__(self, service: NotificationService) -> None:
         self._service = service
@@ -70,7 +70,7 @@ class RssCloudAggregator:
         )
 
     def find_target(self, resource: Resource) -> SubscriptionTarget | None:
-        """Return the cloud to register at; None for a private feed and for the cloud of this proxy."""
+        """Return the cloud to register at, or None for a private feed and for this proxy's own cloud."""
         found = cloud_of(resource)
         if found is None:
             return None
@@ -81,7 +81,7 @@ class RssCloudAggregator:
         return None if found.callback.startswith(public) else found
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
-        """Return the registration, in the protocol of the cloud."""
+        """Return the registration request for a delivery, in the protocol of the cloud."""
         settings = self._service.settings()
         if not settings.public_url:
             return None
@@ -102,7 +102,7 @@ class RssCloudAggregator:
         return await self.subscriptions.confirmed(subscription, reason or "registered")
 
     async def endpoint(self, call: Call) -> Response:
-        """Answer `/-/push/rsscloud/…`: challenges, and notifications in any protocol."""
+        """Return the response of `/-/push/rsscloud/…` to a challenge, or to a notification in any protocol."""
         subscription = await self.subscriptions.find_by_callback(call.path.rpartition("/")[2])
         if call.request.method == "GET":
             return self._answer_challenge(call, subscription)
@@ -127,7 +127,8 @@ class RssCloudAggregator:
         return plain_text(200, token)
 
     async def _answer_call(self, content: bytes, subscription: Subscription | None) -> Response:
-        """Answer a notification by XML-RPC or SOAP: "one parameter, the url of the channel that changed"."""
+        """Return the response to a notification by XML-RPC or SOAP: "one parameter, the url of the channel that
+        changed"."""
         if soap.split_tag(soap.parse_document(content).tag)[1] == "Envelope":
             soap_call = soap.read_call(content)
             texts = [value for _, value in soap_call.parameters if isinstance(value, str)]
@@ -144,7 +145,7 @@ class RssCloudAggregator:
 
 
 def registration(subscription: Subscription, settings: Settings) -> Message:
-    """Return the registration for a subscription."""
+    """Return the registration request for a subscription."""
     split = urlsplit(callback_of(settings, NAME, subscription))
     secure = split.scheme == "https"
     port = split.port or (443 if secure else 80)
@@ -163,7 +164,7 @@ def registration(subscription: Subscription, settings: Settings) -> Message:
         }
         return Message("POST", subscription.callback, Fields(lines), urlencode(form).encode())
     lines.append(("Content-Type", "text/xml; charset=utf-8"))
-    # The procedure of 2003 has five parameters and notifies the caller's address; later ones have a domain, too.
+    # The procedure of 2003 has five parameters and notifies the caller's address. Later versions also have a domain.
     domain = [split.hostname or ""] if procedure.startswith("rssCloud.") else []
     if method is NotificationMethod.XML_RPC:
         called: tuple[Any, ...] = (PROCEDURE, port, split.path, str(method), [subscription.topic], *domain)

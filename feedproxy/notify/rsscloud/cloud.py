@@ -1,9 +1,9 @@
 """The rssCloud server: aggregators register here for feeds, and are notified of changes after a verification.
 
 A callback at the caller's own address is verified by a test notification: "A workstation cannot make a registration
-call on behalf of another." A callback at a `domain` needs a proof that an arbitrary web server would not give: it
-repeats a challenge (http-post), or returns true (XML-RPC, SOAP). The client waits for the outcome, so the verification
-is sent at once (DeliveryWorker.request_now) and is not durable.
+call on behalf of another." A callback at a `domain` needs a proof that an arbitrary web server would not give. It must
+repeat a challenge (http-post) or return true (XML-RPC, SOAP). The client waits for the outcome, so that the
+verification is sent at once (DeliveryWorker.request_now) and is not durable.
 """
 
 import logging
@@ -44,7 +44,7 @@ METHODS = ("pleaseNotify", "rssPleaseNotify")
 
 
 class RssCloudServer:
-    """Answers registrations and pings, and makes and interprets notifications."""
+    """The rssCloud server. It answers registrations and pings, and makes and interprets notifications."""
 
     def __init__(self, service: NotificationService) -> None:
         self._service = service
@@ -55,14 +55,14 @@ class RssCloudServer:
     # -- registration
 
     async def by_rpc(self, parameters: tuple[object, ...], call: Call) -> bool:
-        """Answer `rssCloud.pleaseNotify` and `xmlStorageSystem.rssPleaseNotify`.
+        """Return the result of `rssCloud.pleaseNotify` or `xmlStorageSystem.rssPleaseNotify`.
 
         "It returns true if it was able to do the registration, false otherwise." Raises MalformedCall.
         """
         return await self._try_register(messages.from_parameters, parameters, call)
 
     async def by_form(self, call: Call) -> Response:
-        """Answer `/-/pleaseNotify`."""
+        """Return the response of `/-/pleaseNotify`."""
         accept = call.request.fields.combined("accept") or ""
         try:
             await self.register(messages.from_form(call.content), call.client)
@@ -71,7 +71,7 @@ class RssCloudServer:
         return messages.write_result("notifyResult", True, REGISTERED, accept)
 
     async def by_soap(self, call: Call) -> Response:
-        """Answer `/-/soap`: a registration or a ping."""
+        """Return the response of `/-/soap` to a registration or a ping."""
         try:
             soap_call = soap.read_call(call.content)
             if soap_call.method in METHODS:
@@ -80,12 +80,12 @@ class RssCloudServer:
                 return soap.write_response(
                     soap_call, await self.ping(tuple(value for _, value in soap_call.parameters), call)
                 )
-            raise InvalidCall(f"there is no method {soap_call.method[:100]}")
+            raise InvalidCall(f"unknown method {soap_call.method[:100]}")
         except InvalidCall as error:
             return soap.write_fault(str(error))
 
     async def register(self, registration: Registration, client: ClientContext) -> None:
-        """Verify and register a client's callback. Raises FeedproxyError."""
+        """Verify and register a client's callback. Raises FeedproxyError if it is refused."""
         service, now = self._service, self._service.clock.now()
         settings = service.settings()
         if not self._rate_limiter.allow(client.address, now, settings.source_limit):
@@ -143,25 +143,25 @@ class RssCloudServer:
     # -- pings
 
     async def ping(self, parameters: tuple[object, ...], call: Call) -> bool:
-        """Answer `rssCloud.ping`: "true whenever well-formed". Raises MalformedCall."""
+        """Return the result of `rssCloud.ping`: "true whenever well-formed". Raises MalformedCall."""
         if len(parameters) != 1 or not isinstance(parameters[0], str):
             raise MalformedCall("invalid ping: expected one parameter, the URL of the changed feed")
         await self._accept_ping(parameters[0], call.client)
         return True
 
     async def hello(self, parameters: tuple[object, ...], call: Call) -> bool:
-        """Answer `rssCloud.hello` with true."""
+        """Return true, the result of `rssCloud.hello`."""
         return True
 
     async def ping_by_form(self, call: Call) -> Response:
-        """Answer `/-/ping`."""
+        """Return the response of `/-/ping`."""
         accept = call.request.fields.combined("accept") or ""
         url = next((value for name, value in messages.parse_form(call.content) if name.lower() == "url"), "")
         reason = await self._accept_ping(url, call.client)
         return messages.write_result("result", not reason, reason or THANKS, accept)
 
     async def _accept_ping(self, url: str, client: ClientContext) -> str:
-        """Accept a ping. Return the reason if it is refused, else an empty string."""
+        """Accept a ping. Return the reason for a refusal, or an empty string."""
         try:
             await self._ping_receiver.accept(ping_messages.ping_of("", url), client)
         except (InvalidPing, TooManyRequests) as error:
@@ -173,7 +173,7 @@ class RssCloudServer:
     # -- notifications
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
-        """Return the notification, in the protocol of the registration."""
+        """Return the notification for a delivery, in the protocol of the registration."""
         if not may_notify(self._service, delivery.request.topic):
             return None
         data = subscription.data
@@ -183,7 +183,7 @@ class RssCloudServer:
         )
 
     async def interpret(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
-        """Return the verdict on a response. Failures are retried for a day; then the subscription is removed."""
+        """Return the verdict on a response. Failures are retried for a day. Then the subscription is removed."""
         if isinstance(answer, Forbidden):
             return Refused(str(answer), remove=True)
         if isinstance(answer, FeedproxyError):

@@ -1,6 +1,6 @@
 """rssCloud messages by XML-RPC, SOAP and http-post (the `cloud` element of RSS 2.0, 2003).
 
-cloud.py accepts registrations; aggregator.py registers at other clouds.
+cloud.py accepts registrations. aggregator.py registers at other clouds.
 """
 
 import json
@@ -24,27 +24,28 @@ from feedproxy.notify.soap import SoapCall
 NAME = "rsscloud"
 
 REGISTRATION_LIFETIME: Seconds = 25 * 3600
-"""Seconds until a registration ends: "By convention registrations expire after 25 hours"."""
+"""Seconds until a registration expires: "By convention registrations expire after 25 hours"."""
 RENEW_AFTER: Seconds = 24 * 3600
 """Seconds until a registration is renewed: "Workstations should register every 24 hours"."""
 
 URLS_MAX = 100
-"""Feeds that one call registers for. The call causes one verification, whatever their number."""
+"""Largest number of feeds in one registration. It causes one verification, independent of their number."""
 
 FAULT_CODE = 4
-"""The fault code that implementations of rssCloud use for all faults."""
+"""Fault code that implementations of rssCloud use for all faults."""
 
 SOAP_NAMESPACE = "http://www.soapware.org/"
 
 _PROCEDURE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
-"""Valid names of procedures, both as an XML-RPC method and as a SOAP element."""
+"""A valid name of a procedure, both as an XML-RPC method and as a SOAP element."""
 
 _CLOUD_PROCEDURES = frozenset({"hello", "ping", "pleasenotify", "rsspleasenotify"})
-"""The last parts of a cloud's own procedures. Every cloud answers `ping` with true, which is not a proof."""
+"""Names of a cloud's own procedures, without their prefix. Each cloud answers `ping` with true, which would prove
+nothing."""
 
 
 class NotificationMethod(StrEnum):
-    """The protocol of notifications; case-sensitive."""
+    """The protocol of notifications. Its names are case-sensitive."""
 
     HTTP_POST = "http-post"
     HTTPS_POST = "https-post"  # an extension of current servers
@@ -53,7 +54,7 @@ class NotificationMethod(StrEnum):
 
     @property
     def is_form(self) -> bool:
-        """True if a notification is a form."""
+        """Return whether a notification is a form."""
         return self in (NotificationMethod.HTTP_POST, NotificationMethod.HTTPS_POST)
 
 
@@ -64,7 +65,7 @@ class MalformedCall(InvalidCall):
 
 
 class RegistrationRefused(FeedproxyError):
-    """The registration is refused: the response is false."""
+    """The registration is refused. It is answered with false."""
 
     status_hint = 403
     detail = "access"
@@ -82,7 +83,7 @@ class Registration:
     domain: str = ""
 
     def callback(self, address: str) -> str:
-        """Return the callback URL for a caller from `address`. Raises RegistrationRefused."""
+        """Return the callback URL for a caller at `address`. Raises RegistrationRefused."""
         host = self.domain or address.removeprefix("::ffff:")
         # "As a convenience, http-post with port 443 is also notified over HTTPS" (current servers).
         scheme = "https" if self.method is NotificationMethod.HTTPS_POST or self.port == 443 else "http"
@@ -107,7 +108,7 @@ def registration(
     if not method.is_form and not _PROCEDURE.fullmatch(procedure):
         raise RegistrationRefused("invalid or missing procedure name")
     if not method.is_form and procedure.rpartition(".")[2].lower() in _CLOUD_PROCEDURES:
-        raise RegistrationRefused("invalid procedure: it is one of clouds, not of aggregators")
+        raise RegistrationRefused("invalid procedure: expected one of aggregators, not of clouds")
     if not urls or not all(urls):
         raise RegistrationRefused("the URLs of feeds are missing")
     if len(urls) > URLS_MAX:
@@ -144,7 +145,7 @@ def from_parameters(parameters: Sequence[Any]) -> Registration:
 
 
 def from_soap(call: SoapCall) -> Registration:
-    """Return the registration of a SOAP call, in the same order or by names. Raises as `from_parameters`."""
+    """Return the registration of a SOAP call, with its parameters by order or by name. Raises as `from_parameters`."""
     order = ("notifyprocedure", "port", "path", "protocol", "urllist", "domain")
     named = {name.lower(): value for name, value in call.parameters}
     if all(name in named for name in order[:5]):
@@ -153,7 +154,7 @@ def from_soap(call: SoapCall) -> Registration:
 
 
 def from_form(content: bytes) -> Registration:
-    """Return the registration of a form: protocol, port, path, url1 … urlN, optionally domain and procedure.
+    """Return the registration of a form with protocol, port, path, url1 … urlN, and optionally domain and procedure.
 
     Raises RegistrationRefused.
     """
@@ -180,7 +181,7 @@ def parse_form(content: bytes) -> list[tuple[str, str]]:
 
 
 def notification(method: NotificationMethod, callback: str, procedure: str, url: str, agent: str) -> Message:
-    """Return a notification: "the cloud calls back to the procedure … with one parameter, the url"."""
+    """Return the notification message: "the cloud calls back to the procedure … with one parameter, the url"."""
     lines = [("User-Agent", agent)]
     if method.is_form:
         lines.append(("Content-Type", "application/x-www-form-urlencoded"))
@@ -193,7 +194,7 @@ def notification(method: NotificationMethod, callback: str, procedure: str, url:
 
 
 def challenge(callback: str, url: str, token: str, agent: str) -> Message:
-    """Return the challenge to a callback at a domain, which has to repeat the token."""
+    """Return the challenge for a callback at a domain, which must repeat the token."""
     mark = "&" if "?" in callback else "?"
     query = f"url={quote_plus(url)}&challenge={quote_plus(token)}"
     return Message("GET", f"{callback}{mark}{query}", Fields([("User-Agent", agent)]))
@@ -202,7 +203,7 @@ def challenge(callback: str, url: str, token: str, agent: str) -> Message:
 def failure_reason(method: NotificationMethod, answer: Response, *, strictly: bool = False) -> str:
     """Return the reason why a notification failed, or an empty string.
 
-    With `strictly` the value has to be true: "The workstation returns true."
+    With `strictly`, the returned value must be true: "The workstation returns true."
     """
     if not 200 <= answer.status < 300:
         return f"status {answer.status}"
@@ -223,7 +224,7 @@ def failure_reason(method: NotificationMethod, answer: Response, *, strictly: bo
 
 
 def write_result(element: str, success: bool, message: str, accept: str) -> Response:
-    """Return `<notifyResult success="…" msg="…"/>`, or JSON if the client accepts it."""
+    """Return `<notifyResult success="…" msg="…"/>` as a response, or JSON if the client accepts it."""
     if "application/json" in accept:
         body, media_type = json.dumps({"success": success, "msg": message}), "application/json"
     else:

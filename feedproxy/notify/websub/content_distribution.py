@@ -1,8 +1,8 @@
 """The receiver of hubs' requests to `/-/push/websub/ID.TOKEN`: verifications, denials, and feeds.
 
-The URL cannot be guessed. Pushed content is used if three conditions hold; otherwise a push causes one fetch, as a ping
-does. The content is signed with the subscription's secret. The secret was sent by https, or the feed itself is fetched
-by http. The content is the whole feed (refresh/policy/push.py).
+The URL cannot be guessed. Pushed content is used if three conditions hold: it is signed with the subscription's secret;
+the secret was sent by https, or the feed itself is fetched by http; the content is the whole feed
+(refresh/policy/push.py). Otherwise a push causes one fetch, as a ping does.
 """
 
 import hmac
@@ -26,20 +26,20 @@ from feedproxy.notify.websub.subscriber import Subscriber, covers_topic
 from feedproxy.request.endpoints import Call
 
 UNKNOWN_CONTENT_MAX = 2 * 1024 * 1024
-"""Bytes that are read of a push to an unknown callback URL before it is refused."""
+"""Largest number of bytes that are read of a push to an unknown callback URL before it is refused."""
 
 LEASE_MAX: Seconds = 90 * DAY
-"""Seconds of the longest lease: a longer one is renewed after this time, too."""
+"""Longest lease in seconds. A longer one is renewed after this time, too."""
 
 LEASE_MIN: Seconds = 60
-"""Seconds of the shortest lease: a hub must not cause more frequent renewals."""
+"""Shortest lease in seconds, so that a hub cannot cause more frequent renewals."""
 
 RENEWAL_MARGIN_MAX: Seconds = DAY
-"""Seconds before a lease's end at which it is renewed at the earliest; a tenth of the lease if that is less."""
+"""Longest time in seconds before a lease's end at which it is renewed. It is a tenth of the lease if that is less."""
 
 
 class DistributionReceiver:
-    """Answers requests at the callback URLs."""
+    """Receiver of the requests to callback URLs."""
 
     def __init__(self, service: NotificationService, subscriber: Subscriber, key: Callable[[], bytes]) -> None:
         self._service = service
@@ -48,7 +48,7 @@ class DistributionReceiver:
         self._rate_limiter = RateLimiter()
 
     def content_max(self, path: str) -> int:
-        """Return the limit of a push in bytes: `buffer_max`, as for fetched content, if the callback URL is known."""
+        """Return the limit of a push in bytes. For a known callback URL it is `buffer_max`, as for fetched content."""
         return (
             self._service.settings().buffer_max
             if messages.is_sealed(self._key(), path.rpartition(".")[2])
@@ -56,7 +56,7 @@ class DistributionReceiver:
         )
 
     async def answer(self, call: Call) -> Response:
-        """Answer a verification or denial (GET), or a content distribution (POST)."""
+        """Return the response to a verification or denial (GET), or to a content distribution (POST)."""
         try:
             subscription, token = await self._find(call.path)
             if call.request.method == "POST":
@@ -78,7 +78,10 @@ class DistributionReceiver:
     # -- GET
 
     async def _answer_verification(self, call: Call, subscription: Subscription | None, token: str) -> Response:
-        """ "The subscriber MUST confirm that the hub.topic corresponds to a pending subscription" """
+        """Return the response to a verification or denial.
+
+        "The subscriber MUST confirm that the hub.topic corresponds to a pending subscription".
+        """
         try:
             parameters = {name: values[0] for name, values in parse_qs(call.query, max_num_fields=100).items()}
         except ValueError:
@@ -121,7 +124,7 @@ class DistributionReceiver:
     # -- POST
 
     async def _receive(self, call: Call, subscription: Subscription | None, token: str) -> Response:
-        """Return 2xx for a push, which "SHOULD only indicate receipt of the message"."""
+        """Return the response to a push. A 2xx "SHOULD only indicate receipt of the message"."""
         if subscription is None or subscription.data.get("wanted") == Mode.UNSUBSCRIBE:
             return plain_text(410, "there is no such subscription")
         if not _is_equal_token(token, subscription.data.get("key", "")):
@@ -149,7 +152,7 @@ class DistributionReceiver:
         return accepted
 
     async def _apply_content(self, call: Call, subscription: Subscription) -> str:
-        """Apply pushed content. Return the reason if it is not used, else an empty string."""
+        """Apply pushed content. Return the reason why it is not used, or an empty string."""
         secure = subscription.data.get("over", "").startswith("https:") or subscription.topic.startswith("http:")
         if not subscription.secret or not secure:
             return "the content is not authenticated"

@@ -13,12 +13,12 @@ from feedproxy.http.link import parse_links
 from feedproxy.http.message import Fields
 
 HUBS_MAX = 5
-"""Hubs of one feed that are tried in turn."""
+"""Largest number of hubs of one feed that are tried in turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredHubs:
-    """The topic, as the publisher names it, and its hubs, those with https first."""
+    """The topic as the publisher names it, and its hubs, those with https first."""
 
     topic: str
     hubs: tuple[str, ...] = ()
@@ -38,7 +38,8 @@ def discover(target: str, fields: Fields, channel: Channel) -> DiscoveredHubs:
 
 
 def prefer_https(hub: str, tries: int) -> str:
-    """Return the URL to call a hub at: first with https, "even if the URL is advertised as HTTP", then unchanged."""
+    """Return the URL at which to call a hub: first with https, "even if the URL is advertised as HTTP", then
+    unchanged."""
     if tries or not hub.startswith("http://"):
         return hub
     host, port = uri.split_host_port(hub)

@@ -1,8 +1,8 @@
-"""The WebSub hub at `/-/hub`: verifies subscription requests, and sends feeds to their subscribers.
+"""The WebSub hub at `/-/hub`: it verifies subscription requests, and sends feeds to subscribers.
 
 Until its callback has answered the challenge, a request is only a delivery in the queue. It causes one GET of the
-callback, and leaves an existing subscription unchanged. A waiting delivery names the feed; its content is read from the
-store when it is sent.
+callback, and leaves an existing subscription unchanged. A queued delivery names the feed. The feed's content is read
+from the store when the delivery is sent.
 """
 
 import json
@@ -32,16 +32,16 @@ from feedproxy.request.endpoints import Call
 from feedproxy.request.url_mapping import is_upstream_target, to_public
 
 VERIFICATION_TRIES = 3
-"""Attempts to verify or deny at a callback that cannot be reached. The first response is final."""
+"""Number of attempts to verify or deny at a callback that cannot be reached. The first response is final."""
 
 DENY = "deny"
-"""The kind of delivery that tells a subscriber the end of its subscription."""
+"""The kind of delivery that informs a subscriber of the end of its subscription."""
 
 NO_FEED = "there is no public feed at that URL"
 
 
 class Hub:
-    """Answers requests at the endpoint, and makes and interprets deliveries."""
+    """The hub. It answers requests, and makes and interprets deliveries."""
 
     def __init__(self, service: NotificationService) -> None:
         self._service = service
@@ -51,7 +51,7 @@ class Hub:
     # -- requests
 
     async def answer(self, call: Call) -> Response:
-        """Answer `POST /-/hub`. Errors are described "in the response body as plain text"."""
+        """Return the response of `POST /-/hub`. Errors are described "in the response body as plain text"."""
         try:
             return await self._answer(call)
         except TooManyRequests as error:
@@ -83,7 +83,7 @@ class Hub:
         target = self._target(request, call.client.base)
         known = await service.subscriptions.find_current_or_moved(Role.SUBSCRIBER, NAME, target, request.callback)
         if request.mode is Mode.UNSUBSCRIBE and known is None:
-            raise InvalidRequest("there is no such subscription", 404)
+            raise InvalidRequest("unknown subscription", 404)
         if known is None:
             await service.subscriptions.check_capacity(request.callback, settings.subscriptions_per_site)
         data = {
@@ -107,7 +107,7 @@ class Hub:
         await refresh_requests.accept_ping(list(dict.fromkeys(found)), source)
 
     def _target(self, request: SubscriptionRequest, base: str) -> str:
-        """Return the target that a topic names. Raises InvalidRequest."""
+        """Return the target that a request's topic names. Raises InvalidRequest."""
         try:
             target = self._service.proxy.admin.to_upstream_url(named_address(self._service, request.topic, base))
             target = current_topic(self._service, target)
@@ -128,7 +128,7 @@ class Hub:
     # -- messages
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return a verification, a denial, or the feed."""
+        """Return the message of a delivery: a verification, a denial, or the feed."""
         request = delivery.request
         agent = ("User-Agent", own_user_agent(self._service.settings()))
         if request.what == DENY:
@@ -188,7 +188,7 @@ class Hub:
             return None
 
     async def _check_public(self, target: str) -> bool:
-        """Return whether a topic is public (section 5.2). An unknown feed of the upstream is fetched first."""
+        """Return whether a topic is public (section 5.2). An unknown feed of the upstream is fetched before."""
         settings = self._service.settings_for(target)
         if self._service.proxy.store.get(target) is None and is_upstream_target(target, settings):
             await self._service.proxy.admin.refresh(target)
@@ -251,7 +251,8 @@ class Hub:
 
 
 def _final_message(known: Subscription) -> DeliveryRequest:
-    """Return the denial: a hub may deny "at any point (even if it was previously accepted)" (section 5.2)."""
+    """Return the delivery that ends a subscription. A hub may deny "at any point (even if it was previously accepted)"
+    (section 5.2)."""
     return DeliveryRequest(NAME, DENY, known.topic, known.callback, data=known.data.get("topic", known.topic))
 
 
@@ -264,6 +265,6 @@ def _denial(callback: str, topic: str) -> str:
 
 
 def _is_unsubscription(delivery: Delivery) -> bool:
-    """Return True for the verification of an unsubscription, which a private feed allows, too."""
+    """Return whether a delivery verifies an unsubscription, which is possible for a private feed, too."""
     request = delivery.request
     return request.what == "verify" and json.loads(request.data)["mode"] == Mode.UNSUBSCRIBE

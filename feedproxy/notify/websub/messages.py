@@ -20,26 +20,26 @@ NAME = "websub"
 FORM = "application/x-www-form-urlencoded"
 
 SECRET_MAX = 200
-"""Bytes of hub.secret. "This parameter MUST be less than 200 bytes in length." """
+"""Largest hub.secret in bytes, exclusive. "This parameter MUST be less than 200 bytes in length" (section 5.1)."""
 
 ADDRESS_MAX = 2048
-"""Characters of a callback URL."""
+"""Largest number of characters in a callback URL."""
 PARAMETERS_MAX = 100
-"""Parameters of one request."""
+"""Largest number of parameters in one request."""
 TOPICS_MAX = 50
-"""Topics of one publish request."""
+"""Largest number of topics in one publish request."""
 
 LEASE_MIN: Seconds = 60
-"""Seconds of the shortest lease: a shorter one would be renewed more often than feeds are polled."""
+"""Shortest lease in seconds. A shorter one would be renewed more often than feeds are polled."""
 
 SEAL_LENGTH = 16
-"""Hexadecimal digits of the seal at the end of a token: 64 bits."""
+"""Number of hexadecimal digits in the seal at the end of a token: 64 bits."""
 
 METHODS = ("sha1", "sha256", "sha384", "sha512")
-"""The recognised algorithm names (section 7.1.1)."""
+"""Recognised names of hash algorithms (section 7.1.1)."""
 
 _PERCENT = re.compile(r"%(2D|2E|5F|7E|3[0-9]|[46][1-9A-F]|[57][0-9A])", re.IGNORECASE)
-"""Percent-encoded characters that need not be (RFC 3986, section 2.3)."""
+"""A percent-encoded character that need not be encoded (RFC 3986, section 2.3)."""
 
 
 class Mode(StrEnum):
@@ -63,7 +63,7 @@ class InvalidRequest(FeedproxyError):
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRequest:
-    """A request to subscribe or to unsubscribe. `topic` and `callback` are unchanged."""
+    """A request to subscribe or to unsubscribe. `topic` and `callback` are as received."""
 
     mode: Mode
     topic: str
@@ -109,7 +109,7 @@ def read_request(media_type: str | None, body: bytes) -> SubscriptionRequest | P
 
 
 def read_callback(text: str) -> str:
-    """Return the callback with its non-reserved characters decoded. Raises InvalidRequest.
+    """Return the callback with its unreserved characters decoded. Raises InvalidRequest.
 
     "Hubs MUST always decode non-reserved characters for these URL parameters". Otherwise "the Hub MUST use the exact
     callback used by the subscriber".
@@ -128,7 +128,7 @@ def read_callback(text: str) -> str:
 
 
 def granted_lease(asked: int | None, most: int) -> int:
-    """Return the seconds of a lease.
+    """Return the seconds of the granted lease for a requested one. `most` is the longest lease.
 
     "Hubs MUST enforce lease expirations, and MUST NOT issue perpetual lease durations."
     """
@@ -152,7 +152,7 @@ def challenge(nonce: str, attempt: int) -> str:
 
 
 def signature(secret: str, body: bytes, method: str) -> str:
-    """Return the value of X-Hub-Signature."""
+    """Return the value of the field X-Hub-Signature."""
     return f"{method}={hmac.new(secret.encode(), body, method).hexdigest()}"
 
 
@@ -166,7 +166,7 @@ def is_signed(value: str | None, secret: str, body: bytes) -> bool:
 
 
 def link_field(hub: str, topic: str) -> str:
-    """Return the Link field of a content distribution: "a single Link Header"."""
+    """Return the value of the Link field of a content distribution: "a single Link Header"."""
     return f'<{hub}>; rel="hub", <{topic}>; rel="self"'
 
 
@@ -181,7 +181,7 @@ def token() -> str:
 
 
 def sealed_token(key: bytes) -> str:
-    """Return a token with a seal, which `is_sealed` recognises without a look-up in the database."""
+    """Return a token with a seal, which `is_sealed` recognises without a lookup in the database."""
     nonce = secrets.token_urlsafe(24)
     return nonce + _seal(key, nonce)
 

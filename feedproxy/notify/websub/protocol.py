@@ -13,11 +13,14 @@ from feedproxy.notify.websub.messages import NAME
 from feedproxy.notify.websub.subscriber import Subscriber
 
 _SUBSCRIBER_REQUESTS = frozenset({"subscribe", "unsubscribe"})
-"""Kinds of deliveries of the subscriber. Those of the hub are `verify`, `notify` and `deny`."""
+"""Kinds of deliveries of the subscriber. The hub's kinds are `verify`, `notify` and `deny`."""
 
 
 class WebSub:
-    """Both roles. `hub` and `distribution_receiver` answer endpoints; `key` returns a secret of this installation."""
+    """Hub and subscriber of WebSub. `hub` and `distribution_receiver` answer requests to endpoints.
+
+    `key` returns a secret key of this installation.
+    """
 
     name = NAME
     retry_for = DAY
@@ -30,11 +33,11 @@ class WebSub:
         self.distribution_receiver = DistributionReceiver(service, self.subscriber, key)
 
     def extra_deliveries(self, change: Change) -> tuple[DeliveryRequest, ...]:
-        """Return none: only subscribers are notified."""
+        """Return no deliveries: only subscribers are notified."""
         return ()
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return the message to send now."""
+        """Return the message of a delivery."""
         role = self.subscriber if delivery.request.what in _SUBSCRIBER_REQUESTS else self.hub
         return await role.message(delivery, subscription)
 

@@ -1,11 +1,12 @@
-"""The WebSub subscriber: subscribes at the hubs of the feeds that are read here, renews and ends subscriptions.
+"""The WebSub subscriber: it subscribes at the hubs of feeds that are read here, and renews and ends these
+subscriptions.
 
-A feed that has readers and names hubs is subscribed to at one of them, at the next one if that fails. A feed that has
-no readers any more, or names other hubs, is unsubscribed from. Feeds are checked every SWEEP_INTERVAL, and when their
-content changes. Therefore restarts, outages and expired leases lose no subscription.
+A feed with readers and hubs is subscribed to at one of its hubs, and at the next one if that fails. If a feed has no
+readers any more, or names other hubs, its subscription is ended. Feeds are checked every SWEEP_INTERVAL seconds, and
+when their content changes. Restarts, outages and expired leases therefore lose no subscription.
 
 Each request to a hub has a callback URL of its own that cannot be guessed: `/-/push/websub/ID.TOKEN` ("changed when
-subscriptions are renewed"). The last verified token is valid; the one before is answered 410.
+subscriptions are renewed"). Only the last verified token is valid. The token before it is answered with 410.
 content_distribution.py answers these calls.
 """
 
@@ -33,23 +34,23 @@ from feedproxy.rules import may_serve_under
 from feedproxy.store.resource import Resource
 
 LEASE: Seconds = 10 * DAY
-"""Seconds of lease that are requested: "10 days is a good default"."""
+"""Lease in seconds that is requested: "10 days is a good default"."""
 SWEEP_INTERVAL: Seconds = 600
 """Seconds between two checks of all feeds."""
 SWEEP_BATCH = 1000
-"""Feeds checked in one iteration of the loop, which delays deliveries by some tenths of a second."""
+"""Number of feeds checked in one iteration of the loop, which delays deliveries by some tenths of a second."""
 RECHECK_FOR: Seconds = 60
-"""Seconds for which a new feed is checked again: its first reader counts only after the response."""
+"""Seconds for which a new feed is checked again, because its first reader is counted only after the response."""
 PENDING_CHECKS_MAX = 10_000
-"""Feeds that wait for their check at most; the sweep finds the others."""
+"""Largest number of feeds that wait for their check. The sweep finds the others."""
 VERIFICATION_TIMEOUT: Seconds = DAY
-"""Seconds that a hub has to verify a request. After that a hub that refused is tried again."""
+"""Seconds within which a hub must verify a request. A hub that refused is tried again after this time."""
 REDIRECTS_MAX = 3
-"""Redirects of one request to a hub."""
+"""Largest number of redirects of one request to a hub."""
 
 
 class Subscriber:
-    """Decides which feeds to subscribe to, and sends the requests to hubs."""
+    """The subscriber. It decides which feeds to subscribe to, and sends the requests to hubs."""
 
     def __init__(self, service: NotificationService, key: Callable[[], bytes]) -> None:
         self._service = service
@@ -93,7 +94,7 @@ class Subscriber:
         now = service.clock.now()
         if not service.can_receive_calls:
             return
-        # After a start these are thousands, so one query reads their subscriptions.
+        # After a start there are thousands, so that one query reads their subscriptions.
         unread, plain = [target for target in self._pending_checks if not self.is_read(target)], list(self._without_hub)
         subscribed = await service.subscriptions.subscribed_topics(
             role=Role.PUBLISHER, protocol=NAME, among=unread + plain
@@ -113,7 +114,7 @@ class Subscriber:
         await self._continue_sweep()
 
     async def _sweep(self) -> None:
-        """Check all subscriptions now, and all feeds with readers in the next iterations."""
+        """Check all subscriptions now, and schedule the check of all feeds with readers for the next iterations."""
         after = 0
         while page := await self._service.subscriptions.all(role=Role.PUBLISHER, protocol=NAME, after=after):
             after = page[-1].id
@@ -129,7 +130,7 @@ class Subscriber:
                 await self._check(target)
 
     async def _check(self, target: str) -> bool:
-        """Subscribe or unsubscribe as one feed requires. Return False if it has a hub but no readers yet."""
+        """Subscribe to a feed or unsubscribe, as required. Return False if it has a hub but no readers yet."""
         subscriptions = await self._service.subscriptions.all(role=Role.PUBLISHER, protocol=NAME, topic=target)
         found = self._discover(target, self._service.proxy.store.peek(target))
         for subscription in subscriptions:
@@ -138,7 +139,7 @@ class Subscriber:
         if not found.hubs:
             return True
         if not self.is_read(target):
-            # After a start the counts say nothing until a whole window has passed.
+            # After a start, the counts are complete only when a whole window has passed.
             if self._service.clock.now() - self._started >= self._service.settings().subscriber_window:
                 for subscription in subscriptions:
                     if _is_wanted(subscription):
@@ -156,12 +157,12 @@ class Subscriber:
         return True
 
     def _discover(self, target: str, resource: Resource | None) -> DiscoveredHubs:
-        """Return the hubs to subscribe to a feed at; none if it must not be subscribed to."""
+        """Return the hubs at which to subscribe to a feed. There are none if it must not be subscribed to."""
         settings = self._service.settings_for(target)
         nothing = DiscoveredHubs(target)
         if resource is None or resource.channel is None or not settings.push_subscribe:
             return nothing
-        # A publisher's own proxy knows of changes before a hub does, and a hub must not know of private feeds.
+        # A publisher's own proxy knows of changes earlier than a hub. A hub must not know of private feeds.
         if is_upstream_target(target, settings) or is_private(resource, settings):
             return nothing
         stored = resource.feed_variant
@@ -202,7 +203,7 @@ class Subscriber:
         )
 
     async def _unsubscribe(self, subscription: Subscription) -> None:
-        """Enqueue the unsubscription. The subscription remains until the hub has verified it, for a day at most."""
+        """Enqueue the unsubscription. The subscription remains until the hub has verified it, at most for a day."""
         now, service = self._service.clock.now(), self._service
         await service.proxy.admin.end_push_lease(subscription.topic)
         if not subscription.data.get("key"):
@@ -224,7 +225,7 @@ class Subscriber:
             await self._request_lease(now)
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return the request to a hub."""
+        """Return the request to a hub for a delivery."""
         if subscription is None or not self._service.can_receive_calls:
             return None
         settings, data, mode = self._service.settings(), subscription.data, Mode(delivery.request.what)
@@ -264,7 +265,10 @@ class Subscriber:
         return await self._fail(subscription, f"status {answer.status} from the hub: {reason}")
 
     async def _follow_redirect(self, subscription: Subscription, answer: Response) -> Verdict:
-        """ "The subscriber is expected to retry the subscription or unsubscription at the new hub URL." """
+        """Enqueue the request at the hub's new URL. Return the verdict.
+
+        "The subscriber is expected to retry the subscription or unsubscription at the new hub URL."
+        """
         hops = int(subscription.data.get("hops", "0")) + 1
         try:
             there = uri.resolve(subscription.data["hub"], answer.fields.get("location") or "")
@@ -280,7 +284,7 @@ class Subscriber:
         return Refused(reason)
 
     async def mark_failed(self, subscription: Subscription, reason: str, *, at_once: bool = False) -> None:
-        """Exclude a hub for a day. A running lease is kept to its end, unless `at_once` is set."""
+        """Exclude a hub for a day. A running lease stays until its end, unless `at_once` is set."""
         now = self._service.clock.now()
         subscription = await self._service.subscriptions.get(subscription.id) or subscription
         keeps = subscription.state is State.ACTIVE and subscription.expires > now and not at_once
@@ -301,7 +305,7 @@ class Subscriber:
 
 
 def covers_topic(service: NotificationService, target: str, topic: str) -> bool:
-    """Return whether the rules allow a hub's content for this topic to be served under this target."""
+    """Return whether the rules allow content that a hub sends for `topic` to be served under `target`."""
     try:
         return may_serve_under(service.settings_for(target), service.settings_for(uri.normalise(topic)))
     except BadTarget:
