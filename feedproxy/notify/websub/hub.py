@@ -83,7 +83,7 @@ class Hub:
         target = self._target(request, call.client.base)
         known = await service.subscriptions.find_current_or_moved(Role.SUBSCRIBER, NAME, target, request.callback)
         if request.mode is Mode.UNSUBSCRIBE and known is None:
-            raise InvalidRequest("unknown subscription", 404)
+            raise InvalidRequest("no such subscription", 404)
         if known is None:
             await service.subscriptions.check_capacity(request.callback, settings.subscriptions_per_site)
         data = {
