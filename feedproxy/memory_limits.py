@@ -5,6 +5,7 @@ together. A full cache evicts the least recently used values, which are computed
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 DIVISORS = {
     "hits": 2,
@@ -61,6 +62,7 @@ class MemoryLimits:
     """Documents of the models that each helper process keeps."""
 
     @classmethod
+    @lru_cache(maxsize=16)
     def of(cls, memory_max: int) -> "MemoryLimits":
         """Return the limits that follow from the option."""
         parts = {name: memory_max // divisor for name, divisor in DIVISORS.items()}

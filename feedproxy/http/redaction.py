@@ -225,6 +225,11 @@ def _without_tokens(text: str, mask: Callable[[str], str]) -> str:
     return _RUN.sub(shown, text)
 
 
+_SHORT_WORDS = re.compile(r"https?://(?:(?:[a-z]{1,11}+|[0-9]{1,11}+)(?![0-9a-z])|[-_~./:]+)*+")
+"""An address of short words and numbers. They are never random (`is_random`): the case never changes, and letters never
+follow digits."""
+
+
 @memoize_short(entries=1024)
 def has_secret(target: str) -> bool:
     """Return True if an address has user information, a secret parameter, a private path, or a token."""
@@ -237,6 +242,8 @@ def has_secret(target: str) -> bool:
 def _has_secret(bare: str) -> bool:
     if _PRIVATE_PLACE.search(bare.partition("?")[0]):
         return True
+    if len(bare) <= _RUN_MAX and _SHORT_WORDS.fullmatch(bare) and "/push/" not in bare and "/-/" not in bare:
+        return False
     if not _DOUBTFUL.search(bare):
         return _without_tokens(bare, lambda _: "") != bare
     try:

@@ -131,25 +131,27 @@ def without_fragment(uri: str) -> str:
 
 def origin_of(uri: str) -> str:
     """Return scheme, host and port of a normalised target, such as `https://example.com`."""
-    scheme, authority, _, _ = _parts(uri)
-    return f"{scheme}://{authority}"
+    return _origin_in(_before_path(uri))
 
 
 def split_host_port(uri: str) -> tuple[str, int]:
     """Return host and port of a normalised target. An IPv6 address has no brackets."""
-    scheme, authority, _, _ = _parts(uri)
-    host, port = _split_port(authority or "")
-    return host.strip("[]"), int(port) if port else _PORTS[scheme or ""]
+    return _host_port_in(_before_path(uri))
 
 
 def host_of(uri: str) -> str:
     """Return the host of a normalised target. An IPv6 address has its brackets."""
-    return _split_port(_parts(uri)[1] or "")[0]
+    return _host_in(_before_path(uri))
 
 
 def is_trustworthy(url: str) -> bool:
     """Return True if a normalised URL is a secure context: TLS, or a host on loopback (Secure Contexts, section
     3.1)."""
+    return _is_trustworthy(_before_path(url))
+
+
+@memoize_short()
+def _is_trustworthy(url: str) -> bool:
     scheme, _, _, _ = _parts(url)
     host = host_of(url).strip("[]")
     if scheme == "https" or host == "localhost" or host.endswith(".localhost"):
@@ -231,6 +233,30 @@ def _unicode(text: str) -> str:
         return text.encode("iso-8859-1").decode("utf-8")
     except UnicodeError:
         return text
+
+
+def _before_path(uri: str) -> str:
+    """Return a URI up to its path. Few sites have most feeds, so what depends on this part alone is memoized."""
+    end = uri.find("/", len("https://"))
+    return uri if end < 0 else uri[:end]
+
+
+@memoize_short()
+def _origin_in(uri: str) -> str:
+    scheme, authority, _, _ = _parts(uri)
+    return f"{scheme}://{authority}"
+
+
+@memoize_short()
+def _host_in(uri: str) -> str:
+    return _split_port(_parts(uri)[1] or "")[0]
+
+
+@memoize_short()
+def _host_port_in(uri: str) -> tuple[str, int]:
+    scheme, authority, _, _ = _parts(uri)
+    host, port = _split_port(authority or "")
+    return host.strip("[]"), int(port) if port else _PORTS[scheme or ""]
 
 
 def _split_port(authority: str) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from feedproxy.errors import BadTarget, FeedproxyError, NotFound
 from feedproxy.http import uri
+from feedproxy.http.memoize import memoize_last
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.visibility import may_be_listed
 from feedproxy.refresh.policy import relocation
@@ -91,6 +92,7 @@ def is_no_longer_public(service: NotificationService, target: str) -> bool:
     return is_private(resource, settings) if resource is not None else not may_be_listed(target, settings)
 
 
+@memoize_last
 def is_private(resource: Resource, settings: Settings) -> bool:
     """Return whether a feed is private. `settings` are those of its target."""
     # A feed has no stored response if its origin forbids shared caches to store it.
@@ -113,6 +115,8 @@ def _follow_redirects(service: NotificationService, target: str, is_allowed: Cal
     for _ in range(REDIRECTS_MAX):
         resource, settings = service.proxy.store.peek(visited[-1]), service.settings_for(visited[-1])
         sighting = resource.relocation if resource is not None else None
+        if sighting is None:
+            break
         match relocation.active_relocation(sighting, service.clock.now(), settings, target=visited[-1]):
             case relocation.RespondMoved(location) if location in visited:
                 return target  # the redirects form a loop

@@ -228,7 +228,7 @@ def with_previous_contents(
 
     With None for `previous`, the previous contents stay unchanged.
     """
-    if len(stored.key):
+    if len(stored.key) or (not previous and not resource.previous):
         return resource
     if not is_shared(stored, settings):
         previous = NO_CONTENTS

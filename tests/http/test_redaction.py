@@ -3,6 +3,8 @@
 from urllib.parse import quote
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from feedproxy.http.redaction import has_secret, without_secrets
 
@@ -48,3 +50,26 @@ def test_tokens_in_own_secret_addresses_are_masked(path: str, token: str) -> Non
         assert token not in without_secrets(address)
         assert has_secret(address)
     assert "hub.mode=subscribe" in without_secrets(f"https://feeds.example{own}?hub.mode=subscribe")
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.from_regex(r"[a-z]{1,16}|[0-9]{1,16}|[0-9a-f]{8,16}", fullmatch=True),
+            st.sampled_from(
+                ["push", "websub", "with", "private", "secret", "members-only", "passages", "2024", "eyJ", "A"]
+            ),
+            st.sampled_from(["/", "-", "_", ".", "~", ":", "/-/", "/push/"]),
+        ),
+        max_size=14,
+    )
+)
+@example(["/", "-", "/with/abcdef/feed"])
+@example(["/push/", "websub/", "abcdef"])
+@example(["/", "private", "/feed"])
+@example(["abc-"] * 1000)
+def test_address_of_short_words_is_judged_like_every_other(parts: list[str]) -> None:
+    address = "https://example.com/" + "".join(parts)
+
+    # A mark that is not part of a word takes the address through all rules.
+    assert has_secret(address) == has_secret(address + "/$")

@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
-from urllib.parse import urlsplit
 
 from feedproxy.cache.freshness import Freshness, Source, may_extend_lifetime, span
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.schedule import next_unskipped
+from feedproxy.http import uri
 from feedproxy.refresh.policy import polling, relocation, throttle
 from feedproxy.refresh.policy.feed_freshness import rate_of, rests_until
 from feedproxy.settings import Settings
@@ -214,8 +214,9 @@ def _minutes(seconds: Seconds) -> str:
 
 def own_jitter(target: str) -> float:
     """Return a number in [0, 1) that is the same for a feed in every process and at every start, whatever its port."""
-    parts = urlsplit(target)
-    return zlib.crc32(f"{parts.hostname}{parts.path}?{parts.query}".encode("utf-8", "surrogatepass")) / 2**32
+    host, _ = uri.split_host_port(target)
+    path, _, query = target.partition("://")[2].partition("/")[2].partition("?")
+    return zlib.crc32(f"{host}/{path}?{query}".encode("utf-8", "surrogatepass")) / 2**32
 
 
 def _unusable(resource: Resource, freshness: Freshness, now: Instant, settings: Settings) -> str:
