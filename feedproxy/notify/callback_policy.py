@@ -14,12 +14,12 @@ def is_callback_to_self(callback: str, settings: Settings, base: str) -> bool:
 
     In reverse mode, only the endpoints belong to the proxy. Raises BadTarget for an invalid URL.
     """
-    called = uri.normalise(callback)
+    callback_url = uri.normalise(callback)
     for own in {settings.public_url, base} - {""}:
         endpoints = uri.normalise(own.rstrip("/") + settings.endpoint_prefix)
-        if not _is_same_server(endpoints, called):
+        if not _is_same_server(endpoints, callback_url):
             continue
-        if not settings.upstream or (urlsplit(called).path or "/").startswith(urlsplit(endpoints).path):
+        if not settings.upstream or (urlsplit(callback_url).path or "/").startswith(urlsplit(endpoints).path):
             return True
     return False
 

@@ -39,9 +39,13 @@ class ChangeLists:
             raise NotFound("no archive of that hour")
         changes = await self._changes(begin, begin + HOUR)
         modified = max((change.at for change in changes), default=begin)
-        over = begin + HOUR <= now
+        is_complete = begin + HOUR <= now
         return await self._respond(
-            call, changes, updated=begin + HOUR, modified=modified, caching="max-age=3600" if over else "no-cache"
+            call,
+            changes,
+            updated=begin + HOUR,
+            modified=modified,
+            caching="max-age=3600" if is_complete else "no-cache",
         )
 
     async def _recent(self, call: Call, length: float) -> Response:

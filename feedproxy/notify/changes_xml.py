@@ -67,8 +67,8 @@ def write_document(entries: Iterable[WeblogEntry], *, updated: Instant, count: i
         f'<weblogUpdates version="2" updated="{format_http_date(updated)}" count="{count}">',
     ]
     for entry in entries:
-        ago = max(0, math.floor(updated - entry.at))
-        when = ago // 60 if minutes else ago
+        seconds_ago = max(0, math.floor(updated - entry.at))
+        when = seconds_ago // 60 if minutes else seconds_ago
         named = (("name", entry.name), ("url", entry.url), ("rssUrl", entry.rss_url))
         attributes = " ".join(f"{name}={quoteattr(_UNWRITABLE.sub('', value))}" for name, value in named)
         lines.append(f' <weblog {attributes} when="{when}"/>')

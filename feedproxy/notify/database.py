@@ -188,13 +188,13 @@ class NotificationDatabase:
         if self._file is None:
             return
         for suffix in ("", *JOURNAL_SUFFIXES):
-            part, aside = Path(f"{self._file}{suffix}"), Path(f"{self._file}.corrupt{suffix}")
-            if file_fault(aside):
-                set_aside(aside, "it is in the way")
-            if part.exists():
-                part.replace(aside)
+            file, corrupt_file = Path(f"{self._file}{suffix}"), Path(f"{self._file}.corrupt{suffix}")
+            if file_fault(corrupt_file):
+                set_aside(corrupt_file, "it is in the way")
+            if file.exists():
+                file.replace(corrupt_file)
             else:
-                aside.unlink(missing_ok=True)  # belongs to a database that was set aside before
+                corrupt_file.unlink(missing_ok=True)  # belongs to a database that was set aside before
         logger.warning("notify: database %s set aside as .corrupt, starting with a new one: %s", self._file, reason)
 
     def _disconnect(self) -> None:

@@ -215,11 +215,11 @@ class DeliveryWorker:
         hosts = self._requests_by_host + delivered
         slow = self._count_slow(delivered)
         full = {host for host, count in hosts.items() if count >= MAX_PER_HOST}
-        while (room := MAX_CONCURRENT - len(self._running)) > 0:
+        while (capacity := MAX_CONCURRENT - len(self._running)) > 0:
             if slow >= MAX_CONCURRENT_SLOW:
                 full |= self._slow_hosts.keys()
             due = await self._queue.due(
-                self._clock.now(), limit=room, exclude_ids=self._running.keys(), exclude_hosts=full
+                self._clock.now(), limit=capacity, exclude_ids=self._running.keys(), exclude_hosts=full
             )
             started_count = 0
             for delivery in due:

@@ -99,12 +99,12 @@ class DownstreamPurge:
             case PurgeMethod.TEMPLATE:
                 return Message("POST", sink.url.replace("{key}", key), fields, address_trust=AddressTrust.OPERATOR_HOST)
             case PurgeMethod.URL:
-                split = urlsplit(to_public(request.topic, settings))
-                path = (split.path or "/") + (f"?{split.query}" if split.query else "")
+                public_url = urlsplit(to_public(request.topic, settings))
+                path = (public_url.path or "/") + (f"?{public_url.query}" if public_url.query else "")
                 return Message(
                     "PURGE",
                     sink.url.rstrip("/") + path,
-                    fields.with_field("Host", split.netloc),
+                    fields.with_field("Host", public_url.netloc),
                     address_trust=AddressTrust.OPERATOR_HOST,
                 )
         return Message("PURGE", sink.url, fields, address_trust=AddressTrust.OPERATOR_HOST)

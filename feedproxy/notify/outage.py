@@ -28,8 +28,8 @@ class Outages:
 
     def clock_set_back_by(self, now: Instant) -> Seconds:
         """Return the seconds by which the clock was set back since the last iteration, or 0."""
-        back = self._last_tick - now if self._last_tick is not None else 0.0
-        return back if back > CLOCK_STEP_MIN else 0.0
+        step = self._last_tick - now if self._last_tick is not None else 0.0
+        return step if step > CLOCK_STEP_MIN else 0.0
 
     def record_tick(self, now: Instant) -> bool:
         """Record an iteration of the loop. Return whether it is the first one, or the first one after an outage."""

@@ -9,7 +9,7 @@ CLIENTS_MAX = 10_000
 
 
 class RateLimiter:
-    """Token buckets, one for each client network. A bucket contains the requests of one minute."""
+    """Token buckets, one for each client network. A full bucket has a token for each request allowed in one minute."""
 
     def __init__(self, capacity: int = CLIENTS_MAX) -> None:
         self._buckets: LRU[str, tuple[float, Instant]] = LRU(entries_max=capacity)

@@ -185,14 +185,14 @@ class RefreshRequests:
     async def start_due(self) -> None:
         """Start the refreshes that are due. Raises StoreError."""
         now = self._clock.now()
-        room = MAX_CONCURRENT - len(self._running)
-        if room <= 0:
+        capacity = MAX_CONCURRENT - len(self._running)
+        if capacity <= 0:
             return
         marks = ",".join("?" * len(self._running))
         rows = await self._database.run(
             lambda db: db.execute(
                 f"SELECT * FROM errands WHERE due <= ? AND target NOT IN ({marks}) ORDER BY due LIMIT ?",  # noqa: S608
-                (now, *self._running, room),
+                (now, *self._running, capacity),
             ).fetchall()
         )
         for row in rows:

@@ -168,12 +168,12 @@ class Subscriptions:
     ) -> list[Subscription]:
         """Return the matching subscriptions with ids above `after`, by id. An empty argument matches all."""
         query: dict[str, Any] = {"role": role, "protocol": protocol, "topic": topic}
-        given = {name: value for name, value in query.items() if value}
-        where = " AND ".join(["id > ?", *(f"{name} = ?" for name in given)])
+        conditions = {name: value for name, value in query.items() if value}
+        where = " AND ".join(["id > ?", *(f"{name} = ?" for name in conditions)])
         rows = await self._database.run(
             lambda db: db.execute(
                 f"SELECT * FROM subscriptions WHERE {where} ORDER BY id LIMIT ?",  # noqa: S608 -- fixed column names
-                (after, *given.values(), limit),
+                (after, *conditions.values(), limit),
             ).fetchall()
         )
         return [_read(row) for row in rows]

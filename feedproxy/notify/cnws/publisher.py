@@ -136,10 +136,10 @@ class Publisher:
         if not 200 <= answer.status < 300:
             return Refused(f"status {answer.status}", remove=True)
         try:
-            wanted = messages.read_result(answer.body)
+            is_wanted = messages.read_result(answer.body)
         except InvalidCall:
             return Delivered(f"status {answer.status} without a result")
-        if not wanted:
+        if not is_wanted:
             return Refused("the subscriber is no longer interested", remove=True)
         now = self._service.clock.now()
         await self._service.subscriptions.extend(subscription.id, expires=now + SUBSCRIPTION_LIFETIME)

@@ -86,8 +86,8 @@ class Subscriber:
         except InvalidCall:
             return generated_response(400, XML, messages.write_result(False))
         subscription = await self.subscriptions.find_by_callback(call.path.rpartition("/")[2])
-        wanted = False
+        is_wanted = False
         if subscription is not None and not isinstance(message, SubscriptionRequest):
             is_subscribed = any(is_same_topic(change.resource, subscription) for change in message)
-            wanted = is_subscribed and await self.subscriptions.on_notification(subscription)
-        return generated_response(200, XML, messages.write_result(wanted))
+            is_wanted = is_subscribed and await self.subscriptions.on_notification(subscription)
+        return generated_response(200, XML, messages.write_result(is_wanted))

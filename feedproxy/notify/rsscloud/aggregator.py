@@ -146,9 +146,9 @@ class RssCloudAggregator:
 
 def registration(subscription: Subscription, settings: Settings) -> Message:
     """Return the registration request for a subscription."""
-    split = urlsplit(callback_of(settings, NAME, subscription))
-    secure = split.scheme == "https"
-    port = split.port or (443 if secure else 80)
+    callback = urlsplit(callback_of(settings, NAME, subscription))
+    secure = callback.scheme == "https"
+    port = callback.port or (443 if secure else 80)
     method, procedure = NotificationMethod(subscription.data["way"]), subscription.data["procedure"]
     lines = [("User-Agent", own_user_agent(settings))]
     if method.is_form:
@@ -158,22 +158,22 @@ def registration(subscription: Subscription, settings: Settings) -> Message:
             "notifyProcedure": "",
             "protocol": str(own_method),
             "port": str(port),
-            "path": split.path,
-            "domain": split.hostname or "",
+            "path": callback.path,
+            "domain": callback.hostname or "",
             "url1": subscription.topic,
         }
         return Message("POST", subscription.callback, Fields(lines), urlencode(form).encode())
     lines.append(("Content-Type", "text/xml; charset=utf-8"))
     # The procedure of 2003 has five parameters and notifies the caller's address. Later versions also have a domain.
-    domain = [split.hostname or ""] if procedure.startswith("rssCloud.") else []
+    domain = [callback.hostname or ""] if procedure.startswith("rssCloud.") else []
     if method is NotificationMethod.XML_RPC:
-        called: tuple[Any, ...] = (PROCEDURE, port, split.path, str(method), [subscription.topic], *domain)
-        body = xmlrpc.client.dumps(called, procedure or "rssCloud.pleaseNotify").encode()
+        call_parameters: tuple[Any, ...] = (PROCEDURE, port, callback.path, str(method), [subscription.topic], *domain)
+        body = xmlrpc.client.dumps(call_parameters, procedure or "rssCloud.pleaseNotify").encode()
         return Message("POST", subscription.callback, Fields(lines), body)
     parameters: list[tuple[str, soap.ParameterValue | int]] = [
         ("notifyProcedure", PROCEDURE.rpartition(".")[2]),
         ("port", port),
-        ("path", split.path),
+        ("path", callback.path),
         ("protocol", str(method)),
         ("urlList", [subscription.topic]),
     ]

@@ -115,9 +115,9 @@ class RssCloudServer:
             )
             await service.subscriptions.put(new)
 
-    async def _try_register[T](self, read: Callable[[T], Registration], given: T, call: Call) -> bool:
+    async def _try_register[T](self, read: Callable[[T], Registration], call_parameters: T, call: Call) -> bool:
         try:
-            await self.register(read(given), call.client)
+            await self.register(read(call_parameters), call.client)
         except MalformedCall:
             raise
         except FeedproxyError as error:

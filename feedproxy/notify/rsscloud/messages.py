@@ -116,13 +116,13 @@ def registration(
     domain = domain.strip()
     if re.search(r"[/?#@\\\s]", domain):
         raise RegistrationRefused("invalid domain: expected the name or the address of a host")
-    bare = domain.removeprefix("[").removesuffix("]")
+    host = domain.removeprefix("[").removesuffix("]")
     path = path.strip()
     return Registration(
         *(method, procedure, int(digits)),
         path if path.startswith("/") else f"/{path}",
         tuple(dict.fromkeys(urls)),
-        bare,
+        host,
     )
 
 
@@ -158,13 +158,15 @@ def from_form(content: bytes) -> Registration:
 
     Raises RegistrationRefused.
     """
-    given = parse_form(content)
-    lower = {name.lower(): value for name, value in given}
-    if missing := [name for name in ("protocol", "port", "path") if not lower.get(name)]:
+    parameters = parse_form(content)
+    by_name = {name.lower(): value for name, value in parameters}
+    if missing := [name for name in ("protocol", "port", "path") if not by_name.get(name)]:
         raise RegistrationRefused(f"missing parameters: {', '.join(missing)}")
-    urls = [value.strip() for name, value in given if name.lower().startswith("url")]
-    procedure = lower.get("notifyprocedure") or lower.get("registerprocedure") or ""
-    return registration(procedure, lower["port"], lower["path"], lower["protocol"], urls, lower.get("domain", ""))
+    urls = [value.strip() for name, value in parameters if name.lower().startswith("url")]
+    procedure = by_name.get("notifyprocedure") or by_name.get("registerprocedure") or ""
+    return registration(
+        procedure, by_name["port"], by_name["path"], by_name["protocol"], urls, by_name.get("domain", "")
+    )
 
 
 def parse_form(content: bytes) -> list[tuple[str, str]]:
@@ -195,9 +197,9 @@ def notification(method: NotificationMethod, callback: str, procedure: str, url:
 
 def challenge(callback: str, url: str, token: str, agent: str) -> Message:
     """Return the challenge for a callback at a domain, which must repeat the token."""
-    mark = "&" if "?" in callback else "?"
+    separator = "&" if "?" in callback else "?"
     query = f"url={quote_plus(url)}&challenge={quote_plus(token)}"
-    return Message("GET", f"{callback}{mark}{query}", Fields([("User-Agent", agent)]))
+    return Message("GET", f"{callback}{separator}{query}", Fields([("User-Agent", agent)]))
 
 
 def failure_reason(method: NotificationMethod, answer: Response, *, strictly: bool = False) -> str:

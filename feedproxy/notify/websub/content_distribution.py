@@ -29,7 +29,7 @@ UNKNOWN_CONTENT_MAX = 2 * 1024 * 1024
 """Largest number of bytes that are read of a push to an unknown callback URL before it is refused."""
 
 LEASE_MAX: Seconds = 90 * DAY
-"""Longest lease in seconds. A longer one is renewed after this time, too."""
+"""Longest time in seconds after which a lease is renewed, even if the hub granted a longer one."""
 
 LEASE_MIN: Seconds = 60
 """Shortest lease in seconds, so that a hub cannot cause more frequent renewals."""
@@ -168,14 +168,14 @@ class DistributionReceiver:
         return await self._service.proxy.admin.apply_push(subscription.topic, body, fields.get("content-type"))
 
 
-def _is_equal_token(one: str, other: str) -> bool:
-    return bool(other) and hmac.compare_digest(one.encode(), other.encode())
+def _is_equal_token(token: str, other: str) -> bool:
+    return bool(other) and hmac.compare_digest(token.encode(), other.encode())
 
 
-def _is_same_url(one: str, other: str) -> bool:
-    if one == other:
+def _is_same_url(url: str, other: str) -> bool:
+    if url == other:
         return True
     try:
-        return uri.normalise(one) == uri.normalise(other)
+        return uri.normalise(url) == uri.normalise(other)
     except BadTarget:
         return False

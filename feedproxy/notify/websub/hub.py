@@ -116,12 +116,14 @@ class Hub:
         if request.mode is Mode.UNSUBSCRIBE:
             return target
         settings = self._service.settings_for(target)
-        own = is_upstream_target(target, settings)
-        if not own and settings.websub_hub != "known":
+        is_own = is_upstream_target(target, settings)
+        if not is_own and settings.websub_hub != "known":
             raise InvalidRequest("this hub serves only the feeds of its own publisher", 403)
         # A feed of the upstream that is not stored yet is fetched before the verification.
-        may_come = own and self._service.proxy.store.get(target) is None and may_be_listed(target, settings)
-        if not may_notify(self._service, target) and not (may_come and not settings.readers):
+        is_unstored_listed = (
+            is_own and self._service.proxy.store.get(target) is None and may_be_listed(target, settings)
+        )
+        if not may_notify(self._service, target) and not (is_unstored_listed and not settings.readers):
             raise InvalidRequest(NO_FEED, 404)
         return target
 
@@ -137,8 +139,13 @@ class Hub:
             data = json.loads(request.data)
             if data["mode"] == Mode.SUBSCRIBE and not await self._check_public(request.topic):
                 return Message("GET", _denial(request.callback, data["topic"]), Fields([agent]))
-            more = {"lease_seconds": data["lease"]} if data["mode"] == Mode.SUBSCRIBE else {}
-            query = {"mode": data["mode"], "topic": data["topic"], "challenge": _challenge(delivery), **more}
+            lease_parameters = {"lease_seconds": data["lease"]} if data["mode"] == Mode.SUBSCRIBE else {}
+            query = {
+                "mode": data["mode"],
+                "topic": data["topic"],
+                "challenge": _challenge(delivery),
+                **lease_parameters,
+            }
             return Message("GET", messages.with_parameters(request.callback, **query), Fields([agent]))
         if subscription is None:
             return None

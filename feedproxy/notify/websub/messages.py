@@ -127,12 +127,12 @@ def read_callback(text: str) -> str:
     return _PERCENT.sub(lambda match: chr(int(match[1], 16)), text)
 
 
-def granted_lease(asked: int | None, most: int) -> int:
+def granted_lease(requested: int | None, longest: int) -> int:
     """Return the seconds of the granted lease for a requested one. `most` is the longest lease.
 
     "Hubs MUST enforce lease expirations, and MUST NOT issue perpetual lease durations."
     """
-    return int(max(LEASE_MIN, min(most if asked is None else asked, most)))
+    return int(max(LEASE_MIN, min(longest if requested is None else requested, longest)))
 
 
 def with_parameters(callback: str, **parameters: str | int) -> str:

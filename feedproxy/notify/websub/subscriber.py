@@ -101,9 +101,9 @@ class Subscriber:
         )
         self._without_hub.difference_update(plain)
         self._pending_checks.update((target, now) for target in plain if target in subscribed)
-        needless = set(unread) - subscribed
+        unread_subscribed = set(unread) - subscribed
         for target, since in list(self._pending_checks.items()):
-            done = target not in needless and await self._check(target)
+            done = target not in unread_subscribed and await self._check(target)
             if done or abs(now - since) >= RECHECK_FOR:
                 self._pending_checks.pop(target, None)
         if service.database.acquire_delivery_lock() and (
@@ -159,18 +159,18 @@ class Subscriber:
     def _discover(self, target: str, resource: Resource | None) -> DiscoveredHubs:
         """Return the hubs at which to subscribe to a feed. There are none if it must not be subscribed to."""
         settings = self._service.settings_for(target)
-        nothing = DiscoveredHubs(target)
+        no_hubs = DiscoveredHubs(target)
         if resource is None or resource.channel is None or not settings.push_subscribe:
-            return nothing
+            return no_hubs
         # A publisher's own proxy knows of changes earlier than a hub. A hub must not know of private feeds.
         if is_upstream_target(target, settings) or is_private(resource, settings):
-            return nothing
+            return no_hubs
         stored = resource.feed_variant
         if stored is None:
-            return nothing
+            return no_hubs
         found = discover(target, stored.fields, resource.channel)
         if not covers_topic(self._service, target, found.topic):
-            return nothing
+            return no_hubs
         own = endpoint_address(settings, "")
         return replace(found, hubs=tuple(hub for hub in found.hubs if not hub.startswith(own)))
 
@@ -232,15 +232,15 @@ class Subscriber:
         if data.get("wanted") != mode:
             return None
         key = data["next"] if mode is Mode.SUBSCRIBE else data["key"]
-        asked: dict[str, str | int] = {
+        parameters: dict[str, str | int] = {
             "callback": endpoint_address(settings, f"push/{NAME}/{subscription.id}.{key}"),
             "mode": mode,
             "topic": data["topic"],
         }
         if mode is Mode.SUBSCRIBE:
-            asked |= {"lease_seconds": int(LEASE), "secret": subscription.secret}
+            parameters |= {"lease_seconds": int(LEASE), "secret": subscription.secret}
         fields = Fields([("User-Agent", own_user_agent(settings)), ("Content-Type", messages.FORM)])
-        return Message("POST", prefer_https(data["hub"], delivery.tries), fields, messages.write_form(**asked))
+        return Message("POST", prefer_https(data["hub"], delivery.tries), fields, messages.write_form(**parameters))
 
     async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
@@ -271,12 +271,12 @@ class Subscriber:
         """
         hops = int(subscription.data.get("hops", "0")) + 1
         try:
-            there = uri.resolve(subscription.data["hub"], answer.fields.get("location") or "")
+            new_hub = uri.resolve(subscription.data["hub"], answer.fields.get("location") or "")
         except BadTarget:
             return await self._fail(subscription, "the hub redirects to an invalid URL")
         if hops > REDIRECTS_MAX:
             return await self._fail(subscription, "the hub redirects too often")
-        await self._service.subscriptions.add_data(subscription.id, hub=there, hops=str(hops))
+        await self._service.subscriptions.add_data(subscription.id, hub=new_hub, hops=str(hops))
         return Retry("the hub names another hub")
 
     async def _fail(self, subscription: Subscription, reason: str) -> Verdict:
