@@ -5,8 +5,9 @@ from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
 from feedproxy.app import get_app
-from feedproxy.http import content_coding, negotiation
+from feedproxy.http import negotiation
 from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.coding import content_coding
 from feedproxy.http.message import Fields
 from feedproxy.refresh.ingest.coding_policy import level_of
 from feedproxy.server.mitm.flow_handler import get_flow_handler

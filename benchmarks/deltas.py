@@ -23,7 +23,7 @@ from feedproxy.feed.channel import Channel
 from feedproxy.feed.delta.delta_document import make_delta
 from feedproxy.feed.delta.entries import find_entries, pack, unpack
 from feedproxy.feed.parse import parser
-from feedproxy.http import compression_dictionary, content_coding
+from feedproxy.http.coding import compression_dictionary, content_coding
 
 LEVEL = 6
 """gzip's, as feedproxy has it."""

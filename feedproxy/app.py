@@ -24,7 +24,7 @@ from feedproxy.endpoints.feed_list import FeedList, ImportedFeeds
 from feedproxy.errors import StoreError
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
-from feedproxy.http.redaction import host_alone, without_secrets
+from feedproxy.http.target_uri.redaction import host_alone, without_secrets
 from feedproxy.lab.record.recorder import Recorder, RecordingClient
 from feedproxy.notify.database import database_file
 from feedproxy.notify.notification_service import NotificationService

@@ -28,7 +28,7 @@ from ruamel.yaml.reader import ReaderError
 
 from feedproxy.errors import BadTarget, UsageError
 from feedproxy.http import uri
-from feedproxy.http.url_pattern import TargetPattern
+from feedproxy.http.target_uri.url_pattern import TargetPattern
 from feedproxy.quantities import EXAMPLES, Unit, parse
 from feedproxy.rules import Rule
 from feedproxy.settings import (

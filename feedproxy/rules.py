@@ -2,8 +2,9 @@
 
 Every request looks its rules up, so the results are cached by target.
 
-The protecting options (`readers`, `private`) apply to every interpretation of an address (http/uri_interpretations.py),
-and the strictest interpretation counts. Other options apply to the address as it is written.
+The protecting options (`readers`, `private`) apply to every interpretation of an address
+(http/target_uri/uri_interpretations.py), and the strictest interpretation counts. Other options apply to the address
+as it is written.
 """
 
 from collections import OrderedDict
@@ -14,8 +15,8 @@ from typing import Any, NamedTuple
 
 from feedproxy.errors import BadTarget
 from feedproxy.http import uri
-from feedproxy.http.uri_interpretations import interpretations
-from feedproxy.http.url_pattern import TargetPattern
+from feedproxy.http.target_uri.uri_interpretations import interpretations
+from feedproxy.http.target_uri.url_pattern import TargetPattern
 from feedproxy.request.url_mapping import equivalent_urls, rebase
 from feedproxy.settings import Settings, override
 

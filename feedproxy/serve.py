@@ -42,7 +42,7 @@ from feedproxy.config import (
 )
 from feedproxy.errors import BadTarget, FeedproxyError, UsageError
 from feedproxy.http import uri
-from feedproxy.http.content_coding import CODINGS
+from feedproxy.http.coding.content_coding import CODINGS
 from feedproxy.rules import Rules
 from feedproxy.server.fastpath.compatibility import select_modes
 from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects

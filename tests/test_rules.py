@@ -1,6 +1,6 @@
 """Which options hold for a feed."""
 
-from feedproxy.http.url_pattern import TargetPattern
+from feedproxy.http.target_uri.url_pattern import TargetPattern
 from feedproxy.rules import MEMO_MAX, Rule, Rules
 from feedproxy.settings import Settings
 

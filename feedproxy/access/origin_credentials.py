@@ -30,7 +30,7 @@ from feedproxy.access.reloading_file import ReloadingFile
 from feedproxy.clock import Clock, Instant
 from feedproxy.errors import BadTarget, FetchError, UsageError
 from feedproxy.http.message import Fields, Request
-from feedproxy.http.url_pattern import TargetPattern
+from feedproxy.http.target_uri.url_pattern import TargetPattern
 
 CREDENTIAL_MARK = "#wallet="
 ANY_USER = "*"

@@ -16,12 +16,12 @@ from pathlib import Path
 from feedproxy.access.reloading_file import ReloadingFile, significant_lines
 from feedproxy.clock import Clock
 from feedproxy.errors import BadTarget, UsageError
-from feedproxy.http.url_pattern import TargetPattern
+from feedproxy.http.target_uri.url_pattern import TargetPattern
 
 TOKEN_BYTES = 18
 
 PREFIX = "fp1"
-"""First characters of a token: it mixes letters and digits, so that logs redact it (http/redaction.py)."""
+"""First characters of a token: it mixes letters and digits, so that logs redact it (http/target_uri/redaction.py)."""
 
 HEADER = "# Secret addresses: id, user, pattern, hash. `feedproxy token` edits this file; a line less revokes one.\n"
 

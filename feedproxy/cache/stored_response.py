@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from feedproxy.clock import Instant
-from feedproxy.http import content_coding
+from feedproxy.http.coding import content_coding
 from feedproxy.http.message import Fields
 
 CODINGS_MAX = 256

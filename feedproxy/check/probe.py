@@ -18,7 +18,8 @@ from feedproxy.errors import BadTarget, FeedproxyError, FetchError, Forbidden, O
 from feedproxy.feed.channel import Channel, Cloud
 from feedproxy.feed.discovery import page_address, self_address
 from feedproxy.feed.parse.parser import read
-from feedproxy.http import content_coding, uri
+from feedproxy.http import uri
+from feedproxy.http.coding import content_coding
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Fields, Request
 from feedproxy.refresh.fetch_once import ACCEPT, user_agent

@@ -13,7 +13,7 @@ from typing import Any
 from feedproxy import __version__
 from feedproxy.clock import Instant
 from feedproxy.findings import Category, Level, Note, sorted_by_level
-from feedproxy.http.redaction import without_secrets
+from feedproxy.http.target_uri.redaction import without_secrets
 from feedproxy.lab.score_page import with_code
 from feedproxy.web import templates
 from feedproxy.web.templates import plain_text

@@ -25,7 +25,7 @@ from feedproxy.feed import opml
 from feedproxy.feed.discovery import page_address
 from feedproxy.feed.opml import Subscription, SubscriptionList
 from feedproxy.http import uri
-from feedproxy.http.redaction import has_secret
+from feedproxy.http.target_uri.redaction import has_secret
 from feedproxy.proxy.service import Service
 from feedproxy.proxy.visibility import may_be_listed
 from feedproxy.refresh.policy import relocation

@@ -13,8 +13,8 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Clock
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Request
-from feedproxy.http.query_variance import no_vary_search, parse_no_vary_search, without_parameters
-from feedproxy.http.redaction import has_secret
+from feedproxy.http.target_uri.query_variance import no_vary_search, parse_no_vary_search, without_parameters
+from feedproxy.http.target_uri.redaction import has_secret
 from feedproxy.lru import LRU
 from feedproxy.proxy.visibility import is_public
 from feedproxy.refresh.policy.feed_freshness import assess

@@ -7,8 +7,9 @@ from feedproxy.cache.cache_status import CacheStatus, append
 from feedproxy.cache.freshness import Freshness, Source
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, Seconds
-from feedproxy.http import conditional, content_coding, negotiation, ranges
+from feedproxy.http import conditional, negotiation, ranges
 from feedproxy.http.cache_control import CacheControl, without_directives
+from feedproxy.http.coding import content_coding
 from feedproxy.http.conditional import NotModified, PreconditionFailed
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.etag import EntityTag, own_tag, parse_tag

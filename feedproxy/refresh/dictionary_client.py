@@ -14,10 +14,12 @@ from functools import partial
 from feedproxy.cache import serving_stale
 from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError, Overload
-from feedproxy.http import compression_dictionary, content_coding, match_pattern, uri
-from feedproxy.http.compression_dictionary import DCZ, parse_use_as_dictionary
+from feedproxy.http import uri
+from feedproxy.http.coding import compression_dictionary, content_coding
+from feedproxy.http.coding.compression_dictionary import DCZ, parse_use_as_dictionary
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.structured_fields import string_text
+from feedproxy.http.target_uri import match_pattern
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.policy.dictionary_policy import is_shared
 from feedproxy.refresh.policy.feed_freshness import assess

@@ -7,7 +7,8 @@ from feedproxy import __version__
 from feedproxy.clock import SystemClock
 from feedproxy.errors import FetchError, TooLarge
 from feedproxy.feed import xml_redirect
-from feedproxy.http import content_coding, uri
+from feedproxy.http import uri
+from feedproxy.http.coding import content_coding
 from feedproxy.http.message import Fields, Request
 from feedproxy.refresh.policy import relocation as moves
 from feedproxy.refresh.redirects import follow_redirects

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from feedproxy.errors import BadTarget, FeedproxyError
-from feedproxy.http.url_pattern import TargetPattern
+from feedproxy.http.target_uri.url_pattern import TargetPattern
 from feedproxy.refresh.policy.throttle import PAUSE_INTERVAL
 from feedproxy.rules import BLOCKED, Rule
 from feedproxy.store.interface import Store

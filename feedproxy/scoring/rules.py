@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from feedproxy.findings import Note
-from feedproxy.http.redaction import without_secrets
+from feedproxy.http.target_uri.redaction import without_secrets
 
 
 class Rule(StrEnum):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from feedproxy.errors import TooLarge, Undecodable
-from feedproxy.http.compression_dictionary import HASH_BYTES, compress, decompress, dictionary_hash
+from feedproxy.http.coding.compression_dictionary import HASH_BYTES, compress, decompress, dictionary_hash
 
 CONTENTS_MAX = 8
 """Previous contents that are stored for one feed."""

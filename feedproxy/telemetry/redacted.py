@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from feedproxy.http.redaction import without_secrets
+from feedproxy.http.target_uri.redaction import without_secrets
 from feedproxy.request.url_mapping import to_public
 from feedproxy.settings import Settings
 from feedproxy.web.templates import plain_text

@@ -3,7 +3,7 @@
 import json
 
 from feedproxy.admin import configuration
-from feedproxy.http.url_pattern import TargetPattern
+from feedproxy.http.target_uri.url_pattern import TargetPattern
 from feedproxy.rules import Rule
 from feedproxy.settings import Settings
 from tests.stages.admin import Proxy

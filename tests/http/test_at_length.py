@@ -7,7 +7,7 @@ import pytest
 
 from feedproxy.clock import ManualClock
 from feedproxy.http.message import Fields
-from feedproxy.http.redaction import without_secrets
+from feedproxy.http.target_uri.redaction import without_secrets
 from feedproxy.scoring import client_hygiene
 from feedproxy.scoring.reader_state import ReaderState
 from feedproxy.scoring.rules import NO_VIOLATIONS

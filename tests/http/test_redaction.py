@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from feedproxy.http.redaction import has_secret, without_secrets
+from feedproxy.http.target_uri.redaction import has_secret, without_secrets
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from feedproxy.errors import BadTarget
-from feedproxy.http.url_pattern import TargetPattern
+from feedproxy.http.target_uri.url_pattern import TargetPattern
 
 
 @pytest.mark.parametrize(

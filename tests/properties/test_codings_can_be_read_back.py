@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedproxy.errors import TooLarge, Undecodable
-from feedproxy.http.content_coding import CODINGS, decode, encode
+from feedproxy.http.coding.content_coding import CODINGS, decode, encode
 
 bodies = st.one_of(
     st.binary(max_size=20_000),

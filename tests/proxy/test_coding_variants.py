@@ -9,7 +9,7 @@ import pytest
 
 from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.cache.stored_response import StoredResponse
-from feedproxy.http import content_coding
+from feedproxy.http.coding import content_coding
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.proxy.representations.coding_variants import CodingVariants
 from feedproxy.refresh.ingest.helper_pool import HelperPool

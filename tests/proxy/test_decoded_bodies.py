@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from feedproxy.http import content_coding
+from feedproxy.http.coding import content_coding
 from feedproxy.proxy.representations import decoded_bodies
 from feedproxy.proxy.representations.decoded_bodies import DecodedBodies
 

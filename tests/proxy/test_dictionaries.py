@@ -13,7 +13,7 @@ import pytest
 from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.errors import FeedproxyError
-from feedproxy.http.compression_dictionary import decode
+from feedproxy.http.coding.compression_dictionary import decode
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.memory_limits import DIVISORS, MemoryLimits
 from feedproxy.proxy.representations.dictionaries import Dictionaries

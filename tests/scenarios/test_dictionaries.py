@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from feedproxy.http.compression_dictionary import decode, parse_use_as_dictionary
+from feedproxy.http.coding.compression_dictionary import decode, parse_use_as_dictionary
 from feedproxy.request.entrance import Entrance
 from feedproxy.store.codec import dump, load
 from tests.stages.origin import a_feed

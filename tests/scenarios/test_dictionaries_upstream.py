@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from feedproxy.http.compression_dictionary import HEADER_BYTES, encode, parse_available_dictionary
+from feedproxy.http.coding.compression_dictionary import HEADER_BYTES, encode, parse_available_dictionary
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.store.codec import dump, load

@@ -44,7 +44,7 @@ MADE_TO_TAKE_LONG = {
     "feedproxy.request.forwarded._ENTRY": "a=b" + ";  " * 30 + "!",
     "feedproxy.request.forwarded._PAIRS": "a" * LENGTH,
     "feedproxy.http.user_agent._PRODUCT": "a" * LENGTH,
-    "feedproxy.http.redaction._JWT": "-eyJ" * (LENGTH // 4),
+    "feedproxy.http.target_uri.redaction._JWT": "-eyJ" * (LENGTH // 4),
     "feedproxy.feed.edit.self_link._ATTRIBUTE": "a" * LENGTH,
     "feedproxy.access.wsse._PARAMETER": "a" * LENGTH,
 }

@@ -15,8 +15,8 @@ import pytest
 
 from feedproxy.errors import BadTarget
 from feedproxy.http import uri
-from feedproxy.http.uri_interpretations import INTERPRETATIONS_MAX, interpretations
-from feedproxy.http.url_pattern import TargetPattern
+from feedproxy.http.target_uri.uri_interpretations import INTERPRETATIONS_MAX, interpretations
+from feedproxy.http.target_uri.url_pattern import TargetPattern
 from feedproxy.rules import AMBIGUOUS, Rule, Rules, may_serve_under
 from feedproxy.settings import Settings
 from tests.live.conftest import authority, made, start  # noqa: F401 -- fixtures

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from feedproxy.http.message import Fields, Response
-from feedproxy.http.url_pattern import TargetPattern
+from feedproxy.http.target_uri.url_pattern import TargetPattern
 from feedproxy.rules import Rule, Rules
 from tests.server.conftest import Front, Opened, until
 from tests.server.test_tls_connection import make_certificate, trusting

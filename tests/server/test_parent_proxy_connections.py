@@ -14,7 +14,7 @@ from mitmproxy.proxy import server as server_module
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from feedproxy.clock import ManualClock
-from feedproxy.http.url_pattern import TargetPattern
+from feedproxy.http.target_uri.url_pattern import TargetPattern
 from feedproxy.rules import Rule, Rules
 from feedproxy.server.mitm.parent_proxy_connections import ParentProxyHost, install
 from feedproxy.server.mitm.passthrough import enforce_address_policy

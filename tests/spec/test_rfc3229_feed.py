@@ -7,8 +7,8 @@ from feedproxy.feed.delta.delta_document import make_delta
 from feedproxy.feed.delta.entries import find_entries
 from feedproxy.feed.parse.parser import read
 from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.coding.delta_encoding import IM_USED, Bases, accepts_feed, im_used_fields, requested_bases
 from feedproxy.http.date import format_http_date
-from feedproxy.http.delta_encoding import IM_USED, Bases, accepts_feed, im_used_fields, requested_bases
 from feedproxy.http.etag import EntityTag
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.request.entrance import ClientContext, Entrance

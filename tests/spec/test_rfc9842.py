@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedproxy.errors import TooLarge, Undecodable
-from feedproxy.http import compression_dictionary as dictionaries
-from feedproxy.http.compression_dictionary import (
+from feedproxy.http.coding import compression_dictionary as dictionaries
+from feedproxy.http.coding.compression_dictionary import (
     HEADER_BYTES,
     UseAsDictionary,
     decode,

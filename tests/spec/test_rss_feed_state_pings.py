@@ -578,7 +578,7 @@ async def test_a_private_feed_is_never_named(stand_at: Callable[..., Any]) -> No
 
 
 async def test_a_feed_that_a_rule_has_made_private_since_is_not_named_any_more(door: Door) -> None:
-    from feedproxy.http.url_pattern import TargetPattern
+    from feedproxy.http.target_uri.url_pattern import TargetPattern
     from feedproxy.rules import Rule, Rules
 
     await changed(door, "two")

@@ -10,9 +10,9 @@ import aiohttp
 from feedproxy.app import App
 from feedproxy.clock import ManualClock
 from feedproxy.http import uri
-from feedproxy.http.content_coding import decode
+from feedproxy.http.coding.content_coding import decode
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.http.url_pattern import TargetPattern
+from feedproxy.http.target_uri.url_pattern import TargetPattern
 from feedproxy.proxy.service import Service
 from feedproxy.request.context import PassThrough, ProxyResponse
 from feedproxy.request.entrance import ClientContext, Entrance

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedproxy.http.compression_dictionary import compress
+from feedproxy.http.coding.compression_dictionary import compress
 from feedproxy.store.packing.memory_entry import MemoryEntry
 from feedproxy.store.previous_contents import CONTENT_BYTES_MAX, CONTENTS_MAX, NO_CONTENTS, PreviousContents
 from feedproxy.store.resource import Resource

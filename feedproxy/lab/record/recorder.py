@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from feedproxy.clock import Clock, Instant
 from feedproxy.errors import FeedproxyError
-from feedproxy.http.compression_dictionary import without_dictionary
-from feedproxy.http.content_coding import decode, decoding_limit, layers
+from feedproxy.http.coding.compression_dictionary import without_dictionary
+from feedproxy.http.coding.content_coding import decode, decoding_limit, layers
 from feedproxy.http.message import Fields, Request
 from feedproxy.lab.record.exchange import Exchange, Side, content_digest
 from feedproxy.lab.record.har_writer import HarWriter, RecordingFailed

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields
-from feedproxy.http.redaction import has_secret, without_secrets
+from feedproxy.http.target_uri.redaction import has_secret, without_secrets
 from feedproxy.lab.record.exchange import Exchange
 from feedproxy.upstream.special_networks import client_network
 

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from feedproxy.clock import Instant
 from feedproxy.errors import BadTarget, NotFound
 from feedproxy.http import uri
+from feedproxy.http.coding.content_coding import encode
 from feedproxy.http.conditional import NotModified, PreconditionFailed, evaluate
-from feedproxy.http.content_coding import encode
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Fields, Request

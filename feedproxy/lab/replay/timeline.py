@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from feedproxy.clock import Instant
-from feedproxy.http.content_coding import layers
+from feedproxy.http.coding.content_coding import layers
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Fields
 from feedproxy.lab.record.exchange import Exchange, Recording, Side, content_digest

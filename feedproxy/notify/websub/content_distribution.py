@@ -13,7 +13,8 @@ from urllib.parse import parse_qs
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError
-from feedproxy.http import content_coding, uri
+from feedproxy.http import uri
+from feedproxy.http.coding import content_coding
 from feedproxy.http.message import Response
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.protocol import DAY

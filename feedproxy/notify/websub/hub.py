@@ -12,7 +12,7 @@ from http import HTTPStatus
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, Forbidden, Unreachable
-from feedproxy.http import content_coding
+from feedproxy.http.coding import content_coding
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.callback_policy import is_callback_to_self
 from feedproxy.notify.notification_service import NotificationService

@@ -22,7 +22,7 @@ from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.formats import FORMATS, Format
 from feedproxy.feed.convert.model import Feed, Item
 from feedproxy.feed.convert.read.from_document import read, with_rendering_address, with_source_address
-from feedproxy.http import content_coding
+from feedproxy.http.coding import content_coding
 from feedproxy.http.date import parse_http_date
 from feedproxy.lru import LRU
 from feedproxy.memory_limits import MemoryLimits

@@ -15,7 +15,8 @@ from feedproxy.clock import Clock
 from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, NotFound
 from feedproxy.feed import subscription_address
 from feedproxy.feed.convert.formats import FORMATS, Format
-from feedproxy.http import conditional, content_coding, negotiation, uri
+from feedproxy.http import conditional, negotiation, uri
+from feedproxy.http.coding import content_coding
 from feedproxy.http.conditional import NotModified, PreconditionFailed
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.etag import own_tag

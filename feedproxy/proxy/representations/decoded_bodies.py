@@ -5,7 +5,7 @@ a decompression bomb then costs its limit once instead of at each request.
 """
 
 from feedproxy.errors import FeedproxyError
-from feedproxy.http import content_coding
+from feedproxy.http.coding import content_coding
 from feedproxy.lru import LRU
 from feedproxy.settings import Settings
 

@@ -20,9 +20,9 @@ from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.delta.delta_document import make_delta
 from feedproxy.feed.delta.entries import unpack
 from feedproxy.feed.parse.parser import read
-from feedproxy.http import content_coding
 from feedproxy.http.cache_control import CacheControl
-from feedproxy.http.delta_encoding import IM_USED, Bases, im_used_fields, requested_bases
+from feedproxy.http.coding import content_coding
+from feedproxy.http.coding.delta_encoding import IM_USED, Bases, im_used_fields, requested_bases
 from feedproxy.http.etag import EntityTag, tag_base
 from feedproxy.http.field_values import parse_parameters
 from feedproxy.http.message import Request, Response

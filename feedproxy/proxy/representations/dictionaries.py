@@ -12,8 +12,9 @@ from dataclasses import replace
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Seconds
-from feedproxy.http import compression_dictionary, negotiation, uri
-from feedproxy.http.compression_dictionary import DCZ, UseAsDictionary, may_encode, parse_available_dictionary
+from feedproxy.http import negotiation, uri
+from feedproxy.http.coding import compression_dictionary
+from feedproxy.http.coding.compression_dictionary import DCZ, UseAsDictionary, may_encode, parse_available_dictionary
 from feedproxy.http.etag import own_tag
 from feedproxy.http.message import Request, Response
 from feedproxy.lru import LRU

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from feedproxy.http import content_coding, negotiation
+from feedproxy.http import negotiation
+from feedproxy.http.coding import content_coding
 from feedproxy.settings import Settings
 
 LEVELS = {"gzip": 6, "br": 5, "zstd": 6}

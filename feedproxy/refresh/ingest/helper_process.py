@@ -51,7 +51,7 @@ type Parts = list[bytes]
 """A pickle, followed by the long byte strings to which the pickle refers by number."""
 
 PRELOADED_MODULES = (
-    "feedproxy.http.compression_dictionary",
+    "feedproxy.http.coding.compression_dictionary",
     "feedproxy.refresh.ingest.ingest",
     "feedproxy.refresh.policy.push",
     "feedproxy.proxy.autodiscovery",

@@ -19,8 +19,8 @@ from feedproxy.feed.edit import hub_and_cloud_links, usm
 from feedproxy.feed.parse import parser
 from feedproxy.feed.parse.channel_scan import scan_channel
 from feedproxy.feed.xml_redirect import Gone, Moved
-from feedproxy.http import content_coding
 from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.coding import content_coding
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.field_values import charset_of
 from feedproxy.http.message import Response

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from feedproxy.http.content_coding import encode
+from feedproxy.http.coding.content_coding import encode
 from feedproxy.lab.replay.faults.base import Fault, FaultContext
 from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from feedproxy.errors import BadTarget
 from feedproxy.http import uri
-from feedproxy.http.uri_interpretations import as_php, fully_decoded
+from feedproxy.http.target_uri.uri_interpretations import as_php, fully_decoded
 
 _SCHEME = re.compile(r"([A-Za-z*][A-Za-z0-9+.*-]*)://(.*)", re.DOTALL)
 _ANY_SCHEME = frozenset({"*", "http*"})

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import zstandard
 
 from feedproxy.errors import Undecodable
-from feedproxy.http import content_coding
+from feedproxy.http.coding import content_coding
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields
 from feedproxy.http.structured_fields import Token, decode_bytes, parse_dictionary, parse_item, string_text

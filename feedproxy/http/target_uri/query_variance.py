@@ -6,10 +6,10 @@ An invalid field counts as absent (draft, "Parse a URL search variance").
 from dataclasses import dataclass
 from urllib.parse import quote, unquote_plus
 
-from feedproxy.http.match_pattern import matches_glob
 from feedproxy.http.memoize import memoize_short
-from feedproxy.http.redaction import sounds_secret
 from feedproxy.http.structured_fields import Token, parse_dictionary, string_text
+from feedproxy.http.target_uri.match_pattern import matches_glob
+from feedproxy.http.target_uri.redaction import sounds_secret
 
 QUERY_MAX = 4096
 """Maximum length of a query that is compared, in characters. A longer query is equivalent only to itself."""
