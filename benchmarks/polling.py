@@ -23,6 +23,7 @@ from benchmarks.week.history import History
 from benchmarks.week.model import DAY, Feed, make_feeds, make_readers, polls_of
 from feedproxy.feed.change_rate import ChangeRate, from_changes
 from feedproxy.refresh.policy import polling
+from feedproxy.refresh.resource_update import CHANGES_MAX
 from feedproxy.subscribers.poll_rhythms import PollRhythms
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
@@ -66,6 +67,8 @@ class Played:
     feed: Feed
     dates: tuple[float, ...]
     changes: tuple[float, ...]
+    published: tuple[float, ...]
+    """The changes that an entry with a date tells."""
     polls: tuple[tuple[float, int], ...]
 
 
@@ -80,6 +83,7 @@ def world(profile: str, seed: int, readers: int, days: float = 7) -> list[Played
             feed,
             tuple(sorted(START + at for _, _, at in History(feed, seed, START)._items[0][:64])) if feed.dated else (),
             tuple(START + update.at for update in feed.updates if update.kind != "churn"),
+            tuple(START + update.at for update in feed.updates if update.kind in ("item", "burst") and feed.dated),
             tuple(sorted(polls[feed.number])),
         )
         for feed in make_feeds(profile, 200, seed, days)
@@ -96,6 +100,8 @@ class Play:
         self._result = result
         self._lifetime_max = lifetime_max
         self._rhythms = PollRhythms()
+        self._changes: list[float] = []
+        self._first = 0.0
         self._rate = ChangeRate()
         self._fetched = 0.0
         self._due: float | None = None
@@ -124,10 +130,12 @@ class Play:
         self._result.requests += 1
         changes = self._played.changes
         if not self._fetched:
-            self._rate = from_changes(self._played.dates, now)
-        else:
-            seen = bisect.bisect_right(changes, now) - bisect.bisect_right(changes, self._fetched)
-            self._rate = self._rate.observe(min(seen, 3), now)
+            self._changes, self._first = list(self._played.dates), now
+        elif bisect.bisect_right(changes, now) > bisect.bisect_right(changes, self._fetched):
+            published = self._played.published
+            found = published[bisect.bisect_right(published, self._fetched) : bisect.bisect_right(published, now)]
+            self._changes += found or (now,)
+        self._rate = from_changes(self._changes[-CHANGES_MAX:], now, since=self._first)
         self._fetched = now
         self._review(now)
 

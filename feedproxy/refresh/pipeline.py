@@ -594,7 +594,8 @@ class RefreshPipeline:
             changed = ingested.is_change(old)
             facts["channel"] = outcome.channel
             if changed and old is not None:
-                facts["changes"] = (*resource.changes, now)[-CHANGES_MAX:]
+                # A refresh may find several publications. Without dates of them, it is itself the time of the change.
+                facts["changes"] = (*resource.changes, *(ingested.new_publications or (now,)))[-CHANGES_MAX:]
             promised = push.push_lease_after(resource, now, changed=changed)
             if promised != resource.push_lease_expires:
                 facts["push_lease_expires"] = promised

@@ -137,12 +137,13 @@ class PackedVersionRecords(PackedSequence[VersionRecord]):
 class Resource:
     """One target URI: its stored variants, the data of its feed, and the behaviour of its origin.
 
-    `changes` are the instants at which the feed's content was seen to change, newest last, at most 32. `delta_bases`
-    are the versions before the current one, newest last, from which deltas are computed. `version_records` are the last
-    versions, the current one at the end, for the operator (refresh/resource_update.py). `oversized`: the content was
-    above the bound, so the next request streams at once. `parts` are partial contents (cache/partial_content.py); they
-    are separate because no client may get one as a whole. `keyed` are responses to requests with fields of one client
-    (refresh/personal_responses.py). They answer requests with the same fields only; all other members disregard them.
+    `changes` are the instants at which the feed's content changed, newest last, at most 32: the dates of new entries,
+    or the time of the refresh that found the change. `delta_bases` are the versions before the current one, newest
+    last, from which deltas are computed. `version_records` are the last versions, the current one at the end, for the
+    operator (refresh/resource_update.py). `oversized`: the content was above the bound, so the next request streams at
+    once. `parts` are partial contents (cache/partial_content.py); they are separate because no client may get one as a
+    whole. `keyed` are responses to requests with fields of one client (refresh/personal_responses.py). They answer
+    requests with the same fields only; all other members disregard them.
     """
 
     target: str

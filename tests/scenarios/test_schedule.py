@@ -156,6 +156,27 @@ async def test_a_feed_that_is_published_to_weekly_is_not_asked_for_every_half_ho
     assert origin.requests == 2
 
 
+async def test_each_publication_since_the_last_refresh_counts_as_a_change(stage):
+    proxy, origin, clock = await stage()
+
+    def dated(*ages: float) -> str:
+        dates = [format_http_date(clock.now() - age) for age in ages]
+        return "".join(f"<item><title>{date}</title><pubDate>{date}</pubDate></item>" for date in dates)
+
+    origin.publish("/feed.rss", a_feed("one"))
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=40)
+    origin.publish("/feed.rss", a_feed("two", "one"))
+    await proxy.get("/feed.rss")
+    before = len(proxy.service.store.get(origin.url("/feed.rss")).changes)
+    clock.advance(hours=6)
+    origin.publish("/feed.rss", a_feed("two", "one", extra=dated(3600, 7200, 7230, 10_800, 90_000, -3600)))
+    await proxy.get("/feed.rss")
+
+    changes = list(proxy.service.store.get(origin.url("/feed.rss")).changes)[before:]
+    assert [clock.now() - at for at in changes] == pytest.approx([10_800, 7200, 3600], abs=1)
+
+
 async def test_a_feed_that_says_nothing_at_all_is_asked_for_less_the_longer_it_is_quiet(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("one"))

@@ -76,6 +76,8 @@ class IngestedContent:
     """Previous contents of a changed feed, the superseded one included, or None if the feed keeps none."""
     publication_dates: tuple[Instant, ...] | None = None
     """Publication dates of entries from before the first fetch, or None if they were not read."""
+    new_publications: tuple[Instant, ...] = ()
+    """Publication dates of entries of changed content since the fetch before."""
     previous_channel: Channel | None = None
     """The previously stored channel with its digest, if that digest had been deferred."""
 
@@ -226,6 +228,7 @@ def ingest(
         changes=changes,
         retired_versions=tuple(retired_versions),
         previous_contents=previous_contents,
+        new_publications=() if is_same_channel else _new_publications(identity, superseded, now),
     )
 
 
@@ -283,6 +286,11 @@ def read_stored_channel(channel: Channel | None, variants: Sequence[StoredRespon
 
 def _publication_dates(document: bytes, first_seen: Instant | None) -> tuple[Instant, ...] | None:
     return publication_dates.find_publications(document, first_seen) if first_seen is not None else None
+
+
+def _new_publications(document: bytes, superseded: Sequence[StoredResponse], now: Instant) -> tuple[Instant, ...]:
+    since = max((response.response_time for response in superseded), default=now)
+    return tuple(at for at in publication_dates.find_publications(document, now) if at > since)
 
 
 def _first_document(superseded: Sequence[StoredResponse]) -> bytes | None:
