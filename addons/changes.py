@@ -6,7 +6,7 @@ from mitmproxy.addonmanager import Loader
 from feedproxy import settings
 from feedproxy.app import get_app
 from feedproxy.http.message import Response
-from feedproxy.notify.change_lists import ChangeLists
+from feedproxy.notify.changes.change_lists import ChangeLists
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.request.endpoints import Call
 

@@ -12,7 +12,7 @@ from feedproxy.http.message import Response
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings.receiver import PingReceiver
 from feedproxy.notify.pings.sinks import PingSinks, read_ping_sink
-from feedproxy.notify.xmlrpc import CONTENT_MAX
+from feedproxy.notify.rpc.xmlrpc import CONTENT_MAX
 from feedproxy.request.endpoints import Call
 
 logger = logging.getLogger("feedproxy.pings")

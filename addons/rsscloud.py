@@ -8,10 +8,10 @@ from feedproxy.app import get_app
 from feedproxy.http.message import Response
 from feedproxy.notify.duplex_protocol import DuplexProtocol
 from feedproxy.notify.notification_service import NotificationService
+from feedproxy.notify.rpc.xmlrpc import CONTENT_MAX
 from feedproxy.notify.rsscloud.aggregator import RssCloudAggregator
 from feedproxy.notify.rsscloud.cloud import RssCloudServer
 from feedproxy.notify.rsscloud.messages import NAME
-from feedproxy.notify.xmlrpc import CONTENT_MAX
 from feedproxy.request.endpoints import Call
 
 SHARED = ("subscriptions_max", "source_limit", "push_interval")

@@ -18,7 +18,7 @@ from feedproxy.cluster.redis_connection import START_TIMEOUT, RedisConnection, R
 from feedproxy.cluster.redis_store import ClusterEvent, RedisStore
 from feedproxy.cluster.shared_store import ClusterStore
 from feedproxy.cluster.subscriber_sums import SubscriberSums
-from feedproxy.notify.change_log import FeedSnapshot
+from feedproxy.notify.changes.change_log import FeedSnapshot
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.service import Service
 from feedproxy.refresh.singleflight import SingleFlight

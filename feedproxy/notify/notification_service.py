@@ -14,17 +14,17 @@ from feedproxy.clock import Clock, Seconds
 from feedproxy.errors import FeedproxyError, StoreError
 from feedproxy.feed.content_digest import pending_hash
 from feedproxy.feed.parse.parser import read
-from feedproxy.notify.change_log import ChangeLog, FeedSnapshot, snapshot_of
+from feedproxy.notify.changes.change_log import ChangeLog, FeedSnapshot, snapshot_of
 from feedproxy.notify.database import NotificationDatabase, shift_deadlines
-from feedproxy.notify.delivery_queue import DeliveryQueue
-from feedproxy.notify.delivery_worker import CallbackCaller, DeliveryWorker
+from feedproxy.notify.delivery.delivery_queue import DeliveryQueue
+from feedproxy.notify.delivery.delivery_worker import CallbackCaller, DeliveryWorker
+from feedproxy.notify.delivery.outage import Outages
 from feedproxy.notify.events import NotificationEvents
-from feedproxy.notify.outage import Outages
 from feedproxy.notify.peers import NotificationPeers, SingleMachine
 from feedproxy.notify.protocol import Change, DeliveryRequest, Protocol
 from feedproxy.notify.refresh_requests import RefreshRequests
+from feedproxy.notify.rpc.xmlrpc import XmlRpcDispatcher
 from feedproxy.notify.subscriptions import Subscriptions
-from feedproxy.notify.xmlrpc import XmlRpcDispatcher
 from feedproxy.proxy.service import Service
 from feedproxy.proxy.visibility import may_be_listed
 from feedproxy.refresh.events import FeedChanged, RefreshEnded

@@ -3,7 +3,7 @@ machine."""
 
 from typing import Protocol
 
-from feedproxy.notify.change_log import FeedSnapshot
+from feedproxy.notify.changes.change_log import FeedSnapshot
 
 
 class NotificationPeers(Protocol):

@@ -16,7 +16,7 @@ from typing import Protocol as Shape
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.lru import LRU
-from feedproxy.notify.change_log import ChangeLog
+from feedproxy.notify.changes.change_log import ChangeLog
 from feedproxy.notify.database import NotificationDatabase
 from feedproxy.notify.rate_limit import RateLimiter
 from feedproxy.proxy.cache_admin import RefreshReport

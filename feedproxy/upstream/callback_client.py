@@ -48,8 +48,8 @@ class AddressTrust(Enum):
 class CallbackClient:
     """A client without redirects and cookies that reads RESPONSE_MAX bytes at most.
 
-    Its callers limit concurrent calls (notify/delivery_worker.py: 64), because a call that waits for a connection
-    looks like one that hangs.
+    Its callers limit concurrent calls (notify/delivery/delivery_worker.py: 64), because a call that waits for a
+    connection looks like one that hangs.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """The operator's view of subscriptions and deliveries."""
 
-from feedproxy.notify.delivery_worker import FAILED_REQUESTS_MAX
+from feedproxy.notify.delivery.delivery_worker import FAILED_REQUESTS_MAX
 from feedproxy.notify.protocol import DeliveryRequest
 from feedproxy.notify.subscriptions import Role, State, Subscription
 from tests.stages.admin import NOW, TARGET, Proxy

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from feedproxy.notify.change_log import FeedSnapshot
+from feedproxy.notify.changes.change_log import FeedSnapshot
 from feedproxy.notify.protocol import Change, DeliveryRequest
 from tests.cluster.conftest import Start
 from tests.cluster.machines import Machine, until

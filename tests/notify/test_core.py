@@ -14,10 +14,10 @@ from feedproxy.clock import ManualClock
 from feedproxy.errors import Unreachable
 from feedproxy.http.message import Response
 from feedproxy.notify import notification_service
-from feedproxy.notify.change_log import ChangeLog, FeedSnapshot
+from feedproxy.notify.changes.change_log import ChangeLog, FeedSnapshot
 from feedproxy.notify.database import NotificationDatabase
-from feedproxy.notify.delivery_queue import RETRY_DELAY_MIN, next_try
-from feedproxy.notify.delivery_worker import MAX_CONCURRENT, MAX_PER_HOST
+from feedproxy.notify.delivery.delivery_queue import RETRY_DELAY_MIN, next_try
+from feedproxy.notify.delivery.delivery_worker import MAX_CONCURRENT, MAX_PER_HOST
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.protocol import DAY, DeliveryRequest
 from feedproxy.notify.subscriptions import Role, State, Subscription, Subscriptions, SubscriptionsFull

@@ -1,7 +1,7 @@
 """After an outage, whoever tells us of changes is asked anew: he may have given us up."""
 
 from feedproxy.cache.cache_status import Detail
-from feedproxy.notify.outage import OUTAGE_MIN, Outages
+from feedproxy.notify.delivery.outage import OUTAGE_MIN, Outages
 from feedproxy.store.resource import Failures, Resource
 
 ANSWERED = Resource("http://a.example/feed")

@@ -9,7 +9,7 @@ import pytest
 from feedproxy.cli import main
 from feedproxy.errors import Unreachable, UsageError
 from feedproxy.http.message import Response
-from feedproxy.notify.change_lists import ChangeLists
+from feedproxy.notify.changes.change_lists import ChangeLists
 from feedproxy.notify.pings.sinks import PingSinks, SinkKind, interpret_response, ping_message, read_ping_sink
 from feedproxy.notify.protocol import Delivered, Refused, Retry
 from feedproxy.notify.sink_address import SinkAddress

@@ -2,8 +2,8 @@
 
 import pytest
 
-from feedproxy.notify import soap, xmlrpc
 from feedproxy.notify.pings.messages import InvalidCall
+from feedproxy.notify.rpc import soap, xmlrpc
 
 _SOAP = b'<e:Envelope xmlns:e="http://schemas.xmlsoap.org/soap/envelope/"><e:Body>%s</e:Body></e:Envelope>'
 _RPC = b"<methodCall><methodName>x</methodName><params>%s</params></methodCall>"

@@ -11,11 +11,11 @@ import pytest
 from feedproxy.clock import ManualClock
 from feedproxy.errors import FetchTimeout, Forbidden, Unreachable
 from feedproxy.http.message import Response
-from feedproxy.notify import outage
 from feedproxy.notify.cnws import messages
 from feedproxy.notify.cnws.messages import NAME, NAMESPACE
 from feedproxy.notify.cnws.publisher import Publisher
 from feedproxy.notify.cnws.subscriber import Subscriber
+from feedproxy.notify.delivery import outage
 from feedproxy.notify.duplex_protocol import DuplexProtocol
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscriptions import Role, State, Subscription

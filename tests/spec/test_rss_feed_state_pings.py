@@ -13,8 +13,8 @@ import pytest
 from feedproxy.errors import BadTarget
 from feedproxy.feed.opml import Subscription, SubscriptionList
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.notify.change_lists import ChangeLists
-from feedproxy.notify.change_log import RETENTION
+from feedproxy.notify.changes.change_lists import ChangeLists
+from feedproxy.notify.changes.change_log import RETENTION
 from feedproxy.notify.pings.receiver import PingReceiver
 from feedproxy.request.endpoints import Call
 from feedproxy.request.entrance import ClientContext, Entrance

@@ -16,8 +16,8 @@ import pytest
 from feedproxy.clock import ManualClock
 from feedproxy.errors import Forbidden, Unreachable
 from feedproxy.http.message import Response
-from feedproxy.notify import soap
 from feedproxy.notify.refresh_requests import RefreshRequests
+from feedproxy.notify.rpc import soap
 from feedproxy.notify.subscriptions import Role, State, Subscription
 from tests.stages.clouds import PUBLIC, WORKSTATION, Clouds, answering, call, clouds_on
 from tests.stages.notify import NOON, TARGET

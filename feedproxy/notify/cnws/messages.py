@@ -10,8 +10,8 @@ from xml.sax.saxutils import escape
 from feedproxy.clock import Instant
 from feedproxy.http.date import format_http_date
 from feedproxy.notify.pings.messages import InvalidCall
-from feedproxy.notify.soap import parse_document, split_tag
-from feedproxy.notify.xmlrpc import remove_unwritable
+from feedproxy.notify.rpc.soap import parse_document, split_tag
+from feedproxy.notify.rpc.xmlrpc import remove_unwritable
 
 NAME = "cnws"
 NAMESPACE = "http://www.owlfish.com/thoughts/cnws-2003-04-08.html"

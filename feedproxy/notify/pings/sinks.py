@@ -28,9 +28,9 @@ from feedproxy.notify.protocol import (
     Retry,
     Verdict,
 )
+from feedproxy.notify.rpc.xmlrpc import read_answer, write_call
 from feedproxy.notify.sink_address import SinkAddress, read_sink_address
 from feedproxy.notify.subscriptions import Subscription
-from feedproxy.notify.xmlrpc import read_answer, write_call
 from feedproxy.request.url_mapping import displayed_url, is_upstream_target
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource

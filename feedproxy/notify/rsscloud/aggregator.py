@@ -12,8 +12,6 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
-from feedproxy.notify import soap
-from feedproxy.notify import xmlrpc as rpc
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.outbound_subscriptions import (
     OutboundSubscriptions,
@@ -25,6 +23,8 @@ from feedproxy.notify.pings.messages import InvalidCall
 from feedproxy.notify.pings.sinks import own_user_agent
 from feedproxy.notify.protocol import Delivery, Message, Retry, Verdict
 from feedproxy.notify.responses import plain_text
+from feedproxy.notify.rpc import soap
+from feedproxy.notify.rpc import xmlrpc as rpc
 from feedproxy.notify.rsscloud import messages
 from feedproxy.notify.rsscloud.messages import (
     NAME,

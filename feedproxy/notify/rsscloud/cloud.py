@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 from feedproxy.errors import FeedproxyError, Forbidden, StoreError
 from feedproxy.http.message import Response
-from feedproxy.notify import soap
 from feedproxy.notify.callback_policy import is_callback_to_self
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings import messages as ping_messages
@@ -22,6 +21,7 @@ from feedproxy.notify.pings.sinks import own_user_agent
 from feedproxy.notify.protocol import Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.rate_limit import RateLimiter
 from feedproxy.notify.refresh_requests import TooManyRequests
+from feedproxy.notify.rpc import soap
 from feedproxy.notify.rsscloud import messages
 from feedproxy.notify.rsscloud.messages import (
     NAME,

@@ -15,11 +15,11 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
-from feedproxy.notify import soap, xmlrpc
 from feedproxy.notify.pings.messages import InvalidCall
 from feedproxy.notify.protocol import Message
 from feedproxy.notify.responses import XML, generated_response
-from feedproxy.notify.soap import SoapCall
+from feedproxy.notify.rpc import soap, xmlrpc
+from feedproxy.notify.rpc.soap import SoapCall
 
 NAME = "rsscloud"
 

@@ -14,7 +14,7 @@ from feedproxy.feed.xml import safe_length
 from feedproxy.http.message import Response
 from feedproxy.notify.pings.messages import InvalidCall
 from feedproxy.notify.responses import XML, generated_response
-from feedproxy.notify.xmlrpc import is_excessive, remove_unwritable
+from feedproxy.notify.rpc.xmlrpc import is_excessive, remove_unwritable
 
 SOAP_11 = "http://schemas.xmlsoap.org/soap/envelope/"
 SOAP_12 = "http://www.w3.org/2003/05/soap-envelope"

@@ -18,7 +18,7 @@ from typing import Protocol as Shape
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError, FetchTimeout, StoreError
 from feedproxy.http.message import Fields, Response
-from feedproxy.notify.delivery_queue import DeliveryOutcome, DeliveryQueue, next_try
+from feedproxy.notify.delivery.delivery_queue import DeliveryOutcome, DeliveryQueue, next_try
 from feedproxy.notify.protocol import Delivery, Message, Protocol, Refused, Retry, Verdict
 from feedproxy.notify.subscriptions import State, Subscription, Subscriptions, registrable_domain
 from feedproxy.upstream.callback_client import AddressTrust

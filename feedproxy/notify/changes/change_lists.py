@@ -5,9 +5,9 @@ from feedproxy.errors import BadTarget, NotFound
 from feedproxy.http import generated_document, uri
 from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Response
-from feedproxy.notify import changes_xml
-from feedproxy.notify.change_log import RETENTION
-from feedproxy.notify.changes_xml import ENTRIES_MAX, HOUR, LONG_LIST, SHORT_LIST, WeblogEntry
+from feedproxy.notify.changes import changes_xml
+from feedproxy.notify.changes.change_log import RETENTION
+from feedproxy.notify.changes.changes_xml import ENTRIES_MAX, HOUR, LONG_LIST, SHORT_LIST, WeblogEntry
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.protocol import Change
 from feedproxy.notify.topics import is_no_longer_public
