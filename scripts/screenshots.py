@@ -19,8 +19,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from feedproxy import cli  # noqa: E402
-from feedproxy.admin import store_usage  # noqa: E402
-from feedproxy.admin.health import StorePlace  # noqa: E402
+from feedproxy.admin.pages import store_usage  # noqa: E402
+from feedproxy.admin.pages.health import StorePlace  # noqa: E402
 from feedproxy.admin.server import AdminServer  # noqa: E402
 from feedproxy.request.upstream_request import feed_id  # noqa: E402
 from tests.stages import lively  # noqa: E402

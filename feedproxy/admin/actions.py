@@ -10,8 +10,8 @@ import asyncio
 from aiohttp import web
 
 from feedproxy.admin import form
-from feedproxy.admin.feed_pages import OUTCOME, AppView, FeedPages, Notice, as_json, wants_json
-from feedproxy.admin.feed_table import FeedTableCache
+from feedproxy.admin.pages.feed_pages import OUTCOME, AppView, FeedPages, Notice, as_json, wants_json
+from feedproxy.admin.pages.feed_table import FeedTableCache
 from feedproxy.aio import yielding
 from feedproxy.clock import Seconds
 from feedproxy.feed import subscription_address

@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from feedproxy.admin.feed_pages import AppView, FeedPages, as_json, wants_json
+from feedproxy.admin.pages.feed_pages import AppView, FeedPages, as_json, wants_json
 from feedproxy.rules import Rule
 from feedproxy.settings import Settings, defaults, format_value
 from feedproxy.telemetry.redacted import View, redact_text

@@ -8,7 +8,7 @@ from typing import Protocol
 from aiohttp import BodyPartReader, web
 
 from feedproxy.admin import form
-from feedproxy.admin.feed_pages import OUTCOME, as_json, wants_json
+from feedproxy.admin.pages.feed_pages import OUTCOME, as_json, wants_json
 from feedproxy.clock import Clock
 from feedproxy.endpoints.feed_list import FeedList
 from feedproxy.errors import BadTarget, FeedproxyError

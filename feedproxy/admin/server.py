@@ -17,13 +17,13 @@ from aiohttp import web
 from feedproxy.admin.actions import AdminActions
 from feedproxy.admin.auth import AdminAuth, admin_token, listen_address
 from feedproxy.admin.configuration import Configuration
-from feedproxy.admin.dashboard import Dashboard
-from feedproxy.admin.feed_pages import OUTCOME, AppView, FeedPages, Notice
-from feedproxy.admin.feed_table import FeedTableCache
 from feedproxy.admin.listener import AdminListener, Route
-from feedproxy.admin.notifications import NotificationsPage
-from feedproxy.admin.reader_scores import ReaderScores, ReadersPage
-from feedproxy.admin.relocations import RelocationsPage
+from feedproxy.admin.pages.dashboard import Dashboard
+from feedproxy.admin.pages.feed_pages import OUTCOME, AppView, FeedPages, Notice
+from feedproxy.admin.pages.feed_table import FeedTableCache
+from feedproxy.admin.pages.notifications import NotificationsPage
+from feedproxy.admin.pages.reader_scores import ReaderScores, ReadersPage
+from feedproxy.admin.pages.relocations import RelocationsPage
 from feedproxy.telemetry.redacted import redact_text
 from feedproxy.web import templates
 

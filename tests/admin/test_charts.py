@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from feedproxy.admin import charts
+from feedproxy.admin.pages import charts
 from feedproxy.telemetry.history import DAY, History, TrafficCounts
 from tests.stages.admin import NOW
 

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from feedproxy.admin.advice import advice
-from feedproxy.admin.feed_state import Condition, State, feed_condition
-from feedproxy.admin.serializers import feed_warnings, view_resource
+from feedproxy.admin.pages.advice import advice
+from feedproxy.admin.pages.feed_state import Condition, State, feed_condition
+from feedproxy.admin.pages.serializers import feed_warnings, view_resource
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.feed.channel import Schedule
 from feedproxy.refresh.policy.feed_freshness import assess

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.admin.health import Health, HealthFacts, StorePlace, examine, headline, verdict
+from feedproxy.admin.pages.health import Health, HealthFacts, StorePlace, examine, headline, verdict
 from feedproxy.telemetry.history import TrafficCounts
 
 GIGA = 1_000_000_000

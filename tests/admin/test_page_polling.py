@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from feedproxy.admin.feed_pages import page_tag
+from feedproxy.admin.pages.feed_pages import page_tag
 from feedproxy.cache.cache_status import CacheStatus
 from tests.stages.admin import TARGET, Proxy
 

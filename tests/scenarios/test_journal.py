@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.admin import activity_views
+from feedproxy.admin.pages import activity_views
 from feedproxy.telemetry import recent_activity
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM

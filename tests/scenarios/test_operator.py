@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from feedproxy.admin import versions
+from feedproxy.admin.pages import versions
 from feedproxy.refresh.resource_update import EDITIONS_MAX
 from feedproxy.store.codec import dump, load
 from tests.stages.origin import a_feed

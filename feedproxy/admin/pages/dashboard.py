@@ -8,12 +8,12 @@ from dataclasses import asdict
 from aiohttp import web
 
 from feedproxy import __version__
-from feedproxy.admin import activity_views, charts, health
-from feedproxy.admin.feed_pages import SORTS, AppView, FeedPages, as_json, by_state, subscribers_of, wants_json
-from feedproxy.admin.feed_state import State
-from feedproxy.admin.feed_table import FeedTable
-from feedproxy.admin.reader_scores import ReaderScores
-from feedproxy.admin.store_usage import StoreUsageMeter
+from feedproxy.admin.pages import activity_views, charts, health
+from feedproxy.admin.pages.feed_pages import SORTS, AppView, FeedPages, as_json, by_state, subscribers_of, wants_json
+from feedproxy.admin.pages.feed_state import State
+from feedproxy.admin.pages.feed_table import FeedTable
+from feedproxy.admin.pages.reader_scores import ReaderScores
+from feedproxy.admin.pages.store_usage import StoreUsageMeter
 from feedproxy.clock import Seconds
 from feedproxy.lab.score_page import grade_level
 from feedproxy.request.upstream_request import feed_id

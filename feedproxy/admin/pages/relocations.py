@@ -2,8 +2,8 @@
 
 from aiohttp import web
 
-from feedproxy.admin.feed_pages import FeedPages, as_json, wants_json
-from feedproxy.admin.feed_state import State
+from feedproxy.admin.pages.feed_pages import FeedPages, as_json, wants_json
+from feedproxy.admin.pages.feed_state import State
 
 SHOWN_MAX = 500
 """Feeds on the page."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
 
-from feedproxy.admin.serializers import is_feed, row_view, view_resource
+from feedproxy.admin.pages.serializers import is_feed, row_view, view_resource
 from feedproxy.aio import yielding
 from feedproxy.clock import Instant
 from feedproxy.proxy.service import Service

@@ -1,6 +1,6 @@
 """Advice for the operator about a feed that is failing, moved or gone."""
 
-from feedproxy.admin.feed_state import State
+from feedproxy.admin.pages.feed_state import State
 from feedproxy.cache.cache_status import Detail
 from feedproxy.settings import Settings
 from feedproxy.store.resource import RelocationKind, Resource

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from feedproxy.admin.advice import advice
-from feedproxy.admin.feed_state import Condition, State, detail_sentence, feed_condition
+from feedproxy.admin.pages.advice import advice
+from feedproxy.admin.pages.feed_state import Condition, State, detail_sentence, feed_condition
 from feedproxy.cache.freshness import Freshness
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant

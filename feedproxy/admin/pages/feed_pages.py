@@ -15,11 +15,11 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from feedproxy import __version__
-from feedproxy.admin import activity_views
-from feedproxy.admin.feed_state import MEANING, State
-from feedproxy.admin.feed_table import FeedTable, FeedTableCache
-from feedproxy.admin.serializers import feed_view, view_resource
-from feedproxy.admin.versions import version_list
+from feedproxy.admin.pages import activity_views
+from feedproxy.admin.pages.feed_state import MEANING, State
+from feedproxy.admin.pages.feed_table import FeedTable, FeedTableCache
+from feedproxy.admin.pages.serializers import feed_view, view_resource
+from feedproxy.admin.pages.versions import version_list
 from feedproxy.clock import Clock
 from feedproxy.endpoints.feed_list import FeedList
 from feedproxy.errors import FeedproxyError, NotFound

@@ -10,7 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
-from feedproxy.admin.feed_pages import AppView, FeedPages, as_json, wants_json
+from feedproxy.admin.pages.feed_pages import AppView, FeedPages, as_json, wants_json
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.lab.score_page import grade_level, with_code
 from feedproxy.scoring import report

@@ -6,7 +6,7 @@ import shutil
 import time
 from pathlib import Path
 
-from feedproxy.admin.health import StorePlace
+from feedproxy.admin.pages.health import StorePlace
 from feedproxy.clock import Seconds
 from feedproxy.store.tiered import store_folder
 

@@ -6,7 +6,7 @@ Views have no secrets of subscriptions, and no secrets in addresses.
 from aiohttp import web
 
 from feedproxy.admin import form
-from feedproxy.admin.feed_pages import AppView, FeedPages, Notice, as_json, wants_json
+from feedproxy.admin.pages.feed_pages import AppView, FeedPages, Notice, as_json, wants_json
 from feedproxy.errors import FeedproxyError
 from feedproxy.notify.pings import messages
 from feedproxy.notify.pings.sinks import PingSinks, site_ping_request

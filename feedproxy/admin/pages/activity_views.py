@@ -1,6 +1,6 @@
 """Views of recent requests, fetches and failures: plain values for pages and JSON."""
 
-from feedproxy.admin.feed_state import detail_sentence
+from feedproxy.admin.pages.feed_state import detail_sentence
 from feedproxy.http.user_agent import product
 from feedproxy.settings import Settings
 from feedproxy.telemetry.recent_activity import FailedAddress, FetchActivity, RequestActivity, fetch_summary
