@@ -19,7 +19,7 @@ from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind, Schedule, SelfLink
 from feedproxy.http.message import Fields
 from feedproxy.store.codec import dump, load
-from feedproxy.store.packing.memory_entry import weight
+from feedproxy.store.packing.memory_entry import memory_size
 from feedproxy.store.resource import Resource
 from feedproxy.store.tiered import open_store
 
@@ -72,7 +72,7 @@ def memory() -> None:
     gc.collect()
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    print(f"memory     {taken / 5000:.0f} bytes a feed beside its bodies; reckoned with {weight(loaded[0])}")
+    print(f"memory     {taken / 5000:.0f} bytes a feed beside its bodies; reckoned with {memory_size(loaded[0])}")
 
 
 async def disk() -> None:

@@ -111,7 +111,7 @@ class Content:
         return label, self.bodies.get(label, b"")
 
     def size(self) -> int:
-        """Size of the bodies in all codings together, in bytes."""
+        """Return the size of the bodies in all codings together, in bytes."""
         assert isinstance(self.bodies, Bodies)
         return self.bodies.size
 

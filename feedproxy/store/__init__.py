@@ -1,1 +1,1 @@
-"""Stores of responses: memory over disk."""
+"""Stores of responses: memory in front of a disk."""

@@ -1,11 +1,11 @@
 """Codec of a resource's stored form: docs/reference/store-format.md.
 
-A value is an envelope (envelope.py), a header in JSON, and the bodies as they are. Nothing is pickled: write access to
-the store's files must not allow running code.
+A value is an envelope (envelope.py), a header in JSON, and the bodies unchanged. Nothing is pickled, because write
+access to the store's files must not permit running code.
 
-The header follows the dataclasses: a member has its own name there, and is left out if it has its default. The declared
-type of a member determines how it is read, so a new member with a default needs neither code here nor a new version. A
-member of an unsupported type raises TypeError on import.
+The header follows the dataclasses: each member has its name in the header and is left out if it has its default. The
+declared type of a member determines how it is read. A new member with a default therefore needs no code here and no new
+version. A member with an unsupported type raises TypeError on import.
 """
 
 import base64
@@ -32,18 +32,18 @@ from feedproxy.store.resource import Resource
 
 _INTERNER = Interner()
 _INTERNED_MEMBERS = frozenset({"detail", "edited_by", "media_type", "namespace", "protocol", "rel", "type", "version"})
-"""Members with texts that many feeds have in common."""
+"""Members with texts that many feeds have in common. Equal texts share one object."""
 
 
 def dump(resource: Resource) -> bytes:
-    """Return the stored form of a resource, for `load`. Raises StoreError if the resource cannot be written."""
+    """Return the stored form of a resource, which `load` reads. Raises StoreError if the resource cannot be written."""
     return dump_with_header(resource)[0]
 
 
 def dump_with_header(resource: Resource, *, block: int = 1) -> tuple[bytes, bytes]:
-    """Return the stored form, and its header for `restore`. Raises StoreError.
+    """Return the stored form of a resource, and its header for `restore`. Raises StoreError.
 
-    The header ends with spaces up to a multiple of `block` bytes.
+    Spaces are appended to the header, so that its length is a multiple of `block` bytes.
     """
     area_parts: list[bytes] = []
     places: dict[int, list[int]] = {}
@@ -56,7 +56,7 @@ def dump_with_header(resource: Resource, *, block: int = 1) -> tuple[bytes, byte
             if isinstance(body, Unpacked):
                 bodies[coding] = [body.coding, body.length]
                 continue
-            # Variants that share a body also share its place.
+            # Variants that share a body also share its position.
             place = places.get(id(body))
             if place is None:
                 place = places[id(body)] = [end, len(body)]
@@ -73,7 +73,7 @@ def dump_with_header(resource: Resource, *, block: int = 1) -> tuple[bytes, byte
 
     header = _header(resource, bodies_of, place_of)
     header = header.ljust(-(-len(header) // block) * block)
-    version = envelope.LATER if resource.previous else envelope.VERSION
+    version = envelope.LATER_VERSION if resource.previous else envelope.VERSION
     try:
         return envelope.seal_parts(envelope.Kind.RESOURCE, header, *area_parts, version=version), header
     except struct.error as error:
@@ -81,17 +81,17 @@ def dump_with_header(resource: Resource, *, block: int = 1) -> tuple[bytes, byte
 
 
 def header_of(resource: Resource) -> bytes:
-    """Return the stored form's header, without the places of bodies, for `restore`. Raises StoreError."""
+    """Return the header of the stored form, without the positions of bodies, for `restore`. Raises StoreError."""
     return _header(resource, lambda _: {}, lambda _: [])
 
 
 def load(data: bytes) -> Resource:
-    """Return the resource that `dump` wrote. Raises only Damaged and UnknownVersion, which are StoreError."""
+    """Parse a stored form and return the resource. Raises only Damaged and UnknownVersion, which are StoreErrors."""
     return load_with_header(data)[0]
 
 
 def load_with_header(data: bytes) -> tuple[Resource, bytes]:
-    """Return the resource, and its header for `restore`. Raises as `load`."""
+    """Parse a stored form. Return the resource, and its header for `restore`. Raises the errors of `load`."""
     header, area = envelope.open_parts(envelope.Kind.RESOURCE, data)
     context = _StoredBodies(area)
     resource = _read(header, context)
@@ -103,9 +103,10 @@ def load_with_header(data: bytes) -> tuple[Resource, bytes]:
 
 
 def restore(header: bytes, bodies: Iterable[Bodies], previous: bytes = b"") -> Resource:
-    """Return the resource with this header, these bodies in the order of `Resource.responses`, and previous contents.
+    """Return the resource with this header, these bodies in the order of `Resource.responses`, and these previous
+    contents.
 
-    Raises Damaged.
+    Raises Damaged if they do not belong together.
     """
     return _read(header, _BodiesInMemory(bodies, previous))
 
@@ -129,7 +130,7 @@ def _header(
     resource: Resource, bodies_of: Callable[[Content], dict[str, object]], place_of: Callable[[bytes], list[int]]
 ) -> bytes:
     def plain(value: Any) -> object:
-        """Return JSON's equivalent of a value that JSON does not have."""
+        """Return a JSON equivalent of a value that JSON cannot represent."""
         if isinstance(value, (Fields, PackedSequence)):
             return list(value)
         if isinstance(value, frozenset):
@@ -149,16 +150,17 @@ def _header(
 
     try:
         header = json.dumps(plain(resource), default=plain, ensure_ascii=False, separators=(",", ":"))
-        # Titles of JSON feeds can have lone surrogates.
+        # Titles of JSON feeds may contain lone surrogates.
         return header.encode("utf-8", "surrogatepass")
     except (TypeError, ValueError, LookupError, RecursionError, struct.error) as error:
         raise StoreError(f"cannot be written: {resource.target}: {error}") from error
 
 
 def _bodies_to_write(content: Content) -> list[tuple[str, bytes | Unpacked]]:
-    """Return the bodies to be written, without the one that gzip's decodes to, which is four fifths of the bytes.
+    """Return the bodies to write.
 
-    gzip ends with the checksum and length of its content (RFC 1952, 2.3.1), so the two bodies are compared by these.
+    The identity body is left out if it can be decoded from the gzip body: that saves four fifths of the bytes. gzip
+    ends with the checksum and length of its content (RFC 1952, section 2.3.1), by which the two bodies are compared.
     """
     assert isinstance(content.bodies, Bodies)
     to_write = dict(content.bodies.stored)
@@ -185,13 +187,13 @@ _STORED_NAMES: Mapping[str, Mapping[str, str]] = {
     "Relocation": {"kind": "ending"},
     "Failures": {"by_origin": "asked"},
 }
-"""Names in the stored form that differ from the attributes', by class. The stored form never changes."""
+"""Names in the stored form that differ from the names of attributes, by class. The stored form must never change."""
 
 _DEFAULTS: dict[type, tuple[tuple[str, str, Any], ...]] = {}
 
 
 def _defaults(kind: type) -> tuple[tuple[str, str, Any], ...]:
-    """Return a dataclass's members: attribute, stored name and default. Raises TypeError for any other class."""
+    """Return the members of a dataclass: attribute, stored name and default. Raises TypeError for any other class."""
     known = _DEFAULTS.get(kind)
     if known is None:
         names = _STORED_NAMES.get(kind.__name__, {})
@@ -204,30 +206,30 @@ def _default(member: Field[Any]) -> Any:
     return member.default if member.default_factory is MISSING else member.default_factory()
 
 
-# -- reading: every member is checked for its type, so what is loaded is valid or an error
+# -- reading: the type of every member is checked, so a loaded value is valid
 
 
 class _Context:
-    """State of the decoding of one value: its bodies, and the texts that occur in it."""
+    """The state of decoding one value: its bodies, and the texts that occur in it."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
     def text(self, text: str) -> str:
-        """Return one object for equal texts of a value; every variant has the same target, for example."""
+        """Return one shared object for equal texts of a value. For example, every variant has the same target."""
         return self._texts.setdefault(text, text)
 
     @abstractmethod
     def bodies(self, value: Any) -> Mapping[str, bytes | Unpacked]:
-        """Return the bodies of the next content; `value` is the header's description of them."""
+        """Return the bodies of the next content. `value` is their description in the header."""
 
     @abstractmethod
     def previous(self, value: Any) -> bytes:
-        """Return the previous contents; `value` is the header's description of them."""
+        """Return the previous contents. `value` is their description in the header."""
 
 
 class _StoredBodies(_Context):
-    """Bodies that lie in the value's bytes."""
+    """Decoding state for bodies in the bytes of the value."""
 
     def __init__(self, area: memoryview) -> None:
         super().__init__()
@@ -250,22 +252,25 @@ class _StoredBodies(_Context):
         return self._body(_read_integer(start, self), _read_integer(length, self))
 
     def _body(self, start: int, length: int) -> bytes:
-        """Return the body at that place; the same object for the same place."""
+        """Return the body at that position, as the same object for the same position."""
         body = self._bodies.get((start, length))
         if body is None:
             if not 0 <= start <= start + length <= len(self._area):
-                raise ValueError("a body's place is outside the value")
+                raise ValueError("the position of a body is outside the value")
             body = self._bodies[start, length] = bytes(self._area[start : start + length])
         return body
 
     def check_complete(self) -> None:
-        """Check that the header accounts for every byte. Raises ValueError."""
+        """Raise ValueError unless the header describes every byte of the value."""
         if sum(length for _, length in self._bodies) != len(self._area):
-            raise ValueError("the header does not account for every byte")
+            raise ValueError("the header does not describe every byte")
 
 
 class _BodiesInMemory(_Context):
-    """Bodies in memory, in the order of `Resource.responses`. Their places in the header are ignored."""
+    """Decoding state for bodies in memory, in the order of `Resource.responses`.
+
+    Positions in the header are ignored.
+    """
 
     def __init__(self, bodies: Iterable[Bodies], previous: bytes) -> None:
         super().__init__()
@@ -287,7 +292,7 @@ def _require(kind: type, *others: type) -> _Decoder:
 
     def read(value: Any, context: _Context) -> Any:
         if type(value) not in permitted:
-            raise TypeError(f"{kind.__name__} expected, {type(value).__name__} found")
+            raise TypeError(f"expected {kind.__name__}, not {type(value).__name__}")
         return value
 
     return read
@@ -299,7 +304,7 @@ _read_integer = _require(int)
 
 def _read_text(value: Any, context: _Context) -> str:
     if type(value) is not str:
-        raise TypeError(f"str expected, {type(value).__name__} found")
+        raise TypeError(f"expected str, not {type(value).__name__}")
     return context.text(value)
 
 
@@ -308,7 +313,7 @@ def _read_common_text(value: Any, context: _Context) -> str | None:
 
 
 def _read_fields(value: Any, context: _Context) -> Fields:
-    """Return field lines. Raises ValueError for a line break: other programs may write to the store."""
+    """Return the field lines in `value`. Raises ValueError for a line break: other programs may write to the store."""
     lines = [_INTERNER.line(name, line) for name, line in _read_list(value, context)]
     # "CR, LF, and NUL" (RFC 9110, section 5.5). Characters beyond Latin-1 raise UnicodeEncodeError, a ValueError.
     text = "".join([part for line in lines for part in line]).encode("latin-1")
@@ -353,7 +358,7 @@ def _decoder(kind: Any) -> _Decoder:
         return lambda value, context: kind(value)
     if is_dataclass(kind):
         return _dataclass_decoder(kind)
-    raise TypeError(f"the store has no form for {kind}")
+    raise TypeError(f"unsupported type in the store: {kind}")
 
 
 def _dataclass_decoder(kind: Any) -> _Decoder:
@@ -367,7 +372,7 @@ def _dataclass_decoder(kind: Any) -> _Decoder:
         )
         for attribute, name, _ in _defaults(kind)
     }
-    # One default object for all values; the class would make one for each.
+    # All values share one default object; the class would create one for each value.
     defaults = {
         attribute: default
         for attribute, _, default in _defaults(kind)
@@ -377,7 +382,7 @@ def _dataclass_decoder(kind: Any) -> _Decoder:
     def read(plain: Any, context: _Context) -> Any:
         members: dict[str, Any] = dict(defaults)
         for name, value in plain.items():
-            # An unknown member is from a later feedproxy, where it has a default.
+            # An unknown member was written by a later version of feedproxy, in which it has a default.
             if name in decoders:
                 attribute, decode_member = decoders[name]
                 members[attribute] = decode_member(value, context)

@@ -1,7 +1,7 @@
-"""Coordination of the processes on one store: changes, invalidations, fetch leases, and request slots of sites.
+"""Coordination of the processes that use one store: changes, invalidations, fetch leases, and request slots of sites.
 
-`LocalCoordination` serves a single process. Several processes on one folder share a small file (shared_memory.py), and
-several machines share a Redis (cluster/leases.py).
+`LocalCoordination` serves a single process. Several processes on one folder share a small file (shared_memory.py).
+Several machines share a Redis (cluster/leases.py).
 """
 
 from typing import Protocol
@@ -10,14 +10,21 @@ from feedproxy.clock import Instant, Seconds, is_set_back
 from feedproxy.lru import LRU
 
 SITES_MAX = 4096
-"""Sites with a remembered slot. Those fetched longest ago are past any interval, and are forgotten first."""
+"""Maximum number of sites with a stored request slot. The sites fetched longest ago are forgotten first; any
+interval for them has passed."""
 
 
 class SiteThrottle(Protocol):
-    """Request slots of each site. Memory is bounded; a forgotten site has no interval to keep."""
+    """Request slots of each site: the instants at which feedproxy may request one of its feeds.
+
+    Memory is bounded: a site may be forgotten when its interval has passed.
+    """
 
     def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
-        """Return when the site may be fetched next; 0.0 if it never was, or only by a clock ahead of `now`."""
+        """Return the instant of the site's next free slot.
+
+        Return 0.0 if the site has never been fetched, or only by a process with a clock ahead of `now`.
+        """
         ...
 
     def reserve(self, site: str, now: Instant, interval: Seconds) -> Instant:
@@ -25,64 +32,77 @@ class SiteThrottle(Protocol):
         ...
 
     def pause(self, site: str, until: Instant) -> None:
-        """Let no request to the site begin until this instant: its own limit for all its feeds is used up."""
+        """Let no request to the site begin before `until`, because the site's own limit for all its feeds is
+        reached."""
         ...
 
 
 class Coordination(Protocol):
-    """Answers to frequent questions. Only `acquire_lease` waits, and not for another holder."""
+    """The questions that processes on one store ask each other.
+
+    They are frequent, so only `acquire_lease` waits, and never for another holder.
+    """
 
     @property
     def sites(self) -> SiteThrottle:
-        """Return the sites' request slots."""
+        """The request slots of sites."""
         ...
 
     @property
     def generation(self) -> int:
-        """Return a number that differs after every change of what is stored, by any process. It is cheap to read."""
+        """Return a number that differs after every change of the stored values, by any process. Reading it is cheap."""
         ...
 
     def invalidation_epoch(self, target: str) -> int:
-        """Return a number that differs once `target` was invalidated: a fetch begun before is then not stored."""
+        """Return a number that differs after each invalidation of `target`.
+
+        A fetch that began with another number must not be stored.
+        """
         ...
 
     def invalidate(self, target: str | None) -> None:
-        """Record that `target` was purged or invalidated; None stands for all targets."""
+        """Record that `target` was purged or invalidated. None stands for all targets."""
         ...
 
     async def acquire_lease(self, target: str, *, local: bool = False) -> bool:
-        """Acquire the fetch lease of `target`. Return False while another process holds it.
+        """Acquire the fetch lease of `target`. Return False if another process holds it.
 
-        The lease ends with `release_lease`, `abandon_lease`, or its holder. `local`: among the processes of this
-        machine alone, for a change that fetches nothing.
+        The lease ends with `release_lease`, `abandon_lease`, or the holder's process. A `local` lease excludes only
+        processes of this machine; it is for a change without a fetch.
         """
         ...
 
     def release_lease(self, target: str, *, local: bool = False) -> None:
-        """End the lease after a fetch with a stored result: it counts as completed."""
+        """End the lease after a fetch with a stored result. The fetch counts as completed."""
         ...
 
     def abandon_lease(self, target: str) -> None:
-        """End the lease without a result: it does not count as completed."""
+        """End the lease without a result. The fetch does not count as completed."""
         ...
 
     def completion_count(self, target: str) -> int:
-        """Return a number that differs after each completion; unchanged if the holder died during the fetch."""
+        """Return a number that differs after each completed fetch.
+
+        It does not change if the holder ended during the fetch.
+        """
         ...
 
 
 class LocalSiteThrottle:
-    """Request slots in the memory of one process; the site fetched longest ago is forgotten first."""
+    """Request slots in the memory of one process. The site fetched longest ago is forgotten first."""
 
     def __init__(self, capacity: int = SITES_MAX) -> None:
         self._times: LRU[str, tuple[Instant, Instant, Instant]] = LRU(entries_max=capacity)
-        """By site: its last slot, the end of its pause, and when both were recorded."""
+        """For each site: its last slot, the end of its pause, and when both were recorded."""
 
     def __len__(self) -> int:
         return len(self._times)
 
     def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
-        """Return when the site may be fetched next; 0.0 if it never was, or only by a clock ahead of `now`."""
+        """Return the instant of the site's next free slot.
+
+        Return 0.0 if the site has never been fetched, or only with a clock ahead of `now`.
+        """
         last_slot, paused_until, recorded_at = self._times.get(site) or (0.0, 0.0, 0.0)
         if now is not None and is_set_back(recorded_at, now):
             return 0.0
@@ -96,20 +116,23 @@ class LocalSiteThrottle:
         return slot
 
     def pause(self, site: str, until: Instant) -> None:
-        """Let no request to the site begin until this instant."""
+        """Let no request to the site begin before `until`."""
         last_slot, paused_until, recorded_at = self._times.get(site) or (0.0, 0.0, 0.0)
         self._times.put(site, (last_slot, max(paused_until, until), recorded_at))
 
 
 class LocalCoordination:
-    """The coordination of a single process: every lease is free, and other processes change and invalidate nothing."""
+    """The coordination of a single process.
+
+    Every lease is free, and no other process changes or invalidates a target.
+    """
 
     def __init__(self) -> None:
         self.sites: SiteThrottle = LocalSiteThrottle()
         self.generation = 0
 
     def record_change(self) -> None:
-        """Count a change of what is stored."""
+        """Increase the generation after a change of the stored values."""
         self.generation += 1
 
     def invalidation_epoch(self, target: str) -> int:

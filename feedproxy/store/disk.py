@@ -1,8 +1,8 @@
-"""The store on disk: feeds in eight shards, bounded by bytes, and the state of other parts in a ninth file.
+"""The store on disk: feeds in eight shards, bounded in bytes, and the state of other parts in a ninth file.
 
-The shards are those of diskcache's FanoutCache, but used one by one: FanoutCache skips a write that timed out, culls
-everything at once, and cannot replace one of its files (docs/decisions/store-on-disk.md). Everything here is
-synchronous and raises StoreError. Reading happens in one thread, writing in another.
+The shards are those of diskcache's FanoutCache, used one by one. FanoutCache itself drops a write after a timeout,
+culls all shards at once, and cannot replace one of its files (docs/decisions/store-on-disk.md). All methods are
+synchronous and raise StoreError. One thread reads and another writes.
 """
 
 import errno
@@ -25,29 +25,29 @@ from feedproxy.store.write_pacing import WritePacer
 logger = logging.getLogger(__name__)
 
 UNWRITABLE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS))
-"""Errors that may pass, by themselves or by the operator. Stored values are read meanwhile."""
+"""Errors that may pass on their own or after the operator's action. Stored values can be read meanwhile."""
 SHARDS = 8
-"""Number of shards. Two processes that write wait 11 ms for each other at worst; on a single file it was 432 ms."""
+"""Number of shards. Two writing processes wait for each other at most 11 ms; with a single file, it was 432 ms."""
 CULL_SLICE = 10
-"""Values removed at a time: under a millisecond."""
+"""Maximum number of values removed in one step, which takes less than a millisecond."""
 HEADER_BLOCK = 256
-"""Bytes. Headers end with spaces up to a multiple of it. A response that is freshened then has the length that it had,
-and SQLite writes the pages alone that differ: one or two, however long the content."""
+"""Headers are padded with spaces to a multiple of this size, in bytes. A freshened response then has the same length
+as before, and SQLite writes only the pages that differ: one or two, for any length of the content."""
 SIZE_MAX_FLOOR = 4 * 1024 * 1024
-"""Bytes that the store needs at least: eight empty files and their journals take most of a megabyte."""
+"""Minimum size of the store, in bytes. Eight empty files and their journals take most of a megabyte."""
 
 
 class DiskStore:
     """The lower tier of `TieredStore`."""
 
     def __init__(self, folder: Path, *, size_max: int, on_failure: OnFailure) -> None:
-        """Open the folder, which is made if missing. Raises UsageError if it cannot be used.
+        """Open the folder; create it if it is missing. Raises UsageError if it cannot be used.
 
-        Broken parts are set aside. A part that cannot be opened is reported to `on_failure`, and fails until it can.
+        Broken files are set aside. A file that cannot be opened is reported to `on_failure`, and is tried again later.
         """
         if size_max < SIZE_MAX_FLOOR:
             raise UsageError(f"store_max: {size_max} bytes are too few: expected {SIZE_MAX_FLOOR} or more")
-        folder = self.folder = _usable(folder)
+        folder = self.folder = _prepare_folder(folder)
         shard_max = size_max // SHARDS
         # Half, so that one value never empties its shard.
         self._value_max = shard_max // 2
@@ -60,40 +60,44 @@ class DiskStore:
     # -- reading
 
     def read(self, target: str) -> Resource | None:
-        """Return the resource stored for this target. Raises StoreError."""
+        """Return the resource stored for this target. Return None if there is none. Raises StoreError."""
         found = self.read_with_header(target)
         return found[0] if found is not None else None
 
     def read_with_header(self, target: str) -> tuple[Resource, bytes] | None:
-        """Return the resource, and the header that it was read from (codec.py). Raises StoreError."""
+        """Return the resource, and the header from which it was read (codec.py).
+
+        Return None if there is none. Raises StoreError.
+        """
         data = self._shard(target).get(target)
         if data is None:
             return None
         resource, header = codec.load_with_header(data)
         if resource.target != target:
-            raise envelope.Damaged(f"the store holds another target's value for {target}")
+            raise envelope.Damaged(f"the value stored for {target} has another target")
         return resource, header
 
     def holds(self, target: str) -> bool:
-        """Return whether a resource is stored for this target. Raises StoreError."""
+        """Return True if a resource is stored for this target. Raises StoreError."""
         return self._shard(target).holds(target)
 
     def targets(self) -> Iterator[str]:
-        """Yield every target, shard by shard. Raises StoreError."""
+        """Yield every target, one shard after another. Raises StoreError."""
         for shard in self._shards:
             yield from shard.keys()
 
     def read_state(self, name: str) -> bytes | None:
-        """Return the state of another part. Raises StoreError."""
+        """Return the state stored under this name. Return None if there is none. Raises StoreError."""
         data = self._state.get(name)
         return None if data is None else envelope.unseal(data)
 
     # -- writing
 
     def write_all(self, resources: Iterable[Resource], on_header: Callable[[Resource, bytes], None]) -> None:
-        """Store these resources, in one transaction for each shard. After a StoreError some may be written.
+        """Store the resources, in one transaction for each shard.
 
-        `on_header` is called with each resource and its header (codec.py).
+        `on_header` is called with each resource and its header (codec.py). Raises StoreError; some resources may be
+        written then.
         """
         values_by_shard: dict[int, list[tuple[str, bytes]]] = {}
         pacer = WritePacer()
@@ -111,7 +115,7 @@ class DiskStore:
             self._shards[number].cull_slice(CULL_SLICE + len(values))
 
     def write(self, resource: Resource) -> None:
-        """Store this resource, then remove a slice of what exceeds the bound. Raises StoreError."""
+        """Store a resource, then remove some values if the store exceeds its bound. Raises StoreError."""
         shard = self._shard(resource.target)
         data, _ = codec.dump_with_header(resource, block=HEADER_BLOCK)
         if len(data) > self._value_max:
@@ -125,11 +129,14 @@ class DiskStore:
         self._shard(target).delete(target)
 
     def write_state(self, name: str, data: bytes) -> None:
-        """Store this state. Raises StoreError."""
+        """Store the state under this name. Raises StoreError."""
         self._state.set(name, envelope.seal(data))
 
     def cull_slice(self) -> bool:
-        """Remove a slice of every shard above its bound. Return False once no shard is. Raises StoreError."""
+        """Remove up to CULL_SLICE values from every shard above its bound.
+
+        Return False once no shard exceeds its bound. Raises StoreError.
+        """
         culled = 0
 
         def cull(shard: Shard) -> None:
@@ -141,20 +148,20 @@ class DiskStore:
             _for_each(self._shards, Shard.checkpoint)
         return culled > 0
 
-    def mend(self) -> None:
-        """Set corrupt shards aside, and open those that could not be opened. Raises StoreError."""
-        _for_each((*self._shards, self._state), Shard.mend)
+    def repair(self) -> None:
+        """Set corrupt shards aside, and open those that could not be opened before. Raises StoreError."""
+        _for_each((*self._shards, self._state), Shard.repair)
 
-    def sweep(self, before: Instant) -> None:
-        """Remove files from before this instant that killed processes left behind. Raises StoreError."""
-        _for_each((*self._shards, self._state), lambda shard: shard.sweep(before))
+    def remove_orphans(self, before: Instant) -> None:
+        """Remove files that killed processes left behind, if they are older than `before`. Raises StoreError."""
+        _for_each((*self._shards, self._state), lambda shard: shard.remove_orphans(before))
 
-    def hurry(self) -> None:
-        """Wait for no lock from now on, because the process ends. From any thread."""
-        _for_each((*self._shards, self._state), Shard.hurry)
+    def stop_waiting(self) -> None:
+        """Make all operations wait for no lock from now on, because the process ends. May be called from any thread."""
+        _for_each((*self._shards, self._state), Shard.stop_waiting)
 
     def close(self) -> None:
-        """Close this thread's connections."""
+        """Close the connections of the calling thread."""
         for shard in (*self._shards, self._state):
             shard.close()
 
@@ -166,7 +173,7 @@ class DiskStore:
 
 
 def _for_each(shards: Iterable[Shard], operation: Callable[[Shard], object]) -> None:
-    """Run the operation on every shard, even after a failure. Raises the last StoreError."""
+    """Call the operation on every shard, even if one fails. Raises the last StoreError."""
     failure: StoreError | None = None
     for shard in shards:
         try:
@@ -177,8 +184,8 @@ def _for_each(shards: Iterable[Shard], operation: Callable[[Shard], object]) -> 
         raise failure
 
 
-def _usable(folder: Path) -> Path:
-    """Return the absolute folder, which exists and can be written. Raises UsageError."""
+def _prepare_folder(folder: Path) -> Path:
+    """Return the absolute path of the folder, after it has been created and found writable. Raises UsageError."""
     folder = folder.absolute()
     if os.path.expandvars(folder) != str(folder):
         raise UsageError(f"store: folder {folder}: expected a name without environment variables")

@@ -1,6 +1,7 @@
-"""Lock of a store's folder. Two processes would serve copies that the other has replaced, and deliver twice.
+"""Lock of a store's folder.
 
-The lock is the kernel's (flock), so it ends with its process in any case.
+Two processes on one folder would serve copies that the other has replaced, and deliver notifications twice. The lock is
+the kernel's (flock), so it always ends with the process.
 """
 
 import contextlib
@@ -11,17 +12,17 @@ from pathlib import Path
 from feedproxy.errors import FeedproxyError
 
 LOCK_NAME = "in-use"
-"""File in the store's folder that is locked; it contains the process id."""
+"""Name of the locked file in the store's folder. The file contains the process id."""
 
 
 class FolderInUse(FeedproxyError):
-    """Another process uses the folder."""
+    """Error for a folder that another process uses."""
 
 
 def acquire(folder: Path) -> int | None:
-    """Lock this folder, which is made if missing. Return the file descriptor that holds the lock.
+    """Lock this folder; create it if it is missing. Return the file descriptor of the lock.
 
-    Return None if nothing can be written there; the store reports that. Raises FolderInUse.
+    Return None if the folder cannot be written; the store reports that. Raises FolderInUse.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,12 +1,12 @@
 """The protocol of every store, in memory or on disk.
 
-Reading is synchronous: from memory at once, otherwise by one short read of the disk (some 50 µs for a feed of 60 KB
-with its codings). Writing does not wait for the disk: when `put` returns, memory has the value and the write is queued.
-`wait_written` waits for one target's write, `flush` for all. There is no durable `put`: a caller that needs durability
-calls `wait_written` after it, at the same cost.
+Reading is synchronous: from memory at once, otherwise by one short read of the disk, some 50 µs for a feed of 60 KB
+with its codings. Writing does not wait for the disk: when `put` returns, the value is in memory and the write is
+queued. `wait_written` waits for the write of one target, and `flush` for all writes. A caller that needs durability
+calls `wait_written` after `put`.
 
-A failure of the store is a miss and a metric: after opening, nothing here raises StoreError. Each failure is reported
-to `on_failure`, which may be called from the store's writer thread.
+A failure of the store counts as a miss. After opening, no method raises StoreError. Each failure is reported to
+`on_failure`, which may be called from the store's writer thread.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,78 +17,89 @@ from feedproxy.store.coordination import Coordination
 from feedproxy.store.resource import Resource
 
 type OnFailure = Callable[[StoreError], None]
-"""Function that is called with every failure of the store, from any thread. It must not block."""
+"""Callback for every failure of the store. It may be called from any thread and must not block."""
 
 
 type Precondition = Callable[[], bool]
 
 
 class Store(Protocol):
-    """Resources by target URI, and the state of other parts by name.
+    """Resources keyed by target URI, and the state of other parts keyed by name.
 
-    One event loop uses a store; other processes may use the same folder. If it is shared (`open_store`), `put` and
-    `delete` return once no process answers with the previous value.
+    One event loop uses a store, and other processes may use the same folder. If the store is shared (`open_store`),
+    `put` and `delete` return only when no process answers with the previous value any more.
     """
 
     @property
     def coordination(self) -> Coordination:
-        """Return the coordination of the processes on this store."""
+        """The coordination of the processes on this store."""
         ...
 
     def get(self, target: str) -> Resource | None:
-        """Return the resource stored for this target: the last one put, once `put` has begun (shared: has returned)."""
+        """Return the resource stored for this target. Return None if there is none.
+
+        A value is visible as soon as its `put` has begun, or, in a shared store, has returned.
+        """
         ...
 
     def get_latest(self, target: str) -> Resource | None:
-        """Return the resource that was put last, even if other processes do not have it yet. Changes start from it."""
+        """Return the resource that was put last, even if other processes do not have it yet.
+
+        A change must start from it.
+        """
         ...
 
     def peek(self, target: str) -> Resource | None:
-        """Return the same as `get` without a change of the hot set, for callers that iterate over all targets."""
+        """Return the same as `get`, without marking the resource as recently used.
+
+        It is for callers that iterate over all targets.
+        """
         ...
 
     def version(self, target: str, *, used: bool = False) -> object | None:
-        """Return an object that stays the same while `get` returns the same from memory; None if memory has nothing.
+        """Return an object that stays the same as long as `get` returns the same resource from memory.
 
-        It lets a caller keep what it derived from a resource. `used`: the derived value is used now.
+        Return None if memory does not have the resource. A caller can use the object to find out whether a derived
+        value is still valid. `used` says that the derived value is used now.
         """
         ...
 
     def holds(self, target: str) -> bool:
-        """Return whether `peek` would return a resource, without reading it."""
+        """Return True if `peek` would return a resource. The resource is not read."""
         ...
 
     async def put(self, resource: Resource, precondition: Precondition | None = None) -> None:
-        """Store this resource in place of the previous one. Waits only if the queue is full, or the store is shared.
+        """Store this resource in place of the previous one. Waits only if the queue is full or the store is shared.
 
-        A shared store does not keep it if `precondition`, called last and from any thread, returns False.
+        A shared store discards the resource if `precondition` returns False. It is called last, and may be called from
+        any thread.
         """
         ...
 
     async def wait_written(self, target: str) -> None:
-        """Return when the target's last value is on the disk, or has failed, or after some seconds."""
+        """Wait until the target's last value is on the disk or has failed, for some seconds at most."""
         ...
 
     async def delete(self, target: str) -> None:
-        """Remove the target's resource; a `put` that is still queued is discarded."""
+        """Remove the target's resource. A `put` that is still queued is discarded."""
         ...
 
     def targets(self) -> Iterator[str]:
-        """Yield every stored target once, in no order; lazily, so that the caller can pause."""
+        """Yield every stored target once, in any order. Targets are read lazily, so that the caller can pause."""
         ...
 
     def get_state(self, name: str) -> bytes | None:
-        """Return the state stored under this name."""
+        """Return the state stored under this name. Return None if there is none."""
         ...
 
     async def put_state(self, name: str, data: bytes) -> None:
-        """Store this state, whole or not at all. State is never culled."""
+        """Store the state under this name, completely or not at all. State is never culled."""
         ...
 
     async def flush(self) -> None:
-        """Return when everything queued so far is written, or has failed."""
+        """Wait until everything queued so far is written or has failed."""
         ...
 
     async def close(self) -> None:
-        """Flush, and release files and threads. A closed store may be closed again, but not used."""
+        """Flush, and release files and threads. A closed store may be closed again, but must not be used otherwise."""
         ...

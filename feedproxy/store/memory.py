@@ -1,6 +1,7 @@
-"""The hot set: resources in memory, bounded by bytes, the least recently used removed first.
+"""The hot set: resources in memory, bounded in bytes. The least recently used is removed first.
 
-The most recently used are unpacked. The others are packed (memory_entry.py), and unpacked on use, in some 50 µs.
+The most recently used resources are unpacked. The others are packed (memory_entry.py) and unpacked when they are used,
+in some 50 µs.
 """
 
 import sys
@@ -12,13 +13,13 @@ from feedproxy.store.packing.memory_entry import MemoryEntry
 from feedproxy.store.resource import Resource
 
 UNPACKED_MAX = 1024
-"""Unpacked resources, some 2 KB each: those that clients, updates and the schedule use at present."""
+"""Maximum number of unpacked resources, some 2 KB each: those that clients, updates and the schedule currently use."""
 
 
 class MemoryStore:
     """A Store in memory alone, and the upper tier of `TieredStore`.
 
-    State (`put_state`) is bounded by its owners.
+    The size of state (`put_state`) is limited by the parts that store it.
     """
 
     def __init__(self, memory_max: int, entries_max: int | None = None) -> None:
@@ -32,7 +33,7 @@ class MemoryStore:
 
     @property
     def size(self) -> int:
-        """Bytes in use, by estimate; never above the bound."""
+        """Estimated memory in use, in bytes. It never exceeds the bound."""
         return self._size
 
     def __len__(self) -> int:
@@ -60,16 +61,16 @@ class MemoryStore:
         return target in self._entries
 
     def version(self, target: str, *, used: bool = False) -> object | None:
-        """Return the entry; see Store."""
+        """Return the entry of the target as its version; see Store."""
         entry = self._entries.get(target)
         if used and entry is not None:
             self._entries.move_to_end(target)
         return entry
 
-    def keep(self, resource: Resource, size: int | None = None, header: bytes = b"") -> None:
-        """Store this resource without waiting; see `put`. A resource larger than the whole bound is not stored.
+    def put_now(self, resource: Resource, size: int | None = None, header: bytes = b"") -> None:
+        """Store this resource without waiting, as `put` does. A resource larger than the whole bound is not stored.
 
-        `size` is its weight, and `header` its header (codec.py), if they are known.
+        `size` is the memory that it takes, in bytes, and `header` its header (codec.py), if the caller knows them.
         """
         target = resource.target
         self.drop(target)
@@ -83,7 +84,7 @@ class MemoryStore:
             self.drop(next(iter(self._entries)))
 
     def remember_header(self, resource: Resource, header: bytes) -> None:
-        """Take the header (codec.py) of a resource that was just written; from any thread."""
+        """Store the header (codec.py) of a resource that was just written. May be called from any thread."""
         entry = self._entries.get(resource.target)
         if entry is not None:
             entry.remember_header(resource, header)
@@ -97,14 +98,14 @@ class MemoryStore:
             self._size += packed_entry.size
 
     def drop(self, target: str) -> None:
-        """Remove a resource without waiting; see `delete`."""
+        """Remove a resource without waiting, as `delete` does."""
         entry = self._entries.pop(target, None)
         if entry is not None:
             self._size -= entry.size
             self._unpacked.pop(target, None)
 
     async def put(self, resource: Resource, precondition: object = None) -> None:
-        self.keep(resource)
+        self.put_now(resource)
         self.coordination.record_change()
 
     async def delete(self, target: str) -> None:

@@ -1,8 +1,9 @@
-"""Store without the resources that may not be had under their target.
+"""A store without the resources that must not be served under their target.
 
-A response may come from another target than the one it is stored under, by a redirect. Clients that may have this
-target may not always have the other one. The rules for that may be newer than the copy, or another machine's, so every
-read applies them. A resource that is not permitted counts as absent for clients, lists, notifications and updates.
+After a redirect, a response may come from another target than the one under which it is stored. A client that may read
+the one may not always read the other. The rules for this may be newer than the copy, or those of another machine, so
+every read applies them. A resource that is not permitted counts as absent for clients, lists, notifications and
+updates.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,11 +13,12 @@ from feedproxy.store.interface import Precondition, Store
 from feedproxy.store.resource import Resource
 
 type IsRedirectPermitted = Callable[[str, str | None], bool]
-"""Function that returns whether a response from the second target may be had under the first; None: source unknown."""
+"""A function that returns True if a response from the second target may be served under the first. The second is
+None if the source is unknown."""
 
 
 class PermittedStore:
-    """The wrapped store, limited to permitted resources."""
+    """The wrapped store, restricted to permitted resources."""
 
     def __init__(self, store: Store, is_redirect_permitted: IsRedirectPermitted) -> None:
         self.wrapped = store

@@ -1,8 +1,8 @@
-"""The contents that a feed had before its current one, each as a delta backwards: dictionaries of `dcz` (RFC 9842).
+"""Previous contents of a feed, each stored as a difference to a newer one.
 
-An old content is compressed by Zstandard with the content that followed it as dictionary. Versions of a feed have most
-of their bytes in common, so the last eight together usually take less than one gzip content, and never more: the oldest
-are dropped.
+They serve as dictionaries of `dcz`.  RFC 9842 An old content is compressed by Zstandard, with the content that replaced
+it as dictionary. Versions of a feed have most of their bytes in common. The last eight together therefore usually take
+less than one gzip content; they never take more, because the oldest are dropped.
 """
 
 import struct
@@ -14,32 +14,34 @@ from feedproxy.errors import TooLarge, Undecodable
 from feedproxy.http.coding.compression_dictionary import HASH_BYTES, compress, decompress, dictionary_hash
 
 CONTENTS_MAX = 8
-"""Previous contents that are stored for one feed."""
+"""Maximum number of previous contents stored for one feed."""
 
 CONTENT_BYTES_MAX = 16 * 1024 * 1024
-"""Bytes of one content. Feeds have a few megabytes at most; stored values may come from another program."""
+"""Maximum size of one content, in bytes. Feeds have a few megabytes at most, but another program may have written a
+stored value."""
 
 LEVEL = 3
-"""Zstandard's level. Deltas are made with every update, and most are never used."""
+"""Compression level of Zstandard. It is low because differences are made with every update, and most are never used."""
 
 _ENTRY = struct.Struct(f">{HASH_BYTES}s{HASH_BYTES}sII")
-"""SHA-256 of the content and of the dictionary, the content's length, and that of the stream, which follows."""
+"""Layout: SHA-256 of the content and of the dictionary, the length of the content, and the length of the stream that
+follows."""
 
 
 class PreviousContent(NamedTuple):
-    """One content, as a Zstandard stream that was made with a newer one as dictionary."""
+    """One content, as a Zstandard stream that was made with a newer content as dictionary."""
 
     hash: bytes
     base: bytes
-    """The hash of the newer content."""
+    """SHA-256 of the newer content."""
     size: int
-    """Bytes of the content."""
+    """Size of the content, in bytes."""
     stream: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class PreviousContents:
-    """Previous contents, the newest last, as one bytes object. Raises ValueError for bytes of another form."""
+    """Previous contents as one bytes object, the newest last. Raises ValueError if the bytes are invalid."""
 
     data: bytes = b""
 
@@ -66,7 +68,10 @@ class PreviousContents:
         return bool(self.data) and any(entry.hash == digest for entry in self)
 
     def with_content(self, old: bytes, new: bytes, *, size_max: int) -> "PreviousContents":
-        """Return these contents and `old`, which `new` has replaced; together they take `size_max` bytes at most."""
+        """Return these contents with `old` appended, which `new` has replaced.
+
+        Contents are dropped until they take at most `size_max` bytes.
+        """
         current, replaced = dictionary_hash(new), dictionary_hash(old)
         if current == replaced or len(old) > CONTENT_BYTES_MAX:
             return self
@@ -75,9 +80,9 @@ class PreviousContents:
         return _packed(_within([*kept_deltas, delta][-CONTENTS_MAX:], size_max))
 
     def content(self, digest: bytes, current: Iterable[bytes]) -> bytes | None:
-        """Return the content with this hash, decoded from the `current` ones and the deltas, or None.
+        """Return the content with this hash, decoded from the differences and the `current` contents.
 
-        A decoded content with another hash is discarded.
+        Return None if it cannot be decoded, or has another hash after decoding.
         """
         deltas = {entry.hash: entry for entry in self}
         if digest not in deltas:
@@ -86,7 +91,7 @@ class PreviousContents:
         decoded = {dictionary_hash(content): content for content in current}
         missing = digest
         while missing not in decoded:
-            step = deltas.pop(missing, None)  # each once: deltas may form a cycle
+            step = deltas.pop(missing, None)  # each is used once, because invalid differences may form a cycle
             if step is None or step.size > CONTENT_BYTES_MAX:
                 return None
             path.append(step)
@@ -104,7 +109,7 @@ NO_CONTENTS = PreviousContents()
 
 
 def _within(contents: Sequence[PreviousContent], size_max: int) -> list[PreviousContent]:
-    """Return the newest contents that fit. An old one is decoded by way of the newer ones."""
+    """Return the newest contents that fit into `size_max` bytes. Decoding an old content requires the newer ones."""
     fitting: list[PreviousContent] = []
     size = 0
     for entry in reversed(contents):

@@ -1,7 +1,7 @@
-"""Quarantine of broken parts of a store's folder: they are renamed, and new ones take their place.
+"""Quarantine of broken files and folders in a store's folder: they are renamed, and new ones are created.
 
-A part is broken if it has another type than expected (a directory, a FIFO, a socket, a dangling symbolic link), or if
-the process may not read and write it. Nothing is opened for this check: opening a FIFO can block.
+A file or folder is broken if it has another type than expected (a directory, a FIFO, a socket, a dangling symbolic
+link), or if the process may not read and write it. The check opens nothing, because opening a FIFO can block.
 """
 
 import logging
@@ -14,13 +14,16 @@ from pathlib import Path
 logger = logging.getLogger(__name__)
 
 SUFFIX = ".corrupt"
-KEPT_MAX = 100
-"""Names that are tried for a part set aside, if an earlier one cannot be removed."""
+NAMES_MAX = 100
+"""Maximum number of names tried for a renamed file, if an earlier renamed file cannot be removed."""
 
 
 def set_aside(path: Path, reason: str) -> Path:
-    """Rename `path` to `NAME.corrupt`, replacing an earlier one, and log it. Return the new path. Raises OSError."""
-    for number in range(KEPT_MAX):
+    """Rename `path` to `NAME.corrupt`, which replaces an earlier one, and log it.
+
+    Return the new path. Raises OSError.
+    """
+    for number in range(NAMES_MAX):
         quarantined = path.with_name(f"{path.name}{SUFFIX}{f'.{number}' if number else ''}")
         if _remove(quarantined):
             break
@@ -30,7 +33,7 @@ def set_aside(path: Path, reason: str) -> Path:
 
 
 def make_folder(path: Path) -> None:
-    """Make this folder unless it exists; set aside anything else of that name. Raises OSError."""
+    """Create this folder unless it exists. Anything else with its name is set aside. Raises OSError."""
     reason = folder_fault(path)
     if reason:
         set_aside(path, reason)
@@ -38,19 +41,19 @@ def make_folder(path: Path) -> None:
 
 
 def clear_file(path: Path) -> None:
-    """Set aside what has this name, unless it is a file that can be read and written. Raises OSError."""
+    """Set aside whatever has this name, unless it is a file that can be read and written. Raises OSError."""
     reason = file_fault(path)
     if reason:
         set_aside(path, reason)
 
 
 def folder_fault(path: Path) -> str:
-    """Return why this cannot be used as a folder; empty if it can, or does not exist."""
+    """Return the reason why `path` cannot be used as a folder. Return an empty text if it can, or does not exist."""
     return _fault(path, stat.S_ISDIR, "not a folder", os.R_OK | os.W_OK | os.X_OK)
 
 
 def file_fault(path: Path) -> str:
-    """Return why this cannot be used as a file; empty if it can, or does not exist."""
+    """Return the reason why `path` cannot be used as a file. Return an empty text if it can, or does not exist."""
     return _fault(path, stat.S_ISREG, "not a regular file", os.R_OK | os.W_OK)
 
 
@@ -60,7 +63,7 @@ def _fault(path: Path, is_expected: Callable[[int], bool], fault_if_unexpected: 
     except FileNotFoundError:
         return "a dangling symbolic link" if path.is_symlink() else ""
     except NotADirectoryError:
-        return ""  # the parent folder has the fault
+        return ""  # the fault is in the parent folder
     except OSError as error:
         return error.strerror or str(error)
     if not is_expected(mode):
@@ -72,7 +75,7 @@ def _fault(path: Path, is_expected: Callable[[int], bool], fault_if_unexpected: 
 
 
 def _remove(path: Path) -> bool:
-    """Remove this file or folder. Return whether nothing has the name now."""
+    """Remove this file or folder. Return True if no file has the name afterwards."""
     try:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

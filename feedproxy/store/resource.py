@@ -1,4 +1,4 @@
-"""All that is stored of one target URI, as one value: it is written whole or not at all."""
+"""Everything that is stored of one target URI, as one value. It is written completely or not at all."""
 
 import math
 import struct
@@ -18,7 +18,7 @@ _RECORD = struct.Struct("<dQIH")
 
 
 class RelocationKind(StrEnum):
-    """Permanent change that an origin reports of an address."""
+    """The kind of permanent change that an origin reports for an address."""
 
     MOVED = "moved"
     GONE = "gone"
@@ -26,14 +26,14 @@ class RelocationKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """A permanent move or end that an origin reported, and how often (DESIGN: Moves)."""
+    """A permanent move or end that an origin reported, and the number of reports (DESIGN: Moves)."""
 
     kind: RelocationKind
     location: str
-    """New address; empty for an end."""
+    """The new address; empty if the feed has ended."""
     first: Instant
     last: Instant
-    """The last sighting that counted: those too soon after the one before do not."""
+    """Time of the last report that counted. A report too soon after the previous one does not count."""
     count: int
     confirmed: bool = False
 
@@ -47,14 +47,14 @@ class Failures:
     last: Instant = 0.0
     detail: str = ""
     next_try: Instant = 0.0
-    """End of the back-off."""
+    """Time at which the back-off ends."""
     by_origin: bool = False
-    """`next_try` was set by the origin (Retry-After), and is later than the back-off."""
+    """True if the origin set `next_try` (Retry-After), and it is later than the back-off."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingFormatChange:
-    """A format that the feed may have changed to (ill-formed, or of another kind), not yet confirmed."""
+    """A format that the feed may have changed to (ill-formed, or of another kind). It is not confirmed yet."""
 
     shape: str
     first: Instant
@@ -63,18 +63,21 @@ class PendingFormatChange:
 
 @dataclass(frozen=True, slots=True)
 class DeltaBase:
-    """A version of a feed that clients have: its validators, and its entries."""
+    """A version of a feed that clients have: its validators and its entries."""
 
     tag: str
-    """Base of its entity tags."""
+    """Base of the version's entity tags."""
     last_modified: Instant | None
-    """Last-Modified as clients received it."""
+    """Last-Modified as sent to clients."""
     entries: bytes
-    """Identity and digest of each entry, sixteen bytes (feed/delta/entries.py)."""
+    """Identity and digest of each entry, 16 bytes each (feed/delta/entries.py)."""
 
 
 class PackedDeltaBases(PackedSequence[DeltaBase]):
-    """Delta bases: for each its tag's length (two bytes), its entries' length (four), its date, its tag and entries."""
+    """Packed delta bases.
+
+    Each has the length of its tag (two bytes), the length of its entries (four), its date, tag and entries.
+    """
 
     __slots__ = ()
 
@@ -99,20 +102,23 @@ class PackedDeltaBases(PackedSequence[DeltaBase]):
 
 @dataclass(frozen=True, slots=True)
 class VersionRecord:
-    """A version of a feed for the operator's page: when it was first seen, and how large it was.
+    """A version of a feed as the operator's page shows it: when it was first seen, and its size.
 
-    `tag` is the base of its entity tags, by which `delta_bases` has its entries; empty if it had none.
+    `tag` is the base of its entity tags, which also identifies its entries in `delta_bases`; empty if it had none.
     """
 
     at: Instant
     size: int
-    """Bytes of the identity coding."""
+    """Size of the identity coding, in bytes."""
     items: int
     tag: str = ""
 
 
 class PackedVersionRecords(PackedSequence[VersionRecord]):
-    """Version records: for each its instant, size and number of items, its tag's length (two bytes), and its tag."""
+    """Packed version records.
+
+    Each has its instant, size and number of items, the length of its tag (two bytes), and its tag.
+    """
 
     __slots__ = ()
 
@@ -139,11 +145,13 @@ class Resource:
 
     `changes` are the instants at which the feed's content changed, newest last, at most 32: the dates of new entries,
     or the time of the refresh that found the change. `delta_bases` are the versions before the current one, newest
-    last, from which deltas are computed. `version_records` are the last versions, the current one at the end, for the
-    operator (refresh/resource_update.py). `oversized`: the content was above the bound, so the next request streams at
-    once. `parts` are partial contents (cache/partial_content.py); they are separate because no client may get one as a
-    whole. `keyed` are responses to requests with fields of one client (refresh/personal_responses.py). They answer
-    requests with the same fields only; all other members disregard them.
+    last, from which deltas are computed. `version_records` are the latest versions for the operator's page, the current
+    one last (refresh/resource_update.py).
+
+    `oversized` says that the content was larger than the bound, so the next request is streamed at once. `parts` are
+    partial contents (cache/partial_content.py); they are separate because no client may get one as the whole content.
+    `keyed` are responses to requests with client-specific fields (refresh/personal_responses.py); they answer only
+    requests with the same fields, and all other members disregard them.
     """
 
     target: str
@@ -151,7 +159,7 @@ class Resource:
     channel: Channel | None = None
     changes: Sequence[Instant] = ()
     fetched: Instant = 0.0
-    """When the origin was last asked."""
+    """Time of the last request to the origin."""
     relocation: Relocation | None = None
     failures: Failures = Failures()
     pending_format_change: PendingFormatChange | None = None
@@ -159,27 +167,29 @@ class Resource:
     delta_bases: Sequence[DeltaBase] = ()
     parts: tuple[StoredResponse, ...] = ()
     last_push: Instant = 0.0
-    """When a hub or cloud with a subscription of this proxy last reported a change."""
+    """Time of the last change that was reported by a hub or cloud to which this proxy subscribes."""
     push_lease_expires: Instant = 0.0
-    """When that subscription ends, as far as is known (refresh/policy/push.py)."""
+    """Time at which that subscription ends, as far as it is known (refresh/policy/push.py)."""
     first_seen: Instant = 0.0
-    """When it was first seen to be a feed."""
+    """Time at which the target was first found to be a feed."""
     version_records: Sequence[VersionRecord] = ()
     backfill_pending: bool = False
-    """Earlier publication dates are not yet read. The second update reads them; many feeds never have one."""
+    """True if earlier publication dates have not been read yet. The second update reads them, because many feeds
+    never have a second."""
     fencing_token: int = 0
-    """Of two copies the later one has the higher number, on any machine (cluster/); 0 without a cluster."""
+    """Order of copies in a cluster: the later copy has the higher number, on every machine (cluster/). 0 without a
+    cluster."""
 
     keyed: tuple[StoredResponse, ...] = ()
 
     has_expected_readers: bool = False
-    """At the last refresh, polls of readers with a known rhythm were expected (subscribers/poll_rhythms.py)."""
+    """True if polls of readers with a known rhythm were expected at the last refresh (subscribers/poll_rhythms.py)."""
 
     previous: PreviousContents = NO_CONTENTS
-    """Contents that clients may have and name as dictionaries; shared contents only."""
+    """Contents that clients may have and name as dictionaries. Only shared contents are included."""
 
     def __post_init__(self) -> None:
-        # Compared by type: isinstance() takes a microsecond for a subclass of an abstract class.
+        # The type is compared because isinstance() takes a microsecond for a subclass of an abstract class.
         if type(self.changes) is not PackedInstants and self.changes != ():
             object.__setattr__(self, "changes", PackedInstants(self.changes) if self.changes else ())
         if type(self.delta_bases) is not PackedDeltaBases and self.delta_bases != ():
@@ -190,26 +200,26 @@ class Resource:
             )
 
     def size(self) -> int:
-        """Return the bytes of content."""
+        """Return the size of all stored contents, in bytes."""
         return sum(response.content.size() for response in self.responses) + len(self.previous.data)
 
     @property
     def feed_variant(self) -> StoredResponse | None:
-        """Return the variant that is a feed and was stored last; None without one."""
+        """The variant that is a feed and was stored last; None if there is none."""
         return next((variant for variant in reversed(self.variants) if variant.content.feed), None)
 
     @property
     def responses(self) -> tuple[StoredResponse, ...]:
-        """Return all stored responses, in the order in which they are written."""
+        """All stored responses, in the order in which they are written."""
         return (*self.variants, *self.parts, *self.keyed)
 
 
 def correct_future_instants(resource: Resource, now: Instant) -> Resource:
-    """Return the resource without instants in the future: after the clock was set back, they become `now`.
+    """Return the resource with instants in the future replaced by `now`. They occur after the clock was set back.
 
-    A lifetime, pause or lease that begins there lasts as long as before. The same object is returned if no instant is
-    in the future. The result is to be stored; otherwise its instants would be `now` at each read, and the copy would
-    never age.
+    A lifetime, pause or lease that begins at such an instant keeps its length. If no instant is in the future, the same
+    object is returned. The caller must store the result; otherwise the instants would become `now` at each read, and
+    the copy would never age.
     """
     instants = [resource.fetched, resource.last_push, resource.failures.last, resource.first_seen]
     instants += [variant.response_time for variant in resource.responses]
@@ -244,7 +254,7 @@ def correct_future_instants(resource: Resource, now: Instant) -> Resource:
 
 
 def _received_by(response: StoredResponse, now: Instant) -> StoredResponse:
-    """Return the response with a response time of `now` at the latest."""
+    """Return the response with a response time of at most `now`."""
     excess = response.response_time - now
     if excess <= 0:
         return response

@@ -1,13 +1,14 @@
-"""One shard of the store on disk: opened, reopened when it is replaced, and set aside when it is corrupt.
+"""One shard of the store on disk. It is reopened when it is replaced, and set aside when it is corrupt.
 
 Foreign errors are translated to StoreError here. A corrupt file is found when it is opened or used. Its folder is then
-renamed to `NAME.corrupt` (one is kept), and an empty one takes its place: damage costs one shard. Only the writer does
-this, because a reader must not wait. Processes do it one after the other under a lock; a process that finds the file
-replaced opens the new one. (SQLite checks whether its file has moved before it removes a journal, so connections to the
-old file do no harm.)
+renamed to `NAME.corrupt` (one is kept), and an empty one is created: damage costs one shard. Only the writer does this,
+because a reader must not wait.
 
-If a shard can neither be opened nor set aside (a full disk, no permission to rename it), every read and write of it
-fails, and the writer tries again. The other shards are not affected.
+Processes do it one after another under a lock; a process that finds the file replaced opens the new one. Connections to
+the old file do no harm, because SQLite checks whether its file has moved before it removes a journal.
+
+A shard may be impossible to open and to set aside, for example on a full disk. Then every read and write of it fails,
+and the writer tries again. The other shards are not affected.
 """
 
 import contextlib
@@ -29,18 +30,18 @@ from feedproxy.store.quarantine import clear_file, file_fault, make_folder, set_
 from feedproxy.store.sqlite_rows import Rows
 
 LOCK_TRIES = 40
-"""Times BUSY_TIMEOUT: another process may hold the write lock for 10 s before a write is given up. Until a write
-succeeds again, later ones try once."""
+"""Number of times that a write waits BUSY_TIMEOUT for the lock, which makes 10 s in total. Until a write succeeds
+again, later writes wait once."""
 OPEN_TIMEOUT: Seconds = 5
-"""Time to wait for another process that opens, renames or makes files. A stopped process keeps its lock."""
+"""Seconds to wait for another process that opens, renames or creates files. A stopped process keeps its lock."""
 RETRY_INTERVAL: Seconds = 1
-"""Time between two attempts to open a shard."""
+"""Seconds between two attempts to open a shard."""
 
 _LOG = logging.getLogger(__name__)
 _JOURNALS = tuple(f"{DBNAME}-{kind}" for kind in ("wal", "shm", "journal"))
 _ERRORS = (sqlite3.Error, diskcache.Timeout, OSError, UnicodeError)
 _CORRUPT = frozenset(
-    # The last two, because this program's SQL is valid: tables or indexes were altered.
+    # The last two are included because this program's SQL is valid: tables or indexes were altered.
     (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT)
 )
 _UNREADABLE = frozenset(
@@ -52,14 +53,20 @@ _UNREADABLE = frozenset(
     )
 )
 _MISSHAPEN = (TypeError, ValueError, LookupError, AttributeError)
-"""Errors of diskcache on a file with tables of another form."""
+"""Errors that diskcache raises for a file with tables of another form."""
 
 
 class Shard:
-    """Values by key in one folder. One thread reads, one writes; each calls `close` at its end."""
+    """Values keyed by text in one folder.
+
+    One thread reads and one writes; each calls `close` when it ends.
+    """
 
     def __init__(self, folder: Path, *, size_max: int | None, on_failure: OnFailure) -> None:
-        """Open the shard, made anew if it is missing or corrupt. A failure is reported and retried later."""
+        """Open the shard; create it if it is missing or corrupt.
+
+        A failure is reported, and opening is tried again later.
+        """
         self._folder = folder
         self._size_max = size_max
         self._on_failure = on_failure
@@ -76,7 +83,7 @@ class Shard:
 
     @property
     def _rows(self) -> Rows:
-        """Return the open file. Raises StoreError while it cannot be opened."""
+        """Return the open file. Raises StoreError if it cannot be opened."""
         if self._opened is None:
             raise StoreError(self._failure)
         return self._opened
@@ -84,25 +91,28 @@ class Shard:
     # -- reading
 
     def get(self, key: str) -> bytes | None:
-        """Return the value. Raises StoreError; if the file is corrupt, the next `mend` sets it aside."""
-        with self._translated():
+        """Return the value.
+
+        Return None if there is none. Raises StoreError; if the file is corrupt, the next `repair` sets it aside.
+        """
+        with self._translate_errors():
             value: bytes | None = self._rows.get(key)
             return value
 
     def holds(self, key: str) -> bool:
-        """Return whether there is a value, without reading it. Raises StoreError."""
-        with self._translated():
+        """Return True if there is a value, without reading it. Raises StoreError."""
+        with self._translate_errors():
             return key in self._rows
 
     def keys(self) -> Iterator[str]:
         """Yield every key. Raises StoreError."""
-        with self._translated():
-            yield from self._rows.texts()
+        with self._translate_errors():
+            yield from self._rows.iter_keys()
 
     # -- writing
 
     def set(self, key: str, value: bytes) -> None:
-        """Store this value. After a StoreError the old one may remain."""
+        """Store this value. Raises StoreError; the old value may remain then."""
         self._write(lambda rows: rows.set(key, value))
 
     def set_all(self, values: Sequence[tuple[str, bytes]]) -> None:
@@ -110,26 +120,26 @@ class Shard:
         self._write(lambda rows: rows.set_all(values))
 
     def delete(self, key: str) -> None:
-        """Remove the value of this key. After a StoreError the old one may remain."""
+        """Remove the value of this key. Raises StoreError; the old value may remain then."""
         self._write(lambda rows: rows.delete(key))
 
     def cull_slice(self, limit: int) -> int:
-        """Remove a slice; see Rows.cull_slice. Raises StoreError."""
-        with self._translated():
+        """Remove at most `limit` values; see Rows.cull_slice. Raises StoreError."""
+        with self._translate_errors():
             culled: int = self._rows.cull_slice(limit)
             return culled
 
     def checkpoint(self) -> None:
-        """Return space to the system; see Rows.checkpoint. Raises StoreError."""
-        with self._translated():
+        """Return free space to the file system; see Rows.checkpoint. Raises StoreError."""
+        with self._translate_errors():
             self._rows.checkpoint()
 
-    def sweep(self, before: Instant) -> None:
-        """Remove files left behind; see Rows.sweep. Raises StoreError."""
-        with self._translated():
-            self._rows.sweep(before)
+    def remove_orphans(self, before: Instant) -> None:
+        """Remove files that were left behind; see Rows.sweep. Raises StoreError."""
+        with self._translate_errors():
+            self._rows.remove_orphans(before)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Reopen the file if it was replaced, removed, or found corrupt. Raises StoreError."""
         if self._opened is None:
             if time.monotonic() < self._retry_at:
@@ -141,12 +151,12 @@ class Shard:
                 self._opened.close()
             self._reopen()
 
-    def hurry(self) -> None:
-        """Wait for no lock from now on, because the process ends. From any thread."""
+    def stop_waiting(self) -> None:
+        """Make all operations wait for no lock from now on, because the process ends. May be called from any thread."""
         self._locked_out = True
 
     def close(self) -> None:
-        """Close this thread's connection."""
+        """Close the connection of the calling thread."""
         if self._opened is not None:
             with contextlib.suppress(sqlite3.Error):
                 self._opened.close()
@@ -154,18 +164,18 @@ class Shard:
     # -- inside
 
     def _write(self, operation: Callable[[Rows], object]) -> None:
-        self.mend()
+        self.repair()
         try:
             self._try(operation)
         except StoreError:
             if not self._corrupt:
                 raise
-            self.mend()
+            self.repair()
             self._try(operation)
 
     def _try(self, operation: Callable[[Rows], object]) -> None:
         try:
-            with self._translated():
+            with self._translate_errors():
                 tries = 1
                 while not self._locked_out and tries < LOCK_TRIES:
                     tries += 1
@@ -181,21 +191,21 @@ class Shard:
             raise
 
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except diskcache.Timeout as error:
-            raise StoreError(f"the cache (shard {self._folder.name}) is locked by another process") from error
+            raise StoreError(f"store: shard {self._folder.name} is locked by another process") from error
         except _ERRORS as error:
             if _is_corrupt(error):
                 self._corrupt = True
-            raise StoreError(f"cannot use the cache (shard {self._folder.name}): {error}") from error
+            raise StoreError(f"store: shard {self._folder.name} cannot be used: {error}") from error
 
     def _reopen(self) -> None:
-        """Open the file, made anew if it is missing or corrupt. Raises StoreError."""
+        """Open the file; create it if it is missing or corrupt. Raises StoreError."""
         previous_rows, self._opened = self._opened, None
         try:
-            with self._translated():
+            with self._translate_errors():
                 # `feeds` or `state`, which contains every shard's lock.
                 make_folder(self._folder.parent)
                 with self._locked():
@@ -215,7 +225,7 @@ class Shard:
         if reason:
             self._set_aside(f"{DBNAME} is {reason}")
         for name in _JOURNALS:
-            # Without its journal the file is as it was at the last checkpoint.
+            # Without its journal, the file is in the state of the last checkpoint.
             clear_file(self._folder / name)
         try:
             return Rows(self._folder, size_max=self._size_max)
@@ -228,12 +238,14 @@ class Shard:
     def _set_aside(self, reason: str) -> None:
         quarantined = set_aside(self._folder, reason)
         self._on_failure(
-            StoreError(f"cache shard {self._folder.name} was set aside as {quarantined}, starting a new one: {reason}")
+            StoreError(
+                f"store: shard {self._folder.name} was set aside as {quarantined}, and a new one was created: {reason}"
+            )
         )
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the lock under which one process at a time opens, renames or makes files."""
+        """Hold the lock that lets one process at a time open, rename or create files."""
         path = self._folder.parent / "lock"
         clear_file(path)
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -241,7 +253,9 @@ class Shard:
             deadline = time.monotonic() + OPEN_TIMEOUT
             while not _flocked(lock):
                 if time.monotonic() >= deadline:
-                    _LOG.warning("store: %s is locked by another process for %g s: opened without", path, OPEN_TIMEOUT)
+                    _LOG.warning(
+                        "store: %s is locked by another process for %g s: opened without the lock", path, OPEN_TIMEOUT
+                    )
                     break
                 time.sleep(0.01)
             yield
@@ -266,7 +280,7 @@ def _inode(folder: Path) -> int | None:
 
 
 def _is_corrupt(error: BaseException) -> bool:
-    # If SQLite has rolled back by itself (a full disk), diskcache's ROLLBACK fails and hides the reason.
+    # If SQLite has rolled back by itself, as on a full disk, diskcache's ROLLBACK fails and hides the reason.
     if "no transaction is active" in str(error) and error.__context__ is not None:
         error = error.__context__
     if not isinstance(error, sqlite3.DatabaseError):

@@ -1,22 +1,23 @@
 """Coordination of several processes on one store: one mapped file, and locks that end with their holder.
 
-After its head, the file has:
+After its head, the file contains:
 
-* A ring of the names of changed targets. A writer appends a name once the disk has the new value, and advances the
-position. A reading process compares the position with its last one (30 ns), and drops the targets named since from its
-memory; if the ring has wrapped since, it drops everything. So no process serves an older copy once a newer one is
-acknowledged, and no message can be late.
-* Counters by hash: how often a target was invalidated, and how often a fetch of it completed. Two targets may share a
-counter. The effect is one fetch too many, or one response that is not stored.
-* The sites' last request slots, in buckets of eight. In a full bucket the site fetched longest ago is forgotten.
+* A ring with the names of changed targets. A writer appends a name once the disk has the new value, and advances the
+  position. A reading process compares the position with the last one that it read (30 ns), and drops the targets
+  named since then from its memory. If the ring has wrapped since, it drops all targets. So no process serves an older
+  copy once a newer one is acknowledged, and no message can be late.
+* Counters by hash: the number of invalidations and of completed fetches of a target. Two targets may share a counter;
+  the effect is an additional fetch, or a response that is not stored.
+* The last request slots of sites, in buckets of eight. In a full bucket, the site fetched longest ago is forgotten.
 * Values that the disk does not have (shared_overflow.py).
 
-The supervisor makes the file in memory (memfd_create): it needs no space on a disk, and damage to the store's folder
+The supervisor creates the file in memory (memfd_create): it needs no space on a disk, and damage to the store's folder
 does not affect it. Processes without a supervisor use a file `common` beside the shards.
 
-A lease is a record lock (POSIX) on the byte at the target's hash, far beyond all bytes of the file. The system releases
-it when its holder ends. POSIX locks belong to a process, and go when it closes *any* descriptor of the file: each
-process has one SharedMemoryCoordination for a file. Ring and tables are guarded by flock, for microseconds.
+A lease is a record lock (POSIX) on the byte at the target's hash, far beyond the end of the file. The system releases
+it when its holder ends. POSIX locks belong to a process and end when the process closes *any* descriptor of the file,
+so each process has only one SharedMemoryCoordination for a file. Ring and tables are protected by flock, for
+microseconds.
 """
 
 import contextlib
@@ -38,16 +39,16 @@ from feedproxy.store.shared_overflow import TABLE_SIZE, SharedOverflow
 
 MAGIC = b"FPXYcmn3"
 RING_SIZE = 1 << 20
-"""Bytes of the ring: names of about ten thousand changes."""
+"""Size of the ring, in bytes: the names of about ten thousand changes."""
 NAME_MAX = 8192
-"""Bytes of a name. A change of a target with a longer one counts as a change of all targets."""
+"""Maximum length of a name, in bytes. A change of a target with a longer name counts as a change of all targets."""
 SLOTS = 4096
 BUCKET = 8
 FUTURE_MAX: Seconds = 172_800
-"""A slot further ahead than this is from a wrong clock."""
+"""Seconds by which a slot may be ahead of the clock. A slot further ahead comes from a wrong clock."""
 
 _WRITING = 1 << 62
-"""Offset of the write locks, beyond the bytes of all leases."""
+"""Offset of the write locks in the file, beyond the bytes of all leases."""
 _EVERYTHING = 0xFFFFFFFF
 _LENGTH = struct.Struct("<I")
 _SITE = struct.Struct("<Qddd")
@@ -61,17 +62,17 @@ _SIZE = _RING + RING_SIZE
 
 
 class SharedMemoryCoordination:
-    """The coordination that the processes on one store share; one object for each file and process."""
+    """The coordination that the processes on one store share. Each process has one object for a file."""
 
     def __init__(self, file: Path) -> None:
-        """Open the file, which is made if missing. Raises StoreError."""
+        """Open the file; create it if it is missing. Raises StoreError."""
         self._thread_lock = threading.Lock()
         try:
             self._leases, self._guard, self._map = self._open(file)
         except OSError as error:
-            raise StoreError(f"the store's {file} cannot be shared: {error}") from error
+            raise StoreError(f"store: {file} cannot be shared: {error}") from error
         view = memoryview(self._map)
-        self._counters = view[8:32].cast("Q")  # position in the ring, epoch of everything
+        self._counters = view[8:32].cast("Q")  # position in the ring, and epoch of all targets
         self._epochs = view[_EPOCHS:_COMPLETIONS].cast("Q")
         self._completion_counts = view[_COMPLETIONS:_SITES].cast("Q")
         self.sites = SharedSiteThrottle(self._map, self._mutex)
@@ -81,21 +82,23 @@ class SharedMemoryCoordination:
         clear_file(file)
         for _ in range(3):
             leases = _open_file(file)
-            # flock, not a record lock: with several threads in a process, the system can report a deadlock (EDEADLK)
-            # where there is none. A descriptor of its own, because flock belongs to it, and a fork shares it.
+            # flock is used instead of a record lock: with several threads in a process, the system can report a
+            # deadlock (EDEADLK) where there is none. flock needs its own descriptor, because a fork shares it.
             self._guard = guard = _open_file(file)
             with self._mutex():
                 if os.fstat(leases).st_size == 0:
-                    # Allocated at once: access to a page that a full disk cannot provide would end the process.
+                    # The space is allocated at once: an access to a page that a full disk cannot provide would end the
+                    # process.
                     os.posix_fallocate(leases, 0, _SIZE)
                     os.pwrite(leases, MAGIC, 0)
                 if os.fstat(leases).st_size >= _SIZE and os.pread(leases, len(MAGIC), 0) == MAGIC:
                     return leases, guard, mmap.mmap(leases, _SIZE)
-                # Another form, or incomplete. Not truncated: that would kill a process that has it mapped.
+                # The file has another form or is incomplete. It is not truncated, because that would kill a process
+                # that has it mapped.
                 file.unlink(missing_ok=True)
             os.close(leases)
             os.close(guard)
-        raise StoreError(f"the store's {file} cannot be shared: another process keeps replacing it")
+        raise StoreError(f"store: {file} cannot be shared: another process keeps replacing it")
 
     # -- changes
 
@@ -105,12 +108,12 @@ class SharedMemoryCoordination:
         return self._counters[0]
 
     def publish_change(self, target: str) -> int:
-        """Append the name of a changed target. Return the generation of this change. From any thread."""
+        """Append the name of a changed target. Return the generation of this change. May be called from any thread."""
         name = target.encode("utf-8", "surrogatepass")
         record = _LENGTH.pack(len(name)) + name if len(name) <= NAME_MAX else _LENGTH.pack(_EVERYTHING)
         with self._mutex():
             start = self._counters[0]
-            # The position advances last: a process killed before has published nothing.
+            # The position advances last: a process killed before that has published nothing.
             offset = start % RING_SIZE
             first = record[: RING_SIZE - offset]
             self._map[_RING + offset : _RING + offset + len(first)] = first
@@ -119,7 +122,10 @@ class SharedMemoryCoordination:
         return start + len(record)
 
     def changes_since(self, generation: int) -> tuple[int, frozenset[str] | None]:
-        """Return the present generation, and the targets changed since an earlier one; None if any may have changed."""
+        """Return the current generation, and the targets changed since an earlier one.
+
+        The targets are None if any target may have changed.
+        """
         now = self._counters[0]
         if not 0 <= now - generation <= RING_SIZE - NAME_MAX:
             return now, None
@@ -128,7 +134,7 @@ class SharedMemoryCoordination:
             record_bytes = self._map[_RING + start : _RING + end]
         else:
             record_bytes = self._map[_RING + start : _RING + RING_SIZE] + self._map[_RING : _RING + end]
-        # The bytes are valid only if no writer has overwritten them, nor is about to.
+        # The bytes are valid only if no writer has overwritten them or is about to.
         if self._counters[0] - generation > RING_SIZE - 2 * NAME_MAX:
             return now, None
         return now, _names(record_bytes)
@@ -136,11 +142,11 @@ class SharedMemoryCoordination:
     # -- invalidations and completed fetches
 
     def invalidation_epoch(self, target: str) -> int:
-        """Return a number that changes each time `target` is invalidated."""
+        """Return a number that changes with each invalidation of `target`."""
         return self._counters[1] + self._epochs[_slot(target)]
 
     def invalidate(self, target: str | None) -> None:
-        """Record that `target` was purged or invalidated; None stands for all targets."""
+        """Record that `target` was purged or invalidated. None stands for all targets."""
         with self._mutex():
             if target is None:
                 self._counters[1] += 1
@@ -148,19 +154,19 @@ class SharedMemoryCoordination:
                 self._epochs[_slot(target)] += 1
 
     def completion_count(self, target: str) -> int:
-        """Return a number that changes with each completed fetch."""
+        """Return a number that changes with each completed fetch of `target`."""
         return self._completion_counts[_slot(target)]
 
     # -- leases
 
     async def acquire_lease(self, target: str, *, local: bool = False) -> bool:
-        """Acquire the fetch lease of `target`. Return False while another process holds it."""
+        """Acquire the fetch lease of `target`. Return False if another process holds it."""
         try:
             fcntl.lockf(self._leases, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte(target))
         except (BlockingIOError, PermissionError):
             return False
         except OSError:
-            return True  # no locks on this system: two fetches are better than none
+            return True  # this system has no locks: two fetches are better than none
         return True
 
     def release_lease(self, target: str, *, local: bool = False) -> None:
@@ -176,7 +182,7 @@ class SharedMemoryCoordination:
 
     @contextlib.contextmanager
     def write_lock(self, target: str) -> Iterator[None]:
-        """Lock what the disk has of this target against other processes. Only in the writer thread."""
+        """Lock the target's value on the disk against other processes. Only the writer thread may call this."""
         byte = _byte(target) + _WRITING
         with contextlib.suppress(OSError):
             fcntl.lockf(self._leases, fcntl.LOCK_EX, 1, byte)
@@ -187,7 +193,7 @@ class SharedMemoryCoordination:
                 fcntl.lockf(self._leases, fcntl.LOCK_UN, 1, byte)
 
     def close(self) -> None:
-        """Close the files, which ends all leases. Closing twice is allowed."""
+        """Close the files, which ends all leases. The coordination may be closed already."""
         if self._leases < 0:
             return
         self.sites.close()
@@ -214,14 +220,17 @@ class SharedMemoryCoordination:
 
 
 class SharedSiteThrottle:
-    """The sites' request slots, in the mapped file."""
+    """The request slots of sites, in the mapped file."""
 
     def __init__(self, mapped: mmap.mmap, mutex: Callable[[], AbstractContextManager[None]]) -> None:
         self._map = mapped
         self._mutex = mutex
 
     def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
-        """Return when the site may be fetched next; 0.0 if it never was, or only by a clock ahead of `now`."""
+        """Return the instant of the site's next free slot.
+
+        Return 0.0 if the site has never been fetched, or only by a process with a clock ahead of `now`.
+        """
         with self._mutex():
             _, last_slot, paused_until, recorded_at = self._find(_byte(site))
         if now is not None and is_set_back(recorded_at, now):
@@ -241,7 +250,7 @@ class SharedSiteThrottle:
         return slot
 
     def pause(self, site: str, until: Instant) -> None:
-        """Let no request to the site begin until this instant."""
+        """Let no request to the site begin before `until`."""
         key = _byte(site)
         with self._mutex():
             place, last_slot, paused_until, recorded_at = self._find(key)
@@ -252,7 +261,10 @@ class SharedSiteThrottle:
         del self._map
 
     def _find(self, key: int) -> tuple[int, Instant, Instant, Instant]:
-        """Return the site's place and its stored times. An unknown site gets the place to overwrite, and zeros."""
+        """Return the position of the site in the table, and its stored times.
+
+        An unknown site gets the position to overwrite, and zeros.
+        """
         first = _SITES + key % (SLOTS // BUCKET) * BUCKET * _SITE.size
         oldest = (float("inf"), first)
         for place in range(first, first + BUCKET * _SITE.size, _SITE.size):
@@ -284,6 +296,6 @@ def _slot(target: str) -> int:
 
 
 def _byte(name: str) -> int:
-    """Return the byte that stands for a name: 62 bits of its hash, beyond the file's head."""
+    """Return the offset of the byte that stands for a name: 62 bits of its hash, beyond the head of the file."""
     data = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return (int.from_bytes(data, "big") >> 2) | 4096

@@ -1,11 +1,9 @@
 """Values that the disk does not have, or not yet, in memory that all workers share.
 
-While the disk is full, read-only or locked, all workers must answer with what one of them has stored. A value that
-cannot be written, or not soon, is therefore appended to a ring of bytes in the workers' common memory; a table has its
-position. Reads look into the table before the disk. A later write that succeeds removes the entry. A value that the
-ring has overwritten is lost: its target counts as not stored, in all workers.
-
-(docs/decisions/worker-coordination.md)
+While the disk is full, read-only or locked, all workers must answer with the value that one of them has stored. A value
+that cannot be written soon is therefore appended to a ring of bytes in the common memory, and a table contains its
+position. Reads search the table before the disk. A later successful write removes the entry. If the ring has
+overwritten a value, its target counts as not stored, in all workers (docs/decisions/worker-coordination.md).
 """
 
 import hashlib
@@ -19,23 +17,24 @@ from contextlib import AbstractContextManager
 from feedproxy.errors import StoreError
 
 CAPACITY = 64 * 1024 * 1024
-"""Bytes of the ring, allocated as they are used: about two thousand feeds in all their codings."""
+"""Size of the ring, in bytes: about two thousand feeds in all their codings. Memory is allocated when it is first
+used."""
 VALUE_MAX = CAPACITY // 8
-"""Bytes of one value; a larger one counts as lost."""
+"""Maximum size of one value, in bytes. A larger value counts as overwritten."""
 SLOTS = 16_384
 BUCKET = 8
-"""Slots that a name may be in. If all are taken, the value that was appended first is dropped."""
+"""Number of slots in which a name may be. If all are occupied, the value that was appended first is dropped."""
 
 _SLOT = struct.Struct("<QQ")
-"""Hash of the name, position."""
+"""Layout of a slot: hash of the name, and position."""
 _RECORD = struct.Struct("<QQIII")
-"""Position, hash, length of the name, length of the value, CRC-32 of both."""
+"""Layout of a record: position, hash, length of the name, length of the value, and CRC-32 of both."""
 _COUNTERS_SIZE = 16
 TABLE_SIZE = _COUNTERS_SIZE + _SLOT.size * SLOTS
-"""Bytes of mapped memory: how many entries there are, where the ring ends, and the table."""
+"""Size of the mapped memory, in bytes: the number of entries, the end of the ring, and the table."""
 
 DELETED = b""
-"""Stands for a value that was deleted, or that the ring has lost. The disk has an older one, which must not be used."""
+"""Stands for a value that was deleted or overwritten. The disk may have an older value, which must not be used."""
 
 
 class SharedOverflow:
@@ -50,22 +49,25 @@ class SharedOverflow:
         mutex: Callable[[], AbstractContextManager[None]],
         capacity: int = CAPACITY,
     ) -> None:
-        """Use the table in `mapped` at `table`, and the ring in the file `handle` from `start` on."""
+        """Use the table in `mapped` from offset `table` on, and the ring in the file `handle` from offset `start`
+        on."""
         self._map, self._table, self._handle, self._start = mapped, table + _COUNTERS_SIZE, handle, start
         self._mutex, self._capacity = mutex, capacity
-        self._counters = memoryview(mapped)[table : table + _COUNTERS_SIZE].cast("Q")  # entries, end of the ring
+        self._counters = memoryview(mapped)[table : table + _COUNTERS_SIZE].cast(
+            "Q"
+        )  # number of entries, and end of the ring
 
     def __len__(self) -> int:
         return self._counters[0]
 
     def position(self, name: str) -> int:
-        """Return the position of a value; 0 if the disk is up to date."""
+        """Return the position of a value. Return 0 if the disk is up to date."""
         if not self._counters[0]:
             return 0
         return self._find(_hash(name))[1]
 
     def get(self, name: str) -> bytes | None:
-        """Return the value, or DELETED; None if the disk is up to date."""
+        """Return the value, or DELETED. Return None if the disk is up to date."""
         for _ in range(3):  # an entry may be replaced while it is read
             position = self.position(name)
             if not position:
@@ -76,7 +78,10 @@ class SharedOverflow:
         return DELETED
 
     def put(self, name: str, value: bytes, precondition: Callable[[], bool]) -> int:
-        """Append a value, or DELETED. Return its position, or 0 if `precondition`, called last, returns False."""
+        """Append a value, or DELETED, and return its position.
+
+        Return 0 if `precondition`, which is called last, returns False.
+        """
         key, text = _hash(name), name.encode("utf-8", "surrogatepass")
         if len(value) > VALUE_MAX:
             value = DELETED
@@ -87,13 +92,13 @@ class SharedOverflow:
                 return 0
             end = max(self._counters[1], self._capacity)
             if not self._counters[0] or end % self._capacity + size > self._capacity:
-                # From the ring's start: an empty ring needs no new memory.
+                # The ring starts anew: an empty ring needs no new memory.
                 end += -end % self._capacity
             record = _RECORD.pack(end, key, len(text), len(value), checksum) + text + value
             try:
                 os.pwrite(self._handle, record, self._start + end % self._capacity)
             except OSError as error:
-                # The entry stays: a position without a value counts as a lost value.
+                # The entry remains: a position without a value counts as an overwritten value.
                 failure: OSError | None = error
             else:
                 failure = None
@@ -103,11 +108,11 @@ class SharedOverflow:
                 self._counters[0] += 1
             _SLOT.pack_into(self._map, place, key, end)
         if failure is not None:
-            raise StoreError(f"cannot share an unwritten value in memory: {failure}") from failure
+            raise StoreError(f"store: an unwritten value cannot be shared in memory: {failure}") from failure
         return end
 
     def clear(self, name: str, position: int) -> None:
-        """Remove the entry, because the disk is up to date, unless a value was appended after this position."""
+        """Remove the entry, because the disk is up to date. Do nothing if a value was appended after `position`."""
         if not position:
             return
         with self._mutex():
@@ -117,7 +122,7 @@ class SharedOverflow:
                 self._counters[0] -= 1
 
     def names(self) -> Iterator[tuple[str, bool]]:
-        """Yield the table's names, and whether each has a value."""
+        """Yield the names in the table, each with True if it has a value."""
         if not self._counters[0]:
             return
         table = self._map[self._table : self._table + _SLOT.size * SLOTS]
@@ -132,7 +137,10 @@ class SharedOverflow:
         del self._map
 
     def _find(self, key: int) -> tuple[int, int]:
-        """Return the name's place in the table and its position. An unknown name gets the place to overwrite, and 0."""
+        """Return the index of a name in the table, and the position of its value.
+
+        An unknown name gets the index to overwrite, and 0.
+        """
         first = self._table + key % (SLOTS // BUCKET) * BUCKET * _SLOT.size
         oldest = (1 << 64, first)
         for place in range(first, first + BUCKET * _SLOT.size, _SLOT.size):
@@ -143,7 +151,7 @@ class SharedOverflow:
         return oldest[1], 0
 
     def _read(self, position: int) -> tuple[str, bytes] | None:
-        """Return name and value at this position; None if the ring has overwritten it."""
+        """Return the name and value at this position. Return None if the ring has overwritten it."""
         offset = self._start + position % self._capacity
         head = os.pread(self._handle, _RECORD.size, offset)
         if len(head) < _RECORD.size:

@@ -1,8 +1,8 @@
 """diskcache, restricted to texts as keys and bytes as values.
 
-diskcache pickles values of other types, and unpickles what a row marks as pickled: a program with write access to the
-file could run code in the proxy. It also opens and removes any file that a row names. Both are refused here, in writing
-and in reading (tests/store/test_sqlite_rows.py plants such rows).
+diskcache pickles values of other types, and unpickles values that a row marks as pickled: a program with write access
+to the file could run code in the proxy. It also opens and removes any file that a row names. Both are refused here,
+when writing and when reading (tests/store/test_sqlite_rows.py inserts such rows).
 """
 
 import contextlib
@@ -24,32 +24,33 @@ from feedproxy.errors import StoreError
 from feedproxy.store.quarantine import make_folder
 
 FILE_MIN = 256 * 1024
-"""Bytes from which a value gets a file of its own. With diskcache's 32 KiB a usual feed would, and writing it would
-take 5 to 9 times as long. Far above, SQLite would have long chains of pages to copy."""
+"""Size from which a value has its own file, in bytes. With diskcache's 32 KiB, most feeds would have one, and
+writing would take 5 to 9 times as long. With a much larger size, SQLite would copy long chains of pages."""
 PAGE_CACHE_KIB = 1024
-"""KiB of page cache per connection; each of nine files has two connections. diskcache's 32 MiB could become 576 MiB.
-Reading is as fast without it, because pages come from the memory map."""
+"""Page cache of each connection, in KiB. Nine files have two connections each. diskcache's 32 MiB could become 576
+MiB in total. Reading is as fast without it, because pages come from the memory map."""
 JOURNAL_MAX = 4 * 1024 * 1024
-"""Bytes of a journal, in addition to the bound; SQLite itself checkpoints it at that size."""
+"""Maximum size of a journal, in bytes, in addition to the bound. SQLite checkpoints it at that size."""
 MAP_MAX = 2 * 1024 * 1024 * 1024
 PAGE_ROWS = 256
-"""Keys that one query reads when all are listed: half a millisecond."""
+"""Number of keys that one query reads when all keys are listed; it takes half a millisecond."""
 BUSY_TIMEOUT = 0.25
-"""Seconds. With a WAL, reads wait for recovery only; the writer tries again (shard.py)."""
+"""Seconds that a statement waits for a lock. With a WAL, reads wait only for recovery; the writer tries again
+(shard.py)."""
 
 OPEN_TIMEOUT = 0.5
-"""Seconds that opening a file waits for another process's lock. diskcache waits for 60."""
+"""Seconds that opening a file waits for the lock of another process; diskcache waits for 60."""
 
 _OLDEST = "SELECT filename FROM Cache ORDER BY store_time LIMIT ?"
 _DELETE_OLDEST = "DELETE FROM Cache WHERE rowid IN (SELECT rowid FROM Cache ORDER BY store_time LIMIT ?)"
 _SETUP_STATEMENT = re.compile("INSERT|UPDATE|CREATE|DROP")
-"""Statements that write whenever a file is opened. Their result exists in a file that was opened before."""
+"""Statements that write whenever a file is opened. A file that was opened before contains their result already."""
 _UNWRITABLE = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR))
 _FILE_NAME = re.compile(r"[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{28}\.val", re.ASCII)
 
 
 class BytesOnly(diskcache.Disk):  # type: ignore[misc] # diskcache has no types
-    """Keys are str, values bytes. Raises StoreError for anything else, written or read."""
+    """A disk format with str as keys and bytes as values. Raises StoreError for any other type, written or read."""
 
     def put(self, key: object) -> tuple[str, bool]:
         if type(key) is not str:
@@ -77,10 +78,10 @@ class BytesOnly(diskcache.Disk):  # type: ignore[misc] # diskcache has no types
             try:
                 return _read_file(Path(self._directory, str(filename)))
             except FileNotFoundError:
-                # Another process has just replaced it. diskcache treats this as a miss.
+                # Another process has just replaced the file. diskcache treats this as a miss.
                 raise
             except OSError as error:
-                raise StoreError(f"the store's file {filename} cannot be read: {error}") from error
+                raise StoreError(f"store: {filename} cannot be read: {error}") from error
         raise StoreError("the store has a value of another program")
 
     def remove(self, file_path: object) -> None:
@@ -93,7 +94,7 @@ def _is_value_file(filename: object) -> bool:
 
 
 def _read_file(path: Path) -> bytes:
-    # Opening a FIFO would wait for a writer.
+    # Without O_NONBLOCK, opening a FIFO would wait for a writer.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError("not a regular file")
@@ -115,7 +116,7 @@ def _write_file(path: Path, value: bytes) -> None:
         with open(descriptor, "wb") as file:
             file.write(value)
     except OSError:
-        # Incomplete files would take space on a full disk.
+        # An incomplete file would take space on a full disk.
         path.unlink(missing_ok=True)
         raise
 
@@ -156,7 +157,10 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
 
     @property
     def _sql(self) -> Callable[..., Any]:
-        """Return `execute` of this thread's connection, with a bound on how long it is repeated."""
+        """Return `execute` of this thread's connection.
+
+        It repeats a statement for a limited time while the file is locked.
+        """
         execute: Callable[..., Any] = self._con.execute
 
         def bounded(statement: str, *parameters: Any) -> Any:
@@ -177,7 +181,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
                     and time.monotonic() > self._open_deadline
                     and not statement.startswith("BEGIN")
                 ):
-                    raise diskcache.Timeout from error  # is not repeated
+                    raise diskcache.Timeout from error  # this error is not repeated
                 raise
             if statement.startswith("SELECT key, value FROM Settings"):
                 self._has_settings = True
@@ -187,7 +191,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
 
     @contextlib.contextmanager
     def _transact(self, retry: bool = False, filename: str | None = None) -> Iterator[tuple[Any, Any]]:
-        """Run a transaction; files of replaced rows are removed after its commit.
+        """Run a transaction. Files of replaced rows are removed after its commit.
 
         diskcache removes them at the end of an inner transaction. A process that ends before the outer commit would
         leave the old row without its file.
@@ -209,9 +213,9 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
                 self.set(key, value)
 
     def cull_slice(self, limit: int) -> int:
-        """Remove the least recently stored values above the bound, `limit` at most. Return their number.
+        """Remove the least recently stored values if the file exceeds its bound, at most `limit`. Return their number.
 
-        diskcache's own `cull` returns only once the bound is kept: seconds, with writes waiting.
+        diskcache's own `cull` returns only when the bound is reached: that takes seconds, while writes wait.
         """
         if self.size_max is None or self.volume() <= self.size_max:
             return 0
@@ -223,24 +227,30 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
         return len(names)
 
     def checkpoint(self) -> None:
-        """Return space to the system: removed values stay in the journal until it is checkpointed."""
+        """Return free space to the file system.
+
+        Removed values take space in the journal until the journal is checkpointed.
+        """
         if self.size_max is None:
             return
         taken = sum(path.lstat().st_size for path in Path(self.directory).glob(f"{DBNAME}*"))
         if taken > self.size_max + JOURNAL_MAX:
-            # PASSIVE does not wait; what it leaves is done at the next checkpoint.
+            # PASSIVE does not wait; the rest is done at the next checkpoint.
             self._sql("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
-    def texts(self) -> Iterator[str]:
-        """Yield every valid key, by pages read from the index alone."""
+    def iter_keys(self) -> Iterator[str]:
+        """Yield every valid key. Keys are read in pages, from the index alone."""
         last = ""
         page = "SELECT key FROM Cache WHERE key > ? AND raw = 1 AND typeof(key) = 'text' ORDER BY key LIMIT ?"
         while keys := [key for (key,) in self._sql(page, (last, PAGE_ROWS)).fetchall()]:
             yield from keys
             last = keys[-1]
 
-    def sweep(self, before: Instant) -> int:
-        """Remove older files that no row names, left by a process killed between file and row. Return their number."""
+    def remove_orphans(self, before: Instant) -> int:
+        """Remove files older than `before` that no row names, and return their number.
+
+        A process that was killed between writing the file and its row leaves such a file.
+        """
         root = Path(self.directory)
         old_files = {path for path in root.glob("??/??/*.val") if path.lstat().st_mtime < before}
         if not old_files:

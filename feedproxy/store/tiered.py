@@ -1,6 +1,6 @@
-"""Memory over disk, and the function that opens a store.
+"""A store with memory in front of a disk, and the function that opens a store.
 
-A read looks into memory, then into the write queue, then on the disk; what it finds enters the hot set.
+A read searches memory, then the write queue, then the disk. A resource found there is added to the hot set.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from feedproxy.store.disk import DiskStore
 from feedproxy.store.envelope import Kind
 from feedproxy.store.interface import OnFailure, Precondition, Store
 from feedproxy.store.memory import MemoryStore
-from feedproxy.store.packing.memory_entry import weight
+from feedproxy.store.packing.memory_entry import memory_size
 from feedproxy.store.resource import Resource
 from feedproxy.store.shared_memory import SharedMemoryCoordination
 from feedproxy.store.shared_overflow import DELETED
@@ -30,21 +30,22 @@ type Key = tuple[Kind, str]
 
 MEMORY = "memory:"
 HOT_MAX = 65_536
-"""Resources in memory, however small: the garbage collector visits each, and clients wait meanwhile. The others are
-read from the disk, in fact from the system's cache of it."""
+"""Maximum number of resources in memory, however small they are. The garbage collector visits each of them while
+clients wait. Other resources are read from the disk, usually from the system's cache of it."""
 BATCH_WINDOW = 0.25
-"""Seconds that a value waits for others, to be written with them in one transaction for each shard."""
+"""Seconds that a value waits for others, so that one transaction for each shard writes them together."""
 CULL_AFTER_BYTES = 4 * 1024 * 1024
-"""Bytes written before all shards are checked again; each write keeps its own shard within its bound."""
+"""Number of bytes written before all shards are checked again. Each write checks its own shard."""
 ABSENT_MAX = 1024
-"""Targets remembered as not stored: one miss looks its target up five times before a response is stored."""
+"""Maximum number of targets remembered as not stored. A miss looks its target up five times before a response is
+stored."""
 SHARED_WRITE_TIMEOUT: Seconds = 0.1
-"""Time that a shared `put` waits for the disk. Then the other workers get the value in memory (shared_overflow.py), and
-as long as writes are late, at once."""
+"""Seconds that a shared `put` waits for the disk. Then the other workers get the value in memory
+(shared_overflow.py). As long as writes are late, they get it at once."""
 UNWRITTEN_MAX = 64 * 1024 * 1024
-"""Bytes in the write queue while the disk is late; beyond, values stay in memory alone."""
+"""Maximum size of the write queue while the disk is late, in bytes. Further values are stored in memory alone."""
 ORPHAN_AGE = 3600
-"""Seconds after which a file that no row names counts as left behind: no write takes so long."""
+"""Age in seconds from which a file that no row names counts as left behind. No write takes so long."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -57,15 +58,15 @@ def open_store(
     on_failure: OnFailure | None = None,
     shared: bool | Path = False,
 ) -> Store:
-    """Return the store at this location: `memory:`, a folder, or the platform's cache folder if empty.
+    """Open the store at a location and return it: `memory:`, a folder, or the platform's cache folder if empty.
 
-    Sizes are bytes. `shared`: other processes use the same folder, and none may answer with a replaced value; a path is
-    that of the file that they share (shared_memory.py). Broken parts are set aside with a warning. Raises UsageError if
-    the operator's location cannot be used.
+    Sizes are in bytes. `shared` says that other processes use the same folder; then no process answers with a replaced
+    value. If it is a path, it names the file that they share (shared_memory.py). Broken files are set aside with a
+    warning. Raises UsageError if the location cannot be used.
     """
     if location == MEMORY:
         if shared:
-            raise UsageError(f"store: {MEMORY} is each process's own; several workers need a folder")
+            raise UsageError(f"store: {MEMORY} is not shared by workers: expected a folder")
         return MemoryStore(memory_max)
     if "://" in location:
         raise UsageError(f"store: invalid location {location}: expected a folder or `{MEMORY}`")
@@ -81,7 +82,7 @@ def open_store(
 
 
 def store_folder(location: str) -> Path:
-    """Return the folder that the option `store` names; empty stands for the platform's cache folder."""
+    """Return the folder that the option `store` names; an empty option means the platform's cache folder."""
     if location:
         return Path(location).expanduser()
     return user_cache_path("feedproxy", appauthor=False)
@@ -96,9 +97,9 @@ def _always() -> bool:
 
 
 class TieredStore:
-    """A Store that keeps the hot set in memory and everything on disk.
+    """A Store that has the hot set in memory and everything on disk.
 
-    If it is shared, the disk has the value that all processes agree on. Queued writes are then invisible to `get`. A
+    If it is shared, the value on disk is the one that all processes agree on, and `get` does not see queued writes. A
     value enters this process's memory once the disk has it and the change is published.
     """
 
@@ -129,11 +130,11 @@ class TieredStore:
             holds=self._holds,
             idle=self._run_housekeeping,
             on_failure=on_failure,
-            # Shared, `put` waits for its write, and each write has a lock of its own.
+            # In a shared store, `put` waits for its write, and each write has its own lock.
             write_all=self._write_all if shared is None else None,
             batch_window=BATCH_WINDOW if shared is None else 0.0,
         )
-        # The bound may be lower than it was when the folder was last open.
+        # The bound may be lower than when the folder was last open.
         self._queue.wake()
 
     @property
@@ -142,7 +143,7 @@ class TieredStore:
 
     @property
     def hot(self) -> int:
-        """Return the number of resources in memory."""
+        """Number of resources in memory."""
         return len(self._memory)
 
     def get(self, target: str) -> Resource | None:
@@ -153,7 +154,7 @@ class TieredStore:
             return resource
         found = self._read_below_memory(target)
         if found is not None:
-            self._memory.keep(*found)
+            self._memory.put_now(*found)
         return found[0] if found is not None else None
 
     def version(self, target: str, *, used: bool = False) -> object | None:
@@ -198,7 +199,10 @@ class TieredStore:
             return False
 
     def _read_below_memory(self, target: str) -> tuple[Resource, int | None, bytes] | None:
-        """Return the resource from the write queue or the disk, with the arguments of `MemoryStore.keep`."""
+        """Return the resource from the write queue or the disk, with the other arguments of `MemoryStore.put_now`.
+
+        Return None if there is none.
+        """
         key = (Kind.RESOURCE, target)
         entry = self._queue.pending(key) if self._shared is None else None
         if entry is not None:
@@ -232,8 +236,8 @@ class TieredStore:
             self._preconditions[resource.target] = precondition or _always
             await self._write_for_all(self._shared, resource.target, resource, precondition)
             return
-        size = weight(resource)
-        self._memory.keep(resource, size)
+        size = memory_size(resource)
+        self._memory.put_now(resource, size)
         self._memory.coordination.record_change()
         await self._queue.add((Kind.RESOURCE, resource.target), resource, size)
 
@@ -255,9 +259,9 @@ class TieredStore:
         resource: Resource | None,
         precondition: Precondition | None = None,
     ) -> None:
-        """Write, and return once every process answers with this value."""
+        """Write a resource, or delete it if it is None. Return once every process answers with this value."""
         key = (Kind.RESOURCE, target)
-        size = weight(resource) if resource is not None else len(target)
+        size = memory_size(resource) if resource is not None else len(target)
         if not await self._queue.write(key, resource, size, timeout=0.0 if self._late else SHARED_WRITE_TIMEOUT):
             self._late = True
             try:
@@ -265,7 +269,7 @@ class TieredStore:
             except StoreError as error:
                 self._on_failure(error)
             if self._queue.size > UNWRITTEN_MAX:
-                self._queue.give_up(key, resource)
+                self._queue.discard(key, resource)
                 self._published.pop(key, None)
         published_at = self._published_at.pop(target, None)
         self._absent.discard(target)
@@ -274,11 +278,11 @@ class TieredStore:
         if resource is None or (pending is not None and pending.value is not resource):
             return
         later = shared.changes_since(published_at)[1] if published_at is not None else None
-        if later is not None and target not in later:  # else another process has changed it once more
-            self._memory.keep(resource)
+        if later is not None and target not in later:  # otherwise another process has changed it once more
+            self._memory.put_now(resource)
 
     def _publish(self, key: Key, value: Resource | bytes | None, precondition: Precondition) -> None:
-        """Give the other processes in memory what the disk does not have. Raises StoreError."""
+        """Publish a value that the disk does not have in the memory that the workers share. Raises StoreError."""
         shared = self._shared
         if shared is None:
             return
@@ -291,7 +295,7 @@ class TieredStore:
                 self._published_at[key[1]] = shared.publish_change(key[1])
 
     def _catch_up(self, shared: SharedMemoryCoordination) -> None:
-        """Drop the targets that other processes changed since the last call."""
+        """Drop the targets that other processes have changed since the last call."""
         self._generation, changed = shared.changes_since(self._generation)
         self._absent.clear()
         if changed is None:
@@ -344,7 +348,7 @@ class TieredStore:
         await self._queue.flush()
 
     async def close(self) -> None:
-        await self._queue.close(self._disk.close, self._disk.hurry)
+        await self._queue.close(self._disk.close, self._disk.stop_waiting)
         self._disk.close()
         if self._shared is not None:
             self._shared.close()
@@ -363,7 +367,8 @@ class TieredStore:
         if shared is None:
             self._write_value(key, value)
             return
-        # A purge invalidates before it takes this lock, so an older value is written before its delete, or discarded.
+        # A purge invalidates before it acquires this lock, so an older value is written before the delete, or
+        # discarded.
         with shared.write_lock(target if kind is Kind.RESOURCE else name):
             precondition = self._preconditions.pop(target, _always) if kind is Kind.RESOURCE else _always
             pending = self._queue.pending(key)
@@ -391,7 +396,8 @@ class TieredStore:
                         self._published[key] = published
                         published = None
                 if kind is Kind.RESOURCE:
-                    # Published even after a failure: the other processes' copies in memory are old in any case.
+                    # The change is published even after a failure: the other processes' copies in memory are outdated
+                    # in any case.
                     self._published_at[target] = shared.publish_change(target)
             if published is not None:
                 shared.overflow.clear(name, published[1])
@@ -406,7 +412,7 @@ class TieredStore:
 
     def _write_value(self, key: Key, value: Resource | bytes | None) -> None:
         if isinstance(value, Resource):
-            self._bytes_written += weight(value)
+            self._bytes_written += memory_size(value)
             self._disk.write(value)
         elif value is None:
             self._disk.delete(key[1])
@@ -421,16 +427,16 @@ class TieredStore:
         if not self._needs_cull and self._bytes_written < CULL_AFTER_BYTES:
             return False
         self._needs_cull, self._bytes_written = False, 0
-        self._disk.mend()
+        self._disk.repair()
         if not self._orphans_removed:
             self._orphans_removed = True
-            self._disk.sweep(time.time() - ORPHAN_AGE)
+            self._disk.remove_orphans(time.time() - ORPHAN_AGE)
         self._needs_cull = self._disk.cull_slice() or self._needs_cull
         return self._needs_cull
 
 
 def _name(key: Key) -> str:
-    """Return a value's name in the memory that the workers share."""
+    """Return the name of a value in the memory that the workers share."""
     return f"{key[0].name}:{key[1]}"
 
 

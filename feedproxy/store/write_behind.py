@@ -1,11 +1,11 @@
 """Write-behind queue: a value counts as stored at once, and one thread writes it to the disk.
 
-The queue is authoritative for everything that is not on disk yet. A later value replaces an earlier one, so a feed put
-ten times is written once, and a delete replaces the put before it. An entry leaves the queue once exactly that value is
-written.
+The queue is authoritative for everything that is not on disk yet. A later value replaces an earlier one, so a feed that
+is put ten times is written once, and a delete replaces the put before it. An entry leaves the queue when exactly its
+value is written.
 
-A write that failed leaves its key in `failed_keys`. The disk may have an older value there, which must not be used once
-memory has dropped the newer one. (The mark ends with the process.)
+If a write fails, its key is added to `failed_keys` until the process ends. The disk may have an older value for the
+key, which must not be used after memory has dropped the newer one.
 """
 
 import asyncio
@@ -23,24 +23,24 @@ from feedproxy.store.interface import OnFailure
 from feedproxy.store.write_pacing import WritePacer
 
 QUEUE_MAX = 64 * 1024 * 1024
-"""Bytes in the queue: about half a second of a usual disk."""
+"""Maximum size of the queue, in bytes: about half a second of a usual disk."""
 BATCH_MAX = 64
-"""Values written together."""
+"""Maximum number of values written together."""
 WAIT_TIMEOUT = 1.0
-"""Seconds that a `put` waits for room. A disk that hangs for longer must not delay clients: later calls do not wait
-until it has written something again."""
+"""Seconds that a `put` waits for room in the queue. If the disk takes longer, later calls do not wait until it has
+written something again, so that clients are not delayed."""
 CLOSE_TIMEOUT = 5.0
-"""Seconds that closing leaves the disk for the whole queue."""
+"""Seconds that closing waits for the disk to write the whole queue."""
 
 
 @dataclass(slots=True, eq=False)
 class PendingWrite[Value]:
-    """A value in the queue; None is a delete. Compared by identity."""
+    """A value in the queue; None means delete. Entries are compared by identity."""
 
     value: Value | None
     size: int
     completions: list[Future[None]] = field(default_factory=list)
-    """Futures to complete when it is written, or has failed. A later value takes them over."""
+    """Futures that are completed when the value is written or has failed. A later value for the key takes them over."""
 
 
 class WriteQueue[Key, Value]:
@@ -58,11 +58,12 @@ class WriteQueue[Key, Value]:
         queue_max: int = QUEUE_MAX,
         timeout: Seconds = WAIT_TIMEOUT,
     ) -> None:
-        """Make a queue. `write` and `holds` (has the disk an older value?) may raise StoreError.
+        """Create a queue.
 
-        `write_all` writes several values; if it raises, each is written separately. `batch_window`: seconds that a
-        value waits for others. `idle` does a slice of other work when the queue is empty, and returns whether there is
-        more.
+        `write` writes a value or deletes it. `holds` returns True if the disk has an older value. Both may raise
+        StoreError. `write_all` writes several values; if it raises, each is written separately. `batch_window` is how
+        long a value waits for others, in seconds. `idle` does other work in steps while the queue is empty, and returns
+        True if there is more.
         """
         self._write_all, self._batch_window = write_all, batch_window
         self._batch_timer: asyncio.TimerHandle | None = None
@@ -78,16 +79,17 @@ class WriteQueue[Key, Value]:
         self.failed_keys: set[Key] = set()
 
     def pending(self, key: Key) -> PendingWrite[Value] | None:
-        """Return the queued write of this key."""
+        """Return the queued write of this key. Return None if there is none."""
         return self._pending.get(key)
 
     def names(self) -> list[tuple[Key, bool]]:
-        """Return the queued keys, and whether each has a value (not a delete)."""
+        """Return the queued keys, each with True if it has a value, and False if it is a delete."""
         with self._lock:
             return [(key, entry.value is not None) for key, entry in self._pending.items()]
 
     async def add(self, key: Key, value: Value | None, size: int) -> None:
-        """Queue a value. It is visible from the beginning of this call, which waits only if the queue is full."""
+        """Queue a value. The value is visible from the beginning of this call, which waits only if the queue is
+        full."""
         entry = self._put(key, PendingWrite(value, size))
         if not self._batch_window or self._size > self._max // 8:
             self.wake()
@@ -96,13 +98,13 @@ class WriteQueue[Key, Value]:
         while self._size > self._max and self._pending.get(key) is entry:
             if not await self._writer_done(0.0 if self._stuck else self._timeout):
                 self._stuck = True
-                # `holds` is not called: the disk does not answer.
+                # `holds` is not called, because the disk does not respond.
                 if self._remove(key, entry, stale=True):
-                    self._report_failure(StoreError("the store's disk is too slow: a value was not written"))
+                    self._report_failure(StoreError("store: the disk is too slow, a value was not written"))
                 return
 
     async def write(self, key: Key, value: Value | None, size: int, timeout: Seconds | None = None) -> bool:
-        """Queue a value, and return True when it or its replacement is written or has failed.
+        """Queue a value. Return True when it or its replacement is written or has failed.
 
         Return False after `timeout` seconds; the value then stays in the queue.
         """
@@ -114,19 +116,19 @@ class WriteQueue[Key, Value]:
         done, _ = await asyncio.wait([asyncio.wrap_future(completion)], timeout=timeout_or_default)
         return bool(done)
 
-    def give_up(self, key: Key, value: Value | None) -> None:
-        """Remove this value from the queue, if it is still there."""
+    def discard(self, key: Key, value: Value | None) -> None:
+        """Remove this value from the queue, unless it was replaced or written."""
         entry = self._pending.get(key)
         if entry is not None and entry.value is value and self._remove(key, entry, stale=True):
-            self._report_failure(StoreError("the store's disk is too slow: a value was not written"))
+            self._report_failure(StoreError("store: the disk is too slow, a value was not written"))
 
     @property
     def size(self) -> int:
-        """Return the bytes in the queue."""
+        """Size of the queued values, in bytes."""
         return self._size
 
     async def wait_written(self, key: Key) -> None:
-        """Return when this key's queued value, or its replacement, is written or has failed."""
+        """Wait until the queued value of this key, or its replacement, is written or has failed."""
         completion: Future[None] = Future()
         with self._lock:
             entry = self._pending.get(key)
@@ -147,7 +149,7 @@ class WriteQueue[Key, Value]:
         return entry
 
     def wake(self) -> None:
-        """Have the writer thread process the queue, and its other work."""
+        """Wake the writer thread, which processes the queue and its other work."""
         if self._batch_timer is not None:
             self._batch_timer.cancel()
             self._batch_timer = None
@@ -161,31 +163,32 @@ class WriteQueue[Key, Value]:
                     self._pending.clear()
                     self._size = 0
                     _complete(unwritten)
-                    self._report_failure(StoreError("the store is closed: a value was not written"))
+                    self._report_failure(StoreError("store: closed, a value was not written"))
 
     async def flush(self) -> None:
-        """Return when the queue is empty."""
+        """Wait until the queue is empty."""
         while self._pending:
             self.wake()
             await self._writer_done(None)
         await self._writer_done(None)
 
-    async def close(self, finish: Callable[[], Any], hurry: Callable[[], Any] = lambda: None) -> None:
+    async def close(self, finish: Callable[[], Any], stop_waiting: Callable[[], Any] = lambda: None) -> None:
         """Flush, call `finish` in the writer thread, and end the thread.
 
-        Values not written in time are given up; `hurry` is then called, to end a write that waits.
+        Values that are not written in time are discarded. Then `stop_waiting` is called, which ends a write that
+        waits for a lock.
         """
         try:
             await asyncio.wait_for(self.flush(), CLOSE_TIMEOUT)
         except TimeoutError:
-            hurry()
+            stop_waiting()
             with self._lock:
                 unwritten = list(self._pending.values())
                 self._pending.clear()
                 self._size = 0
             _complete(unwritten)
             self._report_failure(
-                StoreError(f"the store's disk is too slow: {len(unwritten)} values were not written at the end")
+                StoreError(f"store: the disk is too slow, {len(unwritten)} values were not written at the end")
             )
         try:
             await asyncio.wrap_future(self._writer.submit(finish))
@@ -219,7 +222,7 @@ class WriteQueue[Key, Value]:
             except Exception as error:  # the writer thread must not end
                 self._report_failure(error)
             with self._lock:
-                # Woken during `idle`: its reason may have come after `idle` had checked.
+                # `wake` was called during `idle`: its reason may have come after the check in `idle`.
                 if not self._pending and not more and not self._woken:
                     self._run = None
                     return
@@ -239,25 +242,25 @@ class WriteQueue[Key, Value]:
         try:
             self._write(key, entry.value)
         except Exception as error:
-            self._report_failure(error)  # before waiting tasks continue
+            self._report_failure(error)  # the failure is reported before waiting tasks continue
             self._remove(key, entry, stale=self._may_hold(key))
         else:
             self._is_written(key, entry)
 
-    # -- in both
+    # -- in both threads
 
     def _remove(self, key: Key, entry: PendingWrite[Value], *, stale: bool) -> bool:
         """Remove exactly this entry. Return False if a newer one has replaced it.
 
-        `stale`: the disk has, or may have, an older value.
+        `stale` says that the disk has, or may have, an older value.
         """
         with self._lock:
             if self._pending.get(key) is not entry:
-                # Moved behind the entries that have waited longer.
+                # The entry moves behind entries that have waited longer.
                 if key in self._pending:
                     self._pending[key] = self._pending.pop(key)
                 return False
-            # The mark is set before the entry is removed: a read in between would find the older value.
+            # The mark is set before the entry is removed: a read between the two would find the older value.
             if stale:
                 self.failed_keys.add(key)
             else:
@@ -278,7 +281,7 @@ class WriteQueue[Key, Value]:
             return True
 
     def _report_failure(self, error: Exception) -> None:
-        failure = error if isinstance(error, StoreError) else StoreError(f"the store's writer failed: {error!r}")
+        failure = error if isinstance(error, StoreError) else StoreError(f"store: the writer failed: {error!r}")
         try:
             self._on_failure(failure)
         except Exception:

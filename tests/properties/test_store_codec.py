@@ -174,7 +174,7 @@ def a_resource() -> Resource:
 
 def test_a_value_of_another_version_is_a_store_error_that_says_so() -> None:
     written = bytearray(dump(a_resource()))
-    written[4] = envelope.LATER + 1
+    written[4] = envelope.LATER_VERSION + 1
     rest = zlib.crc32(written[16:], zlib.crc32(written[:12]))
     written[12:16] = rest.to_bytes(4)
 

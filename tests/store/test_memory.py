@@ -11,7 +11,7 @@ from feedproxy.store.codec import dump, dump_with_header, header_of, load, load_
 from feedproxy.store.memory import MemoryStore
 from feedproxy.store.packing import memory_entry
 from feedproxy.store.packing.header_compression import compress_header, decompress_header
-from feedproxy.store.packing.memory_entry import weight
+from feedproxy.store.packing.memory_entry import memory_size
 from feedproxy.store.resource import Resource
 
 MakeFeed = Callable[..., Resource]
@@ -30,7 +30,7 @@ async def test_memory_store_returns_what_was_put_until_it_is_deleted(a_feed: Mak
 
 
 async def test_memory_store_removes_least_recently_used_feed(a_feed: MakeFeed) -> None:
-    store = MemoryStore(3 * weight(a_feed("https://1.example/", size=10_000)))
+    store = MemoryStore(3 * memory_size(a_feed("https://1.example/", size=10_000)))
     for number in (1, 2, 3):
         await store.put(a_feed(f"https://{number}.example/", size=10_000))
 
@@ -46,7 +46,7 @@ async def test_memory_store_never_exceeds_its_bound(a_feed: MakeFeed) -> None:
         await store.put(a_feed(f"https://{number % 120}.example/", size=number * 37 % 9000))
 
         assert store.size <= 200_000
-        assert store.size == sum(weight(store.get(target) or a_feed()) for target in store.targets())
+        assert store.size == sum(memory_size(store.get(target) or a_feed()) for target in store.targets())
 
 
 async def test_memory_store_counts_overhead_of_small_feeds(a_feed: MakeFeed) -> None:
@@ -77,7 +77,7 @@ def test_weight_is_not_below_memory_of_loaded_feed(a_feed: MakeFeed) -> None:
     finally:
         tracemalloc.stop()
 
-    assert sum(map(weight, loaded)) >= taken
+    assert sum(map(memory_size, loaded)) >= taken
 
 
 async def test_memory_store_returns_state_by_name(a_feed: MakeFeed) -> None:
@@ -175,7 +175,7 @@ async def test_packed_feed_takes_less_than_its_weight(a_feed: MakeFeed, monkeypa
         before, _ = tracemalloc.get_traced_memory()
         for data in written:
             resource, header = load_with_header(data)
-            store.keep(resource, header=header)
+            store.put_now(resource, header=header)
         taken = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()

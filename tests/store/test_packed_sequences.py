@@ -27,9 +27,9 @@ def test_packed_sequence_equals_its_values(held: list[DeltaBase], changes: list[
 def test_memory_store_is_bounded_by_number(a_feed: MakeFeed) -> None:
     store = MemoryStore(10**9, 3)
     for number in range(5):
-        store.keep(a_feed(f"https://example.com/{number}"))
+        store.put_now(a_feed(f"https://example.com/{number}"))
     store.get("https://example.com/2")
-    store.keep(a_feed("https://example.com/5"))
+    store.put_now(a_feed("https://example.com/5"))
 
     assert sorted(store.targets()) == [f"https://example.com/{number}" for number in (2, 4, 5)]
     for target in list(store.targets()):

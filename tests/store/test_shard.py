@@ -111,7 +111,7 @@ def use(shard: Shard) -> None:
         try:
             shard.get(f"https://{number}.example/")
         except StoreError:
-            shard.mend()
+            shard.repair()
 
 
 def test_shard_corrupt_in_use_is_set_aside_by_the_next_write(

@@ -262,7 +262,7 @@ async def test_shared_slots_equal_those_of_one_process(opened: Store) -> None:
 
 
 def test_memory_store_cannot_be_shared() -> None:
-    with pytest.raises(UsageError, match="several workers need a folder"):
+    with pytest.raises(UsageError, match="is not shared by workers"):
         open_store("memory:", memory_max=1, disk_max=10**8, shared=True)
 
 

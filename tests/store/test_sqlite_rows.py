@@ -79,7 +79,7 @@ def test_rows_never_unpickle_a_key(rows: Rows, folder: Path, tmp_path: Path) -> 
     plant(folder, key=pickle.dumps(Trap(tmp_path / "sprung")), raw=0, value=b"x")
     rows.set("https://a.example/", b"y")
 
-    assert list(rows.texts()) == ["https://a.example/"]
+    assert list(rows.iter_keys()) == ["https://a.example/"]
     with pytest.raises(StoreError):
         list(rows.iterkeys())
     assert not (tmp_path / "sprung").exists()
@@ -160,7 +160,7 @@ def test_rows_sweep_removes_old_files_without_a_row(rows: Rows, folder: Path) ->
         path.touch()
         os.utime(path, (age, age))
 
-    assert rows.sweep(before=1000.0) == 1
+    assert rows.remove_orphans(before=1000.0) == 1
 
     assert sorted(folder.glob("??/??/*.val")) == sorted([named, young])
     assert rows.get("key") == b"a" * FILE_MIN
@@ -177,7 +177,7 @@ def test_rows_cull_least_recently_stored_in_slices(folder: Path) -> None:
     while rows.cull_slice(10):
         assert len(rows) >= 10
 
-    kept = set(rows.texts())
+    kept = set(rows.iter_keys())
     assert rows.volume() <= 600_000
     assert "000" in kept
     assert "099" in kept

@@ -16,7 +16,7 @@ from feedproxy.store import sqlite_rows
 from feedproxy.store.disk import DiskStore
 from feedproxy.store.interface import Store
 from feedproxy.store.memory import MemoryStore
-from feedproxy.store.packing.memory_entry import weight
+from feedproxy.store.packing.memory_entry import memory_size
 from feedproxy.store.resource import Resource
 from feedproxy.store.tiered import TieredStore, open_store
 from tests.waiting import PATIENCE
@@ -336,7 +336,7 @@ async def test_tiered_put_waits_while_the_queue_is_full(
     open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError]
 ) -> None:
     store = open_tiered()
-    store._queue._max = 3 * weight(a_feed(size=10_000))
+    store._queue._max = 3 * memory_size(a_feed(size=10_000))
     gate_of(store).open.clear()
     for number in range(3):
         await store.put(a_feed(f"https://{number}.example/", size=10_000))
@@ -363,7 +363,7 @@ async def test_tiered_put_gives_up_on_a_disk_that_hangs(
     await store.put(a_feed(FEED))
     await store.put(a_feed(OTHER))
 
-    assert [str(failure) for failure in failures] == 2 * ["the store's disk is too slow: a value was not written"]
+    assert [str(failure) for failure in failures] == 2 * ["store: the disk is too slow, a value was not written"]
     assert store.get(FEED) == a_feed(FEED)
 
 

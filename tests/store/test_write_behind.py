@@ -63,7 +63,7 @@ async def test_write_queue_reports_value_added_after_close(failures: list[StoreE
     await queue.add("late", b"value", 5)
     await queue.flush()
 
-    assert [str(failure) for failure in failures] == ["the store is closed: a value was not written"]
+    assert [str(failure) for failure in failures] == ["store: closed, a value was not written"]
 
 
 async def test_write_queue_batches_values_within_the_window(failures: list[StoreError]) -> None:

@@ -1,9 +1,9 @@
 """Compression of headers to a quarter, for packed resources in memory.
 
-zstd has a dictionary of what headers of feeds contain: names of members, and the field lines that most origins send. A
-header of 1.2 KB takes some 300 bytes, in 12 µs, and 3 µs to decompress. Without a dictionary it would take 650, and
-with zlib ten times as long. Compressed headers are not written to the disk: another version may have another
-dictionary.
+zstd uses a dictionary of frequent parts of headers: names of members, and the field lines that most origins send. A
+header of 1.2 KB becomes some 300 bytes, in 12 µs, and takes 3 µs to decompress. Without a dictionary it would become
+650 bytes; zlib would take ten times as long. Compressed headers are not written to the disk, because another version
+may have another dictionary.
 """
 
 import zstandard
@@ -60,14 +60,14 @@ _decompressor = zstandard.ZstdDecompressor(dict_data=_dictionary)
 
 
 def compress_header(header: bytes) -> bytes:
-    """Return the compressed header. One thread at a time."""
-    # A copy: zstandard's own object keeps the memory of the worst case.
+    """Compress a header and return it. Only one thread may call this at a time."""
+    # The copy frees memory: zstandard's own object occupies the worst-case size.
     return bytes(memoryview(_compressor.compress(header)))
 
 
 def decompress_header(compressed: bytes) -> bytes:
-    """Return the decompressed header. Raises StoreError if the memory was altered."""
+    """Decompress a header and return it. Raises StoreError if the bytes in memory were altered."""
     try:
         return _decompressor.decompress(compressed)
     except zstandard.ZstdError as error:
-        raise StoreError(f"a header in memory cannot be read: {error}") from error
+        raise StoreError(f"invalid header in memory: {error}") from error

@@ -1,19 +1,20 @@
-"""Interning of texts that thousands of feeds have in common; field lines are most of what is not body."""
+"""Interning of texts that thousands of feeds have in common. Field lines take most of the memory apart from bodies."""
 
 from typing import Any
 
 from feedproxy.http.message_syntax import is_field
 
 LINES_MAX = 4096
-"""Texts and field lines remembered at once, about 1 MB: more than the usual kinds of server need."""
+"""Maximum number of stored texts and field lines, about 1 MB. Servers of the usual kinds need fewer."""
 LENGTH_MAX = 128
-"""Bytes of an interned text; longer ones (policies, reports) seldom occur twice."""
+"""Maximum length of an interned text, in bytes. Longer texts, such as policies and reports, are rarely repeated."""
 
 
 class Interner:
-    """Returns one object for equal texts and equal field lines. Bounded; forgetting costs memory only.
+    """Returns one shared object for equal texts and equal field lines.
 
-    Not `sys.intern`: origins choose these texts, and interned strings have been immortal in some versions of Python.
+    Memory is bounded: a forgotten text only costs memory. `sys.intern` is not used, because origins choose these texts,
+    and some versions of Python never free interned strings.
     """
 
     def __init__(self) -> None:
@@ -22,9 +23,9 @@ class Interner:
         self._lines: dict[tuple[str, str], tuple[str, str]] = {}
 
     def text(self, text: str) -> str:
-        """Return this text, or the equal one that is remembered. Raises TypeError for other types."""
+        """Return this text, or the equal text that is stored. Raises TypeError for other types."""
         if type(text) is not str:
-            raise TypeError(f"str expected, {type(text).__name__} found")
+            raise TypeError(f"expected str, not {type(text).__name__}")
         if len(text) > LENGTH_MAX:
             return text
         if len(self._texts) >= LINES_MAX:
@@ -32,14 +33,14 @@ class Interner:
         return self._texts.setdefault(text, text)
 
     def value[Value](self, value: Value) -> Value:
-        """Return this value, or a remembered one with the same repr()."""
+        """Return this value, or a stored value with the same repr()."""
         if len(self._values) >= LINES_MAX:
             self._values.clear()
         known: Value = self._values.setdefault(repr(value), value)  # 0.0 and -0.0 are equal, but have different texts
         return known
 
     def line(self, name: str, value: str) -> tuple[str, str]:
-        """Return this field line, or the equal one that is remembered.
+        """Return this field line, or the equal line that is stored.
 
         Raises TypeError for other types, and ValueError for an invalid field: other programs may write to a shared
         store.
@@ -48,10 +49,10 @@ class Interner:
         if known is not None:
             return known
         if type(value) is not str:
-            raise TypeError(f"str expected, {type(value).__name__} found")
+            raise TypeError(f"expected str, not {type(value).__name__}")
         line = (self.text(name), value)
         if not is_field(name, value):
-            raise ValueError("a stored field breaks HTTP's grammar")
+            raise ValueError("invalid stored field: expected a valid name and value")
         if len(value) <= LENGTH_MAX:
             if len(self._lines) >= LINES_MAX:
                 self._lines.clear()

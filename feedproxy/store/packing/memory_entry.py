@@ -1,8 +1,8 @@
-"""Entry of the hot set: a resource, unpacked while it is used, and otherwise packed.
+"""Entry of the hot set: a resource, unpacked while it is used, otherwise packed.
 
-A feed without recent requests is stored as its compressed header (header_compression.py) and its bodies; unpacked it
-has thirty objects. A caller that still holds the unpacked resource (a running update) and later callers get the same
-object.
+A feed without recent requests is stored as its compressed header (header_compression.py) and its bodies. Unpacked, it
+consists of thirty objects. All callers get the same object as long as any of them refers to it, such as a running
+update.
 """
 
 from weakref import ref
@@ -15,18 +15,19 @@ from feedproxy.store.packing.packed_sequences import PackedSequence
 from feedproxy.store.resource import Resource
 
 RESOURCE_OVERHEAD = 1280
-"""Bytes of a resource beside its variants: objects, channel, this entry. Measured by benchmarks/memory.py."""
+"""Memory of a resource in addition to its variants, in bytes: objects, channel and entry. Measured by
+benchmarks/memory.py."""
 VARIANT_OVERHEAD = 640
 PACKED_OVERHEAD = 512
-"""Bytes of a packed entry beside its header and its first variant's bodies: objects, target, its place."""
+"""Memory of a packed entry in addition to its header and its first variant's bodies, in bytes: objects and target."""
 BODIES_OVERHEAD = 192
-"""Bytes of the objects for each further variant's bodies."""
+"""Memory of the objects for each further variant's bodies, in bytes."""
 
 
-def weight(resource: Resource) -> int:
-    """Return the bytes that a resource takes in memory: an estimate from above, which disregards sharing.
+def memory_size(resource: Resource) -> int:
+    """Return an upper estimate of the memory that a resource takes, in bytes. Sharing is not considered.
 
-    This also packs its field lines, which take less from then on.
+    This also packs the resource's field lines, so that they take less memory.
     """
     total = RESOURCE_OVERHEAD + sum(
         sequence.size for sequence in (resource.delta_bases, resource.changes) if isinstance(sequence, PackedSequence)
@@ -39,12 +40,17 @@ def weight(resource: Resource) -> int:
 
 
 class MemoryEntry:
-    """One resource. `size` is its weight: the bytes that it takes packed, once that is known."""
+    """One resource. `size` is the memory that it takes, in bytes: the packed size once it is known, otherwise an
+    estimate."""
 
     __slots__ = ("_bodies", "_header", "_known_header", "_previous", "_resource", "size")
 
     def __init__(self, resource: Resource, size: int | None = None, header: bytes = b"") -> None:
-        """Make an unpacked entry. `size` is its weight, and `header` its header (codec.py), if they are known."""
+        """Create an unpacked entry.
+
+        `size` is the memory that the resource takes, in bytes, and `header` its header (codec.py), if the caller knows
+        them.
+        """
         self._resource: Resource | ref[Resource] | None = resource
         self._header = compress_header(header) if header else b""
         self._bodies: Bodies | tuple[Bodies, ...] = ()
@@ -54,11 +60,14 @@ class MemoryEntry:
             self._bodies = _bodies_of(resource)
             self.size = self._packed_size(resource)
         else:
-            self.size = weight(resource) if size is None else size
+            self.size = memory_size(resource) if size is None else size
 
     @property
     def resource(self) -> Resource:
-        """Return the resource; a new object if the entry is packed and no caller holds the old one."""
+        """Return the resource.
+
+        If the entry is packed and no caller refers to the old object, the result is a new object.
+        """
         alive = self._resource
         if isinstance(alive, Resource):
             return alive
@@ -71,17 +80,17 @@ class MemoryEntry:
         return found
 
     def unpack(self) -> Resource:
-        """Unpack the entry, and return the resource."""
+        """Unpack the entry and return the resource."""
         self._resource = found = self.resource
         return found
 
     def remember_header(self, resource: Resource, header: bytes) -> None:
-        """Take the header of this resource, so that `pack` need not compute it."""
+        """Store the header of this resource, so that `pack` need not compute it."""
         if self._resource is resource and not self._header:
             self._known_header = header
 
     def pack(self) -> None:
-        """Pack the entry; other holders keep the resource alive. A resource that cannot be packed stays unpacked."""
+        """Pack the entry. A resource that cannot be packed stays unpacked."""
         resource = self._resource
         if not isinstance(resource, Resource):
             return

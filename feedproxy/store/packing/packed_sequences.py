@@ -1,7 +1,6 @@
-"""Sequences that a hundred thousand resources have, as one object each instead of dozens.
+"""Sequences that every resource has, as one bytes object each instead of dozens of objects.
 
-This saves time as well as memory. The garbage collector visits every living container, and delays clients meanwhile; it
-skips a bytes object.
+This saves memory and time: the garbage collector visits every container and delays clients, but skips bytes objects.
 """
 
 from abc import abstractmethod
@@ -13,7 +12,10 @@ from feedproxy.clock import Instant
 
 
 class PackedSequence[Value](Sequence[Value]):
-    """Values in packed form, unpacked on each access. Equal to any sequence of equal values."""
+    """A sequence of values in packed form.
+
+    Values are unpacked on each access. It equals any sequence of equal values.
+    """
 
     __slots__ = ("_data",)
 
@@ -21,7 +23,7 @@ class PackedSequence[Value](Sequence[Value]):
 
     @property
     def size(self) -> int:
-        """Return the number of bytes."""
+        """Size of the packed form, in bytes."""
         return len(self._data)
 
     @abstractmethod
@@ -55,7 +57,7 @@ class PackedSequence[Value](Sequence[Value]):
 
 
 class PackedInstants(PackedSequence[Instant]):
-    """Instants."""
+    """A packed sequence of instants."""
 
     __slots__ = ()
 
