@@ -51,43 +51,44 @@ A replay injects these faults of origins:
 
     feedproxy replay week.har --fault gzip-tag --fault 500@2h..3h --fault '429@10%'
 
-Several faults are applied in the order of the command line; if two replace the response, the later one counts. The part
-after `@` says [when](../how-to/replay-a-week.md#break-something) a fault applies. Random choices are the same in every
-run with the same `--seed`. A recording of the replay (`--record`) names the faults of each response.
+Several faults are applied in the order of the command line. If two faults replace the response, the later one counts.
+The part after `@` says [when](../how-to/replay-a-week.md#break-something) a fault applies. Random choices are the same
+in every run with the same `--seed`. A recording of the replay (`--record`) names the faults of each response.
 
-feedproxy hides most of these faults from readers: `tests/lab/test_faults.py` tests each, with and without feedproxy.
+feedproxy hides most of these faults from readers. `tests/lab/test_faults.py` tests each fault, with and without
+feedproxy.
 
 This page is made by `make docs` from `feedproxy/lab/replay/faults/`.
 """
 
 FEEDS_HEAD = """# Promises about feeds
 
-feedproxy keeps these promises beside those of HTTP: about hints, deltas, moves and readers, which the public tests of
-HTTP caches do not cover. Each row is tested at every layer that answers readers, with a manual clock and an origin in
-memory:
+These are feedproxy's promises about hints, deltas, moves and readers. The public tests of HTTP caches do not cover
+them. Each promise has one or more rows, which are its test cases. The tests play each row at every layer that answers
+clients, with a manual clock and an origin in memory:
 
     make test TEST_ARGS=tests/spec/test_supplement.py
 
-Limits of time are tested at the second itself, one second before it, and usually one after it. A promise with the
-source *feedproxy* follows no specification.
+A limit of time is tested one second before it, at it, and usually one second after it. A promise with the source
+*feedproxy* follows no specification.
 
 This page is made by `make docs` from `tests/spec/supplement/`.
 """
 
 FINDINGS_HEAD = """# Findings about readers
 
-The commands `score` and `lab run` and the page `/readers` report these findings about a reader. *bad* and *warn* lower
-the [grade](../explanation/grades.md); *info* and *good* do not. Each finding is reported with requests that show it.
-`tests/lab/test_score.py` has a reader for each finding that causes only this one.
+The commands `score` and `lab run` and the page `/readers` report these findings about a reader. Findings at *bad* and
+*warn* lower the [grade](../explanation/grades.md). Findings at *info* and *good* do not. Each finding is reported with
+requests that show it. `tests/lab/test_score.py` has a reader for each finding, which causes only this finding.
 
 This page is made by `make docs` from `feedproxy/scoring/`.
 """
 
 NOTES_HEAD = """# Notes about feeds
 
-[feedproxy check](../how-to/check-your-feed.md) reports these notes about a feed, here by subject, the worst first. With
-*bad* and *warn* it exits with 1, with *info* and *good* alone with 0. `tests/check/` has an origin or a document for
-each note.
+[feedproxy check](../how-to/check-your-feed.md) reports these notes about a feed. They are listed by subject, the worst
+first. The command exits with 1 after a note at *bad* or *warn*, and otherwise with 0. `tests/check/` has an origin or a
+document for each note.
 
 This page is made by `make docs` from `feedproxy/check/`.
 """

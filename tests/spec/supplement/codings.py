@@ -37,7 +37,7 @@ def unchanged() -> Iterator[Promise]:
         for how, form in FORMS.items():
             for held in CODINGS:
                 yield Promise(
-                    "Who holds the current version in any coding gets 304, with the tag of the coding asked for",
+                    "A client with the current version in any coding gets 304, with the tag of the requested coding",
                     RFC_9110_TAGS,
                     Situation(OLD),
                     Ask({"Accept-Encoding": asked, "If-None-Match": form % held}),
@@ -45,7 +45,7 @@ def unchanged() -> Iterator[Promise]:
                     f"{asked} asked, tag of {held} held, {how}",
                 )
             yield Promise(
-                "Who holds the origin's own tag gets 304, with ours",
+                "A client with the origin's own tag gets 304, with feedproxy's tag",
                 TAGS,
                 Situation(OLD),
                 Ask({"Accept-Encoding": asked, "If-None-Match": (form % "x").replace("{x}", "theirs-1")}),
@@ -63,7 +63,7 @@ def changed() -> Iterator[Promise]:
         for how, form in FORMS.items():
             for held in CODINGS:
                 yield Promise(
-                    "Who holds a version that is none any more gets the new one, in the coding asked for",
+                    "A client with an older version gets the new one, in the requested coding",
                     RFC_9110_TAGS,
                     Situation(NEW),
                     Ask({"Accept-Encoding": asked, "If-None-Match": form % held}),
@@ -71,7 +71,7 @@ def changed() -> Iterator[Promise]:
                     f"{asked} asked, tag of {held} held, {how}",
                 )
             yield Promise(
-                "Who holds an old tag of the origin's gets the new version",
+                "A client with an older tag of the origin gets the new version",
                 TAGS,
                 Situation(NEW),
                 Ask({"Accept-Encoding": asked, "If-None-Match": (form % "x").replace("{x}", "theirs-1")}),
@@ -99,7 +99,7 @@ ACCEPTED = (
 def chosen() -> Iterator[Promise]:
     for value, coding in ACCEPTED:
         yield Promise(
-            "The coding is one that the reader accepts, and of those the one he likes best",
+            "A client gets the coding that its Accept-Encoding prefers",
             RFC_9110_CODING,
             Situation(OLD),
             Ask({"Accept-Encoding": value}),

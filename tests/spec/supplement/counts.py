@@ -33,7 +33,7 @@ CROWDS: tuple[tuple[str, tuple[str, ...], str, int], ...] = (
     ("two fetchers", (FEEDLY.format(40),), NEWSBLUR.format(7), 47),
     ("two fetchers, and two readers", (FEEDLY.format(40), NEWSBLUR.format(7), "other/2"), "reader/1", 49),
     ("one fetcher twice, the larger claim counts", (FEEDLY.format(12), FEEDLY.format(40)), FEEDLY.format(12), 40),
-    ("a fetcher that claims none is a fetcher still", (FEEDLY.format(0),), "reader/1", 1),
+    ("a fetcher that claims 0 subscribers", (FEEDLY.format(0),), "reader/1", 1),
     ("another feedproxy", ("feedproxy/0 (17 subscribers; feed-id=abcdef)",), "reader/1", 18),
     (
         "two feedproxies",
@@ -53,7 +53,7 @@ def crowds() -> Iterator[Promise]:
     for case, before, last, number in CROWDS:
         steps: tuple[Step, ...] = (FEED, *map(ua, before), *((STALE,) if before else ()))
         yield Promise(
-            "The origin is told how many read, who asks now included",
+            "The origin gets the number of readers, including the one that causes the request",
             COUNTS,
             Situation(steps),
             ua(last),
@@ -63,7 +63,7 @@ def crowds() -> Iterator[Promise]:
 
 
 def window() -> Iterator[Promise]:
-    name = "A reader counts for a day from when he last asked"
+    name = "A reader counts for a day after its last request"
     for seconds, number, case in ((DAY - 1, 2, "one second before"), (DAY + 1, 1, "one second after")):
         for kind, first, plus in (("a reader", "other/2", 1), ("a fetcher with 40", FEEDLY.format(40), 40)):
             yield Promise(
@@ -81,12 +81,12 @@ def window() -> Iterator[Promise]:
         Situation((FEED, ua("other/2"), half, ua("other/2"), half)),
         ua("reader/1"),
         told(2),
-        "who asks again counts on",
+        "another request",
     )
 
 
 def ways() -> Iterator[Promise]:
-    """Whatever way he was answered, a reader has read."""
+    """A reader counts with every kind of answer."""
     answered: tuple[tuple[str, tuple[Step, ...]], ...] = (
         ("from the copy", (ua("reader/1"), ua("other/2"))),
         ("by a 304", (Ask({"User-Agent": "reader/1"}, remember="old"), ua("other/2", **{"If-None-Match": '"{old}"'}))),
@@ -99,7 +99,7 @@ def ways() -> Iterator[Promise]:
     )
     for case, steps in answered:
         yield Promise(
-            "A reader counts whatever way he was answered",
+            "A reader counts with every kind of answer",
             COUNTS,
             Situation((FEED, *steps, STALE)),
             ua("reader/1"),
@@ -107,14 +107,14 @@ def ways() -> Iterator[Promise]:
             case,
         )
     yield Promise(
-        "Who gives a contact is asked there",
+        "The User-Agent contains the operator's contact address",
         COUNTS,
         Situation((FEED,), {"contact_url": "https://example.com/about"}),
         ua("reader/1"),
         told(1, r"\+https://example\.com/about; "),
     )
     yield Promise(
-        "No reader's own User-Agent, address or reading list goes to the origin",
+        "The origin gets no reader's own User-Agent, address or reading list",
         COUNTS,
         Situation((FEED,)),
         ua("reader/1", Referer="https://example.com/mine", Cookie="who=me", **{"X-Forwarded-For": "192.0.2.1"}),

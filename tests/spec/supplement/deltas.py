@@ -44,7 +44,7 @@ def pairs() -> Iterator[Promise]:
         for asked in CODINGS:
             # A document of one item does not pay to be coded in every coding; where it is, the field says so.
             yield Promise(
-                "A 226 names the manipulation and the base that it was made from, in the reader's own words",
+                "A 226 names the manipulation, and the base with the tag that the client sent",
                 RFC_3229_FIELDS,
                 situation(),
                 asking(held, asked),
@@ -56,7 +56,7 @@ def pairs() -> Iterator[Promise]:
 def accepted() -> Iterator[Promise]:
     for value in ("feed", "FEED", "feed;q=0.1", "vcdiff, feed", "diffe, gzip, feed;q=0.5", " feed , "):
         yield Promise(
-            "Who accepts the manipulation feed, among others, gets a 226",
+            "A client that accepts the manipulation feed, among others, gets a 226",
             RFC_3229,
             situation(),
             asking("identity", a_im=value),
@@ -65,7 +65,7 @@ def accepted() -> Iterator[Promise]:
         )
     for value in ("", "vcdiff", "feed;q=0", "feeds", "*", "identity, feed;q=0.5"):
         yield Promise(
-            "Who does not accept the manipulation feed, or likes another better, gets the whole",
+            "A client that does not accept the manipulation feed, or prefers another, gets the whole feed",
             RFC_3229,
             situation(),
             asking("identity", a_im=value),
@@ -90,7 +90,7 @@ CONTROLS = {
 def caches() -> Iterator[Promise]:
     for control, told in CONTROLS.items():
         yield Promise(
-            "A 226 says no-store, and im with it, beside what the origin says",
+            "A 226 has no-store and im, beside the origin's directives",
             RFC_3229_CACHES,
             situation(control),
             asking("identity"),
@@ -99,7 +99,7 @@ def caches() -> Iterator[Promise]:
         )
     for name in ("CDN-Cache-Control", "Surrogate-Control"):
         yield Promise(
-            "A 226 has no field by which a cache of one's own would keep it",
+            "A 226 has no targeted field that lets a cache store it",
             RFC_3229_CACHES,
             Situation(
                 (
@@ -117,56 +117,56 @@ def caches() -> Iterator[Promise]:
 
 def others() -> Iterator[Promise]:
     yield Promise(
-        "HEAD is told what GET would be",
+        "HEAD gets the fields of the 226 that GET would get",
         RFC_3229,
         situation(),
         asking("identity", method="HEAD"),
         Expect(226, fields={"IM": "feed", "Delta-Base": '"{identity}"'}),
     )
     yield Promise(
-        "A 226 from the copy costs the origin nothing",
+        "A 226 made from the copy causes no request to the origin",
         RFC_3229,
         Situation((*situation().steps, Ask())),
         asking("identity"),
         Expect(226, says=("hit",), fields={"IM": "feed"}, has=(b"news",), lacks=(b"old-",), asked=0),
     )
     yield Promise(
-        "The tag of a 226 is that of the whole: the next request starts from there",
+        "The tag of a 226 works as the base of the next request",
         RFC_3229_FIELDS,
         Situation((*situation().steps, Ask(asking("identity").fields, remember="delta"))),
         asking("delta"),
         Expect(304, says=("hit",), fields={"IM": None, "Delta-Base": None}, asked=0),
     )
     yield Promise(
-        "The tag of a 226 is that of the current instance",
+        "The tag of a 226 is that of the whole current feed",
         RFC_3229_FIELDS,
         Situation((*situation().steps, Ask(remember="whole"))),
         asking("identity"),
         Expect(226, fields={"ETag": '"{whole}"', "Delta-Base": '"{identity}"'}),
     )
     yield Promise(
-        "Who has the current version gets 304, and no empty delta",
+        "A client with the current version gets 304 instead of an empty delta",
         RFC_3229,
         Situation((*situation().steps, Ask(remember="whole"))),
         asking("whole"),
         Expect(304, fields={"IM": None}, asked=0),
     )
     yield Promise(
-        "A base that nobody knows gets the whole",
+        "A client with an unknown base gets the whole feed",
         RFC_3229,
         situation(),
         Ask({"A-IM": "feed", "If-None-Match": '"unknown"'}),
         Expect(200, fields={"IM": None, "Delta-Base": None}, has=(b"news", b"old-59")),
     )
     yield Promise(
-        "The origin hears nothing of instance manipulations",
+        "Requests to the origin have no A-IM",
         RFC_3229,
         situation(),
         asking("identity"),
         Expect(226, unheard=("a-im",)),
     )
     yield Promise(
-        "Where deltas are switched off the whole is sent",
+        "If deltas are switched off, clients get the whole feed",
         DELTAS,
         situation(settings={"deltas": False}),
         asking("identity"),

@@ -55,7 +55,7 @@ def documents() -> Iterator[Promise]:
         for entrance, location in TOLD.items():
             for how, body in REDIRECTS.items():
                 yield Promise(
-                    "A redirect document moves readers at once, inside their entrance",
+                    "A redirect document redirects clients at once, within their entrance",
                     REDIRECT,
                     Situation((*before, Publish(body, XML))),
                     Ask(entrance=entrance),
@@ -73,7 +73,7 @@ def documents() -> Iterator[Promise]:
             )
     for media_type in ("text/xml", "application/rss+xml", "text/html", "application/octet-stream"):
         yield Promise(
-            "A redirect document is known by what it says, and not by its media type",
+            "A redirect document is recognized by its content, with any media type",
             REDIRECT,
             Situation((Publish(REDIRECTS["as in the text"], {"Content-Type": media_type}),)),
             Ask(),
@@ -82,7 +82,7 @@ def documents() -> Iterator[Promise]:
         )
     for how, body in NEITHER.items():
         yield Promise(
-            "What is no redirect document, or leads nowhere, moves nobody",
+            "An invalid redirect document, or one without a usable target, has no effect",
             REDIRECT,
             Situation((*COPY, Publish(body, XML))),
             Ask(),
@@ -90,8 +90,8 @@ def documents() -> Iterator[Promise]:
             how,
         )
     for source, name, body, status in (
-        (REDIRECT, "A redirect document leaves the origin in peace for a week", REDIRECTS["as in the text"], 301),
-        (GONE, "A document that ends the feed leaves the origin in peace for a week", ENDS["an empty element"], 410),
+        (REDIRECT, "After a redirect document the origin is not asked for a week", REDIRECTS["as in the text"], 301),
+        (GONE, "After a document that ends the feed the origin is not asked for a week", ENDS["an empty element"], 410),
     ):
         before = (Publish(body, XML), Ask())
         detail = "detail=moved" if status == 301 else "detail=gone"
@@ -101,7 +101,12 @@ def documents() -> Iterator[Promise]:
         back: tuple[Step, ...] = (*before, Publish(a_feed("back")), Wait(WEEK))
         returned = Expect(200, says=("fwd-status=200",), has=(b"back",), asked=1)
         yield Promise(
-            "What was moved or ended by a document may come back", source, Situation(back), Ask(), returned, str(status)
+            "A feed that was moved or ended by a document can come back",
+            source,
+            Situation(back),
+            Ask(),
+            returned,
+            str(status),
         )
 
 
@@ -109,7 +114,7 @@ def statuses() -> Iterator[Promise]:
     """HTTP's own forms are believed when they were seen twice, an hour apart."""
     for status in (301, 308):
         moved: tuple[Step, ...] = (Publish(b"", {"Location": "/new.rss"}, status=status), NEW)
-        name = "A permanent redirect is told when it was seen twice, an hour apart; before, readers get the feed"
+        name = "Clients get a permanent redirect after it was seen twice, an hour apart; before that they get the feed"
         got = Expect(200, fields={"Location": None}, has=(b"moved",))
         told = Expect(301, says=("detail=moved",), fields={"Location": INSIDE})
         yield Promise(name, MOVES, Situation(moved), Ask(), got, f"{status}, seen once")
@@ -123,7 +128,7 @@ def statuses() -> Iterator[Promise]:
         steps: tuple[Step, ...] = (Publish(b"", {"Location": "/new.rss"}, status=status), NEW)
         again: tuple[Step, ...] = (Ask(), Wait(2 * HOUR)) * 3
         yield Promise(
-            "A temporary redirect is followed and never told",
+            "A temporary redirect is followed; clients get the feed",
             MOVES,
             Situation((*steps, *again)),
             Ask(),
@@ -131,12 +136,12 @@ def statuses() -> Iterator[Promise]:
             str(status),
         )
     gone: tuple[Step, ...] = (*COPY, Publish(b"", status=410, validators=False), Ask())
-    name = "A 410 is told at once, and the origin asked again until it was seen twice, an hour apart"
+    name = "Clients get a 410 at once; the origin is asked again until the 410 was seen twice, an hour apart"
     asked = Expect(410, says=("detail=gone", "fwd-status=410"), asked=1)
     yield Promise(name, MOVES, Situation(gone[:-1]), Ask(), asked, "seen once")
     yield Promise(name, MOVES, Situation((*gone, Wait(HOUR))), Ask(), asked, "as the hour is over")
     twice: tuple[Step, ...] = (*gone, Wait(HOUR), Ask())
-    name = "A 410 that is believed leaves the origin in peace for a week"
+    name = "After a confirmed 410 the origin is not asked for a week"
     quiet = Expect(410, cache="detail=gone", asked=0)
     yield Promise(name, MOVES, Situation((*twice, Wait(WEEK - 1))), Ask(), quiet, "one second before its end")
     yield Promise(name, MOVES, Situation((*twice, Wait(WEEK))), Ask(), asked, "at its end")
@@ -149,7 +154,7 @@ def rules() -> Iterator[Promise]:
         for method in ("GET", "HEAD"):
             ask, case = Ask(entrance=entrance, method=method), f"{entrance.name.lower()}, {method}"
             yield Promise(
-                "A rule moves a feed with a 301, and the origin hears nothing of it",
+                "A rule moves a feed with a 301, without a request to the origin",
                 MOVES,
                 Situation((*COPY, Rule(moved))),
                 ask,
@@ -158,7 +163,7 @@ def rules() -> Iterator[Promise]:
             )
             document = f"<newLocation>{location}</newLocation>".encode()
             yield Promise(
-                "A rule moves a feed with a document, for readers that know no 301",
+                "A rule can move a feed with a document, for readers that do not support 301",
                 REDIRECT,
                 Situation((*COPY, Rule({**moved, "announce_as": "xml"}))),
                 ask,
@@ -172,7 +177,7 @@ def rules() -> Iterator[Promise]:
                 case,
             )
             yield Promise(
-                "A rule ends a feed with a 410, and the origin hears nothing of it",
+                "A rule ends a feed with a 410, without a request to the origin",
                 MOVES,
                 Situation((*COPY, Rule(gone))),
                 ask,
@@ -180,7 +185,7 @@ def rules() -> Iterator[Promise]:
                 case,
             )
             yield Promise(
-                "A rule ends a feed with a document, for readers that know no 410",
+                "A rule can end a feed with a document, for readers that do not support 410",
                 GONE,
                 Situation((*COPY, Rule({**gone, "announce_as": "xml"}))),
                 ask,

@@ -96,7 +96,7 @@ def until(
         yield at(name, source, case, feed, got, end, offset, ASKED, settings=settings)
 
 
-LASTS = "A copy is held until the ttl is exceeded, and the origin asked then"
+LASTS = "A copy is held until the ttl has passed; then the origin is asked"
 TTLS = (
     ("60 minutes", "60", "2026-11-20T12:00:00", "2026-11-20T13:00:00"),
     ("two minutes", "2", "2026-11-20T12:00:00", "2026-11-20T12:02:00"),
@@ -181,20 +181,20 @@ def stretches() -> Iterator[Promise]:
     """The copy was got two hours before the stretch begins."""
     for source, case, feed, begin, end in STRETCHES:
         detail = "skip-hours" if source == SKIP_HOURS else "skip-days"
-        what = "an hour" if source == SKIP_HOURS else "a day"
+        what = "hour" if source == SKIP_HOURS else "day"
         got = shifted(begin, hours=-2)
         if case == "all hours but one":
             got = shifted(begin, minutes=-30)
-        name = f"Until {what} to be skipped begins, the origin is asked; from then on the copy is held"
+        name = f"The origin is asked before a skipped {what} begins, and the copy is held from its beginning"
         yield at(name, source, case, feed, got, begin, -1, ASKED)
         for offset in (0, 1):
             age = seconds(got, begin) + offset
             yield at(name, source, case, feed, got, begin, offset, held(age, detail))
-        name = f"A copy is held over {what} to be skipped, to its last second and no longer"
+        name = f"A copy is held until the last second of a skipped {what}"
         yield from until(name, source, detail, case, feed, got, end)
 
 
-NEXT = "A copy is held until the schedule of the syndication module has its next update"
+NEXT = "A copy is held until the next update in the schedule of the syndication module"
 UPDATES: tuple[tuple[str, str, str, str, dict[str, object]], ...] = (
     ("hourly, without a base", sy("hourly"), "2026-11-20T12:10:00", "2026-11-20T13:10:00", {}),
     ("twice an hour", sy("hourly", 2), "2026-11-20T12:10:00", "2026-11-20T12:40:00", {}),
@@ -346,20 +346,20 @@ MIXED = (
 
 
 def mixed() -> Iterator[Promise]:
-    name = "Of several hints the later end counts, and none ends in a skipped stretch"
+    name = "The latest end of several hints counts, moved out of skipped hours and days"
     for case, detail, feed, end in MIXED:
         yield from until(name, HINTS, detail, case, feed, "2026-11-20T12:00:00", end)
 
 
 def silent() -> Iterator[Promise]:
     """HTTP says nothing: the hint is the lifetime itself."""
-    name = "Where HTTP is silent the ttl is the lifetime"
+    name = "Without an HTTP lifetime, the ttl is the lifetime"
     got, end = "2028-02-28T23:30:00", "2028-02-29T00:30:00"
     fresh = Expect(cache="hit; ttl=1", asked=0)
     yield at(name, TTL, "", ttl("60"), got, end, -1, fresh, control={})
     yield at(name, TTL, "", ttl("60"), got, end, 0, ASKED, control={})
     yield at(name, TTL, "", ttl("60"), got, end, 1, ASKED, control={})
-    name = "Where HTTP is silent too, a copy lasts over a stretch to be skipped"
+    name = "Without an HTTP lifetime, a copy is also held in skipped hours and days"
     for source, case, feed, start, over in (
         (SKIP_HOURS, "hours", hours(23, 0), "2028-02-29T23:30:00", "2028-03-01T01:00:00"),
         (SKIP_DAYS, "a day", days("Sunday"), "2028-12-31T23:00:00", "2029-01-01T00:00:00"),
@@ -384,7 +384,7 @@ def never() -> Iterator[Promise]:
     for control, fwd in FORBIDDEN.items():
         for what, feed in (("ttl", ttl("600")), ("skipHours", hours(13))):
             yield at(
-                f"What HTTP forbids to use stale no {what} holds",
+                f"{what} does not hold a copy that HTTP forbids to use stale",
                 RFC_9111_AGE,
                 control,
                 feed,
@@ -395,7 +395,7 @@ def never() -> Iterator[Promise]:
                 control={"Cache-Control": control},
             )
     yield at(
-        "What was given to credentials is not held, even where the origin lets it be shared",
+        "A response to credentials is not held, even if the origin permits sharing it",
         RFC_9111_AGE,
         "",
         ttl("600"),
@@ -431,7 +431,7 @@ def nonsense() -> Iterator[Promise]:
     got, moment = "2026-11-20T12:00:00", "2026-11-20T13:30:00"
     for source, what, feeds in NONSENSE:
         for case, feed in feeds.items():
-            yield at(f"{what} that makes no sense holds nothing", source, case, feed, got, moment, 0, ASKED)
+            yield at(f"An invalid {what} holds no copy", source, case, feed, got, moment, 0, ASKED)
 
 
 def insisting() -> Iterator[Promise]:
@@ -439,7 +439,7 @@ def insisting() -> Iterator[Promise]:
     got, moment = "2026-11-20T12:00:00", "2026-11-20T13:30:00"
     for control in ("no-cache", "max-age=0", "max-age=600", "min-fresh=1"):
         yield at(
-            "A reader who wants nothing stale gets nothing that is held",
+            "A request that refuses stale responses gets no held copy",
             RFC_9111_AGE,
             control,
             ttl("600"),

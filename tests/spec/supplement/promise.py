@@ -35,7 +35,7 @@ HINTS = "feedproxy, hints"
 TAGS = "feedproxy, tags"
 DELTAS = "feedproxy, deltas"
 LIMITS = "feedproxy, limits"
-PEACE = "feedproxy, origins left in peace"
+PEACE = "feedproxy, politeness to origins"
 
 
 @dataclass(frozen=True, slots=True)

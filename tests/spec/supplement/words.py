@@ -70,36 +70,36 @@ VARYING = Publish(a_feed(), {"Cache-Control": "max-age=60", "Vary": "Accept-Lang
 
 def stored() -> Iterator[Promise]:
     """The copy, and what was fetched for want of one."""
-    yield row("A hit says so, and for how long it is fresh", COPY, "hit; ttl=60", asked=0)
-    yield row(
-        "A hit says so, and for how long it is fresh", (*COPY, Wait(59)), "hit; ttl=1", asked=0, case="at its end"
-    )
+    yield row("A hit states its remaining lifetime", COPY, "hit; ttl=60", asked=0)
+    yield row("A hit states its remaining lifetime", (*COPY, Wait(59)), "hit; ttl=1", asked=0, case="at its end")
     hit = Ask({"If-None-Match": '"{old}"'})
     kept: tuple[Step, ...] = (GOOD, Ask(remember="old"))
     yield row("A 304 from the copy is a hit", kept, "hit; ttl=60", 304, ask=hit, asked=0)
     yield row("A part of the copy is a hit", COPY, "hit; ttl=60", 206, ask=Ask({"Range": "bytes=0-3"}), asked=0)
     yield row("HEAD from the copy is a hit", COPY, "hit; ttl=60", ask=Ask(method="HEAD"), asked=0)
     yield row(
-        "What is new is a miss of the URI, and is stored", (GOOD,), "fwd=uri-miss; fwd-status=200; stored; ttl=60"
+        "A new target is a miss of the URI, and is stored", (GOOD,), "fwd=uri-miss; fwd-status=200; stored; ttl=60"
     )
     yield row(
-        "What may not be stored says nothing of being stored",
+        "A response that may not be stored has no parameter stored",
         (Publish(a_feed(), {"Cache-Control": "no-store"}),),
         "fwd=uri-miss; fwd-status=200",
     )
-    yield row("A cold 404 is the origin's own", (), "fwd=uri-miss; fwd-status=404", 404)
+    yield row("A 404 for a new target is that of the origin", (), "fwd=uri-miss; fwd-status=404", 404)
     yield row(
-        "Another variant than those held is a miss by Vary",
+        "A variant that is not stored is a miss by Vary",
         (VARYING, language("de")),
         "fwd=vary-miss; fwd-status=200; stored; ttl=60",
         ask=language("fr"),
         asked=1,
     )
-    yield row("The variant that is held is a hit", (VARYING, language("de")), "hit; ttl=60", ask=language("de"))
-    yield row("What is stale is confirmed", STALE, "fwd=stale; fwd-status=304; stored; ttl=60", asked=1)
-    yield row("What is stale is replaced", (*STALE, NEWS), "fwd=stale; fwd-status=200; stored; ttl=60", asked=1)
+    yield row("A stored variant is a hit", (VARYING, language("de")), "hit; ttl=60", ask=language("de"))
+    yield row("A stale response is confirmed by a 304", STALE, "fwd=stale; fwd-status=304; stored; ttl=60", asked=1)
     yield row(
-        "What is stale is confirmed, and the reader's own copy too",
+        "A stale response is replaced by a 200", (*STALE, NEWS), "fwd=stale; fwd-status=200; stored; ttl=60", asked=1
+    )
+    yield row(
+        "A stale response is confirmed, and the client's own copy, too",
         (*kept, Wait(600)),
         "fwd=stale; fwd-status=304; stored; ttl=60",
         304,
@@ -107,7 +107,7 @@ def stored() -> Iterator[Promise]:
         asked=1,
     )
     yield row(
-        "A copy that was made invalid is stale",
+        "An invalidated copy is stale",
         (Publish(a_feed(), {"Cache-Control": "max-age=6000"}), Ask(), Wait(600), Invalidate()),
         "fwd=stale; fwd-status=304; stored; ttl=6000",
         asked=1,
@@ -115,7 +115,7 @@ def stored() -> Iterator[Promise]:
     fresh: tuple[Step, ...] = (Publish(a_feed(), {"Cache-Control": "max-age=6000"}), Ask(), Wait(600))
     for control in ("no-cache", "max-age=0", "max-age=599", "min-fresh=5401"):
         yield row(
-            "A reader who wants it newer than it is has the origin asked",
+            "A request for a newer response than the stored one causes a request to the origin",
             fresh,
             "fwd=request; fwd-status=304; stored; ttl=6000",
             ask=Ask({"Cache-Control": control, "Sec-Fetch-Mode": "navigate"}),
@@ -125,7 +125,7 @@ def stored() -> Iterator[Promise]:
         )
     for control in ("no-cache", "max-age=0"):
         yield row(
-            "A program that wants it new with every poll gets the copy for a quarter of an hour",
+            "A program that sends no-cache with every poll gets the copy for a quarter of an hour",
             fresh,
             "hit; ttl=5400",
             ask=Ask({"Cache-Control": control}),
@@ -135,7 +135,7 @@ def stored() -> Iterator[Promise]:
         )
     for control in ("max-age=601", "min-fresh=5400", "only-if-cached"):
         yield row(
-            "A reader who is content with what is held gets it",
+            "A request that the stored response satisfies gets it",
             fresh,
             "hit; ttl=5400",
             ask=Ask({"Cache-Control": control}),
@@ -144,7 +144,7 @@ def stored() -> Iterator[Promise]:
             case=control,
         )
     yield row(
-        "Who comes while the origin is asked is collapsed",
+        "A request during a request to the origin is collapsed",
         (GOOD,),
         "fwd=uri-miss; fwd-status=200; stored; collapsed; ttl=60",
         ask=Ask(times=2),
@@ -152,7 +152,7 @@ def stored() -> Iterator[Promise]:
         case="cold",
     )
     yield row(
-        "Who comes while the origin is asked is collapsed",
+        "A request during a request to the origin is collapsed",
         STALE,
         "fwd=stale; fwd-status=304; stored; collapsed; ttl=60",
         ask=Ask(times=20),
@@ -162,7 +162,7 @@ def stored() -> Iterator[Promise]:
 
 
 def held() -> Iterator[Promise]:
-    name = "A copy that is held says by which hint"
+    name = "A held copy names its hint"
     for detail, body in (
         ("ttl-hint", a_feed(ttl=60)),
         ("sy-hint", a_feed(extra=sy("hourly"))),
@@ -176,7 +176,7 @@ def held() -> Iterator[Promise]:
         Publish(a_feed("good"), {"Cache-Control": "max-age=60, stale-while-revalidate=600"}),
         Ask(),
     )
-    name = "While it is revalidated a copy is served once more, as long as the origin says"
+    name = "A copy is served during its validation, for as long as stale-while-revalidate says"
     detail = "detail=stale-while-revalidate"
     for seconds in (61, 660):
         yield row(
@@ -190,7 +190,7 @@ def held() -> Iterator[Promise]:
     yield row(name, (*lenient, Wait(661)), again, source=RFC_5861_MEANWHILE, case="601 s stale")
     for seconds in (540, 541, 6000):
         yield row(
-            "A reader who takes what is stale gets it",
+            "A request that accepts stale responses gets one",
             STALE,
             f"hit; ttl={TTL}; detail=max-stale",
             ask=Ask({"Cache-Control": f"max-stale={seconds}"}),
@@ -199,7 +199,7 @@ def held() -> Iterator[Promise]:
             case=f"max-stale={seconds}",
         )
     yield row(
-        "A reader who takes what is stale gets nothing that is more so",
+        "A request that accepts stale responses gets none that is staler than it accepts",
         STALE,
         again,
         ask=Ask({"Cache-Control": "max-stale=539"}),
@@ -210,9 +210,9 @@ def held() -> Iterator[Promise]:
 
 
 def spared() -> Iterator[Promise]:
-    """The origin is left in peace, and the copy says why."""
+    """The origin is not asked, and the copy states the reason."""
     seconds: tuple[Step, ...] = (Publish(a_feed(), {"Cache-Control": "max-age=1"}), Ask())
-    name = "Within the floor the copy answers; then the origin is asked"
+    name = "Within the floor the copy answers; after it the origin is asked"
     yield row(
         name,
         (*seconds, Wait(59)),
@@ -224,7 +224,7 @@ def spared() -> Iterator[Promise]:
     yield row(
         name, (*seconds, Wait(60)), "fwd=stale; fwd-status=304; stored; ttl=1", asked=1, source=PEACE, case="at its end"
     )
-    name = "Right after another feed of the site the copy answers"
+    name = "Within the interval of the site the copy answers"
     other: tuple[Step, ...] = (
         Publish(a_feed("other"), MINUTE, path="/other.rss"),
         Ask(path="/other.rss"),
@@ -241,14 +241,14 @@ def spared() -> Iterator[Promise]:
     ):
         yield row(name, (*other, Wait(wait)), cache, asked=asked, settings=site, source=PEACE, case=case)
     pause: tuple[Step, ...] = (*STALE, Break((503, b"", {"Retry-After": "600"})), Ask(), Break(None))
-    name = "For as long as the origin wants a pause the copy answers"
+    name = "Until Retry-After has passed the copy answers"
     for wait, cache, asked, case in (
         (599, f"hit; ttl={TTL - 599}; detail=retry-after", 0, "one second before its end"),
         (600, "fwd=stale; fwd-status=304; stored; ttl=60", 1, "at its end"),
     ):
         yield row(name, (*pause, Wait(wait)), cache, asked=asked, source=RFC_9110_PAUSE, case=case)
     failed: tuple[Step, ...] = (*STALE, Break(500), Ask(), Break(None))
-    name = "After a failure the origin is left in peace for a minute at least, for two at most"
+    name = "After a failure the origin is not asked for one to two minutes"
     yield row(name, (*failed, Wait(59)), f"hit; ttl={TTL - 59}; detail=back-off", asked=0, source=PEACE, case="59 s")
     yield row(
         name, (*failed, Wait(120)), "fwd=stale; fwd-status=304; stored; ttl=60", asked=1, source=PEACE, case="120 s"
@@ -285,7 +285,7 @@ def kept() -> Iterator[Promise]:
     for detail, status, broken in BAD:
         answered = f"fwd-status={status}; " if status else ""
         yield row(
-            "A copy that stands in for a bad update says what is wrong with that",
+            "A copy that replaces a bad update names the fault of the update",
             (*STALE, broken),
             f"fwd=stale; {answered}ttl={TTL}; detail={detail}",
             source=BAD_UPDATES,
@@ -294,7 +294,7 @@ def kept() -> Iterator[Promise]:
             case=f"{detail}, {status}" if status else detail,
         )
     yield row(
-        "A copy that stands in for an address that may not be reached is a hit",
+        "A copy that answers for a forbidden address is a hit",
         (*STALE, Break(Forbidden("not here"))),
         f"hit; ttl={TTL}; detail=forbidden-address",
         source=BAD_UPDATES,
@@ -303,7 +303,7 @@ def kept() -> Iterator[Promise]:
         b"<html>hello</html>", {"Content-Type": "text/html", "Cache-Control": "max-age=60, stale-if-error=600"}
     )
     page: tuple[Step, ...] = (said, Ask())
-    name = "What is no feed stands in for an error as long as the origin says"
+    name = "A stored response that is not a feed replaces an error for as long as stale-if-error says"
     detail = "fwd=stale; fwd-status=500; ttl={}; detail=stale-if-error"
     for wait, status, cache in ((61, 200, detail.format(-1)), (660, 200, detail.format(-600))):
         steps = (*page, Wait(wait), Break(500))
@@ -316,20 +316,20 @@ def errors() -> Iterator[Promise]:
     """Of what is no feed HTTP alone decides."""
     page = Publish(HTML, {"Content-Type": "text/html", "Cache-Control": "max-age=60"})
     yield row(
-        "An error for a page that nobody lets stand in passes, and the next answer is as before",
+        "An error for a page without stale-if-error is passed on, and the stored response stays",
         (page, Ask(), Wait(600), Break(503), Ask(), Break(None)),
         "fwd=stale; fwd-status=304; stored; ttl=60",
     )
     kept = (500, b"broken", {"Cache-Control": "max-age=60"})
     yield row(
-        "An error that the origin wants kept is stored, and stands in for nothing",
+        "An error with a lifetime is stored, and never replaces another response",
         (Break(kept),),
         "fwd=uri-miss; fwd-status=500; stored; ttl=60",
         500,
         case="cold",
     )
     yield row(
-        "An error that the origin wants kept is stored, and stands in for nothing",
+        "An error with a lifetime is stored, and never replaces another response",
         (Break(kept), Ask()),
         "hit; ttl=60",
         500,
@@ -337,7 +337,7 @@ def errors() -> Iterator[Promise]:
         asked=0,
     )
     yield row(
-        "An error that the origin wants kept is stored, and stands in for nothing",
+        "An error with a lifetime is stored, and never replaces another response",
         (page, Ask(), Wait(600), Break(kept)),
         "fwd=stale; fwd-status=500; stored; ttl=60",
         500,
@@ -348,39 +348,37 @@ def errors() -> Iterator[Promise]:
 def own() -> Iterator[Promise]:
     """Answers of ours, for which nothing is held."""
     yield row(
-        "A rule's move has its detail alone",
+        "A move by a rule has only its detail",
         (*COPY, Rule({"moved_to": "http://a.example/"})),
         "detail=moved",
         301,
         asked=0,
     )
-    yield row("A rule's end has its detail alone", (*COPY, Rule({"gone": True})), "detail=gone", 410, asked=0)
+    yield row("An end by a rule has only its detail", (*COPY, Rule({"gone": True})), "detail=gone", 410, asked=0)
     document = b"<redirect><newLocation>http://origin.example/new.rss</newLocation></redirect>"
     yield row(
-        "A move that the origin has told just now says that it was asked",
+        "A move that the origin has just announced states that the origin was asked",
         (Publish(document),),
         "fwd=uri-miss; fwd-status=200; detail=moved",
         301,
     )
-    yield row(
-        "A move that is remembered has its detail alone", (Publish(document), Ask()), "detail=moved", 301, asked=0
-    )
+    yield row("A remembered move has only its detail", (Publish(document), Ask()), "detail=moved", 301, asked=0)
     ended = Publish(b"<redirect><newLocation/></redirect>")
     yield row(
-        "An end that the origin has told just now says that it was asked",
+        "An end that the origin has just announced states that the origin was asked",
         (ended,),
         "fwd=uri-miss; fwd-status=200; detail=gone",
         410,
     )
-    yield row("An end that is remembered has its detail alone", (ended, Ask()), "detail=gone", 410, asked=0)
+    yield row("A remembered end has only its detail", (ended, Ask()), "detail=gone", 410, asked=0)
     yield row(
-        "An address that may not be reached was never asked",
+        "A forbidden address is never contacted",
         (Break(Forbidden("not here")),),
         "detail=forbidden-address",
         403,
     )
     yield row(
-        "Who wants only what is stored, and nothing is, has the origin left in peace",
+        "only-if-cached without a stored response causes no request to the origin",
         (GOOD,),
         "detail=only-if-cached",
         504,
@@ -389,7 +387,7 @@ def own() -> Iterator[Promise]:
         asked=0,
     )
     yield row(
-        "What has passed here before is a loop",
+        "A request that has passed this proxy before is a loop",
         (GOOD,),
         "detail=loop",
         508,
@@ -402,17 +400,17 @@ def own() -> Iterator[Promise]:
         ("timeout", 504, FetchTimeout("too slow")),
         ("broken-message", 502, MalformedResponse("half of it")),
     ):
-        name = "An origin that gives no answer, and no copy: there is no status to tell"
+        name = "Without an answer of the origin and without a copy, there is no fwd-status"
         yield row(name, (Break(error),), f"fwd=uri-miss; detail={detail}", status, asked=1, case=detail)
     yield row(
-        "Without a copy the origin's 429 becomes a 503 of ours",
+        "Without a copy, an origin's 429 becomes a 503 of feedproxy",
         (Break((429, b"", {"Retry-After": "600"})),),
         "fwd=uri-miss; fwd-status=429; detail=rate-limited",
         503,
         source=PEACE,
     )
     yield row(
-        "Without a copy, and while the origin wants a pause, readers are told so",
+        "Without a copy, clients get Retry-After until the origin's Retry-After has passed",
         (Break((429, b"", {"Retry-After": "600"})), Ask(), Wait(599)),
         "detail=retry-after",
         503,
@@ -422,8 +420,8 @@ def own() -> Iterator[Promise]:
     big = Publish(b"x" * 200_000, {"Content-Type": "application/octet-stream"})
     # 299 is how the stage says that the request streams through, past the service.
     streams = "fwd=uri-miss; fwd-status=200; detail=oversized"
-    yield row("What is larger than is stored streams through", (big,), streams, 299, source=LIMITS)
-    name = "What is known to be larger is not looked at for a day"
+    yield row("A response above the size limit streams", (big,), streams, 299, source=LIMITS)
+    name = "A target that is known to be above the size limit streams for a day without a check"
     day = 86_400
     yield row(
         name,
