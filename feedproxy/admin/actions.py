@@ -1,8 +1,8 @@
 """Actions of the operator: refresh, purge, undo, add, pause, block and allow.
 
-Each responds when it is done: with JSON, or to a form of the admin pages with a redirect to the page that shows the
-outcome. Parameters name the target: `url` (public or upstream), `id` (pages use it, since a URL may have a secret),
-or `pattern` for several targets.
+Each action responds when it is complete: with JSON, or to a form of the admin pages with a redirect to the page that
+shows the outcome. Parameters name the target. `url` is its public or upstream address. `id` is used by pages, because a
+URL may contain a secret. `pattern` matches several targets.
 """
 
 import asyncio
@@ -27,16 +27,17 @@ from feedproxy.upstream.own_authority import is_own
 from feedproxy.web.templates import iso
 
 LISTED_MAX = 1000
-"""Targets that a response names; it counts the rest."""
+"""Largest number of targets that a response names. Further ones are only counted."""
 
 SHOWN_IN_CONFIRMATION = 20
-"""Feeds that the confirmation of a purge names; it counts the rest."""
+"""Largest number of feeds that the confirmation of a purge names. Further ones are only counted."""
 
 MAX_CONCURRENT = 8
-"""Refreshes under way at the same time when a pattern matches many feeds."""
+"""Largest number of concurrent refreshes when a pattern matches many feeds."""
 
 SITE_SLOTS_MAX: Seconds = 60
-"""Seconds that a refresh of many feeds waits for free slots of their sites; later feeds are reported as `later`."""
+"""Seconds for which a refresh of many feeds waits for free slots of their sites. The remaining feeds are reported as
+`later`."""
 
 SENTENCES = {
     "updated": "The origin has sent a new version.",
@@ -50,7 +51,7 @@ SENTENCES = {
 
 
 class AdminActions:
-    """The handlers of POST."""
+    """The handlers of POST requests."""
 
     def __init__(self, app: AppView, feed_table: FeedTableCache, pages: FeedPages) -> None:
         self._app = app
@@ -58,7 +59,7 @@ class AdminActions:
         self._pages = pages
 
     async def refresh(self, request: web.Request) -> web.Response:
-        """Refresh a target, or all that match a pattern, now or when their sites permit it."""
+        """Refresh a target, or all that match a pattern, now or when their sites permit it. Return the outcomes."""
         service = self._pages.service()
         target, pattern = await self._parse_target(request)
         if target:
@@ -75,7 +76,10 @@ class AdminActions:
         return self._outcome(request, "", view, Notice(count == total, f"{count} of {total} feeds refreshed."))
 
     async def purge(self, request: web.Request) -> web.Response:
-        """Remove the copy, history and moves of a target, or of all that match. Subscriber counts stay."""
+        """Delete the copy, history and moves of a target, or of all that match a pattern. Subscriber counts stay.
+
+        Return the deleted targets. Raises BadTarget, NotFound, InvalidForm.
+        """
         service = self._pages.service()
         target, pattern = await self._parse_target(request)
         purged = await service.admin.purge(target, pattern=pattern)
@@ -87,7 +91,7 @@ class AdminActions:
         return self._outcome(request, target, view, notice)
 
     async def confirm(self, request: web.Request) -> web.Response:
-        """Show what a purge would remove, and ask for confirmation. Raises as `purge` does."""
+        """Return a page that shows what a purge would delete and asks for confirmation. Raises as `purge`."""
         service = self._pages.service()
         target, pattern = await self._parse_target(request)
         matches = service.admin.target_matcher(pattern)
@@ -108,7 +112,7 @@ class AdminActions:
         )
 
     async def undo(self, request: web.Request) -> web.Response:
-        """Remove the stored move or end of a target."""
+        """Delete the recorded move or end of a target. Return the outcome."""
         target, pattern = await self._parse_target(request)
         if pattern:
             raise form.InvalidForm("pattern: expected url or id: a move is undone for one feed at a time.")
@@ -119,9 +123,9 @@ class AdminActions:
         return self._outcome(request, target, view, Notice(undone, text))
 
     async def add(self, request: web.Request) -> web.Response:
-        """Add a feed to the imported list and fetch it: `url`, also in the forms that people copy.
+        """Add the feed at `url` to the imported list and fetch it. Return the outcome. Raises BadTarget, StoreError.
 
-        Raises BadTarget, StoreError.
+        `url` may have any of the forms in which people copy addresses.
         """
         parameters = await form.read_parameters(request)
         settings = self._app.settings
@@ -148,17 +152,17 @@ class AdminActions:
         return self._outcome(request, target, view, Notice(ok, text))
 
     async def pause(self, request: web.Request) -> web.Response:
-        """Pause a target: it is not fetched, and its copy is served. Raises as `purge` does, and TooMany."""
+        """Pause a target: it is not fetched, and its copy is served. Raises as `purge`, and TooManyDecisions."""
         return await self._set_decision(
             request, FeedDecision.PAUSED, "Paused: the stored copy is served.", "It was paused."
         )
 
     async def block(self, request: web.Request) -> web.Response:
-        """Block a target: readers get 403, and its copy is purged. Raises as `purge` does, and TooMany."""
+        """Block a target: clients get 403, and its copy is purged. Raises as `purge`, and TooManyDecisions."""
         return await self._set_decision(request, FeedDecision.BLOCKED, "Blocked: readers get 403.", "It was blocked.")
 
     async def allow(self, request: web.Request) -> web.Response:
-        """End a pause or a block. Raises as `purge` does."""
+        """End the pause or block of a target. Raises as `purge`."""
         return await self._set_decision(
             request, None, "It is fetched and served again.", "It was neither paused nor blocked."
         )
@@ -180,7 +184,8 @@ class AdminActions:
         return self._outcome(request, target, view, Notice(True, changed if is_change else unchanged))
 
     async def _refresh_all(self, service: Service, targets: list[str]) -> list[View]:
-        """Refresh targets, those of a site at its interval (`site_interval`), for SITE_SLOTS_MAX at most."""
+        """Refresh the targets, those of one site at its `site_interval`, for at most SITE_SLOTS_MAX seconds. Return the
+        outcomes."""
         semaphore, clock = asyncio.Semaphore(MAX_CONCURRENT), self._app.clock
         end = clock.now() + SITE_SLOTS_MAX
 
@@ -193,7 +198,8 @@ class AdminActions:
         return await asyncio.gather(*(refresh(target) for target in targets))
 
     async def _parse_target(self, request: web.Request) -> tuple[str, str]:
-        """Return target and pattern; one of them is empty. Raises BadTarget, NotFound, InvalidForm."""
+        """Return the target and the pattern of a request, one of them empty. Raises BadTarget, NotFound,
+        InvalidForm."""
         parameters = await form.read_parameters(request)
         url, identifier, pattern = (parameters.get(name, "").strip() for name in ("url", "id", "pattern"))
         if sum(map(bool, (url, identifier, pattern))) != 1:

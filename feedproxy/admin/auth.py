@@ -1,14 +1,14 @@
-"""Authorization at the admin listener.
+"""Authorization of requests to the admin listener.
 
-A browser of the operator can reach the listener, so a page of another site must not be able to use that browser. Each
-request head passes four checks:
+A browser of the operator can reach the listener. A page of another site must not be able to use that browser. Each
+request head therefore passes four checks:
 
-via     a request that passed a feedproxy comes from a client, and must not get this machine's rights: 403
-host    a foreign name was pointed at this machine by another site's DNS (rebinding): 421
-token   a configured token is required: 401; after twenty wrong ones from an address: 429
-site    a request that changes something must come from this listener's own pages, or from no page: 403
+    via     a request through a feedproxy comes from a client, which must not get the rights of this machine: 403
+    host    a foreign host name leads to this machine by another site's DNS (rebinding): 421
+    token   a configured token is required: 401; after twenty wrong ones from an address: 429
+    site    a request that changes something must come from this listener's own pages, or from no page: 403
 
-The probes /healthz and /readyz need the first check only: orchestrators call them by address.
+The probes /healthz and /readyz need the first check only, because orchestrators call them by address.
 """
 
 import base64
@@ -32,10 +32,10 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 CHALLENGE = 'Bearer realm="feedproxy", Basic realm="feedproxy (any name, the token as password)", charset="UTF-8"'
-"""Value of WWW-Authenticate. Browsers can ask for Basic credentials, and not for Bearer tokens."""
+"""Value of WWW-Authenticate. Browsers can ask their users for Basic credentials, but not for Bearer tokens."""
 
 SOURCE_NAME = "feedproxy-"
-"""Prefix of the pseudonym of every feedproxy in Via."""
+"""Prefix of the pseudonym of each feedproxy in Via."""
 
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]/@\s]+))(?::\d{1,5})?")
 
@@ -48,11 +48,11 @@ class Denied:
     detail: str
     message: str
     retry_after: int = 0
-    """Seconds; 0: without Retry-After."""
+    """Value of Retry-After in seconds; 0 means no such field."""
 
 
 def listen_address(admin: str, token: str) -> tuple[str, int]:
-    """Return host and port of the admin listener. Raises UsageError if they are invalid, or a token is missing."""
+    """Return host and port of the admin listener. Raises UsageError for an invalid address or a missing token."""
     host, port = settings.listen_address(admin, "admin")
     host = host or "0.0.0.0"  # noqa: S104 -- `:8081` means every address
     if not is_loopback(host) and not token:
@@ -88,7 +88,8 @@ def is_loopback(host: str) -> bool:
 
 
 class AdminAuth:
-    """Checks requests to one listener: by the host it listens on, its token (empty: none) and its other names."""
+    """Authorization of the requests to one listener, by its host, its token (empty for none) and its other host
+    names."""
 
     def __init__(self, host: str, token: str = "", names: Iterable[str] = (), *, clock: Clock | None = None) -> None:
         self._token = token.encode()
@@ -98,7 +99,7 @@ class AdminAuth:
         self._names = {_host_name(host), "localhost", *(_host_name(name) for name in names)}
 
     def refuse(self, method: str, path: str, headers: Mapping[str, str], peer: str = "") -> Denied | None:
-        """Return why a request from the address `peer` is refused; None permits it."""
+        """Return the refusal of a request from the address `peer`, or None if the request is permitted."""
         if any(SOURCE_NAME in value.lower() for name, value in headers.items() if name.lower() == "via"):
             return Denied(403, "via", "The request came through a feedproxy. Connect to this listener directly.")
         if path in OPEN_PATHS:
@@ -118,7 +119,7 @@ class AdminAuth:
             return False
         if name in self._names:
             return True
-        # An address needs no DNS, so it cannot be rebound.
+        # An address is not resolved by DNS, so that it cannot be rebound.
         address = _address(name)
         return address is not None and (self._listens_everywhere or address.is_loopback)
 
@@ -148,7 +149,7 @@ def _is_cross_site(headers: Mapping[str, str], host: str) -> bool:
     """Return whether a browser sent the request from a page of another site."""
     if headers.get("Sec-Fetch-Site", "none").lower() not in ("same-origin", "none"):
         return True
-    # Old browsers send Referer only. Other programs send neither.
+    # Old browsers send Referer instead of Origin. Other programs send neither.
     source = headers.get("Origin", headers.get("Referer"))
     if source is None:
         return False
@@ -159,7 +160,7 @@ def _is_cross_site(headers: Mapping[str, str], host: str) -> bool:
 
 
 def _host_name(host: str) -> str:
-    """Return a host without port, brackets and final dot, in lower case; empty if it is invalid."""
+    """Return a host without port, brackets and final dot, in lower case, or an empty string if it is invalid."""
     match = _HOST.fullmatch(host.strip())
     if match is None:
         return host.strip().lower() if _address(host.strip()) else ""

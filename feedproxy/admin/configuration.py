@@ -1,4 +1,4 @@
-"""The configuration in force: the options that are not at their default, and the rules, without secrets."""
+"""The configuration in force: the options that differ from their defaults, and the rules, without secrets."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
@@ -12,7 +12,7 @@ from feedproxy.settings import Settings, defaults, format_value
 from feedproxy.telemetry.redacted import View, redact_text
 
 SECRET = frozenset({"admin_token", "purge_fields"})
-"""Options with a secret as their value. Other values lose the secrets in their addresses."""
+"""Options with a secret as their value. Secrets in addresses are removed from all other values."""
 
 HIDDEN = "(set)"
 
@@ -33,7 +33,7 @@ class Configuration:
 
 
 def changed_options(settings: Settings) -> list[View]:
-    """Return the options that are not at their default, in the order of the reference."""
+    """Return the options that differ from their defaults, in the order of the reference."""
     standard = defaults()
     found = []
     for field in fields(Settings):

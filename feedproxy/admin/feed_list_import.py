@@ -23,10 +23,10 @@ from feedproxy.upstream.own_authority import is_own
 from feedproxy.upstream.own_listeners import OwnListeners
 
 CONTENT_MAX = 8_000_000
-"""Bytes of a list: ten thousand feeds with all attributes that programs write."""
+"""Largest list in bytes: ten thousand feeds with all attributes that programs write."""
 
 NAME_LENGTH_MAX = 200
-"""Characters of a list's name."""
+"""Largest number of characters in a list's name."""
 
 
 class InvalidFeedList(FeedproxyError):
@@ -72,10 +72,11 @@ class FeedListImport:
         self._app = app
 
     async def take(self, request: web.Request) -> web.Response:
-        """Import the list in the content of the request. Raises InvalidFeedList, ListTooLarge, StoreError.
+        """Import the list in the content of the request. Return the outcome. Raises InvalidFeedList, ListTooLarge,
+        StoreError.
 
-        The query may have the `name` of the list, `replace` to remove the feeds imported before, and `intercept` to
-        decrypt the TLS of its hosts.
+        The query may contain the `name` of the list, `replace` to remove the feeds imported before, and `intercept` to
+        decrypt TLS to the hosts of its feeds.
         """
         is_form = request.content_type == "multipart/form-data"
         if is_form:
@@ -83,7 +84,7 @@ class FeedListImport:
                 body, name = await _read_form(request)
         else:
             body, name = await _read_content(request), ""
-        # Parsing thousands of feeds takes tenths of a second: not in the event loop.
+        # Parsing thousands of feeds takes some 0.1 s, so that it is done outside the event loop.
         listing = await self._app.service.helper_pool.submit(partial(opml.read, body, request.charset))
         if listing is None:
             raise InvalidFeedList("The content is not a subscription list: expected OPML.")
@@ -119,7 +120,7 @@ class FeedListImport:
 
 
 async def _origin_addresses(listing: SubscriptionList, app: AppView) -> SubscriptionList:
-    """Return the list with the addresses of origins instead of this proxy's, each feed once."""
+    """Return the list with the addresses of origins instead of this proxy's, and with each feed once."""
     settings, own_origins = app.settings, dict[str, bool]()
     feeds: dict[str, Subscription] = {}
     skipped_count = 0
@@ -144,7 +145,7 @@ def _parameter(request: web.Request, name: str) -> bool:
 
 
 async def _read_form(request: web.Request) -> tuple[bytes, str]:
-    """Return the file of a form and the name of the list. Raises ListTooLarge."""
+    """Return the file in a form and the name of the list. Raises ListTooLarge."""
     body, name = bytearray(), ""
     async for part in await request.multipart():
         if not isinstance(part, BodyPartReader):
@@ -162,7 +163,7 @@ async def _read_form(request: web.Request) -> tuple[bytes, str]:
 
 
 async def _read_content(request: web.Request) -> bytes:
-    """Return the content, which may be larger than BODY_MAX of a form. Raises ListTooLarge."""
+    """Return the content of the request, which may be larger than BODY_MAX. Raises ListTooLarge."""
     pieces, size = [], 0
     async for piece in request.content.iter_any():
         size += len(piece)

@@ -1,6 +1,6 @@
-"""An HTTP listener for operators: routes behind AdminAuth, with fixed response fields and errors in one form.
+"""An HTTP listener for operators: routes behind AdminAuth, with common response fields and one form of errors.
 
-The proxy's admin server and the replay's are two sets of routes on this listener.
+The proxy's admin server and that of a replay each add their routes to such a listener.
 """
 
 import logging
@@ -20,17 +20,17 @@ from feedproxy.web import templates
 logger = logging.getLogger(__name__)
 
 BODY_MAX = 65_536
-"""Bytes of a form, which contains a URL or two."""
+"""Largest form in bytes. A form contains a URL or two."""
 
 STOP_TIMEOUT = 2.0
-"""Seconds that responses under way have when the listener is closed."""
+"""Seconds for responses in progress when the listener is closed."""
 
 HEADERS: Mapping[str, str] = MappingProxyType(
     {
         "Cache-Control": "no-store",
         "X-Content-Type-Options": "nosniff",
         "X-Frame-Options": "DENY",
-        # Not no-referrer: then browsers would send `Origin: null` even for same-origin requests.
+        # Not no-referrer, with which browsers send `Origin: null` even for same-origin requests.
         "Referrer-Policy": "same-origin",
         "Cross-Origin-Opener-Policy": "same-origin",
         "Cross-Origin-Resource-Policy": "same-origin",
@@ -44,11 +44,11 @@ type Route = tuple[str, str, Handler]
 """Method, path and handler."""
 
 type Outcome = Callable[[web.Request, int, str], Awaitable[None]]
-"""Callback with the status and the reason of every request that passed AdminAuth."""
+"""Function that gets the status and the reason of each request that AdminAuth permitted."""
 
 
 class ErrorPage(Protocol):
-    """Makes the response for a request that failed."""
+    """Function that returns the response to a request that failed."""
 
     def __call__(
         self, request: web.Request, status: int, code: str, message: str, extra: Mapping[str, str] | None = None, /
@@ -62,9 +62,9 @@ async def _ignore(_: web.Request, status: int, reason: str) -> None:
 
 
 class AdminListener:
-    """Serves routes at one address.
+    """A listener that serves routes at one address.
 
-    `on_outcome` is called after each handler. After a success, `reason` returns the text that it is given.
+    `on_outcome` is called after each handler. Its reason for a success comes from `reason`.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class AdminListener:
         self._auth: AdminAuth | None = None
         self._runner: web.AppRunner | None = None
         self.url = ""
-        """The URL of the listener once it is started: `http://127.0.0.1:8081`."""
+        """URL of the started listener, such as `http://127.0.0.1:8081`, or empty."""
 
     async def start(
         self, auth: AdminAuth, host: str, port: int, sockets: Sequence[socket.socket] = (), *, reuse_port: bool = False
     ) -> None:
-        """Listen on `sockets`, or else on host and port. Raise UsageError where that is impossible."""
+        """Listen on `sockets` if there are any, and otherwise on host and port. Raises UsageError if that fails."""
         self._auth = auth
         runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=STOP_TIMEOUT)
         await runner.setup()
@@ -104,7 +104,7 @@ class AdminListener:
         self.url = f"http://{f'[{bound[0]}]' if ':' in bound[0] else bound[0]}:{bound[1]}"
 
     async def stop(self) -> None:
-        """Close the listener. A listener that is not started may be stopped."""
+        """Close the listener. The call has no effect before `start`."""
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
@@ -121,7 +121,7 @@ class AdminListener:
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Check every request with AdminAuth, and answer every failure with the error page."""
+        """Check a request with AdminAuth and call its handler. A failure is answered with the error page."""
         assert self._auth is not None
         if denied := self._auth.refuse(request.method, request.path, request.headers, request.remote or ""):
             extra = {"WWW-Authenticate": CHALLENGE} if denied.status == 401 else {}
@@ -138,7 +138,7 @@ class AdminListener:
             fields = {name: error.headers[name] for name in ("Allow",) if name in error.headers}
             return self._error_page(request, error.status, "admin", f"{error.reason}.", fields)
         except Exception:
-            logger.exception("the admin listener failed at %s", request.path)
+            logger.exception("admin: request for %s failed", request.path)
             await self._on_outcome(request, 500, "internal error")
             return self._error_page(request, 500, "internal-error", "internal error; see feedproxy's log.")
         await self._on_outcome(request, response.status, self._reason())

@@ -1,4 +1,4 @@
-"""The admin listener of a replay: shows its time, and advances it."""
+"""The admin listener of a replay. It shows the replay's time, and advances its clock."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -15,18 +15,18 @@ from feedproxy.errors import FeedproxyError
 from feedproxy.lab.replay.virtual_time import LAST
 
 STEP_MAX: Seconds = 100 * 366 * 86_400
-"""Seconds by which the clock may be advanced at once: a century. More is a typing error."""
+"""Largest step of the clock in seconds: a century. A larger one is a typing error."""
 
 
 class InvalidStep(FeedproxyError):
-    """`seconds` is missing or invalid, or the clock cannot be moved."""
+    """`seconds` is missing or invalid, or the clock cannot be advanced."""
 
     status_hint = 400
     detail = "bad-step"
 
 
 async def advance_clock(request: web.Request, clock: Clock) -> web.Response:
-    """Advance the clock by the parameter `seconds`. Raises InvalidStep and InvalidForm."""
+    """Advance the clock by the parameter `seconds`. Return the new time. Raises InvalidStep and InvalidForm."""
     if not isinstance(clock, ManualClock):
         raise InvalidStep("the clock runs by itself (--speed): expected a replay with --step")
     text = (await form.read_parameters(request)).get("seconds", "")
@@ -58,16 +58,16 @@ class ReplayAdmin:
 
     @property
     def url(self) -> str:
-        """The URL of the listener once it is started."""
+        """Return the URL of the started listener, or an empty string."""
         return self._listener.url
 
     async def start(self, admin: str) -> None:
-        """Listen on HOST:PORT. Raise UsageError."""
+        """Listen on HOST:PORT. Raises UsageError."""
         host, port = listen_address(admin, "")
         await self._listener.start(AdminAuth(host), host, port)
 
     async def stop(self) -> None:
-        """Close the listener. A listener that is not started may be stopped."""
+        """Close the listener. The call has no effect before `start`."""
         await self._listener.stop()
 
     async def _advance(self, request: web.Request) -> web.Response:

@@ -1,7 +1,7 @@
-"""The admin server: the operator's pages, the same as JSON below /api/, metrics, probes and actions.
+"""The admin server: the operator's pages, the same values as JSON below /api/, metrics, probes and actions.
 
 It runs in the event loop of the proxy, on a listener of its own. GET changes nothing. A POST comes from the pages of
-this server, from the command line or from a program (admin/auth.py). Responses may not be stored or framed.
+this server, from the command line or from a program (admin/auth.py). Responses must not be stored or framed.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ LOGGED_PARAMETERS = ("deed", "id", "url", "pattern", "feed", "name", "seconds", 
 """Parameters of an action that are logged."""
 
 type AdminHandler = Callable[[web.Request], Awaitable[web.Response]]
-"""Answers a request for an action or a page."""
+"""Handler of a request for an action or a page."""
 
 
 class AdminServer:
-    """The routes of the proxy's admin listener. `is_listening` replaces `app.ready`.
+    """The routes of the proxy's admin listener. `is_listening` is used instead of `app.ready` if it is given.
 
     `extra_actions` and `extra_pages` are handlers of addons, by path.
     """
@@ -57,17 +57,17 @@ class AdminServer:
         self._is_listening = is_listening or (lambda: app.ready)
         self._listener: AdminListener | None = None
         self._template_loading: asyncio.Future[None] | None = None
-        """Kept so that its exception is logged."""
+        """Reference to the task, so that its exception is logged."""
 
     @property
     def url(self) -> str:
-        """The URL of the listener once it is started: `http://127.0.0.1:8081`."""
+        """Return the URL of the started listener, such as `http://127.0.0.1:8081`, or an empty string."""
         return self._listener.url if self._listener is not None else ""
 
     async def start(self, sockets: Sequence[socket.socket] = ()) -> None:
-        """Listen on `sockets`, or else at the address of the option `admin`.
+        """Listen on `sockets` if there are any, and otherwise at the address of the option `admin`.
 
-        Raises UsageError if the options do not allow it, or the address cannot be bound.
+        Raises UsageError if the options are invalid or the address cannot be bound.
         """
         settings = self._app.settings
         token = admin_token(settings)
@@ -79,7 +79,7 @@ class AdminServer:
         self._template_loading = asyncio.get_running_loop().run_in_executor(None, templates.make_ready)
 
     async def stop(self) -> None:
-        """Close the listener. A server that is not started may be stopped."""
+        """Close the listener. The call has no effect before `start`."""
         if self._listener is not None:
             await self._listener.stop()
 
@@ -131,7 +131,7 @@ class AdminServer:
 
 
 def _with_notice(pages: FeedPages, action: AdminHandler) -> AdminHandler:
-    """Return the action, with its outcome as a notice on the page that it redirects to."""
+    """Return a handler that runs the action and shows its outcome as a notice on the page to which it redirects."""
 
     async def act(request: web.Request) -> web.Response:
         response = await action(request)
@@ -143,7 +143,7 @@ def _with_notice(pages: FeedPages, action: AdminHandler) -> AdminHandler:
 
 
 async def _record_outcome(request: web.Request, status: int, reason: str) -> None:
-    """Log what an action did; the next request on the connection begins without an outcome."""
+    """Log the outcome of an action, and clear it for the next request on the connection."""
     await _log_action(request, status, reason)
     OUTCOME.set("")
 
@@ -154,7 +154,7 @@ async def _log_action(request: web.Request, status: int, reason: str) -> None:
         return
     given = dict(request.query)
     if request.content_type == "application/x-www-form-urlencoded":
-        with contextlib.suppress(Exception):  # a form that cannot be read was refused
+        with contextlib.suppress(Exception):  # an unreadable form was refused
             given.update((name, value) for name, value in (await request.post()).items() if isinstance(value, str))
     parameters = {name: redact_text(given[name]) for name in LOGGED_PARAMETERS if given.get(name)}
     action, client = request.path.removeprefix("/api").strip("/"), request.remote or ""

@@ -1,13 +1,13 @@
-"""The public feed list: what the operator has imported, and what feed readers have requested lately.
+"""The public feed list: feeds that the operator imported, and feeds that feed readers requested in the last 30 days.
 
-Both are state in the store, so all workers and machines on one store have the same list. Requested feeds are saved
-periodically with the pseudonyms of a few readers (subscribers/distinct_readers.py). A feed becomes public when
-`list_readers_min` different readers have requested it. URLs that contain a secret are never recorded, and visibility is
-checked whenever the list is built (visibility.py): a rule may have made a feed private since.
+Both are stored as state, so that all workers and machines with one store have the same list. Requested feeds are saved
+periodically, each with the pseudonyms of a few readers (subscribers/distinct_readers.py). A feed becomes public after
+`list_readers_min` different readers have requested it. URLs that contain a secret are never recorded. Visibility is
+checked each time the list is built (visibility.py), because a rule may have made a feed private.
 
-Imported feeds are fetched in the background, one at a time for each site, at the site's interval. For the schedule an
-import counts as one request by a reader. TLS of the feeds' hosts is decrypted only if the import says so: "Using a feed
-never adds a host".
+Imported feeds are fetched in the background, one at a time for each site, at the site's interval. In the schedule, an
+import counts as one request by a reader. TLS to the feeds' hosts is decrypted only if the import says so: using a feed
+never adds a host.
 """
 
 import asyncio
@@ -40,29 +40,30 @@ from feedproxy.subscribers.pseudonyms import PERIOD
 logger = logging.getLogger(__name__)
 
 LISTED_FOR = PERIOD
-"""Seconds for which a feed stays in the list after the last request (DESIGN, section 4)."""
+"""Seconds for which a feed stays in the list after the last request for it."""
 
 SMALL_LIST_MAX = 500
-"""Feeds up to which the list is rebuilt at every change, which takes some milliseconds."""
+"""Largest number of feeds in a list that is rebuilt after each change, which takes some milliseconds."""
 
 REUSE_COST_FACTOR = 10
-"""Times its own cost for which a longer list is used again, so that asking for it takes a tenth of one core at most; a
-minute at most, since a month ends for some feed at any time. A change of rules is never waited for."""
+"""Multiple of its own cost for which a longer list is reused, so that building it takes at most a tenth of a core. It
+is reused for at most one minute, and never after a change of rules."""
 REUSE_MAX: Seconds = 60
 
 STATE_CHECK_INTERVAL: Seconds = 1.0
-"""Seconds after which the imports of another process are noticed."""
+"""Seconds after which imports of another process are noticed."""
 
 CONCURRENT_SITES_MAX = 4
-"""Sites from which imported feeds are fetched concurrently."""
+"""Largest number of sites from which imported feeds are fetched concurrently."""
 
 IMPORTED, RECENTLY_REQUESTED = "office-list", "office-asked"
-"""Names under which the store keeps both."""
+"""Names under which the store keeps the imports and the requested feeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The stored form of all imports: a title, the feeds, when each was imported, and hosts with decrypted TLS."""
+    """The stored form of all imports: a title, the feeds, the instant of each feed's import, and hosts with decrypted
+    TLS."""
 
     title: str = ""
     feeds: tuple[Subscription, ...] = ()
@@ -72,7 +73,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class ImportOutcome:
-    """The result of an import: new feeds, the counts of known and skipped ones, and hosts added."""
+    """The result of an import: the new feeds, the numbers of known and of skipped ones, and the added hosts."""
 
     added: tuple[str, ...]
     known: int
@@ -81,7 +82,7 @@ class ImportOutcome:
 
 
 class ImportedFeeds:
-    """The imports of all processes on one store; as `Demand` feed import counts as one reader."""
+    """The imports of all processes with one store. As `Demand`, the import of a feed counts as one reader."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -98,16 +99,16 @@ class ImportedFeeds:
 
     @property
     def version(self) -> bytes | None:
-        """Return the stored form of the imports, which differs after each change."""
+        """Return the stored form of the imports, which changes with each import."""
         return self._raw
 
     def count_since(self, target: str, since: Instant) -> int:
-        """Return 1 if this feed was imported since then, else 0."""
+        """Return 1 if the feed was imported after `since`, and 0 otherwise."""
         imported = self.current.since.get(target)
         return int(imported is not None and imported >= since)
 
     def reload(self) -> Imported:
-        """Read the imports from the store."""
+        """Read the imports from the store and return them."""
         self._checked_at = time.monotonic()
         raw = self._store.get_state(IMPORTED)
         if raw != self._raw:
@@ -122,7 +123,7 @@ class ImportedFeeds:
 
 
 class FeedList:
-    """The feed list of one installation, used within one event loop."""
+    """The feed list of one process. It is used within one event loop."""
 
     def __init__(
         self,
@@ -132,7 +133,7 @@ class FeedList:
         settings_for: Callable[[str], Settings],
         changed: Callable[[], int],
     ) -> None:
-        """`changed` gives another number after every change of options or rules."""
+        """Create the list. `changed` returns another number after each change of options or rules."""
         self._service = service
         self.imports = imports
         self._store: Store = service.store
@@ -148,7 +149,7 @@ class FeedList:
         self._candidates = 0
         self._reuse_until = self._expires = -math.inf
 
-    # -- what was imported
+    # -- imports
 
     @property
     def imported(self) -> Imported:
@@ -158,9 +159,9 @@ class FeedList:
     async def import_list(
         self, listing: SubscriptionList, *, name: str = "", replace: bool = False, intercept: bool = False
     ) -> ImportOutcome:
-        """Import a list: add it to the present one or replace that, and fetch the feeds that are not stored.
+        """Add a list to the imports, or replace them by it, and fetch the feeds that are not stored. Raises StoreError.
 
-        `intercept`: TLS to the hosts of its https feeds is decrypted from now on. Raises StoreError.
+        With `intercept`, TLS to the hosts of its https feeds is decrypted from then on.
         """
         before, now = self.imports.reload(), self._clock.now()
         present = () if replace else before.feeds
@@ -181,7 +182,7 @@ class FeedList:
         known = len({feed.address for feed in listing.feeds} & before.since.keys())
         return ImportOutcome(tuple(added), known, listing.skipped_count, tuple(sorted(new_hosts)))
 
-    # -- what was asked for
+    # -- requested feeds
 
     async def save_requested(self) -> None:
         """Save the recently requested feeds, merged with those of other processes. Raises StoreError."""
@@ -194,7 +195,7 @@ class FeedList:
     # -- the list
 
     async def public(self) -> SubscriptionList:
-        """Return the public list: the public feeds among those imported or requested in the last 30 days."""
+        """Return the public list: the public feeds among those imported, or requested in the last 30 days."""
         async with self._lock:
             self.imports.reload()
             token = (self._store.coordination.generation, self.imports.version, self._service.counts.distinct.changes)
@@ -220,7 +221,7 @@ class FeedList:
         return sorted(self.imported.hosts & {uri.split_host_port(feed.address)[0] for feed in listing.feeds})
 
     def resume(self) -> None:
-        """Continue to fetch imported feeds that are not stored, after a restart."""
+        """Continue fetching imported feeds that are not stored, after a restart."""
         if self.imported.feeds:
             self._prefetch_imported()
 
@@ -230,7 +231,7 @@ class FeedList:
             self._prefetching.cancel()
             await asyncio.gather(self._prefetching, return_exceptions=True)
 
-    # -- inside
+    # -- internals
 
     async def _build_public_list(self) -> SubscriptionList:
         asked = await self._requested_recently()
@@ -248,9 +249,9 @@ class FeedList:
         return SubscriptionList(imported.title, tuple(found.values()))
 
     def _public_entry(self, entry: Subscription, *, is_imported: bool) -> Subscription | None:
-        """Return an entry with its feed's title and current address; None where it is not public, or has ended.
+        """Return an entry with its feed's title and current address, or None if the feed is not public or has ended.
 
-        A feed that was not imported is listed while it is stored: only the stored copy proves that it is public.
+        A feed that was not imported is listed only while it is stored: only the stored copy proves that it is public.
         """
         if not is_imported and self._store.peek(entry.address) is None:
             return None
@@ -271,7 +272,7 @@ class FeedList:
         return None
 
     async def _requested_recently(self) -> dict[str, Readers]:
-        """Return the feeds requested in the last 30 days, feed with a few of its readers."""
+        """Return the feeds requested in the last 30 days, each with a few of its readers."""
         since = self._clock.now() - LISTED_FOR
         lately = [entry async for entry in yielding(self._service.counts.distinct.since(since))]
         return await asyncio.to_thread(_merge_requested, self._store.get_state(RECENTLY_REQUESTED), lately, since)
@@ -312,7 +313,8 @@ class FeedList:
             logger.exception("feed list: fetch of an imported feed failed")
 
     def _is_reachable(self, target: str) -> bool:
-        """Return whether a target may be fetched: not if it is blocked, and in reverse mode only below `upstream`."""
+        """Return whether a target may be fetched: it must not be blocked, and in reverse mode it must be below
+        `upstream`."""
         settings = self._settings_for(target)
         return settings.readers != BLOCKED and (not settings.upstream or is_upstream_target(target, settings))
 
@@ -326,14 +328,14 @@ def _with_channel_data(entry: Subscription, resource: Resource | None) -> Subscr
 
 
 def _merge_requested(raw: bytes | None, lately: Iterable[tuple[str, Readers]], since: Instant) -> dict[str, Readers]:
-    """Merge the saved requests with the recent ones."""
+    """Return the saved requests merged with the recent ones."""
     try:
         state = json.loads(raw) if raw else {}
-        # Version 1 knew when a feed was asked for, and not by how many.
+        # Version 1 stored the instant of a feed's last request, and not the number of its readers.
         asked = state["asked"] if state.get("version") == 2 else {}
         saved = {str(target): {int(reader): int(at) for reader, at in readers} for target, readers in asked.items()}
     except (ValueError, LookupError, TypeError, AttributeError):
-        saved = {}  # it will be replaced
+        saved = {}  # an unreadable value is replaced
     return merge_readers(saved, lately, since)
 
 
@@ -353,7 +355,7 @@ def _encode_imported(imported: Imported) -> bytes:
 
 
 def _decode_imported(raw: bytes | None) -> Imported:
-    """Return the imports from their stored form; none where it is invalid."""
+    """Return the imports from their stored form, or none if that is invalid."""
     try:
         state: Any = json.loads(raw) if raw else {}
         feeds = [
@@ -364,5 +366,5 @@ def _decode_imported(raw: bytes | None) -> Imported:
         hosts = frozenset(map(str, state.get("hosts", ())))
         return Imported(str(state.get("title", "")), tuple(feed for feed, _ in feeds), since, hosts)
     except (ValueError, TypeError, AttributeError) as error:
-        logger.warning("the list in the store cannot be read: %s", error)
+        logger.warning("feed list: stored list unreadable: %s", error)
         return Imported()

@@ -1,4 +1,4 @@
-"""The public feed list as documents: `/-/feeds.opml`, and `/-/proxy.pac` with the hosts in it."""
+"""The public feed list as documents: `/-/feeds.opml`, and `/-/proxy.pac` with its hosts."""
 
 import asyncio
 import hashlib
@@ -20,15 +20,18 @@ from feedproxy.request.url_mapping import displayed_url, rebase
 from feedproxy.settings import Settings
 
 DEFAULT_TITLE = "Feeds read here"
-"""The list's title where none was imported."""
+"""Title of the list if no title was imported."""
 
 DOCUMENTS_MAX = 8
-"""Documents cached: one for each base URL that clients use, in each form."""
+"""Largest number of cached documents: one for each base URL that clients use, in each form."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """A document, the list it was made of, and since when it says the same. `digest` leaves that date out."""
+    """A document, the list from which it was made, and the instant of its last change.
+
+    `digest` does not include that instant.
+    """
 
     listing: SubscriptionList
     digest: str
@@ -37,7 +40,7 @@ class _Document:
 
 
 class FeedListDocuments:
-    """Builds both documents, and caches them until the list changes."""
+    """Builder of both documents. It caches them until the list changes."""
 
     def __init__(self, office: FeedList, settings: Callable[[], Settings], clock: Clock) -> None:
         self.feed_list = office
@@ -46,13 +49,13 @@ class FeedListDocuments:
         self._documents: LRU[str, _Document] = LRU(entries_max=DOCUMENTS_MAX)
 
     async def opml(self, call: Call) -> Response:
-        """Return `feeds.opml`: addresses through the gateway, or with `?addresses=original` the feeds' own.
+        """Return `feeds.opml` with addresses through the gateway, or with the feeds' own for `?addresses=original`.
 
         Raises BadTarget.
         """
         addresses = uri.query_value(call.query, "addresses")
         if addresses not in ("", "original", "proxied"):
-            raise BadTarget("addresses is original, or proxied")
+            raise BadTarget("invalid addresses: expected original or proxied")
         listing, base = await self.feed_list.public(), call.client.base
         through = "" if addresses == "original" else base
 
@@ -62,9 +65,9 @@ class FeedListDocuments:
         return await self._respond(call, listing, f"opml {through} {call.client.entrance}", write, opml.MEDIA_TYPE)
 
     async def pac(self, call: Call) -> Response:
-        """Return `proxy.pac`: hosts in the list and decrypted hosts through the proxy, others directly.
+        """Return `proxy.pac`: requests to listed and decrypted hosts go through the proxy, others directly.
 
-        Raises NotFound in reverse mode, where there is no proxy to be found.
+        Raises NotFound in reverse mode, where clients use no proxy.
         """
         if call.client.entrance is Entrance.REVERSE:
             raise NotFound("proxy.pac is not available in reverse mode")
@@ -78,11 +81,12 @@ class FeedListDocuments:
         return await self._respond(call, listing, f"pac {base} {patterns}", write, proxy_autoconfig.MEDIA_TYPE)
 
     def _for_client(self, listing: SubscriptionList, call: Call, through: str) -> SubscriptionList:
-        """Return the list with addresses that this reader can ask for."""
+        """Return the list with addresses at which this client can request the feeds."""
         feeds, settings = [], self._settings()
         for feed in listing.feeds:
             if call.client.entrance is Entrance.REVERSE:
-                # Feeds of the upstream have their public address in every form of the list; no others are served.
+                # Feeds of the upstream have their public address in each form of the list. In reverse mode, no
+                # others are served.
                 public = rebase(feed.address, settings.upstream, call.client.base)
                 if public is not None:
                     feeds.append(
@@ -101,10 +105,10 @@ class FeedListDocuments:
         media_type: str,
     ) -> Response:
         written = await self._document(listing, form, write)
-        # Weak: another worker may have seen the change a second later, and say so in dateModified.
+        # Weak, because another worker may have noticed the change a second later, with another dateModified.
         tag = parse_tag(f'W/"{written.digest}"')
         assert tag is not None
-        # Caches may store the list and must revalidate it: its subscribers see the current state.
+        # Caches may store the list and must validate it, so that its subscribers see the current state.
         return generated_document.respond(
             call.request, written.body, media_type, tag=tag, modified=written.modified, cache_control="no-cache"
         )
@@ -112,11 +116,11 @@ class FeedListDocuments:
     async def _document(
         self, listing: SubscriptionList, form: str, write: Callable[[Instant | None], bytes]
     ) -> _Document:
-        """Return the document; it was modified when this process first saw it say what it says."""
+        """Return the document. Its last change is the instant at which this process first made the same content."""
         known = self._documents.get(form)
         if known is not None and known.listing is listing:
             return known
-        # In a thread: thousands of feeds take some milliseconds.
+        # In a thread, because thousands of feeds take some milliseconds.
         undated = await asyncio.to_thread(write, None)
         digest = hashlib.blake2b(undated, digest_size=12).hexdigest()
         if known is not None and known.digest == digest:

@@ -1,7 +1,7 @@
-"""The gateway's page for people at `/`, and what browsers and crawlers request beside it.
+"""The gateway's page for people at `/`, and the files that browsers and crawlers request beside it.
 
-The page names no feed that is read here. For a pasted address it shows the gateway address, a link to subscribe, and
-title and entries of the feed as plain text.
+The page names none of the feeds that are read through the proxy. For a pasted address it shows the gateway address, a
+link to subscribe, and title and entries of the feed as plain text.
 """
 
 from dataclasses import dataclass
@@ -15,11 +15,13 @@ from feedproxy.http.message import Fields, Response
 from feedproxy.web import templates
 
 ROBOTS = "User-agent: *\nDisallow: /\n"
-"""The gateway shows other people's pages under its own name: nothing that a search engine should find."""
+"""Content of robots.txt. The gateway shows other sites' pages under its own name, which search engines must not
+index."""
 
 
 SANDBOX = "sandbox allow-forms allow-downloads allow-top-navigation-to-custom-protocols"
-"""The page runs no script; its link to subscribe begins with `feed:`, which the system gives to a feed reader."""
+"""Sandbox policy of the page. It runs no script. Its link to subscribe has the scheme `feed:`, which the system passes
+to a feed reader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +35,10 @@ class Preview:
 
 
 def landing_page(path: str, base: str, prefix: str = "/-/") -> Response:
-    """Return the response to `/`, `/robots.txt` and `/favicon.ico`. Raises NotFound for other paths.
+    """Return the response to `/`, `/robots.txt` or `/favicon.ico`. Raises NotFound for other paths.
 
-    `path` stands as in the request line, query included; `base` is the gateway's URL without a trailing slash, `prefix`
-    the path of the endpoints.
+    `path` is the request target with its query. `base` is the gateway's URL without a trailing slash. `prefix` is the
+    path of the endpoints.
     """
     bare, _, query = path.partition("?")
     match bare:
@@ -46,11 +48,12 @@ def landing_page(path: str, base: str, prefix: str = "/-/") -> Response:
             return _response(200, "image/svg+xml", templates.ICON.encode(), "max-age=604800")
         case "/":
             return _home_page(query, base, base + prefix)
-    raise NotFound("there is no such page")
+    raise NotFound("this page does not exist")
 
 
 def pasted_target(path: str, base: str) -> str:
-    """Return the target of the address in `/?url=ADDRESS`; empty for another path and for what is no address."""
+    """Return the target of the address in `/?url=ADDRESS`, or an empty string for another path or an invalid
+    address."""
     bare, _, query = path.partition("?")
     value = _pasted_text(query) if bare == "/" else None
     try:
@@ -60,12 +63,12 @@ def pasted_target(path: str, base: str) -> str:
 
 
 def preview_page(preview: Preview, base: str, prefix: str = "/-/") -> Response:
-    """Return the page for a pasted address: its gateway form, a link to subscribe, and a preview of the feed."""
+    """Return the page for a pasted address: its gateway address, a link to subscribe, and a preview of the feed."""
     return _page(200, base, base + prefix, preview=preview, value=preview.target)
 
 
 def gateway_redirect(target: str, base: str) -> Response:
-    """Return the answer to a gateway address in another form than the gateway's: the redirect to the right one."""
+    """Return the redirect from an unusual form of a gateway address to the right one."""
     answer = _response(301, "text/plain; charset=utf-8", b"", "max-age=86400", base)
     return answer.with_fields(answer.fields.with_added("Location", base + uri.gateway_path(target)))
 
@@ -98,7 +101,8 @@ def _page(
 
 
 def _response(status: int, media_type: str, body: bytes, cache_control: str, base: str = "") -> Response:
-    """Return a complete response. Its Content-Security-Policy marks it as feedproxy's own: it is sent unchanged."""
+    """Return a complete response. Its Content-Security-Policy marks it as feedproxy's own, so that it is sent
+    unchanged."""
     lines = [
         ("Content-Type", media_type),
         ("Cache-Control", cache_control),

@@ -1,8 +1,8 @@
-"""Aggregation of the metrics of several processes: counters are added up, most gauges are taken from the first.
+"""Aggregation of the metrics of several processes: counters are added, most gauges are taken from the first process.
 
-The multiprocess mode of prometheus_client is not used. It must be chosen before the library is imported, has no
-memory and processor metrics, and its files outlive the processes. Instead each process sends its families as plain
-values, and they are added for each request of the metrics.
+The multiprocess mode of prometheus_client is not used. It must be chosen before the library is imported, lacks memory
+and processor metrics, and its files remain after the processes. Instead each process sends its metric families as plain
+values, which are added for each scrape.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,45 +25,45 @@ SUMMED_GAUGES = frozenset(
         "process_virtual_memory_bytes",
     }
 )
-"""Gauges that are summed over all processes. Of every other gauge, the first process's value is reported."""
+"""Gauges that are added over all processes. Other gauges are those of the first process."""
 
 type Plain = list[list[Any]]
-"""Metric families as JSON values: name, text, type, and samples of name, labels and value."""
+"""Metric families as JSON values: name, help text, type, and samples with name, labels and value."""
 
 
 class PeerMetrics(Protocol):
     """The metrics of the other workers."""
 
     async def families(self) -> Sequence[Plain]:
-        """Return the families of each worker, and take over its counts of readers and its changes of feeds."""
+        """Return the metric families of each worker, and apply its reader counts and changes of feeds."""
         ...
 
     async def readers(self) -> Sequence[ReaderAccount]:
-        """Return the accounts of each worker; several workers may have an account of one reader."""
+        """Return the accounts of readers of all workers. Several workers may have an account of the same reader."""
         ...
 
     async def fetches(self, target: str) -> Sequence[FetchActivity]:
-        """Return the last fetches of a target by each worker."""
+        """Return the last fetches of a target by all workers."""
         ...
 
     @property
     def journals(self) -> Sequence[Mapping[str, Any]]:
-        """The recent activity of each worker, as it came with its families (recent_activity.py)."""
+        """Return the recent activity of each worker as of the last call of `families` (recent_activity.py)."""
         ...
 
     @property
     def histories(self) -> Sequence[History]:
-        """The history of each worker, as it came with its families."""
+        """Return the history of each worker as of the last call of `families`."""
         ...
 
     @property
     def silent(self) -> int:
-        """The number of workers that did not answer the last request."""
+        """Return the number of workers that did not answer the last request."""
         ...
 
 
 class NoPeers:
-    """No other workers."""
+    """The default for a single process."""
 
     async def families(self) -> Sequence[Plain]:
         return ()
@@ -101,12 +101,12 @@ def plain_families(families: Iterable[Metric]) -> Plain:
 
 
 def counters(families: Plain) -> Plain:
-    """Return the counters and histograms, which stay valid after their process has ended."""
+    """Return only the counters and histograms, which stay valid after their process has exited."""
     return [family for family in families if family[2] in ("counter", "histogram")]
 
 
 def merge_families(first: Iterable[Metric], others: Iterable[Plain]) -> list[Metric]:
-    """Return the families of all processes as one. Raises ValueError, LookupError or TypeError if they are invalid."""
+    """Return the families of all processes as one set. Raises ValueError, LookupError or TypeError for invalid ones."""
     merged: dict[str, tuple[Metric, dict[tuple[str, tuple[tuple[str, str], ...]], float]]] = {}
     for is_first, plain in [(True, plain_families(first)), *((False, plain) for plain in others)]:
         for name, text, kind, samples in plain:
@@ -124,12 +124,12 @@ def merge_families(first: Iterable[Metric], others: Iterable[Plain]) -> list[Met
 
 
 def gauge_value(families: Iterable[Metric], name: str) -> float | None:
-    """Return the value of a gauge without labels; None if it is missing."""
+    """Return the value of a gauge without labels, or None if it is missing."""
     return next((sample.value for family in families if family.name == name for sample in family.samples), None)
 
 
 class FamilyCollector:
-    """Families as a collector, for the exposition of prometheus_client."""
+    """A collector with given families, for the exposition of prometheus_client."""
 
     def __init__(self, families: Sequence[Metric]) -> None:
         self._families = families

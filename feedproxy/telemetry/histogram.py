@@ -1,6 +1,6 @@
 """A histogram that counts many equal observations at once.
 
-That of prometheus_client takes a microsecond for each observation: a fifth of the time of a hit from memory.
+prometheus_client's histogram takes a microsecond for each observation: a fifth of the time of a hit from memory.
 """
 
 from bisect import bisect_left
@@ -13,7 +13,7 @@ from feedproxy.clock import Seconds
 
 
 class LabelledHistogram:
-    """Observations in seconds, by the values of one label. It is a collector of prometheus_client."""
+    """A histogram of observations in seconds, with one label. It is a collector of prometheus_client."""
 
     def __init__(
         self, name: str, text: str, label: str, bounds: Sequence[Seconds], *, registry: CollectorRegistry
@@ -27,7 +27,7 @@ class LabelledHistogram:
         registry.register(self)
 
     def observe(self, value: str, seconds: Seconds, times: int = 1) -> None:
-        """Count `times` observations of `seconds` for this value of the label."""
+        """Count `times` observations of `seconds` with this value of the label."""
         counts = self._counts.get(value)
         if counts is None:
             counts = self._counts[value] = [0] * (len(self._bounds) + 1)
@@ -36,7 +36,7 @@ class LabelledHistogram:
         self._sums[value] += seconds * times
 
     def describe(self) -> Iterable[Metric]:
-        """Return the name, so that the registry does not collect samples for it."""
+        """Return the name alone, so that the registry collects no samples for it."""
         return [HistogramMetricFamily(self._name, self._text, labels=[self._label])]
 
     def collect(self) -> Iterable[Metric]:
@@ -52,5 +52,5 @@ class LabelledHistogram:
 
 
 def _format_bound(bound: Seconds) -> str:
-    """Return a bound as prometheus_client writes it: always with a decimal point."""
+    """Return a bound in prometheus_client's form, always with a decimal point."""
     return str(float(bound))

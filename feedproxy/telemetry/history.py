@@ -1,8 +1,8 @@
-"""Traffic by hour and by day (UTC), kept in the store.
+"""Traffic by hour and by day (UTC), which is stored.
 
-Counters begin at zero with each process, so each worker keeps a history of its own. Once a minute the growth of its
+Counters begin at zero in each process, so that each worker has a history of its own. Once a minute, the growth of its
 counters is added to the current hour and day (`HistoryRecorder.record`). The sum of all histories is the traffic of the
-proxy, and restarts count nothing twice.
+proxy. A restart counts nothing twice.
 """
 
 import contextlib
@@ -18,12 +18,12 @@ HOUR: Seconds = 3_600
 DAY: Seconds = 86_400
 
 HOURS_MAX = 72
-"""Hours kept: three days, so that an hour can be compared with those of the days before."""
+"""Number of stored hours: three days, for comparison of an hour with the days before."""
 DAYS_MAX = 400
-"""Days kept: a year and the month before it."""
+"""Number of stored days: a year and one month."""
 
 WORKERS_MAX = 64
-"""Histories of former workers that are searched for: more than the processors of usual machines."""
+"""Number of worker histories that are looked for: more than usual machines have processors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,43 +31,43 @@ class TrafficCounts:
     """Counts of requests, and bytes of content, in a period."""
 
     requests: int = 0
-    """Requests of clients for cacheable content."""
+    """Client requests for cacheable content."""
     hits: int = 0
-    """Requests that the store answered."""
+    """Client requests that the store answered."""
     passed: int = 0
-    """Requests of clients that streamed through, which no cache can answer."""
+    """Client requests that streamed through, which no cache can answer."""
     fetches: int = 0
     """Requests to origins."""
     failures: int = 0
     """Requests to origins that failed."""
     sent: int = 0
-    """Bytes to clients, without streams."""
+    """Bytes sent to clients, without streams."""
     received: int = 0
-    """Bytes from origins, without streams."""
+    """Bytes received from origins, without streams."""
     store_failures: int = 0
     errors: int = 0
     """Internal errors of feedproxy."""
 
     @property
     def spared(self) -> int:
-        """Requests saved for origins: those of clients minus those to origins."""
+        """Return the number of requests saved for origins: client requests minus requests to origins."""
         return max(0, self.requests - self.fetches)
 
     @property
     def bytes_spared(self) -> int:
-        """Bytes saved for origins."""
+        """Return the number of bytes saved for origins."""
         return max(0, self.sent - self.received)
 
     @property
     def hit_share(self) -> float | None:
-        """The share of the requests that the store answered; None without requests."""
+        """Return the fraction of client requests that the store answered, or None without requests."""
         return self.hits / self.requests if self.requests else None
 
     def __add__(self, other: "TrafficCounts") -> "TrafficCounts":
         return TrafficCounts(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
 
     def since(self, before: "TrafficCounts") -> "TrafficCounts":
-        """Return the growth since `before`."""
+        """Return the growth compared with the earlier counts `before`."""
         pairs = zip(astuple(self), astuple(before), strict=True)
         return TrafficCounts(*(max(0, now - then) for now, then in pairs))
 
@@ -76,7 +76,7 @@ NO_TRAFFIC = TrafficCounts()
 _WIDTH = len(fields(TrafficCounts))
 
 type Pages = dict[int, TrafficCounts]
-"""Counts by the number of the hour, or of the day, since 1970."""
+"""Counts by the number of the hour or of the day since 1970."""
 
 
 class History:
@@ -103,7 +103,7 @@ class History:
                 pages[number] = pages.get(number, NO_TRAFFIC) + tally
 
     def last(self, unit: Seconds, count: int, now: Instant) -> Iterator[tuple[Instant, TrafficCounts]]:
-        """Yield start and counts of the last `count` hours or days, the current one last."""
+        """Yield start and counts of the last `count` hours or days in order of time, the current one included."""
         pages, current = self.hours if unit == HOUR else self.days, int(now // unit)
         for number in range(current - count + 1, current + 1):
             yield number * unit, pages.get(number, NO_TRAFFIC)
@@ -114,12 +114,12 @@ class History:
         return {name: {str(number): list(astuple(tally)) for number, tally in pages.items()} for name, pages in parts}
 
     def dump(self) -> bytes:
-        """Return the history for `load_history`."""
+        """Return the history as bytes for `load_history`."""
         return json.dumps(self.plain(), separators=(",", ":")).encode()
 
 
 def load_history(data: bytes) -> History:
-    """Return the history that `dump` returned. Raises StoreError."""
+    """Return the history from the bytes that `dump` returned. Raises StoreError."""
     try:
         return parse_history(json.loads(data))
     except ValueError as error:
@@ -127,7 +127,7 @@ def load_history(data: bytes) -> History:
 
 
 def parse_history(plain: Mapping[str, Mapping[str, list[int]]]) -> History:
-    """Return the history that `plain` returned. Raises ValueError."""
+    """Return the history from the values that `plain` returned. Raises ValueError."""
     history = History()
     try:
         for name, pages in (("hours", history.hours), ("days", history.days)):
@@ -135,7 +135,7 @@ def parse_history(plain: Mapping[str, Mapping[str, list[int]]]) -> History:
                 # A later version may have more counts, and an earlier one fewer.
                 counts = [int(value) for value in values][:_WIDTH]
                 if min(counts, default=0) < 0:
-                    raise ValueError("a negative count")
+                    raise ValueError("negative count")
                 pages[int(number)] = TrafficCounts(*counts)
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(str(error)) from error
@@ -151,7 +151,7 @@ def merge_histories(histories: Iterable[History]) -> History:
 
 
 class HistoryStore(Protocol):
-    """The part of a Store that keeps histories."""
+    """The part of the Store interface that stores histories."""
 
     def get_state(self, name: str) -> bytes | None: ...
 
@@ -159,9 +159,10 @@ class HistoryStore(Protocol):
 
 
 class HistoryRecorder:
-    """Keeps the history of the worker `index` of `size` workers. `count` returns the current values of its counters.
+    """Recorder of the history of worker `index` among `size` workers. `count` returns the current values of its
+    counters.
 
-    The history continues the stored one. The first worker also continues those of workers that no longer exist.
+    The history continues the stored one. The first worker also continues the histories of workers that no longer exist.
     """
 
     def __init__(self, count: Callable[[], TrafficCounts], store: HistoryStore, index: int = 0, size: int = 1) -> None:
@@ -178,14 +179,14 @@ class HistoryRecorder:
                     self._adopted.append(_name(former))
 
     def record(self, now: Instant) -> History:
-        """Add the growth of the counters since the last call, and return the history."""
+        """Add the growth of the counters since the last call. Return the history."""
         counts = self._count()
         growth, self._before = counts.since(self._before), counts
         self.history.add(growth, now)
         return self.history
 
     async def save(self, now: Instant) -> None:
-        """Record the traffic and store the history. The store itself reports its failures."""
+        """Record the traffic and store the history. The store reports its own failures."""
         with contextlib.suppress(StoreError):
             await self._store.put_state(self._name, self.record(now).dump())
             while self._adopted:

@@ -1,7 +1,7 @@
 """Formats of the log: access lines as text, JSON or combined log format, and all other lines.
 
-Every line, also those of other loggers, loses control characters (`printable`) and the secrets in its addresses:
-userinfo is left out, and tokens in a query are written as `…`.
+Two things are removed from every line, also from those of other loggers: control characters (`printable`), and secrets
+in addresses. Userinfo is left out, and tokens in a query are written as `…`.
 """
 
 import json
@@ -20,20 +20,20 @@ REQUESTS = "feedproxy.access"
 """Name of the logger of access lines."""
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
-"""C0, DEL and C1 controls, line separators, controls of writing direction (UAX 9), and surrogates."""
+"""C0 and C1 controls, DEL, line separators, controls of writing direction (UAX 9), and surrogates."""
 
 
 def printable(line: str) -> str:
-    """Return a line with control characters written as `\\u001b`, which JSON reads as the character itself."""
+    r"""Return a line with control characters written as `\u001b`, which JSON decodes to the character itself."""
     if line.isprintable():
         return line
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
 
 
 class LineFormatter(logging.Formatter):
-    """Formats a record as one line, with the lines of a traceback indented below it.
+    """Formatter of a record as one line. The lines of a traceback are indented below it.
 
-    Access lines have no level, since they have a status.
+    Access lines have a status instead of a level.
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:
@@ -49,14 +49,14 @@ class LineFormatter(logging.Formatter):
 
 
 class CombinedLines(LineFormatter):
-    """Formats access lines without a prefix, and other lines as text."""
+    """Formatter of access lines without a prefix, and of other lines as text."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(record.getMessage()) if record.name == REQUESTS else super().format(record)
 
 
 class JsonLines(logging.Formatter):
-    """Formats every line as a JSON object. Access lines are objects already (`AccessLine.as_json`).
+    """Formatter of every line as a JSON object. Access lines are JSON objects already (`AccessLine.as_json`).
 
     Other lines have the members of the record's `fields`, or else its `message`.
     """
@@ -91,7 +91,8 @@ def quoted(agent: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AccessLine:
-    """A request as it is logged. `reader` is a pseudonym; `upstream` is set if `target` is a public address."""
+    """The record of a request in the access log. `reader` is a pseudonym. `upstream` is set if `target` is a public
+    address."""
 
     at: Instant
     reader: str
@@ -107,7 +108,7 @@ class AccessLine:
     upstream: str = ""
 
     def as_text(self, show: Callable[[str], str] = without_secrets) -> str:
-        """Return the text form. `show` removes secrets from targets; a caller that has done so passes `str`."""
+        """Return the text form. `show` removes secrets from targets; for targets without secrets it may be `str`."""
         return as_text(
             self.reader,
             self.entrance,
@@ -129,7 +130,7 @@ class AccessLine:
     def as_combined(self, show: Callable[[str], str] = without_secrets) -> str:
         """Return the combined log format of Apache and nginx, with the reader's pseudonym as the host.
 
-        HTTP version and referrer are not logged: they are always `HTTP/1.1` and `-`.
+        HTTP version and referrer are constants: `HTTP/1.1` and `-`.
         """
         moment = time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(self.at))
         request = f"{self.method} {show(self.target)} HTTP/1.1".replace("\\", "\\\\").replace('"', '\\"')
@@ -170,17 +171,17 @@ def as_text(
     agent: str,
     reason: str,
 ) -> str:
-    """Return the text form; `duration` has its unit, `agent` its quotation marks, and `target` no secrets."""
+    """Return the text form. `duration` contains its unit, `agent` its quotation marks, and `target` no secrets."""
     line = f"{reader} {entrance} {method} {target} {status} {size} {duration} [{cache}] {agent} {reason}"
     return printable(line.rstrip())
 
 
 MARK = "<line>"
-"""Placeholder of the message, by which the prefix of lines is found."""
+"""Placeholder of the message by which the prefix of lines is found."""
 
 
 class LineHandler(logging.StreamHandler[Any]):
-    """Writes log lines, also many at once: those of an event-loop iteration need one write."""
+    """Handler that writes log lines. Many lines, such as those of an event-loop iteration, take one write."""
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)
@@ -188,16 +189,16 @@ class LineHandler(logging.StreamHandler[Any]):
         self._prefix = ""
 
     def set_form(self, form: str) -> None:
-        """Write lines in this form of `log_format` from now on."""
+        """Set the form of the following lines to a value of `log_format`."""
         self._second = 0
         self.setFormatter(_formatter(form))
 
     def write_all(self, name: str, lines: Sequence[str]) -> None:
-        """Write lines as if each was logged by the logger `name` at INFO."""
+        """Write lines as if the logger `name` had logged each at INFO."""
         now = time.time()
         if int(now) != self._second:
             self._second = int(now)
-            # Formatters escape control characters, and leave this placeholder as it is.
+            # Formatters escape control characters, but do not change this placeholder.
             record = logging.LogRecord(name, logging.INFO, "", 0, "%s", (MARK,), None)
             self._prefix = self.format(record).partition(MARK)[0]
         try:
@@ -208,7 +209,7 @@ class LineHandler(logging.StreamHandler[Any]):
 
 
 def write_all(logger: logging.Logger, lines: Sequence[str]) -> None:
-    """Log lines at INFO, with one write if all handlers can do that."""
+    """Log lines at INFO, with one write if all handlers support it."""
     if not logger.isEnabledFor(logging.INFO):
         return
     handlers, ancestor = list[logging.Handler](), logger

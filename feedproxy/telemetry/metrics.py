@@ -1,6 +1,6 @@
 """Prometheus metrics, with the terms of Cache-Status as labels. They contain no URLs and no readers.
 
-Each App has a registry of its own, so that tests can have several in one process. Gauges are set for each scrape
+Each App has a registry of its own, so that tests can have several in one process. Gauges are set at each scrape
 (`observe`).
 """
 
@@ -33,31 +33,31 @@ from feedproxy.telemetry.history import TrafficCounts
 
 logger = logging.getLogger(__name__)
 
-# The creation times of counters would be a third of the lines.
+# The creation times of counters would be a third of all lines.
 disable_created_metrics()
 
 BUCKETS = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
 
 NO_FAILURE = frozenset({"", Detail.MOVED, Detail.GONE, Detail.OVERSIZED})
-"""Details of refreshes that did not fail."""
+"""Details of refreshes that are not failures."""
 
 PASSED_OUTCOMES = frozenset({f"fwd={Fwd.METHOD}", f"fwd={Fwd.BYPASS}"})
 PASSED_DETAILS = frozenset({Detail.PASS_THROUGH, Detail.OVERSIZED})
 """Outcomes and details of requests that stream through."""
 
 CODES = frozenset(str(int(status)) for status in HTTPStatus) | {"0"}
-"""Values of the label `status`. An origin may send any three digits, and each value is kept for ever."""
+"""Permitted values of the label `status`. An origin may send any three digits, and each value would stay in memory."""
 
 ERROR = 400
-"""Statuses from here on are errors (RFC 9110, section 15)."""
+"""Lowest status code that is an error (RFC 9110, section 15)."""
 
 COUNTERS_MAX = 1024
-"""Counters of one metric that are cached by their labels: more than there are sets of labels."""
+"""Largest number of counters of one metric that are cached by their labels: more than there are sets of labels."""
 
 STORE_ERROR_LOG_INTERVAL: Seconds = 60
 """Seconds after which the same failure of the store is logged again."""
 STORE_ERRORS_MAX = 64
-"""Failures of the store that are remembered by their text, which names a part of the store and no feed."""
+"""Largest number of remembered failures of the store. Their texts name a part of the store, and no feed."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -66,7 +66,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 class Totals:
     """Counts since the start.
 
-    feedproxy's own responses, such as refusals, and CONNECT are counted in `answered` only. `passed` counts the
+    feedproxy's own responses, such as refusals, and CONNECT are counted in `answered` only. `passed` is the number of
     forwarded requests that streamed through, which no cache can answer.
     """
 
@@ -80,25 +80,26 @@ class Totals:
 
     @property
     def hit_share(self) -> float | None:
-        """The share of the requests for targets that the store answered; None before the first."""
+        """Return the fraction of requests for targets that the store answered, or None without requests."""
         requests = self.hits + self.forwarded
         return self.hits / requests if requests else None
 
     @property
     def saved(self) -> int:
-        """Requests saved for origins: those of clients minus those to origins."""
+        """Return the number of requests saved for origins: client requests minus requests to origins."""
         return max(0, self.hits + self.forwarded - self.passed - self.origin_requests)
 
 
 class Metrics:
-    """Counters and gauges of one App. It observes the refreshes of the service."""
+    """Counters and gauges of one App. It is an observer of refreshes."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.target_updated: Signal[str] = Signal()
-        """Emitted with the target of each refresh that has ended, here or in another process."""
+        """Emits the target of each refresh that has ended, here or in another process."""
         self.collected: Signal[list[Metric]] = Signal()
-        """Emitted with the families of each scrape. A worker stores them: counters must not fall when it ends."""
+        """Emits the metric families at each scrape. A worker stores them, because counters must not fall when it
+        exits."""
         self._store_errors: dict[str, Seconds] = {}
         self._flush_hooks: list[Callable[[], None]] = []
         # Memory, processor time and open files of this process, under Prometheus's standard names.
@@ -131,7 +132,7 @@ class Metrics:
             ("status", "detail"),
             registry=self.registry,
         )
-        # The library finds a counter by its labels under a lock in two microseconds, which is longer than counting.
+        # The library looks a counter up by its labels under a lock in 2 µs, which is longer than counting takes.
         self._request_of = lru_cache(COUNTERS_MAX)(self._requests.labels)
         self._bytes_of = lru_cache(COUNTERS_MAX)(self._bytes.labels)
         self._origin_of = lru_cache(COUNTERS_MAX)(self._origin.labels)
@@ -184,18 +185,18 @@ class Metrics:
     def count_response(self, entrance: str, status: int, cache: CacheStatus, size: int, seconds: Seconds) -> None:
         """Count a response to a client."""
         outcome = "hit" if cache.hit else f"fwd={cache.fwd}" if cache.fwd else "own"
-        # An error page of feedproxy saved no request for an origin.
+        # An error page of feedproxy saves no request to an origin.
         own = status >= ERROR and not cache.hit and cache.fwd_status != status
         self._count(entrance, outcome, cache.detail or "", status, size, seconds, own=own)
 
     def count_hits(self, entrance: str, status: int, detail: str, size: int, count: int) -> None:
-        """Count `count` equal hits; `size` is the sum of their sizes."""
+        """Count `count` equal hits. `size` is the sum of their sizes in bytes."""
         self._request_of(entrance, "hit", detail, _code(status)).inc(count)
         self._seconds.observe("hit", 0.0, count)
         self._bytes_of(entrance, "store").inc(size)
 
     def add_flush_hook(self, flush: Callable[[], None]) -> None:
-        """Call `flush` before metrics are read, so that it adds counts that were collected elsewhere."""
+        """Register `flush` to be called before metrics are read, so that it adds counts collected elsewhere."""
         self._flush_hooks.append(flush)
 
     def _flush(self) -> None:
@@ -203,7 +204,7 @@ class Metrics:
             flush()
 
     def count_connect(self, outcome: str, status: int, detail: str, size: int, seconds: Seconds) -> None:
-        """Count a CONNECT: `tunnel`, `intercept` or `refused`. The content of tunnels is not counted."""
+        """Count a CONNECT with its outcome: `tunnel`, `intercept` or `refused`. Content of tunnels is not counted."""
         self._count("connect", outcome, detail, status, size, seconds)
 
     def _count(
@@ -223,8 +224,8 @@ class Metrics:
     def count_fetch(
         self, target: str, status: int | None, detail: str, sent: int, seconds: Seconds, received: int = 0
     ) -> None:
-        """Count a fetch: `received` bytes came from the origin, and `sent` bytes were made of them for clients."""
-        if status is not None or detail != Detail.FORBIDDEN_ADDRESS:  # a refused address was not contacted
+        """Count a fetch. `received` is the number of bytes from the origin, `sent` the size of the ingested content."""
+        if status is not None or detail != Detail.FORBIDDEN_ADDRESS:  # no request was sent to a refused address
             self._origin_of(_code(status or 0), detail).inc()
             self._origin_bytes.inc(sent)
             self._received.inc(received)
@@ -236,7 +237,7 @@ class Metrics:
         self._scheduled.inc()
 
     def observe_process(self, *, under_way: int, connections: int) -> None:
-        """Set the gauges that every worker has."""
+        """Set the gauges that each worker has."""
         self.under_way.set(under_way)
         self.connections.set(connections)
 
@@ -251,7 +252,7 @@ class Metrics:
         self.draining.set(draining)
 
     def observe_fleet(self, *, up: bool, waiting: int, events: Mapping[str, int]) -> None:
-        """Set the metrics of the fleet; `events` are counts since the start."""
+        """Set the metrics of the fleet. `events` are counts since the start."""
         self._fleet_up.set(up)
         self._fleet_waiting.set(waiting)
         for event, count in events.items():
@@ -266,7 +267,7 @@ class Metrics:
         return families
 
     def totals(self, families: Iterable[Metric] | None = None) -> Totals:
-        """Return the totals of these families, or of this process."""
+        """Return the totals of these families, or of those of this process."""
         by_name = {family.name: family for family in (self.families() if families is None else families)}
         answered = hits = forwarded = passed = 0
         for labels, count in _samples(by_name["feedproxy_requests"]):
@@ -309,7 +310,7 @@ class Metrics:
         )
 
     def on_store_failure(self, error: Exception) -> None:
-        """Count a failure of the store, which is a miss for the client; log the same failure once a minute."""
+        """Count a failure of the store. The same failure is logged once a minute."""
         self._store_failures.inc()
         message, now = str(error), time.monotonic()
         if now - self._store_errors.get(message, -STORE_ERROR_LOG_INTERVAL) < STORE_ERROR_LOG_INTERVAL:
@@ -325,7 +326,7 @@ class Metrics:
 
 
 def _source(outcome: str, detail: str) -> str:
-    """Return the source of a response's content, as a label."""
+    """Return the source of a response's content as a label."""
     if outcome == "hit":
         return "store"
     if not outcome.startswith("fwd="):
@@ -340,5 +341,5 @@ def _code(status: int) -> str:
 
 
 def _samples(family: Metric) -> list[tuple[dict[str, str], int]]:
-    """Return labels and count of each counter."""
+    """Return labels and value of each counter."""
     return [(sample.labels, int(sample.value)) for sample in family.samples if sample.name.endswith("_total")]

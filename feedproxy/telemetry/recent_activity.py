@@ -1,7 +1,8 @@
-"""Recent activity, in memory: the last requests, the last fetches of each feed, and addresses that never worked.
+"""Recent activity in memory: the last requests, the last fetches of each feed, and addresses that never returned a
+feed.
 
-RecentActivity observes the refreshes of the service: it keeps them, passes them to the metrics, and logs those that no
-client waited for. Targets are kept with their secrets; views remove them (redacted.py).
+RecentActivity is an observer of refreshes. It stores them, passes them on to the metrics, and logs those that no client
+waited for. Targets are stored with their secrets, which views remove (redacted.py).
 """
 
 import logging
@@ -20,25 +21,25 @@ from feedproxy.telemetry.redacted import View, redact_text
 logger = logging.getLogger("feedproxy.fetch")
 
 REQUESTS_MAX = 50
-"""Requests kept: as many as fit on a page."""
+"""Largest number of stored requests: as many as fit on a page."""
 
 FETCHES_MAX = 50
-"""Fetches kept of each feed."""
+"""Largest number of stored fetches of each feed."""
 
 FETCH_SIZE = 320
-"""Bytes of a fetch in memory. All fetches take `MemoryLimits.fetches` bytes at most; the feeds fetched longest ago
-lose theirs first."""
+"""Memory of a fetch in bytes. All fetches together take at most `MemoryLimits.fetches` bytes. Those of the feed that
+was fetched longest ago are removed first."""
 
 FAILED_MAX = 100
-"""Addresses kept that never returned a feed."""
+"""Largest number of stored addresses that never returned a feed."""
 
 REASON_LENGTH_MAX = 300
-"""Characters kept of a reason."""
+"""Largest number of stored characters of a reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestActivity:
-    """A request of a client; `agent` is the User-Agent."""
+    """A request of a client. `agent` is its User-Agent."""
 
     at: Instant
     entrance: str
@@ -66,7 +67,7 @@ class FetchActivity:
 
 @dataclass(frozen=True, slots=True)
 class FailedAddress:
-    """An address that never returned a feed: the last fetch, and the number of fetches."""
+    """An address that never returned a feed, with its last fetch and the number of fetches."""
 
     target: str
     first: Instant
@@ -75,7 +76,7 @@ class FailedAddress:
 
 
 class RecentActivity:
-    """Keeps the recent activity of this process."""
+    """Memory of the recent activity of this process."""
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class RecentActivity:
         settings: Callable[[], Settings],
         name_in_log: Callable[[str], str],
     ) -> None:
-        """`name_in_log` returns a target as the log names it."""
+        """Create the memory. `name_in_log` returns a target as the log names it."""
         self._metrics = metrics
         self._clock = clock
         self._settings = settings
@@ -122,11 +123,11 @@ class RecentActivity:
         self._metrics.scheduled(target)
 
     def record_request(self, request: RequestActivity) -> None:
-        """Keep a request of a client."""
+        """Store a request of a client."""
         self._requests.append(request)
 
     def requests(self) -> list[RequestActivity]:
-        """Return the last requests of clients, the newest last."""
+        """Return the last client requests, the newest last."""
         return list(self._requests)
 
     def fetches(self, target: str) -> list[FetchActivity]:
@@ -134,7 +135,7 @@ class RecentActivity:
         return list(self._fetches.get(target, ()))
 
     def failed(self) -> list[FailedAddress]:
-        """Return the addresses that never returned a feed, the latest fetch last."""
+        """Return the addresses that never returned a feed, the one with the latest fetch last."""
         return self._failed.values()
 
     def plain(self) -> dict[str, Any]:
@@ -160,7 +161,7 @@ class RecentActivity:
 
 
 def log_fetch(name: str, fetch: FetchActivity) -> None:
-    """Log a fetch that no client waited for; `name` is its target without secrets."""
+    """Log a fetch that no client waited for. `name` is its target without secrets."""
     reason = redact_text(fetch.reason)
     fields = {"event": "fetch", "target": name, **fetch_summary(fetch), "reason": reason}
     status = fetch.status if fetch.status is not None else 0
@@ -181,7 +182,7 @@ def merge_requests(plain: Iterable[Mapping[str, Any]], own: Iterable[RequestActi
 
 
 def merge_failures(plain: Iterable[Mapping[str, Any]], own: Iterable[FailedAddress]) -> list[FailedAddress]:
-    """Return the addresses that failed in any worker, each once, the latest fetch first."""
+    """Return the addresses that failed in any worker, each once, the one with the latest fetch first."""
     found: dict[str, FailedAddress] = {}
     received = (
         FailedAddress(target, first, count, FetchActivity(*last))

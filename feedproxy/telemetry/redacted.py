@@ -9,19 +9,19 @@ from feedproxy.settings import Settings
 from feedproxy.web.templates import plain_text
 
 type View = dict[str, Any]
-"""Values that json.dumps can write."""
+"""Values that json.dumps can encode."""
 
 _URL = re.compile(r"https?://\S*[^\s.,:;]")
 
 
 def public_name(target: str, settings: Settings) -> View:
-    """Return a target by its public address, and its `upstream` address if that differs."""
+    """Return a target with its public address, and with its `upstream` address if that differs."""
     public = to_public(target, settings)
     return {"target": redact_target(public)} | ({"upstream": redact_target(target)} if public != target else {})
 
 
 def redact_target(target: str) -> str:
-    """Return an address without secrets; `…` if it is invalid."""
+    """Return an address without secrets, or `…` if it is invalid."""
     try:
         return without_secrets(target)
     except ValueError:
@@ -29,5 +29,5 @@ def redact_target(target: str) -> str:
 
 
 def redact_text(text: str) -> str:
-    """Return a text of up to 1000 characters, with addresses that have no secrets."""
+    """Return the first 1000 characters of a text, with secrets removed from its addresses."""
     return _URL.sub(lambda match: redact_target(match[0]), plain_text(text, 1000))

@@ -1,7 +1,7 @@
-"""Bar charts over time as geometry. Pages draw them as SVG, and show the same numbers as a table.
+"""Geometry of bar charts over time. Pages draw them as SVG, and show the same numbers as a table.
 
-The drawing is stretched to the width of the page, so it contains no text and no line widths. HTML around it has the
-labels, which keep their size on a phone.
+The drawing is stretched to the width of the page. It therefore contains no text and no line widths. Labels are HTML
+around the drawing, so that they keep their size on a phone.
 """
 
 import math
@@ -16,10 +16,10 @@ from feedproxy.web.templates import number, size
 HEIGHT = 100
 """Height of the drawing, in its own units."""
 STEP, GAP = 10.0, 2.0
-"""Width of a column with the gap beside it, and of the gap."""
+"""Width of a column together with the gap beside it, and width of the gap, in units of the drawing."""
 
 KINDS = ("store", "origin")
-"""Parts of a column from the ground up: requests or bytes of the store, and of origins."""
+"""Parts of a column from bottom to top: requests or bytes from the store, and from origins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ SPANS = (
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The traffic of one column's time."""
+    """The traffic in the time of one column."""
 
     at: Instant
     label: str
@@ -63,7 +63,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One slot: its parts from the ground up, and its text."""
+    """One slot as a column: its parts from bottom to top, and its text."""
 
     x: float
     boxes: tuple[Box, ...]
@@ -72,7 +72,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart to be drawn. `top` and `middle` are the values of the scale's lines."""
+    """A chart to be drawn. `top` and `middle` are the values at the lines of the scale."""
 
     width: float
     columns: tuple[Column, ...]
@@ -89,7 +89,7 @@ def find_span(name: str) -> Span:
 
 
 def make_slots(history: History, span: Span, now: Instant) -> list[Slot]:
-    """Return the slots of a span, the current one last."""
+    """Return the slots of a span in order of time. The last one is the current slot."""
     found, count = list(history.last(span.unit, span.count, now)), span.units_per_column
     grouped = [found[start : start + count] for start in range(0, len(found), count)]
     return [
@@ -99,7 +99,7 @@ def make_slots(history: History, span: Span, now: Instant) -> list[Slot]:
 
 
 def requests_chart(slots: Sequence[Slot], span: Span) -> Chart:
-    """Return the chart of requests: answered by the store below, by origins above."""
+    """Return the chart of requests. The lower part of a column is answered by the store, the upper part by origins."""
 
     def parts(tally: TrafficCounts) -> tuple[int, int]:
         return tally.hits, tally.requests - tally.hits
@@ -111,7 +111,8 @@ def requests_chart(slots: Sequence[Slot], span: Span) -> Chart:
 
 
 def traffic_chart(slots: Sequence[Slot], span: Span) -> Chart:
-    """Return the chart of bytes sent: saved for origins below, received from origins above."""
+    """Return the chart of bytes sent. The lower part of a column is saved for origins, the upper part received from
+    them."""
 
     def parts(tally: TrafficCounts) -> tuple[int, int]:
         return tally.bytes_spared, tally.received
@@ -134,7 +135,7 @@ def _chart(
     for index, slot in enumerate(slots):
         x, ground, boxes = index * STEP, float(HEIGHT), []
         for kind, count in zip(KINDS, parts(slot.tally), strict=True):
-            # Every count above zero is visible.
+            # Each count above zero gets a visible height.
             height = round(max(0.8, HEIGHT * count / top), 2) if count else 0.0
             ground = round(ground - height, 2)
             if height:
@@ -165,7 +166,7 @@ def _label(at: Instant, span: Span) -> str:
 
 
 def _round_number(largest: float) -> float:
-    """Return the top of the scale: the least of 1, 2, 4, 6, 8 times a power of ten at or above `largest`."""
+    """Return the top of the scale: the smallest 1, 2, 4, 6 or 8 times a power of ten that is not below `largest`."""
     if largest <= 2:
         return 2.0
     power = 10.0 ** math.floor(math.log10(largest))

@@ -25,12 +25,12 @@ from feedproxy.telemetry.redacted import View, redact_text
 from feedproxy.web import templates
 
 ATTENTION_MAX = 8
-"""Feeds in trouble that the dashboard names; the table of feeds has all of them."""
+"""Largest number of feeds that the dashboard lists as needing attention. The table of feeds has all of them."""
 
 POPULAR_MAX = 10
 READERS_MAX = 8
 SCORES_MAX_AGE: Seconds = 15
-"""Seconds for which reader scores are reused: the page reloads itself every few seconds."""
+"""Seconds for which reader scores are reused, because the page reloads itself every few seconds."""
 
 TROUBLED_STATES = (State.FAILING, State.GONE, State.MOVED)
 
@@ -84,14 +84,14 @@ class Dashboard:
         )
 
     async def history(self, request: web.Request) -> web.Response:
-        """Return the traffic of 72 hours and 400 days as JSON, without those that had none."""
+        """Return the traffic of the last 72 hours and 400 days as JSON, without hours and days that had none."""
         await self._app.peer_metrics.families()
         traffic = self.merged_history()
         periods = (("hours", traffic.hours, HOUR), ("days", traffic.days, DAY))
         return as_json({name: _slots(tallies, unit) for name, tallies, unit in periods})
 
     def merged_history(self) -> History:
-        """Return the history of all workers up to now."""
+        """Return the sum of all workers' histories, including the current traffic."""
         self._pages.service()
         own = self._app.history_recorder.record(self._app.clock.now())
         return history.merge_histories([own, *self._app.peer_metrics.histories])
@@ -163,9 +163,9 @@ class Dashboard:
 
 
 def _gateway(settings: Settings) -> str:
-    """Return the URL that readers put before that of a feed; empty in reverse mode.
+    """Return the URL that precedes a feed's URL in the gateway, or an empty string in reverse mode.
 
-    The host is this machine's name if the listener has an address such as 0.0.0.0.
+    If the listener has an address such as 0.0.0.0, the host is the name of this machine.
     """
     if settings.upstream:
         return ""
@@ -184,7 +184,7 @@ def _troubled(rows: Sequence[View]) -> list[View]:
 
 
 def _popular(rows: Sequence[View]) -> list[View]:
-    """Return the feeds with the most subscribers; any feeds if none has subscribers."""
+    """Return the feeds with the most subscribers, or any feeds if none has subscribers."""
     return sorted([row for row in rows if row["subscribers"]] or rows, key=SORTS["subscribers"][1])[:POPULAR_MAX]
 
 

@@ -1,4 +1,4 @@
-"""Pages about feeds and probes for programs, as HTML or, for clients that prefer it, JSON."""
+"""Pages about feeds and probes for programs, as HTML or, for clients that prefer it, as JSON."""
 
 import asyncio
 import hashlib
@@ -42,18 +42,18 @@ from feedproxy.upstream.own_listeners import OwnListeners
 from feedproxy.web import templates
 
 PER_PAGE = 50
-"""Feeds on a page, unless the query has `per_page`."""
+"""Number of feeds on a page, unless the query contains `per_page`."""
 PER_PAGE_MAX = 1000
-"""Feeds that `per_page` can ask for."""
+"""Largest value of `per_page`."""
 
 OUTCOME: ContextVar[str] = ContextVar("outcome", default="")
-"""The outcome of this request's action, for the log."""
+"""The outcome of the action in the current request, for the log."""
 
 NOTICES_MAX = 64
-"""Outcomes of actions kept for the pages that the actions redirect to."""
+"""Largest number of remembered outcomes of actions, for the pages to which the actions redirect."""
 
 _AS_OF = re.compile(rb'<p id="as-of".*?</p>', re.DOTALL)
-"""The part of a page that has the instant at which it was made."""
+"""The part of a page that states the instant at which it was made."""
 
 _ORDER = {str(state): number for number, state in enumerate(State)}
 
@@ -128,14 +128,14 @@ class StoreClosed(FeedproxyError):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """The outcome of an action."""
+    """The outcome of an action, as the next page shows it."""
 
     ok: bool
     text: str
 
 
 class FeedPages:
-    """The handlers of pages about feeds, and of probes. They change nothing."""
+    """The handlers of pages about feeds and of probes. They change nothing."""
 
     def __init__(self, app: AppView, feed_table: FeedTableCache, is_listening: Callable[[], bool]) -> None:
         self._app = app
@@ -147,7 +147,10 @@ class FeedPages:
     # -- pages, and the same as JSON
 
     async def feeds(self, request: web.Request) -> web.Response:
-        """Return the table of feeds: `q` (part of title or address), `state`, `sort`, `page`, `per_page`."""
+        """Return the table of feeds.
+
+        The parameters are `q` (a part of title or address), `state`, `sort`, `page` and `per_page`.
+        """
         await self.load_peer_counts()
         table = await self.table()
         query, state = request.query.get("q", "").strip(), request.query.get("state", "")
@@ -230,11 +233,11 @@ class FeedPages:
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def healthz(self, _: web.Request) -> web.Response:
-        """Return `ok`, and a line about the fleet if there is one."""
+        """Return `ok`, and a line about the fleet if this machine belongs to one."""
         return web.Response(text="".join(f"{line}\n" for line in ("ok", *self._app.status_lines())))
 
     async def readyz(self, _: web.Request) -> web.Response:
-        """Return 200 while the listeners accept clients, else 503."""
+        """Return 200 while the listeners accept clients, and 503 otherwise."""
         if self._app.draining or self._app.terminating:
             return web.Response(status=503, text="draining\n")
         if not self._is_listening():
@@ -242,10 +245,10 @@ class FeedPages:
         return web.Response(text="ready\n")
 
     async def asset(self, request: web.Request) -> web.Response:
-        """Return the style sheet or script of the pages; its name contains a hash. Raises NotFound."""
+        """Return the style sheet or script of the pages. Its name contains a hash. Raises NotFound."""
         found = templates.asset(request.match_info["name"])
         if found is None:
-            raise NotFound("There is no such page.")
+            raise NotFound("This page does not exist.")
         media_type, body = found
         answer = web.Response(body=body, headers={"Content-Type": media_type, "Cache-Control": "max-age=31536000"})
         answer.enable_compression()
@@ -258,11 +261,11 @@ class FeedPages:
     # -- for the other handlers
 
     async def load_peer_counts(self) -> None:
-        """Take over the subscriber counts of the other workers."""
+        """Load the subscriber counts of the other workers."""
         await self._app.peer_metrics.families()
 
     def service(self) -> Service:
-        """Return the service. Raises StoreClosed once it was closed, since a page must not open it again."""
+        """Return the service. Raises StoreClosed after it was closed, because a page must not open it again."""
         if self._was_open and not self._app.opened:
             raise StoreClosed("The proxy is shutting down.")
         service = self._app.service
@@ -304,14 +307,14 @@ class FeedPages:
     def failure(
         request: web.Request, status: int, code: str, message: str, extra: Mapping[str, str] | None = None
     ) -> web.Response:
-        """Return an error as JSON or as a page."""
+        """Return an error response as JSON or as a page."""
         if wants_json(request):
             return as_json({"error": code, "status": status, "words": message}, status, extra)
         body = templates.page("error.html", status=status, code=code, message=message)
         return web.Response(status=status, body=body, headers={"Content-Type": templates.HTML, **(extra or {})})
 
     def page(self, request: web.Request, template: str, **values: Any) -> web.Response:
-        """Return a page made of a template, with the notice of the action that redirected to it."""
+        """Return a page from a template, with the notice of the action that redirected to it."""
         now = self._app.clock.now()
         notice = self._notices.get(request.query.get("done", ""))
         shared = {"now": now, "as_of": now, "notice": notice, "path": request.path, "version": __version__}
@@ -325,12 +328,12 @@ class FeedPages:
 
 
 def page_tag(body: bytes) -> str:
-    """Return the weak entity tag of a page, the instant that it was made left out."""
+    """Return the weak entity tag of a page. The instant at which the page was made does not affect it."""
     return f'W/"{hashlib.sha256(_AS_OF.sub(b"", body)).hexdigest()[:32]}"'
 
 
 def wants_json(request: web.Request) -> bool:
-    """Return whether the client gets JSON: below /api/, or by Accept. A POST without Accept gets JSON."""
+    """Return whether the client gets JSON: below /api/, or if Accept prefers it. A POST without Accept gets JSON."""
     if request.path.startswith("/api/"):
         return True
     offers = ["text/html", "application/json"]
@@ -341,7 +344,7 @@ def wants_json(request: web.Request) -> bool:
 
 
 def as_json(value: Any, status: int = 200, extra: Mapping[str, str] | None = None) -> web.Response:
-    """Return a value as JSON, indented so that it can be read in a terminal."""
+    """Return a value as a JSON response, indented for reading in a terminal."""
     text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
     return web.Response(status=status, text=text, content_type="application/json", headers=extra)
 
@@ -358,7 +361,8 @@ def select(rows: Sequence[View], query: str, state: str) -> list[View]:
 
 
 def _find_rows(rows: Sequence[View], query: str, state: str, sort: str) -> tuple[list[View], dict[str, int]]:
-    """Return the sorted rows that match, and the number of rows that match `query` by state. May run in any thread."""
+    """Return the sorted rows that match, and the number of rows in each state that match `query`. May run in any
+    thread."""
     matches = select(rows, query, "")
     found = select(matches, "", state)
     found.sort(key=lambda row: (SORTS[sort][1](row), -row["subscribers"], row["title"].casefold()))
@@ -366,7 +370,7 @@ def _find_rows(rows: Sequence[View], query: str, state: str, sort: str) -> tuple
 
 
 def subscribers_of(table: FeedTable) -> list[int]:
-    """Return the number of subscribers of each feed that has any; addresses that never were feeds are left out."""
+    """Return the subscriber count of each feed that has any. Addresses that never were feeds are left out."""
     return [row["subscribers"] for row in table.rows if row["format"] and row["subscribers"]]
 
 
@@ -379,7 +383,7 @@ def by_state(rows: Sequence[View]) -> dict[str, int]:
 
 
 def _parse_count(text: str | None, default: int, largest: int) -> int:
-    """Return a number of a query within 1 and `largest`, or the default if it is invalid."""
+    """Return a number of a query between 1 and `largest`, or the default if it is invalid."""
     if text is None or not (text.isascii() and text.isdigit()) or len(text) > 9:
         return min(default, largest)
     return max(1, min(int(text), largest))

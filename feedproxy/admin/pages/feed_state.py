@@ -1,4 +1,4 @@
-"""The state of a feed, its reason, and when it is fetched next."""
+"""The state of a feed, its reason, and the next fetch."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,14 +14,14 @@ from feedproxy.store.resource import Resource
 
 
 class State(StrEnum):
-    """States of a feed, the one that needs most attention first."""
+    """The states of a feed, beginning with the one that needs most attention."""
 
     FAILING = "failing"  # the last fetch returned nothing usable
     GONE = "gone"  # the feed has ended, or its rule says so
     MOVED = "moved"  # readers are redirected to a new address
-    STALE = "stale"  # must be validated before it is used again
-    UNSTORED = "unstored"  # HTTP forbids to store it
-    HELD = "held"  # past its freshness lifetime, within the feed's own schedule
+    STALE = "stale"  # the copy must be validated before it is used again
+    UNSTORED = "unstored"  # HTTP forbids storing it
+    HELD = "held"  # beyond its freshness lifetime, within the feed's own schedule
     FRESH = "fresh"
 
 
@@ -40,9 +40,9 @@ _SENTENCES = {str(detail): detail.sentence for detail in Detail}
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A feed's state with its reason, and when the feed may be fetched next.
+    """A feed's state with its reason, and the instant of its next fetch.
 
-    A feed is fetched by the schedule or by the first request after `next_at`; a feed without readers is not.
+    At `next_at` or later, the schedule or the first request causes a fetch. A feed without readers is not fetched.
     """
 
     state: State
@@ -54,7 +54,7 @@ class Condition:
 def feed_condition(
     resource: Resource, freshness: Freshness | None, settings: Settings, now: Instant, plan: Plan | None = None
 ) -> Condition:
-    """Return the condition of a feed; `freshness` is that of its newest stored response."""
+    """Return the condition of a feed. `freshness` is that of its newest stored response."""
     next_at, next_reason = _next_fetch(resource, freshness, settings, now)
     if isinstance(plan, Later):
         next_at, next_reason = plan.at, f"{next_reason}; {plan.reason}"

@@ -1,8 +1,8 @@
-"""The table of stored feeds, without their contents, so that a page about ten thousand feeds reads no content.
+"""The table of stored feeds without their contents, so that a page about ten thousand feeds reads no content.
 
-The first use reads the whole store, in slices between which requests are answered. Later uses read the feeds that are
-new or were updated since (`touch`). A table is reused for a time that grows with its cost: loading the page repeatedly
-must not slow down clients.
+The first use reads the whole store, in slices between which requests are answered. Later uses read only feeds that are
+new or were updated (`touch`). A table is reused for a time that grows with its cost: loading the page repeatedly must
+not slow down clients.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from feedproxy.store.resource import Resource
 from feedproxy.telemetry.redacted import View
 
 FEEDS_MAX = 20_000
-"""Feeds in the table; each takes some 4 KB."""
+"""Largest number of feeds in the table, at about 4 KB each."""
 TARGETS_MAX = 200_000
-"""Targets that are searched for feeds: a proxy that browsers use stores many other responses."""
+"""Largest number of targets that are searched for feeds. A proxy for browsers stores many other responses."""
 REUSE_FACTOR = 10
-"""Multiple of its own cost for which a table is reused, so that tables take a tenth of a core at most."""
+"""Multiple of its own cost for which a table is reused, so that tables take at most a tenth of a core."""
 
 
 type SettingsFor = Callable[[str], Settings]
@@ -32,7 +32,7 @@ type SettingsFor = Callable[[str], Settings]
 
 @dataclass(frozen=True, slots=True)
 class FeedTable:
-    """The table of feeds at one instant. `others` counts stored targets that are not feeds."""
+    """The table of feeds at one instant. `others` is the number of stored targets that are not feeds."""
 
     at: Instant
     rows: tuple[View, ...]
@@ -41,10 +41,10 @@ class FeedTable:
 
 
 class FeedTableCache:
-    """Makes and reuses the tables of one service."""
+    """Cache of the tables of one service."""
 
     def __init__(self) -> None:
-        self._rows_by_target: dict[str, Resource | None] = {}  # None: not a feed
+        self._rows_by_target: dict[str, Resource | None] = {}  # None for a target that is not a feed
         self._ids: dict[str, str] = {}
         self._touched: set[str] = set()
         self._table: FeedTable | None = None
@@ -54,22 +54,22 @@ class FeedTableCache:
         self._lock = asyncio.Lock()
 
     def touch(self, target: str) -> None:
-        """Read this target again for the next table: it was updated."""
+        """Mark a target as updated, so that the next table reads it again."""
         if target in self._rows_by_target:
             self._touched.add(target)
 
     def forget(self, targets: Iterable[str]) -> None:
-        """Make a new table at the next use, with these targets read again."""
+        """Discard the table, so that the next one reads these targets again."""
         for target in targets:
             self.touch(target)
         self._good_until = 0.0
 
     def target_of(self, identifier: str) -> str | None:
-        """Return the target with this id; None if the last table does not have it."""
+        """Return the target with this id, or None if it is not in the last table."""
         return self._ids.get(identifier)
 
     async def table(self, service: Service, settings_for: SettingsFor, now: Instant) -> FeedTable:
-        """Return the table, which may be up to a minute old."""
+        """Return the table, which is at most one minute old."""
         async with self._lock:
             if self._table is not None and time.monotonic() < self._good_until:
                 return self._table
@@ -84,7 +84,7 @@ class FeedTableCache:
             return self._table
 
     async def count(self, service: Service) -> int:
-        """Return the number of stored targets, which may be some seconds old."""
+        """Return the number of stored targets, which is at most some seconds old."""
         if time.monotonic() >= self._count_until:
             start = time.monotonic()
             self._count = sum([1 async for _ in yielding(service.store.targets())])
@@ -117,7 +117,7 @@ class FeedTableCache:
 
 
 def _row_resource(resource: Resource | None) -> Resource | None:
-    """Return the resource with only what a row needs; None if it is not a feed."""
+    """Return the resource with only the values that a row needs, or None if it is not a feed."""
     if resource is None or not is_feed(resource):
         return None
     newest = (replace(variant, content=replace(variant.content, bodies={})) for variant in resource.variants[-1:])

@@ -1,6 +1,6 @@
 """Health of the proxy: findings about its listener, store, disk, workers and network, each with advice.
 
-The functions are pure. Single feeds that fail are in the table of feeds; many failures at once are a finding.
+The functions are pure. A single failing feed is shown in the table of feeds. Many failures at once are a finding.
 """
 
 from collections.abc import Sequence
@@ -11,19 +11,19 @@ from feedproxy.telemetry.history import NO_TRAFFIC, TrafficCounts
 from feedproxy.web.templates import plural, size
 
 DISK_LOW_SHARE = 0.05
-"""Share of the disk that should stay free."""
+"""Fraction of the disk that should stay free."""
 DISK_LOW_BYTES = 500_000_000
 """Bytes that should stay free on a disk of less than 10 GB."""
 DISK_FULL_BYTES = 50_000_000
-"""Bytes free below which writing fails soon."""
+"""Free bytes below which writing will soon fail."""
 
 CONNECTIONS_HIGH_SHARE = 0.9
-"""Share of max_connections above which clients may soon be refused."""
+"""Fraction of max_connections above which clients may soon be refused."""
 
 FAILURES_MIN = 10
-"""Failed fetches in the last hour or two below which their share says nothing."""
+"""Failed fetches in this hour and the one before, below which their share is not evaluated."""
 FAILING_SHARE = 0.5
-"""Share of failed fetches above which this machine's network is the likely cause."""
+"""Fraction of failed fetches above which the network of this machine is the likely cause."""
 
 
 class Health(StrEnum):
@@ -45,7 +45,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class StorePlace:
-    """Folder and disk of the store, in bytes. `folder` is empty for a store in memory."""
+    """Folder and disk of the store. Sizes are in bytes. `folder` is empty for a store in memory."""
 
     folder: str = ""
     free: int | None = None
@@ -53,12 +53,12 @@ class StorePlace:
     used: int | None = None
     """Bytes that the store uses."""
     most: int | None = None
-    """Bytes that the store may use (store_max)."""
+    """Bytes that the store may use (`store_max`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthFacts:
-    """The facts that are judged. `recent` is the traffic of this hour and the one before."""
+    """The facts from which findings are derived. `recent` is the traffic of this hour and the one before."""
 
     ready: bool = True
     draining: bool = False
@@ -69,7 +69,7 @@ class HealthFacts:
     silent: int = 0
     recent: TrafficCounts = NO_TRAFFIC
     problems: Sequence[str] = ()
-    """Problems that other parts report."""
+    """Problems that other parts of the proxy report."""
 
 
 def examine(facts: HealthFacts) -> list[Finding]:
@@ -85,7 +85,7 @@ def verdict(findings: Sequence[Finding]) -> Health:
 
 
 def headline(findings: Sequence[Finding], feeds: int, troubled: int, failed: int = 0) -> str:
-    """Return the headline of the dashboard. `failed` counts addresses that never returned a feed."""
+    """Return the headline of the dashboard. `failed` is the number of addresses that never returned a feed."""
     match verdict(findings):
         case Health.BAD:
             return "Something is wrong"

@@ -1,6 +1,6 @@
 """The page of notifications: subscriptions, deliveries, and pings of unknown sites.
 
-Views have no secrets of subscriptions, and no secrets in addresses.
+Views contain neither secrets of subscriptions nor secrets in addresses.
 """
 
 from aiohttp import web
@@ -15,9 +15,9 @@ from feedproxy.telemetry.redacted import View, public_name, redact_target, redac
 from feedproxy.web.templates import iso, plain_text
 
 SHOWN_MAX = 1000
-"""Subscriptions on a page."""
+"""Largest number of subscriptions on a page."""
 RECENT_MAX = 50
-"""Failing deliveries, changes and unknown sites on the page."""
+"""Largest number of failing deliveries, of changes and of unknown sites on the page."""
 
 _STATES = {
     "pause": (State.ACTIVE, State.PAUSED, "The subscription is paused."),
@@ -33,14 +33,15 @@ class NotificationsPage:
         self._pages = pages
 
     async def show(self, request: web.Request) -> web.Response:
-        """Return subscriptions (after `?after=ID`), failing deliveries, recent changes and pings of unknown sites."""
+        """Return subscriptions (those after the id in `?after=ID`), failing deliveries, recent changes and unknown
+        sites."""
         view = await self._view(_number(request.query.get("after", "0")))
         if wants_json(request):
             return as_json(view)
         return self._pages.page(request, "notifications.html", notifications=view)
 
     async def act(self, request: web.Request) -> web.Response:
-        """Pause, resume or remove a subscription: parameters `id` and `deed`."""
+        """Pause, resume or remove a subscription. The parameters are `id` and `deed`."""
         self._pages.service()
         parameters = await form.read_parameters(request)
         number, action = _number(parameters.get("id", "")), parameters.get("deed", "")
@@ -50,7 +51,7 @@ class NotificationsPage:
         elif action in _STATES:
             before, after, text = _STATES[action]
             found = await subscriptions.get(number)
-            # A subscription that was never verified does not become active.
+            # A subscription that was never verified must not become active.
             done = found is not None and found.state is before and await subscriptions.set_state(number, after)
         else:
             raise form.InvalidForm(f"deed: {action!r}: expected pause, resume or remove.")
@@ -60,7 +61,7 @@ class NotificationsPage:
         )
 
     async def ping(self, request: web.Request) -> web.Response:
-        """Ping the configured sinks about a site: parameters `url`, `name` and `feed`."""
+        """Ping the configured sinks about a site. The parameters are `url`, `name` and `feed`."""
         self._pages.service()
         parameters, notifications = await form.read_parameters(request), self._app.notifications
         try:

@@ -1,6 +1,6 @@
-"""Scores of the readers that are followed, for publishers: how they poll, and the traffic that it causes.
+"""Scores of tracked readers, for publishers: how the readers poll, and the traffic that this causes.
 
-Each worker follows readers of its own (scoring/live_scores.py); their accounts of one reader are added up.
+Each worker tracks readers separately (scoring/live_scores.py). The workers' accounts of one reader are added.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from feedproxy.scoring.grade import ReaderScore, rank, score_account
 from feedproxy.scoring.rules import redact_target
 
 SHOWN_MAX = 200
-"""Scores on the page."""
+"""Largest number of scores on the page."""
 COUNTED_MAX = 40
-"""Readers on the page of which the subscriptions are counted."""
+"""Largest number of readers on the page for which subscriptions are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreSummary:
-    """Scores, the worst first; the number of readers that are followed, and its limit."""
+    """Scores, the worst first, with the number of tracked readers and its limit."""
 
     scores: list[ReaderScore]
     followed: int
@@ -34,14 +34,14 @@ class ScoreSummary:
 
 
 class ReaderScores:
-    """Computes the scores of the readers that all workers follow."""
+    """Calculator of the scores of the readers that all workers track."""
 
     def __init__(self, app: AppView) -> None:
         self._app = app
         self._last: tuple[Instant, ScoreSummary] | None = None
 
     async def summary(self, *, age_max: Seconds = 0) -> ScoreSummary:
-        """Return the scores, which are `age_max` seconds old at most. Clients are served while they are computed."""
+        """Return the scores, at most `age_max` seconds old. The computation lets the event loop serve clients."""
         now = self._app.clock.now()
         if self._last is not None and 0 <= now - self._last[0] < age_max:
             return self._last[1]
@@ -64,7 +64,7 @@ class ReadersPage:
         self._pages = pages
 
     async def show(self, request: web.Request) -> web.Response:
-        """Return the scores of the readers that are followed, the worst first."""
+        """Return the scores of the tracked readers, the worst first."""
         await self._pages.load_peer_counts()
         summary = await self._reader_scores.summary()
         scores = summary.scores[:SHOWN_MAX]

@@ -1,4 +1,4 @@
-"""The page of feeds that have moved or ended, with advice; unconfirmed moves are included."""
+"""The page of feeds that have moved or ended, with advice. It includes unconfirmed moves."""
 
 from aiohttp import web
 
@@ -6,7 +6,7 @@ from feedproxy.admin.pages.feed_pages import FeedPages, as_json, wants_json
 from feedproxy.admin.pages.feed_state import State
 
 SHOWN_MAX = 500
-"""Feeds on the page."""
+"""Largest number of feeds on the page."""
 
 
 class RelocationsPage:

@@ -1,7 +1,7 @@
 """Views of a resource: plain values for the pages, the JSON and the command line.
 
-Addresses are without secrets (`redact_target`), texts of publishers without control characters (`plain_text`).
-Instants are ISO 8601 in UTC, durations seconds, sizes bytes.
+Secrets are removed from addresses (`redact_target`), and control characters from publishers' texts (`plain_text`).
+Instants are ISO 8601 in UTC, durations are seconds, and sizes are bytes.
 """
 
 from collections.abc import Callable
@@ -56,7 +56,7 @@ def view_resource(
 
 
 def is_feed(resource: Resource) -> bool:
-    """Return whether a resource belongs in the table of feeds: a feed, or an address that never returned one."""
+    """Return whether a resource belongs in the table of feeds: it is a feed, or an address that never returned one."""
     return resource.channel is not None or (
         not resource.variants and bool(resource.failures.count or resource.relocation)
     )
@@ -122,12 +122,12 @@ def feed_view(view: ResourceView, counts: CountView) -> View:
 
 
 def format_name(channel: Channel | None) -> str:
-    """Return the format: `RSS 2.0`, `Atom 1.0`; empty for another document."""
+    """Return the format, such as `RSS 2.0` or `Atom 1.0`, or an empty string for another document."""
     return f"{_NAMES[channel.kind]} {plain_text(channel.version, 20)}".strip() if channel else ""
 
 
 def last_changed(resource: Resource) -> str | None:
-    """Return when the content last changed: as observed, else by its Last-Modified."""
+    """Return the time of the last change of content: as observed, or else the Last-Modified."""
     if resource.changes:
         return iso(resource.changes[-1])
     modified = resource.variants[-1].content.last_modified if resource.variants else None
@@ -135,7 +135,7 @@ def last_changed(resource: Resource) -> str | None:
 
 
 def validators(stored: StoredResponse | None) -> View:
-    """Return the validators of the origin, and those of feedproxy by coding."""
+    """Return the origin's validators, and feedproxy's own by content coding."""
     if stored is None:
         return {"origin": {}, "ours": {}}
     origin = {name: stored.fields.combined(name) for name in ("etag", "last-modified") if name in stored.fields}
@@ -148,7 +148,8 @@ def validators(stored: StoredResponse | None) -> View:
 
 
 def feed_warnings(view: ResourceView, channel: Channel | None) -> list[str]:
-    """Return a sentence for each fault that the operator or the publisher could correct. `channel` is complete."""
+    """Return a sentence for each fault that the operator or the publisher can correct. `channel` is the complete
+    channel."""
     resource, found = view.resource, list[str]()
     if channel is not None and not channel.well_formed:
         found.append("The feed is not well-formed; some readers cannot read it.")

@@ -11,18 +11,19 @@ from feedproxy.clock import Seconds
 from feedproxy.store.tiered import store_folder
 
 REUSE_TIME: Seconds = 30
-"""Seconds for which a measurement is reused. A store has some thousand files, which takes milliseconds."""
+"""Seconds for which a measurement is reused. Measuring some thousand files takes milliseconds."""
 
 
 class StoreUsageMeter:
-    """Measures one store, outside of the event loop."""
+    """Meter of one store. It measures outside the event loop."""
 
     def __init__(self) -> None:
         self._place = StorePlace()
         self._good_until = 0.0
 
     async def measure(self, location: str, most: int) -> StorePlace:
-        """Return the measurement, which may be REUSE_TIME old. `location` is the option `store`, `most` store_max."""
+        """Return the measurement, which is at most REUSE_TIME old. `location` is the option `store`, `most` is
+        `store_max`."""
         if time.monotonic() >= self._good_until:
             self._place = await asyncio.to_thread(_measure, location, most)
             self._good_until = time.monotonic() + REUSE_TIME
@@ -30,7 +31,7 @@ class StoreUsageMeter:
 
 
 def _measure(location: str, most: int) -> StorePlace:
-    """Return a store's place; empty for a store in memory or on another machine."""
+    """Return a store's folder and sizes, or empty values for a store in memory or on another machine."""
     if ":" in location and not Path(location).is_dir():
         return StorePlace()
     folder = store_folder(location)
@@ -50,4 +51,4 @@ def _size(file: str) -> int:
     try:
         return os.stat(file).st_size
     except OSError:
-        return 0  # the file was removed since the folder was listed
+        return 0  # the file was removed after the folder was listed

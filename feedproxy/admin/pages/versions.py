@@ -1,4 +1,4 @@
-"""Views of a feed's versions: when each was first seen, its size, and its new entries."""
+"""Views of a feed's versions: for each, the time of its first fetch, its size, and its new entries."""
 
 from feedproxy.feed.delta.entries import unpack
 from feedproxy.refresh.ingest.ingest import make_delta_base
@@ -9,10 +9,11 @@ type View = dict[str, str | int | None]
 
 
 def version_list(resource: Resource) -> list[View]:
-    """Return the stored versions, the newest first. Parses the current version: not for the event loop.
+    """Return the stored versions, the newest first. The call parses the current version, so it must not run in the
+    event loop.
 
-    `new`, `changed` and `gone` count entries compared with the version before; None if the entries of either are no
-    longer stored.
+    `new`, `changed` and `gone` are numbers of entries compared with the version before. They are None if the entries of
+    either version are no longer stored.
     """
     entries = {base.tag: base.entries for base in resource.delta_bases}
     for variant in resource.variants:
