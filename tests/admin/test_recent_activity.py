@@ -167,5 +167,5 @@ async def test_operator_actions_are_logged(proxy: Proxy, caplog: pytest.LogCaptu
     lines = [record.getMessage() for record in caplog.records if record.name == "feedproxy.operator"]
     assert lines[0].startswith(f"operator 127.0.0.1 purge url={TARGET} 200 ")
     assert lines[1].startswith("operator 127.0.0.1 purge url=https://example.com/f?token=… 200 ")
-    assert lines[2].startswith("operator 127.0.0.1 refresh url=ftp://x 400 not a URL")
+    assert lines[2].startswith("operator 127.0.0.1 refresh url=ftp://x 400 invalid URL")
     assert len(lines) == 3
