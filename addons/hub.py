@@ -9,7 +9,7 @@ from feedproxy import settings
 from feedproxy.app import get_app
 from feedproxy.http.message import Response
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.websub.protocol import WebSub
+from feedproxy.notify.websub.websub import WebSub
 from feedproxy.refresh.ingest.link_injection import HUB
 from feedproxy.request.endpoints import Call
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from feedproxy.feed.channel import Channel
 from feedproxy.feed.delta.delta_document import make_delta
-from feedproxy.feed.delta.entries import find_entries, pack, unpack
+from feedproxy.feed.delta.entry_identities import find_entries, pack, unpack
 from feedproxy.feed.parse import parser
 from feedproxy.http.coding import compression_dictionary, content_coding
 

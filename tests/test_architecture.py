@@ -3,8 +3,10 @@
 import ast
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,9 @@ LAYERS: tuple[frozenset[str], ...] = (
 
 FRIENDS = LAYERS[0] | LAYERS[-1]
 """Of one layer, and still allowed to know one another. Other neighbours are not."""
+
+FOLDER_MAX = 20
+"""Modules of one folder. A folder with more holds two subjects."""
 
 KNOW_MITMPROXY = frozenset({"server", "addons", "serve"})
 
@@ -199,6 +204,21 @@ def test_no_addon_is_named_like_a_module_or_holds_a_dataclass() -> None:
             f"{_where(path, line)}: {name}" for line, name in _imports(path, tree) if name.startswith("dataclasses")
         ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_modules_import_one_another_in_no_cycle() -> None:
+    imported = {
+        _dotted(path): {name for _, name in _imports(path, tree) if name != _dotted(path)}
+        for path, tree in _sources().items()
+    }
+    TopologicalSorter(imported).prepare()  # raises CycleError, which names the modules
+
+
+def test_no_folder_has_more_than_twenty_modules() -> None:
+    """The folder addons/ is not counted: its files are the product's parts, one each."""
+    counts = Counter(path.parent.relative_to(ROOT) for path in _sources() if path.name != "__init__.py")
+    large = {str(folder): count for folder, count in counts.items() if count > FOLDER_MAX and folder.name != "addons"}
+    assert not large
 
 
 def test_every_module_says_what_it_is_for() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 from aiohttp import web
 
 from feedproxy.admin import form
+from feedproxy.admin.admin_listener import AdminListener, Route
 from feedproxy.admin.auth import AdminAuth, listen_address
-from feedproxy.admin.listener import AdminListener, Route
 from feedproxy.clock import Clock, Instant, ManualClock, Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.lab.replay.virtual_time import LAST

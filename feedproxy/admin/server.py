@@ -15,9 +15,9 @@ from types import MappingProxyType
 from aiohttp import web
 
 from feedproxy.admin.actions import AdminActions
+from feedproxy.admin.admin_listener import AdminListener, Route
 from feedproxy.admin.auth import AdminAuth, admin_token, listen_address
 from feedproxy.admin.configuration import Configuration
-from feedproxy.admin.listener import AdminListener, Route
 from feedproxy.admin.pages.dashboard import Dashboard
 from feedproxy.admin.pages.feed_pages import OUTCOME, AppView, FeedPages, Notice
 from feedproxy.admin.pages.feed_table import FeedTableCache

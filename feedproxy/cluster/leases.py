@@ -7,7 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.cluster.interfaces import LeaseEffects, NoLeaseEffects
+from feedproxy.cluster.lease_effects import LeaseEffects, NoLeaseEffects
 from feedproxy.cluster.redis_connection import RedisRefused, RedisUnavailable
 from feedproxy.cluster.redis_store import RedisStore
 from feedproxy.store.coordination import Coordination, SiteThrottle

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from feedproxy.clock import Clock, Seconds
-from feedproxy.cluster.interfaces import CopySource
+from feedproxy.cluster.lease_effects import CopySource
 from feedproxy.cluster.redis_connection import RedisRefused, RedisUnavailable
 from feedproxy.cluster.redis_store import RedisStore
 from feedproxy.errors import StoreError

@@ -19,8 +19,8 @@ from feedproxy.notify.database import NotificationDatabase, shift_deadlines
 from feedproxy.notify.delivery.delivery_queue import DeliveryQueue
 from feedproxy.notify.delivery.delivery_worker import CallbackCaller, DeliveryWorker
 from feedproxy.notify.delivery.outage import Outages
-from feedproxy.notify.events import NotificationEvents
-from feedproxy.notify.peers import NotificationPeers, SingleMachine
+from feedproxy.notify.notification_events import NotificationEvents
+from feedproxy.notify.notification_peers import NotificationPeers, SingleMachine
 from feedproxy.notify.protocol import Change, DeliveryRequest, Protocol
 from feedproxy.notify.refresh_requests import RefreshRequests
 from feedproxy.notify.rpc.xmlrpc import XmlRpcDispatcher

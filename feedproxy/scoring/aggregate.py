@@ -14,7 +14,7 @@ from feedproxy.findings import Note
 from feedproxy.scoring import polling_interval, redirects
 from feedproxy.scoring.evaluator import PRAISE, Evidence, FeedEvaluation, FindingCount, RuleTally, TrafficCost
 from feedproxy.scoring.reader import Reader, ReaderName, reader_name
-from feedproxy.scoring.rules import Rule
+from feedproxy.scoring.scoring_rules import Rule
 
 EVIDENCE_MAX = 3
 """Maximum number of example requests stored for each finding of one reader and feed in live scores."""

@@ -17,7 +17,7 @@ from feedproxy.scoring import client_hygiene
 from feedproxy.scoring.aggregate import RULES_OF_PRAISE, FeedAccount, ReaderAccount, create_account, sum_costs
 from feedproxy.scoring.evaluator import Evidence, FindingCount, RuleTally, TrafficCost
 from feedproxy.scoring.reader import Reader
-from feedproxy.scoring.rules import Rule
+from feedproxy.scoring.scoring_rules import Rule
 
 REQUESTS_MIN = 3
 """Number of polls below which FEW_REQUESTS marks the grade as provisional."""

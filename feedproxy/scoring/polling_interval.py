@@ -9,8 +9,8 @@ from feedproxy.clock import Seconds
 from feedproxy.feed.schedule import is_skipped, next_update
 from feedproxy.findings import Category, Level, Note
 from feedproxy.scoring.reader_state import ReaderState
-from feedproxy.scoring.rules import NO_VIOLATIONS, Observation, Verdict
 from feedproxy.scoring.scored_request import REFUSALS, Poll
+from feedproxy.scoring.scoring_rules import NO_VIOLATIONS, Observation, Verdict
 
 DAY: Seconds = 86_400
 

@@ -11,7 +11,7 @@ from feedproxy.findings import Level, Note, notes_of
 from feedproxy.scoring import client_hygiene, conditional_requests, polling_interval, redirects
 from feedproxy.scoring.aggregate import FeedAccount, ReaderAccount
 from feedproxy.scoring.evaluator import Evidence, FindingCount, RuleTally, TrafficCost
-from feedproxy.scoring.rules import Rule
+from feedproxy.scoring.scoring_rules import Rule
 
 _KINDS: dict[str, type[Note]] = {
     kind.id(): kind

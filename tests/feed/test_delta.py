@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from feedproxy.feed.delta.delta_document import Delta, make_delta
-from feedproxy.feed.delta.entries import find_entries, pack, unpack
+from feedproxy.feed.delta.entry_identities import find_entries, pack, unpack
 from feedproxy.feed.parse.parser import read
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "delta"

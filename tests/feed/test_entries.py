@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.feed.delta.entries import Entry, find_entries, pack, unpack
+from feedproxy.feed.delta.entry_identities import Entry, find_entries, pack, unpack
 from feedproxy.feed.parse.parser import read
 
 FEED = """\

@@ -10,8 +10,8 @@ from feedproxy.http.message import Fields
 from feedproxy.http.target_uri.redaction import without_secrets
 from feedproxy.scoring import client_hygiene
 from feedproxy.scoring.reader_state import ReaderState
-from feedproxy.scoring.rules import NO_VIOLATIONS
 from feedproxy.scoring.scored_request import Poll
+from feedproxy.scoring.scoring_rules import NO_VIOLATIONS
 
 LENGTH = 1_000_000
 NOW = ManualClock(1_780_000_000.0).now()

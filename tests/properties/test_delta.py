@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from feedproxy.feed.channel import Channel
 from feedproxy.feed.charset import to_utf8
 from feedproxy.feed.delta.delta_document import make_delta
-from feedproxy.feed.delta.entries import Entry, find_entries, pack, unpack
+from feedproxy.feed.delta.entry_identities import Entry, find_entries, pack, unpack
 from feedproxy.feed.parse.parser import read
 
 ENCODINGS = [

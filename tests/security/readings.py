@@ -8,7 +8,7 @@ from feedproxy.feed.content_digest import digest_of_text
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.read import from_document as convert
 from feedproxy.feed.delta.delta_document import make_delta
-from feedproxy.feed.delta.entries import find_entries
+from feedproxy.feed.delta.entry_identities import find_entries
 from feedproxy.feed.edit import hub_and_cloud_links, self_link
 from feedproxy.feed.edit.hub_and_cloud_links import Announcement
 from feedproxy.feed.parse import parser

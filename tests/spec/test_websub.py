@@ -12,7 +12,7 @@ from feedproxy.http.message import Fields, Response
 from feedproxy.notify.protocol import DAY
 from feedproxy.notify.subscriptions import Role, State
 from feedproxy.notify.websub import messages
-from feedproxy.notify.websub.discovery import discover, prefer_https
+from feedproxy.notify.websub.hub_discovery import discover, prefer_https
 from tests.stages.notify import NOON, TARGET
 from tests.stages.origin import a_feed
 from tests.stages.websub import HUB, LINKS, ME, PUBLIC, WebSubStand, links_of, websub_at

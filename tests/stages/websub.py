@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.notify.subscriptions import Role, Subscription
-from feedproxy.notify.websub.protocol import WebSub
+from feedproxy.notify.websub.websub import WebSub
 from feedproxy.request.endpoints import Call
 from feedproxy.request.entrance import ClientContext, Entrance
 from tests.stages.notify import TARGET, Stand

@@ -16,7 +16,7 @@ from feedproxy.lab.score_page import grade_level, with_code
 from feedproxy.scoring import report
 from feedproxy.scoring.aggregate import merge_accounts
 from feedproxy.scoring.grade import ReaderScore, rank, score_account
-from feedproxy.scoring.rules import redact_target
+from feedproxy.scoring.scoring_rules import redact_target
 
 SHOWN_MAX = 200
 """Largest number of scores on the page."""

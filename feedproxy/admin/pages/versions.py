@@ -1,6 +1,6 @@
 """Views of a feed's versions: for each, the time of its first fetch, its size, and its new entries."""
 
-from feedproxy.feed.delta.entries import unpack
+from feedproxy.feed.delta.entry_identities import unpack
 from feedproxy.refresh.ingest.ingest import make_delta_base
 from feedproxy.store.resource import Resource
 from feedproxy.web.templates import iso

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.feed.delta.entries import assign_identities, find_items
+from feedproxy.feed.delta.entry_identities import assign_identities, find_items
 from feedproxy.feed.delta.item_offsets import Item, Member, Outline
 from feedproxy.feed.edit.splice import Edit, splice
 from feedproxy.feed.edit.tag_offsets import SIGNATURES

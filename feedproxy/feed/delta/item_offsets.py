@@ -34,7 +34,7 @@ _EXHAUSTIVE = frozenset(
 )
 
 HASH_BYTES = 8
-"""Bytes of the stored hash of an entry's name, and of its content (feed/delta/entries.py)."""
+"""Bytes of the stored hash of an entry's name, and of its content (feed/delta/entry_identities.py)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from feedproxy.notify.protocol import DAY, Delivered, Delivery, DeliveryRequest,
 from feedproxy.notify.subscriptions import Role, State, Subscription, SubscriptionsFull
 from feedproxy.notify.topics import is_no_longer_public, is_private
 from feedproxy.notify.websub import messages
-from feedproxy.notify.websub.discovery import DiscoveredHubs, discover, prefer_https
+from feedproxy.notify.websub.hub_discovery import DiscoveredHubs, discover, prefer_https
 from feedproxy.notify.websub.messages import NAME, Mode
 from feedproxy.refresh.events import RefreshEnded
 from feedproxy.refresh.ingest.link_injection import endpoint_address

@@ -18,7 +18,7 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Seconds
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.delta.delta_document import make_delta
-from feedproxy.feed.delta.entries import unpack
+from feedproxy.feed.delta.entry_identities import unpack
 from feedproxy.feed.parse.parser import read
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.coding import content_coding

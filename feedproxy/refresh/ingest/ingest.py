@@ -14,7 +14,7 @@ from feedproxy.errors import FeedproxyError, TooLarge, Undecodable
 from feedproxy.feed import publication_dates, xml_redirect
 from feedproxy.feed.channel import Channel
 from feedproxy.feed.content_digest import pending_digest, pending_hash
-from feedproxy.feed.delta.entries import find_entries, pack
+from feedproxy.feed.delta.entry_identities import find_entries, pack
 from feedproxy.feed.edit import hub_and_cloud_links, usm
 from feedproxy.feed.parse import parser
 from feedproxy.feed.parse.channel_scan import scan_channel

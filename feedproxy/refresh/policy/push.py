@@ -18,7 +18,7 @@ from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.freshness import Allowance, span
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, Seconds
-from feedproxy.feed.delta.entries import unpack_identities
+from feedproxy.feed.delta.entry_identities import unpack_identities
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Response
 from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings, ingest, make_delta_base

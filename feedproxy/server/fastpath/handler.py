@@ -22,7 +22,7 @@ from feedproxy.request.entrance import Entrance
 from feedproxy.request.upstream_request import is_loop
 from feedproxy.server.access_record import CLIENT_GONE, SCORED_LENGTH_MAX, AccessRecord
 from feedproxy.server.fastpath.access_log import AccessLogger
-from feedproxy.server.fastpath.connection import ClientConnection
+from feedproxy.server.fastpath.client_connection import ClientConnection
 from feedproxy.server.fastpath.loop_preemption import PREEMPT_AFTER
 from feedproxy.server.fastpath.request_head import KEYED_FIELDS, RequestHead, parse_head
 from feedproxy.server.fastpath.response_cache import FastPathCache, Interner

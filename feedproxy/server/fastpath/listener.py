@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 from feedproxy.app import App
 from feedproxy.clock import Seconds
-from feedproxy.server.fastpath.connection import ClientConnection
+from feedproxy.server.fastpath.client_connection import ClientConnection
 from feedproxy.server.fastpath.gc_policy import GcScheduler
 from feedproxy.server.fastpath.handler import FastPathHandler
 from feedproxy.server.fastpath.handoff import PeerAddress

@@ -16,7 +16,7 @@ from typing import Any
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import UsageError
-from feedproxy.server.fastpath.connection import ClientConnection
+from feedproxy.server.fastpath.client_connection import ClientConnection
 from feedproxy.server.fastpath.tls_relay import TlsRelay
 
 RECORD_MAX = 16_384

@@ -12,7 +12,7 @@ import asyncio
 import socket
 
 from feedproxy.clock import Seconds
-from feedproxy.server.fastpath.connection import ClientConnection
+from feedproxy.server.fastpath.client_connection import ClientConnection
 
 READ_SIZE = 65_536
 
