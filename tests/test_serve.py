@@ -62,8 +62,8 @@ async def test_the_command_line_wins_over_the_files_address(tmp_path: Path) -> N
         ("codings: [gzip, lzma]", "codings: 'lzma': expected br, zstd, gzip"),
         ("endpoint_prefix: own", "endpoint_prefix: 'own' is not a path"),
         ("trusted_proxies: [balancer]", "trusted_proxies: 'balancer': expected an address"),
-        ("allow_ports: [http]", "allow_ports: 'http' is no port"),
-        ("allow_networks: [here]", "allow_networks: 'here' is no network"),
+        ("allow_ports: [http]", "allow_ports: invalid port 'http'"),
+        ("allow_networks: [here]", "allow_networks: invalid network 'here'"),
         (
             "upstream: 127.0.0.1:8000",
             "upstream: 127.0.0.1:8000: invalid URL: expected http:// or https:// at its beginning",
@@ -305,7 +305,7 @@ async def test_log_level_and_format_are_taken_over_by_a_reload(tmp_path: Path) -
     ("text", "words"),
     [
         ("upstream_proxy: proxy.example:3128", ":1: upstream_proxy: not a proxy's address: expected http://"),
-        ("upstream_proxy: http://u:s3cret@proxy.example", ":1: upstream_proxy: the proxy's port is missing"),
+        ("upstream_proxy: http://u:s3cret@proxy.example", ":1: upstream_proxy: missing port of the proxy"),
         ("upstream_proxy: [http://u:s3cret@a:1]", ":1: upstream_proxy: expected text, not a list"),
         ("upstream_proxy: http://localhost:8080", ":1: upstream_proxy: http://localhost:8080 is this proxy itself"),
         ("upstream_proxy: http://u:s3cret@127.0.0.1:8081", ":1: upstream_proxy: http://127.0.0.1:8081 is this proxy"),

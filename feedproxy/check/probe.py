@@ -263,7 +263,7 @@ class _Probe:
             response.status,
             response.fields,
             Fields(framing),
-            answer.doubt,
+            answer.framing_anomaly,
             response.body,
             content,
             minor=answer.minor,

@@ -23,10 +23,10 @@ class CredentialedClient:
         self._client = client
         self._with_credentials = with_credentials
 
-    async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized:
+    async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
         """Return the origin's response to the request with its credential. Raises FetchError, also for a removed
         credential."""
-        return await self._client.fetch(self._with_credentials(request), exempt=exempt)
+        return await self._client.fetch(self._with_credentials(request), skip_address_check=skip_address_check)
 
     async def close(self) -> None:
         """Close the wrapped client."""

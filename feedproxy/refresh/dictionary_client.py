@@ -111,13 +111,13 @@ class DictionaryClient:
         self._helper_pool = helper_pool
         self._limit = settings.decoded_max
 
-    async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized:
+    async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
         """Return the origin's response without `dcz` coding. If it cannot be decoded, it is fetched again without a
         dictionary."""
         if request.target != self._target:
-            return await self._client.fetch(request, exempt=exempt)
+            return await self._client.fetch(request, skip_address_check=skip_address_check)
         named = replace(request, fields=self._dictionary.add_to(request.fields))
-        fetched = await self._client.fetch(named, exempt=exempt)
+        fetched = await self._client.fetch(named, skip_address_check=skip_address_check)
         fields = fetched.fields if isinstance(fetched, Oversized) else fetched.response.fields
         if DCZ not in content_coding.layers(fields.combined("content-encoding")):
             return fetched
@@ -137,7 +137,7 @@ class DictionaryClient:
                 logger.exception("dictionary: decoding dcz of %s failed", self._target)
                 reason = repr(error)
         logger.warning("dictionary: dcz of %s not used, fetching without it: %s", self._target, reason)
-        whole = await self._client.fetch(request, exempt=exempt)
+        whole = await self._client.fetch(request, skip_address_check=skip_address_check)
         if isinstance(whole, Oversized):
             return whole
         # Without the offer, the next refresh names no dictionary: an origin that sends broken dcz gets one request

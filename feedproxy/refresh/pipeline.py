@@ -284,7 +284,7 @@ class RefreshPipeline:
             self._fetcher, job, self._store.get(request.target), self._helper_pool, self._clock.now()
         )
         if not job.follow_redirects:
-            answer = await client.fetch(request, exempt=job.skip_address_check)
+            answer = await client.fetch(request, skip_address_check=job.skip_address_check)
             return redirects.RedirectChain(answer, answer)
         return await redirects.follow_redirects(
             client,

@@ -64,7 +64,7 @@ async def fetch_missing(
     fields = fields.with_field("Accept-Encoding", "identity")
     if missing.condition is not None:
         fields = fields.with_added("If-Range", missing.condition)
-    answer = await fetcher.fetch(replace(job.request, fields=fields), exempt=job.skip_address_check)
+    answer = await fetcher.fetch(replace(job.request, fields=fields), skip_address_check=job.skip_address_check)
     if isinstance(answer, Oversized):
         return redirects.RedirectChain(answer, answer)
     if answer.response.status == UNSATISFIABLE or answer.response.status in redirects.REDIRECTS:

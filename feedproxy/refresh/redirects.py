@@ -19,7 +19,7 @@ REDIRECTS = relocation.PERMANENT | relocation.TEMPORARY
 class OriginClient(Protocol):
     """A client that sends one request to its origin."""
 
-    async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized: ...
+    async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ async def follow_redirects(
     and authenticate at its target.
     """
     start = request.target
-    first = last = await fetcher.fetch(request, exempt=skip_address_check)
+    first = last = await fetcher.fetch(request, skip_address_check=skip_address_check)
     visited: list[str] = [request.target]
     hops: list[tuple[int, str]] = []
 
@@ -103,7 +103,7 @@ async def follow_redirects(
         request = Request(request.method, location_target, fields)
         skip_address_check = skip_address_check and same_origin  # the operator configured the first origin only
         try:
-            following = await fetcher.fetch(request, exempt=skip_address_check)
+            following = await fetcher.fetch(request, skip_address_check=skip_address_check)
         except Forbidden:
             return end_chain(Detail.FORBIDDEN_ADDRESS)
         except Overload:

@@ -72,9 +72,9 @@ class LimitRecordingClient:
         self._limits = limits
         self._applies = applies
 
-    async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized:
+    async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
         """Return the response of the origin. Raises what the client raises."""
-        fetched = await self._client.fetch(request, exempt=exempt)
+        fetched = await self._client.fetch(request, skip_address_check=skip_address_check)
         if isinstance(fetched, Fetched) and self._applies(request):
             self._limits.record(request.target, fetched.response.status, fetched.response.fields)
         return fetched

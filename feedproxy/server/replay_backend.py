@@ -19,10 +19,10 @@ class ReplayClient:
         self._base = base
         self._fetcher = Fetcher(AddressPolicy(), limits, clock=clock)
 
-    async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized:
+    async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
         """Return the replay's response for a target. Raises the errors of Fetcher.fetch."""
         replay_request = replace(request, target=f"{self._base}/{request.target}")
-        return await self._fetcher.fetch(replay_request, exempt=True)
+        return await self._fetcher.fetch(replay_request, skip_address_check=True)
 
     async def close(self) -> None:
         """Close all connections."""

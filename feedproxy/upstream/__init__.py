@@ -1,1 +1,1 @@
-"""Reaching other hosts: what may be reached, and the pooled client that does it."""
+"""Connections to other hosts: the policy for addresses, and the pooled HTTP client."""

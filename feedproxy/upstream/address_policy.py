@@ -1,8 +1,8 @@
 """Policy for targets: permitted ports, addresses and names.
 
 Clients and origins choose targets, redirects, callbacks and discovered pages, and this machine may be behind a
-firewall. So a name is resolved once, each of its addresses is checked, and the connection goes to a checked address,
-which defeats DNS rebinding.
+firewall. Each name is therefore resolved once, all its addresses are checked, and the connection goes to a checked
+address. This also defeats DNS rebinding.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ class AddressPolicy:
     """The ports and addresses that a target may have.
 
     `allow_private` permits private, shared, loopback and link-local networks, but not multicast, reserved networks and
-    cloud metadata services. `networks` are permitted whatever they are. `ports` are numbers or ranges (`1025-65535`);
-    other values raise UsageError. `listeners` are this proxy's own and always forbidden.
+    cloud metadata services. `networks` are permitted in any case. `ports` are numbers or ranges such as `1025-65535`;
+    other values raise UsageError. `listeners` are this proxy's own and are always forbidden.
     """
 
     def __init__(
@@ -50,19 +50,19 @@ class AddressPolicy:
         self._listeners = listeners or OwnListeners()
 
     def check_port(self, port: int) -> None:
-        """Raise Forbidden for a port that is not permitted."""
+        """Raise Forbidden if the port is not permitted."""
         if not any(first <= port <= last for first, last in self._ports):
             raise Forbidden(f"port {port} is not in allow_ports")
 
     def check_address(self, ip: str) -> None:
-        """Raise Forbidden, with the reason, for an address that is not permitted."""
+        """Raise Forbidden, with the reason, if the address is not permitted."""
         if "%" in ip:
             # A zone id is valid on this machine only (RFC 4007, section 11).
             raise Forbidden(f"{ip} has a zone id")
         try:
             address = ipaddress.ip_address(ip)
         except ValueError:
-            raise Forbidden(f"{ip} is no IP address") from None
+            raise Forbidden(f"invalid IP address {ip!r}") from None
         self._check(address, str(address))
 
     def _check(self, address: Address, subject: str) -> None:
@@ -79,11 +79,12 @@ class AddressPolicy:
         ):
             raise Forbidden(f"{subject} is not a public address: {row.description}")
 
-    def literal(self, host: str, port: int) -> str | None:
-        """Return the address that a host spells out, checked with the port; None for a name.
+    def literal_address(self, host: str, port: int) -> str | None:
+        """Return the address if the host is a literal address, after checking it and the port. Return None for a name.
 
-        Raises Forbidden for addresses that are not permitted, for this proxy's listeners, and for unusual spellings of
-        IPv4 (0x7f.1, 2130706433, 127.1, 010.0.0.1), which resolvers parse differently; BadTarget for an invalid host.
+        Raises Forbidden for addresses that are not permitted, and for this proxy's listeners. It also raises Forbidden
+        for unusual spellings of IPv4 (0x7f.1, 2130706433, 127.1, 010.0.0.1), because resolvers parse them differently.
+        Raises BadTarget for an invalid host.
         """
         host = _normalise_host(host)
         if host.startswith("[") or ":" in host:
@@ -91,7 +92,7 @@ class AddressPolicy:
         elif _NUMERIC_END.search(host):
             ip = host
             if not _is_dotted_quad(host):
-                raise Forbidden(f"{host} is an odd spelling of an IPv4 address")
+                raise Forbidden(f"{host} is an unusual spelling of an IPv4 address")
         else:
             return None
         self.check_address(ip)
@@ -99,22 +100,22 @@ class AddressPolicy:
         return str(ipaddress.ip_address(ip))
 
     def check_localhost(self, host: str) -> None:
-        """Raise Forbidden for a name of this machine if loopback addresses are not permitted."""
+        """Raise Forbidden if the host is a name of this machine and loopback addresses are not permitted."""
         if _is_localhost(_normalise_host(host)):
             self.check_address("127.0.0.1")
 
     def _check_listeners(self, host: str, ip: str, port: int) -> None:
-        if self._listeners.include(ip, port):
+        if self._listeners.reaches_listener(ip, port):
             raise Forbidden(f"{host}:{port} is a listener of this proxy")
 
     async def resolve(self, host: str, port: int) -> list[str]:
         """Return the permitted addresses of this host, at least one.
 
-        Raises Forbidden for a literal address that is not permitted and for this proxy's listeners, Unreachable for a
-        name without a permitted address, BadTarget for an invalid host.
+        Raises Forbidden for a literal address that is not permitted, and for this proxy's listeners. Raises Unreachable
+        for a name without a permitted address, and BadTarget for an invalid host.
         """
         self.check_port(port)
-        if (ip := self.literal(host, port)) is not None:
+        if (ip := self.literal_address(host, port)) is not None:
             return [ip]
         return await self._resolve_permitted(host, port)
 
@@ -122,12 +123,12 @@ class AddressPolicy:
         """Return the permitted addresses of a host that the operator configured, for any port.
 
         `localhost` may resolve to loopback addresses, because the operator wrote it. The addresses of other names are
-        chosen by their name servers, so they are checked as for a target. Raises as `resolve` does.
+        chosen by their name servers, so they are checked as for a target. Raises the errors of `resolve`.
         """
         if _is_localhost(_normalise_host(host)):
             found = await self.addresses(host, port)
             if not (here := [address for address in found if ipaddress.ip_address(address).is_loopback]):
-                raise Forbidden(f"{host} does not lead to this machine")
+                raise Forbidden(f"{host} does not resolve to this machine")
             return here
         return await self._resolve_permitted(host, port)
 
@@ -135,7 +136,7 @@ class AddressPolicy:
         permitted, refusal = [], None
         for found in await self.addresses(host, port):
             try:
-                # The zone of a resolved link-local address was set by this machine, unlike one in a URL.
+                # The zone of a resolved link-local address was set by this machine, unlike a zone in a URL.
                 self.check_address(found.partition("%")[0])
             except Forbidden as reason:
                 refusal = reason
@@ -153,15 +154,16 @@ class AddressPolicy:
     async def resolve_for_parent(
         self, host: str, port: int, *, may_be_unknown: bool, configured: bool = False
     ) -> list[str]:
-        """Return the addresses of a host for a request through a parent proxy; empty if only the parent knows it.
+        """Return the addresses of a host for a request through a parent proxy.
 
-        The parent may choose any address of a name, so all of them must be permitted. With `may_be_unknown`, a name
-        below a public suffix that cannot be resolved here is left to the parent. For a `configured` host, port and
-        literal address are not checked, as in `resolve_configured`. Raises as `resolve` does.
+        Return an empty list if only the parent can resolve it. The parent may choose any address of a name, so all of
+        them must be permitted. If `may_be_unknown` is True, a name below a public suffix that cannot be resolved here
+        is left to the parent. For a `configured` host, port and literal address are not checked, as in
+        `resolve_configured`. Raises the errors of `resolve`.
         """
         if not configured:
             self.check_port(port)
-            if (ip := self.literal(host, port)) is not None:
+            if (ip := self.literal_address(host, port)) is not None:
                 return [ip]
         elif _is_literal(host):
             return [host.strip("[]")]
@@ -181,38 +183,41 @@ class AddressPolicy:
         return found
 
     async def unresolved(self, host: str, port: int) -> list[str]:
-        """Return no addresses: the parent proxy resolves the operator's host."""
+        """Return an empty list: the parent proxy resolves the operator's host."""
         return []
 
     async def resolve_parent(self, host: str, port: int) -> list[str]:
-        """Return the unchecked addresses of the parent proxy. Raises LoopDetected if it is this proxy."""
+        """Return the addresses of the parent proxy without checking them. Raises LoopDetected if it is this proxy."""
         found = await self.addresses(host, port)
-        if any(self._listeners.include(address, port) for address in found):
+        if any(self._listeners.reaches_listener(address, port) for address in found):
             raise LoopDetected(f"upstream_proxy: {host}:{port} is a listener of this proxy")
         return found
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """Return all addresses of an operator's host, unchecked. Raises Unreachable, BadTarget, Overload."""
+        """Return all addresses of a host that the operator configured, without checking them.
+
+        Raises Unreachable, BadTarget, Overload.
+        """
         try:
             return await self._resolve_name(host, port)
         except _UnknownSite as unknown:
             raise unknown.error from unknown.__cause__
 
     async def _resolve_name(self, host: str, port: int) -> list[str]:
-        """Return all addresses of a host. Raises _UnknownSite if none is found, BadTarget, and Overload."""
+        """Return all addresses of a host. Raises _UnknownSite if it has none, BadTarget, and Overload."""
         name = _normalise_host(host)
         try:
             async with asyncio.timeout(LOOKUP_TIMEOUT):
                 found = list(await self._lookup(name, port))
         except TimeoutError as error:
-            raise _UnknownSite(Unreachable(f"{host} cannot be resolved: no answer in time")) from error
+            raise _UnknownSite(Unreachable(f"{host} cannot be resolved: no response in time")) from error
         except (OSError, UnicodeError, MemoryError) as error:
             why = getattr(error, "strerror", None) or error
             if local_failure.is_exhaustion(error):
-                local_failure.complaints.warn(f"{host} cannot be looked up: {error}")
-                raise Overload(f"{host} cannot be looked up now: {why}") from error
+                local_failure.complaints.warn(f"{host} cannot be resolved: {error}")
+                raise Overload(f"{host} cannot be resolved now: {why}") from error
             if local_failure.is_local(error):
-                raise _UnknownSite(Overload(f"{host} cannot be looked up now: {why}")) from error
+                raise _UnknownSite(Overload(f"{host} cannot be resolved now: {why}")) from error
             logger.info("%s: %s", host, why)
             raise _UnknownSite(_unresolved(host)) from error
         if not found:
@@ -221,7 +226,7 @@ class AddressPolicy:
 
 
 class _UnknownSite(Exception):
-    """No address of a name is known here; `error` is the error of a direct connection."""
+    """Error for a name that cannot be resolved here. `error` is the error to raise without a parent proxy."""
 
     def __init__(self, error: FeedproxyError) -> None:
         super().__init__(str(error))
@@ -229,30 +234,33 @@ class _UnknownSite(Exception):
 
 
 def _unresolved(host: str) -> Unreachable:
-    """Return the same error for a name without an address and for one without a permitted address.
+    """Return the error for a name without an address.
 
-    Different errors would reveal the names in this machine's network.
+    It is also used for a name without a permitted address: different errors would reveal the names in this machine's
+    network.
     """
     return Unreachable(f"{host} cannot be resolved")
 
 
 def _is_localhost(name: str) -> bool:
-    """Return whether this name is a loopback name (RFC 6761, section 6.3)."""
+    """Return True if the name is a loopback name (RFC 6761, section 6.3)."""
     return name == "localhost" or name.endswith(".localhost")
 
 
 def _normalise_host(host: str) -> str:
-    """Return a host in lower case, in A-labels, without the root's dot. Raises BadTarget."""
+    """Return a host in lower case, in A-labels, and without the root's dot. Raises BadTarget."""
     if not host.isascii():
         try:
-            host = host.encode("idna").decode("ascii")  # also folds full-width digits and dots, which then count
+            host = host.encode("idna").decode(
+                "ascii"
+            )  # also folds full-width digits and dots, which count from then on
         except UnicodeError:
-            raise BadTarget(f"{host!r} is no host name") from None
+            raise BadTarget(f"invalid host name {host!r}") from None
     host = host.lower().removesuffix(".")
     if not host or not re.fullmatch(r"\[[0-9a-f:.%a-z_~-]+\]|[0-9a-f.]*:[0-9a-f:.]*(?:%[\w.~-]+)?|[a-z0-9._~-]+", host):
-        raise BadTarget(f"{host!r} is no host name")
+        raise BadTarget(f"invalid host name {host!r}")
     if "[" not in host and ":" not in host and any(not label or len(label) > 63 for label in host.split(".")):
-        raise BadTarget(f"{host!r} is no host name")
+        raise BadTarget(f"invalid host name {host!r}")
     return host
 
 
@@ -274,7 +282,7 @@ def _network(text: str) -> Network:
     try:
         return ipaddress.ip_network(text.strip(), strict=False)
     except ValueError:
-        raise UsageError(f"{text!r} is no network, such as 10.0.0.0/8") from None
+        raise UsageError(f"invalid network {text!r}: expected one such as 10.0.0.0/8") from None
 
 
 def _port_range(text: str) -> tuple[int, int]:
@@ -284,5 +292,5 @@ def _port_range(text: str) -> tuple[int, int]:
     except ValueError:
         bounds = 0, 0
     if not 1 <= bounds[0] <= bounds[1] <= 65535:
-        raise UsageError(f"{text!r} is no port, such as 8080, nor a range, such as 1025-65535")
+        raise UsageError(f"invalid port {text!r}: expected a number such as 8080, or a range such as 1025-65535")
     return bounds

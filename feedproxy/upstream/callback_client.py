@@ -1,7 +1,7 @@
 """HTTP client for callbacks and hubs: pings, notifications, verifications.
 
 It sends requests with content and reads short responses, which are not stored, so aiohttp parses them. As in client.py,
-every address is checked and pinned.
+every address is checked, and the connection goes to the checked address.
 """
 
 import asyncio
@@ -26,30 +26,31 @@ from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import Resolve, unauthorized
 
 RESPONSE_MAX = 65_536
-"""Bytes of a response that are read: an XML-RPC struct, a challenge. The rest is cut off."""
+"""Maximum number of bytes that are read of a response, such as an XML-RPC struct or a challenge. The rest is
+ignored."""
 
 
 CALLS = Requester("calls", is_known=False)
-"""The requester of all calls: look-ups of callbacks count as those of one client."""
+"""The requester of all calls: name look-ups for callbacks count as those of one client."""
 
 
 class AddressTrust(Enum):
-    """The source of an address, which decides what is checked."""
+    """The source of an address, which determines what is checked."""
 
     UNTRUSTED = "anybody"
-    """A callback from a client: port and address are checked."""
+    """A callback URL that a client sent: port and address are checked."""
     CONFIGURED_NAME = "configuration"
-    """A service that the operator configured: the addresses of its name are checked, its port and a literal address are
-    not."""
+    """A service that the operator configured: the addresses of its name are checked, its port and a literal address
+    are not."""
     OPERATOR_HOST = "own"
-    """A machine of the operator's own: nothing is checked, as for the upstream."""
+    """A machine that belongs to the operator: nothing is checked, as for the upstream."""
 
 
 class CallbackClient:
-    """A client without redirects and cookies that reads RESPONSE_MAX bytes at most.
+    """A client that follows no redirects, sends no cookies, and reads at most RESPONSE_MAX bytes.
 
-    Its callers limit concurrent calls (notify/delivery/delivery_worker.py: 64), because a call that waits for a
-    connection looks like one that hangs.
+    Its callers limit the number of concurrent calls (notify/delivery/delivery_worker.py: 64), because a call that waits
+    for a connection is like a call that hangs.
     """
 
     def __init__(
@@ -80,25 +81,25 @@ class CallbackClient:
         *,
         trust: AddressTrust = AddressTrust.UNTRUSTED,
     ) -> Response:
-        """Send a request and return the response, its content cut off at RESPONSE_MAX.
+        """Send a request and return the response, with its content cut to RESPONSE_MAX bytes.
 
         Raises Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, MalformedResponse, ParentFailed.
         """
         where = _url(url)
         parent = self._parent_of(_normalise(str(where)))
         for name, value in fields or ():
-            if not is_field(name, value):  # aiohttp checks for line ends only
-                raise BadTarget(f"the field {name!r} cannot be sent")
+            if not is_field(name, value):  # aiohttp checks only for line ends
+                raise BadTarget(f"invalid field {name!r}: expected a valid name and value")
         if trust is AddressTrust.UNTRUSTED:
             self.check(url)
         lines, proxy = list(fields or ()), None
         try:
             with requesting(CALLS):
-                # aiohttp looks names up in the same task.
+                # aiohttp resolves names in the same task.
                 if parent is not None and parent.is_http and where.scheme == "http":
                     async with asyncio.timeout(self._timeout.connect):
                         await self._check(trust, parent)(where.raw_host or "", where.port or 0)
-                    proxy = URL(str(parent))  # it makes aiohttp write the target in absolute-form
+                    proxy = URL(str(parent))  # the proxy argument makes aiohttp write the target in absolute-form
                     lines += [("Proxy-Authorization", value) for value in (parent.authorization,) if value]
                 answer = await self._session(trust, parent).request(
                     method, where, headers=lines, data=body or None, allow_redirects=False, proxy=proxy
@@ -112,21 +113,21 @@ class CallbackClient:
         except FeedproxyError:
             raise
         except TimeoutError as error:
-            raise FetchTimeout(f"{where.authority} did not answer in {self._total:g} s") from error
+            raise FetchTimeout(f"{where.authority} did not respond in {self._total:g} s") from error
         except aiohttp.ClientConnectorError as error:
             if local_failure.is_local(error.os_error):
-                local_failure.complaints.warn(f"{where.authority} cannot be called: {error.os_error}")
-                raise Overload(f"{where.authority} cannot be called now") from error
+                local_failure.complaints.warn(f"{where.authority} cannot be reached: {error.os_error}")
+                raise Overload(f"{where.authority} cannot be reached now") from error
             raise Unreachable(f"{where.authority} cannot be reached") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise MalformedResponse(f"{where.authority}: {error or type(error).__name__}") from error
 
     def check(self, url: str) -> None:
-        """Raise Forbidden or BadTarget for a callback that is not permitted, whatever its name resolves to."""
+        """Raise Forbidden or BadTarget for a callback that is not permitted, without resolving its name."""
         where = _url(url)
         host, port = where.raw_host or "", where.port or 0
         self._policy.check_port(port)
-        if self._policy.literal(host, port) is None:
+        if self._policy.literal_address(host, port) is None:
             self._policy.check_localhost(host)
 
     async def resolve(self, url: str) -> list[str]:
@@ -136,14 +137,14 @@ class CallbackClient:
             return await self._policy.resolve(where.raw_host or "", where.port or 0)
 
     async def close(self) -> None:
-        """Close all connections; current calls fail."""
+        """Close all connections. Current calls fail."""
         self._closed = True
         sessions, self._sessions = self._sessions, {}
         for session in sessions.values():
             await session.close()
 
     def _session(self, named: AddressTrust, parent: Parent | None) -> aiohttp.ClientSession:
-        """Return the pool for this trust and parent: a connection is never shared between them."""
+        """Return the pool for this trust and parent. Pools never share a connection."""
         if self._closed:
             raise Unreachable("the client is closed")
         if (named, parent) not in self._sessions:
@@ -151,7 +152,7 @@ class CallbackClient:
                 connector=self._connector(named, parent),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=self._timeout,
-                # A compressed response of a few bytes could be large when decoded.
+                # A compressed response of a few bytes could become large when decoded.
                 auto_decompress=False,
                 skip_auto_headers=("Accept-Encoding", "User-Agent", "Content-Type"),
             )
@@ -162,7 +163,7 @@ class CallbackClient:
         if parent is None:
             return aiohttp.TCPConnector(
                 resolver=CheckedResolver(check),
-                use_dns_cache=False,  # each new connection is resolved and checked anew
+                use_dns_cache=False,  # the name is resolved and checked for each new connection
                 ssl=self._ssl_context or True,
                 limit=self._connections,
             )
@@ -178,10 +179,12 @@ class CallbackClient:
         """Return the function that resolves and checks a host and port for this trust."""
         policy = self._policy
         if named is AddressTrust.OPERATOR_HOST:
-            return policy.addresses if parent is None or not parent.resolves else policy.unresolved
+            return policy.addresses if parent is None or not parent.resolves_names else policy.unresolved
         configured = named is AddressTrust.CONFIGURED_NAME
         if parent is not None:
-            return functools.partial(policy.resolve_for_parent, may_be_unknown=parent.resolves, configured=configured)
+            return functools.partial(
+                policy.resolve_for_parent, may_be_unknown=parent.resolves_names, configured=configured
+            )
         return policy.resolve_configured if configured else policy.resolve
 
 

@@ -1,4 +1,7 @@
-"""The chunked transfer coding, read strictly (RFC 9112, section 7.1). Extensions and trailers are skipped."""
+"""Strict parser for the chunked transfer coding.  RFC 9112, section 7.1
+
+Chunk extensions and trailers are skipped.
+"""
 
 import re
 
@@ -6,17 +9,21 @@ from feedproxy.errors import MalformedResponse
 from feedproxy.http.message_syntax import is_field_line
 
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t -~\x80-\xff]*)?\r?\n")
-"""A chunk's first line. An origin may end it by a bare line feed, as the lines of the head (section 2.2)."""
+"""Matches the first line of a chunk. An origin may end it with a bare line feed, like the lines of the head (section
+2.2)."""
 
 _LINE_MAX = 8192
-"""Bytes of a chunk's first line: its size, and extensions, which are rare."""
+"""Maximum length of the first line of a chunk, in bytes. It contains the size and extensions, which are rare."""
 
 
 class ChunkedParser:
     """An incremental parser. Raises MalformedResponse for invalid chunks."""
 
     def __init__(self, trailers_max: int, *, of_request: bool = False) -> None:
-        """`of_request` forbids bare line feeds, and trailers that are not field lines."""
+        """Create a parser. `trailers_max` limits the trailers, in bytes.
+
+        `of_request` forbids bare line feeds, and trailers that are not field lines.
+        """
         self._held = b""
         self._strict = of_request
         self._left = 0
@@ -27,7 +34,7 @@ class ChunkedParser:
         """The bytes after the last chunk."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the content in these bytes."""
+        """Parse further bytes and return the content in them."""
         data, self._held = (self._held + data if self._held else data), b""
         found: list[bytes] = []
         at = 0
@@ -47,7 +54,7 @@ class ChunkedParser:
         return found
 
     def _line(self, data: bytes, at: int) -> int:
-        """Return the length of the next size line with the line end before it; 0 if it is incomplete."""
+        """Return the length of the next size line, including the line end before it. Return 0 if it is incomplete."""
         start = at
         if self._begun:
             if data.startswith(b"\r", at):
@@ -55,32 +62,32 @@ class ChunkedParser:
             if at == len(data):
                 return 0
             if not data.startswith(b"\n", at):
-                raise MalformedResponse("a chunk is longer than its size")
+                raise MalformedResponse("invalid chunk: longer than its size")
             at += 1
         end = data.find(b"\n", at, at + _LINE_MAX) + 1
         if not end:
             if len(data) - at >= _LINE_MAX or not _may_be_size(data[at : at + 16]):
-                raise MalformedResponse("no chunk size")
+                raise MalformedResponse("invalid chunk size")
             return 0
         match = _SIZE.fullmatch(data, at, end)
         if match is None or (self._strict and not data.endswith(b"\r\n", at, end)):
-            raise MalformedResponse(f"no chunk size: {data[at : at + 20]!r}")
+            raise MalformedResponse(f"invalid chunk size {data[at : at + 20]!r}: expected hexadecimal digits")
         self._begun, self._left = True, int(match[1], 16)
         self._in_trailers = not self._left
         return end - start
 
     def _trailer(self, data: bytes, at: int) -> int:
-        """Return the length of the next trailer line or of the final empty line; 0 if it is incomplete."""
+        """Return the length of the next trailer line, or of the final empty line. Return 0 if it is incomplete."""
         end = data.find(b"\n", at) + 1
         length = (end or len(data)) - at
         if length > self._trailers_left:
-            raise MalformedResponse("too much behind the last chunk")
+            raise MalformedResponse("trailers are too long")
         if not end:
             return 0
         self._trailers_left -= length
         line = data[at:end].removesuffix(b"\n").removesuffix(b"\r")
         if self._strict and (not data.endswith(b"\r\n", at, end) or (line and not is_field_line(line))):
-            raise MalformedResponse("a trailer that is no field line")
+            raise MalformedResponse("invalid trailer: expected a field line")
         self.done = not line
         return length
 

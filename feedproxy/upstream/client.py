@@ -1,6 +1,6 @@
-"""HTTP client for origins: one request gives one complete response, or an error with the reason.
+"""HTTP client for origins. Each request gives one complete response, or an error with the reason.
 
-It does not handle redirects, cookies, content codings or caching, and adds the field Host only.
+It handles no redirects, cookies, content codings or caching, and adds only the field Host.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ from feedproxy.upstream import local_failure
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.connection_pool import (
     CheckedResolver,
-    ExactConnector,
-    ExactProtocol,
+    OriginConnector,
+    OriginProtocol,
     ParentConnector,
     ReadTimeout,
     StaleConnection,
@@ -39,10 +39,10 @@ from feedproxy.upstream.response_parser import ReadLimits, ResponseParser
 
 _UNSENDABLE = re.compile(r"[^\t -~\x80-\xff]")
 _TARGET = re.compile(r"(https?://[!\"$-.0->@-~]+)([!\"$-~]*)(?:#.*)?")
-"""Scheme and authority, path and query."""
+"""Matches a target: scheme with authority, and path with query."""
 
 CACHED_HOSTS_MAX = 1024
-"""Hosts in the cache of connection parameters."""
+"""Maximum number of hosts with cached connection parameters."""
 
 CONNECTIONS = Limit(200, reserve=40)
 PER_SITE = Limit(16, reserve=4)
@@ -52,33 +52,33 @@ OWN_HOST = Limit(64)
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """The limits of one exchange, in seconds and bytes."""
+    """The limits of one exchange, in seconds and bytes, and of concurrent exchanges."""
 
     connect: Seconds = 10
-    """For name resolution, connection, TLS handshake, and the wait for a free connection."""
+    """Seconds for name resolution, connection and TLS handshake, and for the wait for a free connection."""
     first_byte: Seconds = 30
-    """From the request to the first byte of the response; then the longest pause within the response."""
+    """Seconds from the request to the first byte of the response. Later, seconds of silence within the response."""
     total: Seconds = 60
     header_max: int = 65_536
-    """Bytes of the head, 1xx responses included."""
+    """Size of the head, in bytes, including 1xx responses."""
     buffer_max: int = 10_000_000
-    """Bytes of the content, as transferred."""
+    """Size of the content as transferred, in bytes."""
     connections: Limit = CONNECTIONS
-    """Exchanges with origins at once, and how many of these only known feeds may have."""
+    """Concurrent exchanges with all origins, and the number reserved for known feeds."""
     per_site: Limit = PER_SITE
-    """Exchanges with one site at once, and how many of these only known feeds may have."""
+    """Concurrent exchanges with one site, and the number reserved for known feeds."""
     per_host: Limit = PER_HOST
-    """Exchanges with one host and port at once: six, as in browsers, and two more for known feeds."""
+    """Concurrent exchanges with one host and port: six, as in browsers, and two more for known feeds."""
     per_client: int = 80
-    """Exchanges for one client at once: half of those for unknown targets."""
+    """Concurrent exchanges for one client: half of those for unknown targets."""
     own_host: Limit = OWN_HOST
-    """Exchanges with the operator's own upstream at once."""
+    """Concurrent exchanges with the upstream in reverse mode."""
     own_client: int = 16
-    """Of these for one client."""
+    """Concurrent exchanges with the upstream for one client."""
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
-        """Return the operator's limits."""
+        """Return the limits that the settings define."""
         return cls(
             connect=settings.connect_timeout,
             first_byte=settings.first_byte_timeout,
@@ -90,26 +90,26 @@ class FetchLimits:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A complete response with end-to-end fields; Content-Length only for HEAD."""
+    """A complete response with its end-to-end fields. Content-Length is included only for HEAD."""
 
     response: Response
     request_time: Instant
     response_time: Instant
     interim: tuple[Response, ...] = ()
-    """The 1xx responses before it, except 100, which is hop-by-hop."""
+    """The 1xx responses before this response, except 100, which is hop-by-hop."""
     minor: int = 1
-    """The minor version of the origin's HTTP/1.x."""
+    """Minor version of HTTP/1.x in the response."""
     lines: tuple[tuple[bytes, bytes], ...] = ()
-    """All field lines of the head, hop-by-hop fields included."""
-    doubt: str = ""
-    """The framing error that was tolerated; empty for none."""
+    """All field lines of the head, including hop-by-hop fields."""
+    framing_anomaly: str = ""
+    """The framing error that was tolerated; empty if there was none."""
     received_size: int | None = None
-    """Bytes of content as transferred, if the content was decoded since."""
+    """Size of the content as transferred, in bytes, if `body` has been decoded since; otherwise None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Oversized:
-    """A response with more content than `buffer_max`; the connection was closed."""
+    """A response with more content than `buffer_max`. Its connection was closed."""
 
     status: int
     fields: Fields
@@ -118,7 +118,7 @@ class Oversized:
 
 @dataclass(frozen=True, slots=True)
 class FetchStats:
-    """Open connections to origins, idle ones included, and current exchanges, for metrics."""
+    """Numbers for metrics: open connections to origins, including idle ones, and current exchanges."""
 
     connections: int
     exchanges: int
@@ -134,20 +134,20 @@ class _Host:
     line: bytes
     """The field line of Host."""
     request: aiohttp.ClientRequest
-    """The request that selects a connection of the pool; it is never sent."""
+    """A request that selects a connection of the pool. It is never sent."""
     site: str
-    """The registrable domain."""
+    """Registrable domain of the host."""
     root: bytes
     """The part before the path in absolute-form."""
 
     @property
     def is_tls(self) -> bool:
-        """Return whether the scheme is https."""
+        """True if the scheme is https."""
         return self.root.startswith(b"https:")
 
 
 class Fetcher:
-    """A pooled HTTP/1.1 client, to be used as an async context manager or closed with `close`."""
+    """A pooled HTTP/1.1 client. It is used as an async context manager, or closed with `close`."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class Fetcher:
         self._ssl_context = ssl_context
         self._read_limits = ReadLimits(self._limits.header_max, self._limits.buffer_max)
         self._timeout = aiohttp.ClientTimeout(connect=min(self._limits.connect, self._limits.total))
-        self._pools: dict[tuple[bool, Parent | None], ExactConnector | ParentConnector] = {}
+        self._pools: dict[tuple[bool, Parent | None], OriginConnector | ParentConnector] = {}
         bounds = self._limits
         self._shares = {
             False: FairLimits(bounds.connections, site=bounds.per_site, host=bounds.per_host, client=bounds.per_client),
@@ -190,28 +190,28 @@ class Fetcher:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections; current and later exchanges fail."""
+        """Close all connections. Current and later exchanges fail."""
         self._closed = True
         pools, self._pools = self._pools, {}
         for pool in pools.values():
             await pool.close()
 
-    async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized:
+    async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
         """Send a GET or HEAD to the target's origin and return the response.
 
-        `exempt` is for targets that the operator configured: neither port nor address is checked.
-        Raises Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, MalformedResponse, ParentFailed.
+        `skip_address_check` is for targets that the operator configured: their port and address are not checked. Raises
+        Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, MalformedResponse, ParentFailed.
         """
         if request.method not in {"GET", "HEAD"}:
-            raise BadTarget(f"{request.method} is not fetched")
+            raise BadTarget(f"invalid method {request.method}: expected GET or HEAD")
         host, path = self._host(request.target)
         if local_failure.is_nearly_exhausted():
-            local_failure.complaints.warn("descriptors or memory are nearly used up")
-            raise Overload("descriptors or memory are nearly used up")
-        if not exempt:
+            local_failure.complaints.warn("file descriptors or memory are nearly exhausted")
+            raise Overload("file descriptors or memory are nearly exhausted")
+        if not skip_address_check:
             self._policy.check_port(host.port)
-            # aiohttp calls its resolver for names only; literal addresses are checked here.
-            self._policy.literal(host.name, host.port)
+            # aiohttp calls its resolver only for names; literal addresses are checked here.
+            self._policy.literal_address(host.name, host.port)
         parent = self._parent_of(request.target)
         lines = _lines(request.fields)
         if parent is not None and parent.is_http and not host.is_tls:
@@ -221,19 +221,21 @@ class Fetcher:
                 lines += f"Proxy-Authorization: {parent.authorization}\r\n".encode("ascii")
         message = b"%b %b HTTP/1.1\r\n%b%b\r\n" % (request.method.encode(), path, host.line, lines)
         self._exchanges += 1
-        shares = self._shares[exempt]
+        shares = self._shares[skip_address_check]
         try:
-            async with shares.slot(timeout=self._limits.connect, site=host.site, host=host.authority) as place:
-                return await self._fetch_in_slot(place, request.method, host, message, parent, exempt=exempt)
+            async with shares.slot(timeout=self._limits.connect, site=host.site, host=host.authority) as slot:
+                return await self._fetch_in_slot(
+                    slot, request.method, host, message, parent, skip_address_check=skip_address_check
+                )
         except FeedproxyError:
             raise
         except ReadTimeout as error:
-            raise FetchTimeout(f"{host.authority} was silent for {self._limits.first_byte:g} s") from error
+            raise FetchTimeout(f"{host.authority} sent nothing for {self._limits.first_byte:g} s") from error
         except TimeoutError as error:
             raise FetchTimeout(f"{host.authority} took longer than {self._limits.total:g} s") from error
         except MemoryError as error:
-            local_failure.complaints.warn("no memory is left for an exchange")
-            raise Overload("no memory is left for an exchange") from error
+            local_failure.complaints.warn("no memory is available for an exchange")
+            raise Overload("no memory is available for an exchange") from error
         except (aiohttp.ClientConnectorError, aiohttp.ClientConnectorCertificateError) as error:
             _raise_if_local(getattr(error, "os_error", None), host.authority)
             raise Unreachable(f"{host.authority} cannot be reached: {_connection_error_reason(error)}") from error
@@ -244,115 +246,125 @@ class Fetcher:
             self._exchanges -= 1
 
     async def _fetch_in_slot(
-        self, place: Slot, method: str, host: _Host, message: bytes, parent: Parent | None, *, exempt: bool
+        self, slot: Slot, method: str, host: _Host, message: bytes, parent: Parent | None, *, skip_address_check: bool
     ) -> Fetched | Oversized:
-        """Make one exchange; repeat it if a pooled connection was closed. It may be evicted (fair_limits.py)."""
+        """Make one exchange and return its response.
+
+        If a pooled connection was closed before a response, the exchange is repeated. The exchange may be evicted
+        (fair_limits.py).
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limits.total
         try:
             async with asyncio.timeout(None) as timeout:
-                place.end = lambda: timeout.reschedule(loop.time())
+                slot.end = lambda: timeout.reschedule(loop.time())
                 try:
-                    return await self._exchange(place, method, host, message, parent, deadline, exempt=exempt)
+                    return await self._exchange(
+                        slot, method, host, message, parent, deadline, skip_address_check=skip_address_check
+                    )
                 except StaleConnection:
-                    return await self._exchange(place, method, host, message, parent, deadline, exempt=exempt)
+                    return await self._exchange(
+                        slot, method, host, message, parent, deadline, skip_address_check=skip_address_check
+                    )
                 finally:
-                    place.end = None
+                    slot.end = None
         except TimeoutError as error:
-            if not place.is_ended:
+            if not slot.is_ended:
                 raise
-            raise Overload(f"{host.authority} was silent while other requests waited") from error
+            raise Overload(f"{host.authority} sent nothing while other requests waited") from error
 
     async def _exchange(
         self,
-        place: Slot,
+        slot: Slot,
         method: str,
         host: _Host,
         message: bytes,
         parent: Parent | None,
         deadline: Seconds,
         *,
-        exempt: bool,
+        skip_address_check: bool,
     ) -> Fetched | Oversized:
         request_time = self._clock.now()
-        connection = await self._connect(host, parent, exempt)
+        connection = await self._connect(host, parent, skip_address_check)
         protocol = connection.protocol
-        assert isinstance(protocol, ExactProtocol)
+        assert isinstance(protocol, OriginProtocol)
         local_failure.network.record_success()
-        place.silent_since = lambda: protocol.last_received
-        reading = ResponseParser(has_content=method != "HEAD", limits=self._read_limits, now=self._clock.now)
+        slot.silent_since = lambda: protocol.last_received
+        parser = ResponseParser(has_content=method != "HEAD", limits=self._read_limits, now=self._clock.now)
         try:
             await protocol.send_request(
                 message,
-                reading,
+                parser,
                 read_timeout=self._limits.first_byte,
                 deadline=deadline,
-                is_wanted=lambda: not place.requester.is_abandoned,
+                is_wanted=lambda: not slot.requester.is_abandoned,
             )
         except BaseException:
             connection.close()
             raise
         connection.release()
-        head = reading.head
+        head = parser.head
         assert head is not None
         if head.status == 407 and parent is not None:
             raise unauthorized(parent, host.authority)
-        fields, interim = Fields(head.fields()).end_to_end(), tuple(reading.interim)
+        fields, interim = Fields(head.fields()).end_to_end(), tuple(parser.interim)
         if method != "HEAD":
             fields = fields.without("content-length")
-        if reading.oversized:
+        if parser.oversized:
             return Oversized(head.status, fields, interim)
-        response = Response(head.status, fields, reading.content, head.reason.decode("latin-1"))
-        return Fetched(response, request_time, reading.at, interim, head.minor, head.lines, head.doubt)
+        response = Response(head.status, fields, parser.content, head.reason.decode("latin-1"))
+        return Fetched(response, request_time, parser.at, interim, head.minor, head.lines, head.framing_anomaly)
 
-    async def _connect(self, host: _Host, parent: Parent | None, exempt: bool) -> Connection:
-        """Return a pooled or new connection for this host and port."""
+    async def _connect(self, host: _Host, parent: Parent | None, skip_address_check: bool) -> Connection:
+        """Return a pooled or new connection to this host and port."""
         request = host.request
         try:
             if parent is not None and parent.is_http and not host.is_tls:
                 # The parent's connections serve all origins, so each request is checked.
-                if not exempt:
+                if not skip_address_check:
                     async with asyncio.timeout(self._timeout.connect):
-                        await self._policy.resolve_for_parent(host.name, host.port, may_be_unknown=parent.resolves)
+                        await self._policy.resolve_for_parent(
+                            host.name, host.port, may_be_unknown=parent.resolves_names
+                        )
                 request = self._host(str(parent))[0].request
-            return await self._pool(exempt, parent).connect(request, [], self._timeout)
+            return await self._pool(skip_address_check, parent).connect(request, [], self._timeout)
         except TimeoutError as error:
             through = f" through {parent_name(parent)}" if parent is not None else ""
             message = f"no connection to {host.authority}{through} in {self._timeout.connect:g} s"
             raise FetchTimeout(message) from error
 
-    def _pool(self, exempt: bool, parent: Parent | None) -> ExactConnector | ParentConnector:
-        """Return the pool for this parent and check: checked and exempt requests never share a connection."""
+    def _pool(self, skip_address_check: bool, parent: Parent | None) -> OriginConnector | ParentConnector:
+        """Return the pool for this parent and check. Requests with and without the check never share a connection."""
         if self._closed:
             raise Unreachable("the client is closed")
-        found = self._pools.get((exempt, parent))
+        found = self._pools.get((skip_address_check, parent))
         if found is None:
-            found = self._pools[exempt, parent] = self._new_pool(exempt, parent)
+            found = self._pools[skip_address_check, parent] = self._new_pool(skip_address_check, parent)
         return found
 
-    def _new_pool(self, exempt: bool, parent: Parent | None) -> ExactConnector | ParentConnector:
+    def _new_pool(self, skip_address_check: bool, parent: Parent | None) -> OriginConnector | ParentConnector:
         policy = self._policy
         if parent is None:
-            return ExactConnector(
-                CheckedResolver(policy.addresses if exempt else policy.resolve),
+            return OriginConnector(
+                CheckedResolver(policy.addresses if skip_address_check else policy.resolve),
                 ssl_context=self._ssl_context,
                 open_connections=self._open,
             )
-        checked = functools.partial(policy.resolve_for_parent, may_be_unknown=parent.resolves)
-        unchecked = policy.addresses if not parent.resolves else policy.unresolved
+        checked = functools.partial(policy.resolve_for_parent, may_be_unknown=parent.resolves_names)
+        unchecked = policy.addresses if not parent.resolves_names else policy.unresolved
         return ParentConnector(
             parent,
-            check=unchecked if exempt else checked,
+            check=unchecked if skip_address_check else checked,
             resolve_parent=policy.resolve_parent,
             ssl_context=self._ssl_context,
             open_connections=self._open,
         )
 
     def _host(self, target: str) -> tuple[_Host, bytes]:
-        """Return the host of a target, and its path and query. Raises BadTarget."""
+        """Return the host of a target, and its path with the query. Raises BadTarget."""
         match = _TARGET.fullmatch(target)
         if match is None:
-            raise BadTarget(f"{target!r} cannot be fetched")
+            raise BadTarget(f"invalid target {target!r}")
         root, path = match[1], match[2]
         host = self._hosts.get(root)
         if host is None:
@@ -363,20 +375,23 @@ class Fetcher:
 
 
 def _connection_error_reason(error: aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertificateError) -> str:
-    """Return the system's reason; aiohttp's messages would reveal addresses."""
+    """Return the operating system's reason. aiohttp's messages would reveal addresses."""
     cause = error.certificate_error if isinstance(error, aiohttp.ClientConnectorCertificateError) else error.os_error
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {cause.verify_message}"
     if isinstance(cause, ssl.SSLError):
         return f"TLS handshake failed: {_tls_reason(cause)}"
     number = cause.errno if isinstance(cause, OSError) else None
-    return os.strerror(number) if number and number > 0 else "no connection comes about"
+    return os.strerror(number) if number and number > 0 else "no connection"
 
 
 def _tls_reason(error: ssl.SSLError) -> str:
-    """Return OpenSSL's reason in words; a server that speaks plain HTTP shows as a wrong version number."""
+    """Return OpenSSL's reason as a text.
+
+    A server that speaks plain HTTP causes a "wrong version number".
+    """
     if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE"):
-        return "the server seems to speak plain HTTP"
+        return "the server seems to use plain HTTP"
     return str(error.reason or error).replace("_", " ").lower()
 
 
@@ -388,7 +403,7 @@ def _host_of(root: str) -> _Host:
             raise ValueError("no host")
         request = aiohttp.ClientRequest("GET", url, loop=asyncio.get_running_loop())
     except (ValueError, aiohttp.InvalidURL) as error:
-        raise BadTarget(f"{root!r} cannot be fetched: {error}") from error
+        raise BadTarget(f"invalid target {root!r}: {error}") from error
     line = f"Host: {request.headers['Host']}\r\n".encode("ascii")
     authority = request.headers["Host"].encode("ascii")
     return _Host(name, port, url.authority, line, request, _site(root), b"%b://%b" % (url.scheme.encode(), authority))
@@ -402,20 +417,20 @@ def _site(root: str) -> str:
 
 
 def _raise_if_local(error: BaseException | None, authority: str) -> None:
-    """Raise Overload if an exchange failed on this machine, not at the origin."""
+    """Raise Overload if an exchange failed on this machine and not at the origin."""
     if local_failure.is_exhaustion(error):
         local_failure.complaints.warn(f"no exchange with {authority}: {error}")
     if local_failure.is_local(error):
-        raise Overload(f"{authority} cannot be asked now: {getattr(error, 'strerror', None) or error}") from error
+        raise Overload(f"{authority} cannot be reached now: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _lines(fields: Fields) -> bytes:
-    """Return the field lines to send, without hop-by-hop fields, Content-Length, Expect and Host."""
+    """Return the field lines to send. Hop-by-hop fields, Content-Length, Expect and Host are left out."""
     lines = fields.end_to_end().without("host", "content-length", "expect")
     text = "".join([f"{name}: {value}\r\n" for name, value in lines])
-    # More line ends than fields: a field contains one, which the loop below finds.
+    # If there are more line ends than fields, a field contains one; the loop below finds it.
     if text.count("\r\n") != len(lines) or _UNSENDABLE.search(text.replace("\r\n", "")) or "" in lines:
         for name, value in lines:
             if not name or _UNSENDABLE.search(name + value):
-                raise BadTarget(f"the field {name!r} cannot be sent")
+                raise BadTarget(f"invalid field {name!r}: expected a valid name and value")
     return text.encode("latin-1")

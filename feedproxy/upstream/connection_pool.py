@@ -1,11 +1,10 @@
 """aiohttp's connection pool, happy eyeballs and TLS, with feedproxy's own protocol and parser.
 
 aiohttp's parser loses a good 304 if bytes follow it in the same packet, and limits each field but not the head. Its
-client repeats requests on connections that were never used before, sends field values as UTF-8, and takes more time
-than everything here. It has no public interface for another protocol, so this module alone uses internal names:
-`TCPConnector._factory`, `should_close` and `is_connected` of ResponseHandler, and `_create_connection` of a connector.
-tests/upstream/test_connection_pool.py fails when one of them changes.
-(docs/decisions/fetching-with-aiohttp.md)
+client repeats requests on connections that were never used before, sends field values as UTF-8, and is slower than this
+module. It has no public interface for another protocol, so this module uses internal names: `TCPConnector._factory`,
+`should_close` and `is_connected` of ResponseHandler, and `_create_connection` of a connector.
+tests/upstream/test_connection_pool.py fails when one of them changes. (docs/decisions/fetching-with-aiohttp.md)
 """
 
 import asyncio
@@ -33,25 +32,28 @@ from feedproxy.upstream.parent_proxy_tunnel import Resolve, connect_to_parent, o
 from feedproxy.upstream.response_parser import ResponseParser
 
 UNREAD_MAX = 262_144
-"""Bytes that are read of a response without waiting clients, as by Squid's `quick_abort_min`: most feeds are smaller,
-and serve the next client."""
+"""Number of bytes up to which a response is read that no client waits for any more, as by Squid's `quick_abort_min`.
+Most feeds are smaller, and serve the next client."""
 
 RATE_MIN = 1000
-"""Bytes a second below which a response counts as silence while other requests wait (fair_limits.py)."""
+"""Bytes per second below which a response counts as silence while other requests wait (fair_limits.py)."""
 
 
 class StaleConnection(FetchError):
-    """A pooled connection was closed before a byte of the response: the request may be repeated (RFC 9112, 9.3.1)."""
+    """Error for a pooled connection that was closed before a byte of the response.
+
+    The request may be repeated (RFC 9112, section 9.3.1).
+    """
 
     detail = "broken-message"
 
 
 class ReadTimeout(TimeoutError):
-    """The origin was silent for longer than the limit."""
+    """Error for an origin that sent nothing for longer than the limit."""
 
 
-class ExactProtocol(ResponseHandler):
-    """A connection for one request after the other; a ResponseParser reads each response."""
+class OriginProtocol(ResponseHandler):
+    """A connection for one request after another. A ResponseParser parses each response."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, open_connections: set[object]) -> None:
         super().__init__(loop)
@@ -70,28 +72,28 @@ class ExactProtocol(ResponseHandler):
 
     @property
     def last_received(self) -> Seconds:
-        """Return when the origin last sent data at RATE_MIN or faster, in the loop's time."""
+        """Return when the origin last sent data at RATE_MIN or faster, in the event loop's time."""
         slow = self._received < RATE_MIN * (self._loop.time() - self._sent_at)
         return self._sent_at if slow else self._received_at
 
     async def send_request(
         self,
         request: bytes,
-        reading: ResponseParser,
+        parser: ResponseParser,
         *,
         read_timeout: Seconds,
         deadline: float,
         is_wanted: Callable[[], bool],
     ) -> None:
-        """Send a request, and return when its response is complete; no other may be sent meanwhile.
+        """Send a request, and return when its response is complete. No other request may be sent meanwhile.
 
-        `read_timeout` is the longest silence in seconds, `deadline` the end by the loop's time. If `is_wanted` returns
-        False, reading stops after UNREAD_MAX bytes. Raises ReadTimeout, TimeoutError, MalformedResponse,
-        StaleConnection, Overload; the connection is then closed.
+        `parser` parses the response. `read_timeout` limits the silence of the origin, in seconds; `deadline` is the
+        end in the event loop's time. If `is_wanted` returns False, reading stops after UNREAD_MAX bytes. Raises
+        ReadTimeout, TimeoutError, MalformedResponse, StaleConnection, Overload; the connection is closed then.
         """
         assert self._reading is None
         self._exchanges += 1
-        self._reading, self._complete = reading, self._loop.create_future()
+        self._reading, self._complete = parser, self._loop.create_future()
         self._received_at = self._sent_at = self._loop.time()
         self._received, self._silence_limit, self._deadline = 0, read_timeout, deadline
         self._is_wanted = is_wanted
@@ -105,43 +107,44 @@ class ExactProtocol(ResponseHandler):
             self._reading = None
 
     def data_received(self, data: bytes) -> None:
-        reading = self._reading
-        if reading is None:
-            # A late rest of the last response, or a 408 on an idle connection: it answers no later request.
+        parser = self._reading
+        if parser is None:
+            # The data is a late rest of the last response, or a 408 on an idle connection. It must not answer a later
+            # request.
             self._abandon()
             return
         self._received_at = self._loop.time()
         self._received += len(data)
         try:
-            complete = reading.feed(data)
+            complete = parser.feed(data)
         except MalformedResponse as broken:
             self._fail(broken)
         else:
             if complete:
-                self._finish(reading)
+                self._finish(parser)
             elif self._received > UNREAD_MAX and not self._is_wanted():
-                self._fail(Overload("every client that waited for it has gone"))
+                self._fail(Overload("all clients that waited for the response have disconnected"))
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._open.discard(self)
         if self._watch is not None:
             self._watch.cancel()
-        reading = self._reading
-        if reading is not None:
-            if reading.silent and self._exchanges > 1:
+        parser = self._reading
+        if parser is not None:
+            if parser.silent and self._exchanges > 1:
                 self._fail(StaleConnection("the pooled connection was closed"))
             else:
                 try:
-                    reading.end(reset=exc is not None)
+                    parser.end(reset=exc is not None)
                 except MalformedResponse as broken:
                     self._fail(broken)
                 else:
-                    self._finish(reading)
+                    self._finish(parser)
         super().connection_lost(exc)
 
-    def _finish(self, reading: ResponseParser) -> None:
+    def _finish(self, parser: ResponseParser) -> None:
         self._reading = None
-        if not reading.reusable:
+        if not parser.reusable:
             self.force_close()
         if self._complete is not None and not self._complete.done():
             self._complete.set_result(None)
@@ -157,7 +160,7 @@ class ExactProtocol(ResponseHandler):
         if self.transport is not None:
             self.transport.close()
 
-    # One timer for each connection, which later requests reuse: resetting it for each would cost more.
+    # Each connection has one timer, which later requests reuse: a new timer for each request would cost more.
 
     def _schedule_timeout_check(self) -> None:
         self._watch = self._loop.call_at(
@@ -181,7 +184,7 @@ def _always() -> bool:
 
 
 class CheckedResolver(AbstractResolver):
-    """aiohttp's resolver: it returns addresses that the policy has checked."""
+    """A resolver for aiohttp. It returns addresses that the policy has checked."""
 
     def __init__(self, resolve: Resolve) -> None:
         self._resolve = resolve
@@ -206,7 +209,7 @@ class CheckedResolver(AbstractResolver):
         """Do nothing: the resolver holds no resources."""
 
 
-class ExactConnector(TCPConnector):
+class OriginConnector(TCPConnector):
     """A pool of connections to checked addresses, with ExactProtocol."""
 
     def __init__(
@@ -218,19 +221,19 @@ class ExactConnector(TCPConnector):
     ) -> None:
         super().__init__(
             resolver=resolver,
-            use_dns_cache=False,  # each new connection is resolved and checked anew
+            use_dns_cache=False,  # the name is resolved and checked for each new connection
             ssl=ssl_context or True,
-            limit=0,  # fair_limits.py bounds the exchanges
+            limit=0,  # fair_limits.py limits the number of exchanges
         )
         loop = asyncio.get_running_loop()
-        self._factory: Any = functools.partial(ExactProtocol, loop=loop, open_connections=open_connections)
+        self._factory: Any = functools.partial(OriginProtocol, loop=loop, open_connections=open_connections)
 
 
 class ParentConnector(BaseConnector):
     """A pool of connections through one parent proxy.
 
-    Requests for https, and all through SOCKS5, use a tunnel to their host, which `check` must permit. Requests for http
-    use a connection to the HTTP parent, and were checked before.
+    Requests for https, and all requests through SOCKS5, use a tunnel to their host, which `check` must permit. Requests
+    for http use a connection to the HTTP parent, and were checked before.
     """
 
     def __init__(
@@ -252,7 +255,7 @@ class ParentConnector(BaseConnector):
         self._factory: Any = (
             functools.partial(ResponseHandler, loop)
             if open_connections is None
-            else functools.partial(ExactProtocol, loop, open_connections)
+            else functools.partial(OriginProtocol, loop, open_connections)
         )
 
     async def _create_connection(self, req: ClientRequest, traces: Any, timeout: Any) -> ResponseHandler:
@@ -261,7 +264,7 @@ class ParentConnector(BaseConnector):
             sock = await connect_to_parent(self._parent, self._resolve_parent)
         else:
             permitted = await self._check(host, port)
-            through = host if self._parent.resolves or not permitted else permitted[0]
+            through = host if self._parent.resolves_names or not permitted else permitted[0]
             sock = await open_tunnel(self._parent, self._resolve_parent, through, port, authority=req.url.authority)
         tls: dict[str, Any] = {"ssl": self._tls, "server_hostname": host.rstrip(".")} if req.is_ssl() else {}
         try:

@@ -1,6 +1,6 @@
-"""Strict parser for the head of a response: status line, field lines, framing (RFC 9112, sections 2 to 6).
+"""Strict parser for the head of a response: status line, field lines, framing.  RFC 9112, sections 2 to 6
 
-An accepted head is unambiguous: no folded line, one framing.
+A parsed head is unambiguous: it has no folded line and only one framing.
 """
 
 import re
@@ -15,7 +15,7 @@ _LINE_END = re.compile(rb"\r?\n")
 _STATUS = re.compile(rb"HTTP/1\.([0-9]) +([1-5][0-9]{2})(?: (.*))?", re.DOTALL)
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PLAIN = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t -~\x80-\xff]*+\r\n)*+")
-"""Field lines that need no correction and no refusal, as in nearly all heads."""
+"""Matches field lines that need neither correction nor refusal, as in nearly all heads."""
 _DIGITS = re.compile(rb"[0-9]{1,18}")
 
 _TRANSFER_CODINGS = (b"chunked", b"gzip", b"deflate", b"compress")
@@ -26,27 +26,28 @@ _NO_CONTENT = frozenset({204, 304})
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
-    """A checked head of a response; its lines keep order and case."""
+    """The checked head of a response. Lines have their original order and case."""
 
     minor: int
     status: int
     reason: bytes
     lines: tuple[Line, ...]
     reusable: bool
-    """False if the framing was ambiguous or the origin closes: the connection ends with this message."""
+    """False if the framing was ambiguous or the origin closes the connection. Then the connection ends with this
+    message."""
     chunked: bool = False
     length: int | None = None
-    """Bytes of the content; None if unknown, or for chunks."""
-    doubt: str = ""
-    """The framing error that was tolerated; empty for none."""
+    """Length of the content in bytes; None if it is unknown or chunked."""
+    framing_anomaly: str = ""
+    """The framing error that was tolerated; empty if there was none."""
 
     @property
     def is_interim(self) -> bool:
-        """Return whether it is an interim response (1xx, RFC 9110, section 15.2)."""
+        """True if it is an interim response (1xx, RFC 9110, section 15.2)."""
         return self.status < 200
 
     def has_content(self, method: str) -> bool:
-        """Return whether content may follow (RFC 9112, section 6.3, rule 1)."""
+        """Return True if the response to `method` may have content (RFC 9112, section 6.3, rule 1)."""
         return method != "HEAD" and self.status >= 200 and self.status not in _NO_CONTENT
 
     def fields(self) -> list[tuple[str, str]]:
@@ -55,23 +56,23 @@ class ResponseHead:
 
 
 def find_end(data: bytes | bytearray) -> int:
-    """Return the length of the head at the start of `data`, its empty line included; 0 if it is incomplete."""
+    """Return the length of the head at the start of `data`, including its empty line. Return 0 if it is incomplete."""
     match = _END.search(data)
     return match.end() if match else 0
 
 
 def could_be_http(data: bytes | bytearray) -> bool:
-    """Return whether this may be a status line's beginning. HTTP/0.9 has none, and its head would never end."""
+    """Return True if `data` may be the beginning of a status line. HTTP/0.9 has none, and its head would never end."""
     return b"HTTP/1."[: len(data)] == bytes(data[:7])
 
 
 def parse_head(data: bytes) -> ResponseHead:
-    """Parse one head. Raises MalformedResponse for errors that RFC 9112 does not let a proxy correct."""
+    """Parse one head. Raises MalformedResponse for errors that RFC 9112 does not permit a proxy to correct."""
     end = data.find(b"\n") + 1
     match = _STATUS.fullmatch(data[:end].removesuffix(b"\n").removesuffix(b"\r").rstrip(b" \t"))
     if match is None:
-        raise MalformedResponse(f"no HTTP/1 status line: {data[:60]!r}")
-    # A higher minor version is read as the highest known one (RFC 9110, section 2.5).
+        raise MalformedResponse(f"invalid status line {data[:60]!r}: expected HTTP/1")
+    # A higher minor version is treated as the highest known one (RFC 9110, section 2.5).
     minor, status = min(1, int(match[1])), int(match[2])
     if _PLAIN.fullmatch(data, end, len(data) - 2):
         split = [line.partition(b":") for line in data[end:-4].split(b"\r\n")] if len(data) - 2 > end else []
@@ -80,9 +81,9 @@ def parse_head(data: bytes) -> ResponseHead:
         rest = data[end:].rstrip(b"\r\n")
         lines = tuple(field_lines(_LINE_END.split(rest) if rest else [], MalformedResponse))
     names = {name.lower() for name, _ in lines}
-    doubt, reusable, chunked, length = "", True, False, None
+    framing_anomaly, reusable, chunked, length = "", True, False, None
     if b"transfer-encoding" in names or b"content-length" in names:
-        doubt = _framing_error(lines)
+        framing_anomaly = _framing_error(lines)
         lines, reusable, chunked, length = _frame(lines, minor)
     if minor == 0 or b"connection" in names:
         options = _members(lines, b"connection")
@@ -91,24 +92,24 @@ def parse_head(data: bytes) -> ResponseHead:
     if status in _NO_CONTENT and (chunked or length):
         # An origin that announces content may send it later, in place of the next response.
         reusable = False
-    return ResponseHead(minor, status, clean(match[3] or b""), lines, reusable, chunked, length, doubt)
+    return ResponseHead(minor, status, clean(match[3] or b""), lines, reusable, chunked, length, framing_anomaly)
 
 
 def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool, bool, int | None]:
-    """Determine the framing: Transfer-Encoding, or one Content-Length, or neither (RFC 9112, sections 6.1 to 6.3).
+    """Determine the framing: Transfer-Encoding, one Content-Length, or neither (RFC 9112, sections 6.1 to 6.3).
 
-    Return the remaining lines, whether the connection is reusable, whether there are chunks, and the length.
+    Return the remaining lines, whether the connection is reusable, whether the content is chunked, and its length.
     """
     codings = _members(lines, b"transfer-encoding")
     lengths = _members(lines, b"content-length")
-    if codings == [b"identity"]:  # from servers of RFC 2616's time; without effect
+    if codings == [b"identity"]:  # servers of RFC 2616's time send it; it has no effect
         lines, codings = _without(lines, b"transfer-encoding"), []
     if codings:
         if codings != [b"chunked"]:
             if not all(_TOKEN.fullmatch(coding) for coding in codings) or any(
                 name in coding for coding in codings for name in _TRANSFER_CODINGS
             ):
-                raise MalformedResponse(f"transfer codings that were not asked for: {b', '.join(codings)[:60]!r}")
+                raise MalformedResponse(f"unsupported transfer codings {b', '.join(codings)[:60]!r}: expected chunked")
             # "If a Transfer-Encoding header field is present in a response and the chunked transfer coding is not
             # the final encoding, the message body length is determined by reading the connection until it is
             # closed" -- section 6.3. A name that means nothing has coded nothing.
@@ -120,7 +121,7 @@ def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool,
     if not lengths:
         return lines, True, False, None
     if len(set(lengths)) > 1 or not _DIGITS.fullmatch(lengths[0]):
-        raise MalformedResponse(f"no one Content-Length: {b', '.join(lengths)[:60]!r}")
+        raise MalformedResponse(f"invalid Content-Length {b', '.join(lengths)[:60]!r}: expected one number")
     if len(lengths) > 1:
         position = next(at for at, (name, _) in enumerate(lines) if name.lower() == b"content-length")
         one = (lines[position][0], lengths[0])
@@ -129,13 +130,13 @@ def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool,
 
 
 def _framing_error(lines: tuple[Line, ...]) -> str:
-    """Return the error that makes the end of the message ambiguous; empty for none."""
+    """Return the error that makes the end of the message ambiguous. Return an empty text if there is none."""
     codings, lengths = _members(lines, b"transfer-encoding"), _members(lines, b"content-length")
     if codings and lengths:
         return "both Transfer-Encoding and Content-Length"
     if len(lengths) > 1:
-        return "several Content-Length"
-    return "a Transfer-Encoding that is not chunked" if codings and codings != [b"chunked"] else ""
+        return "several Content-Length fields"
+    return "a Transfer-Encoding other than chunked" if codings and codings != [b"chunked"] else ""
 
 
 def _members(lines: tuple[Line, ...], wanted: bytes) -> list[bytes]:

@@ -1,6 +1,6 @@
-"""Detection of failures of this machine: no descriptors, no memory, no ports, no network.
+"""Detection of failures of this machine: no descriptors, memory, ports, or network.
 
-They are not the origin's, so no failure of the feed is recorded and no back-off grows.
+Such a failure is not the origin's: it is not recorded for the feed and causes no back-off.
 """
 
 import errno
@@ -15,13 +15,14 @@ from feedproxy.clock import Seconds
 logger = logging.getLogger(__name__)
 
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, errno.EAGAIN})
-"""Descriptors of the process or the system, socket buffers, memory, ports to connect from."""
+"""Errors for exhausted resources: descriptors of the process or the system, socket buffers, memory, and ports."""
 
 NO_NETWORK = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.ENONET})
-"""No route. A single origin can cause it, too: one with an IPv6 address only, without IPv6 here."""
+"""Errors for a missing route. A single origin can also cause them, such as one with only IPv6 addresses on a machine
+without IPv6."""
 
 RESOLVER_FAILURES = frozenset({socket.EAI_AGAIN, socket.EAI_FAIL, socket.EAI_SYSTEM})
-"""No answer from a name server: the origin's, or this machine's resolver."""
+"""Errors for no response from a name server: the origin's, or this machine's resolver."""
 
 RECENT_SUCCESS: Seconds = 60
 """Seconds without any success after which the network counts as down."""
@@ -29,29 +30,29 @@ RECENT_SUCCESS: Seconds = 60
 LOG_INTERVAL: Seconds = 60
 
 DESCRIPTORS_RESERVED = 32
-"""Descriptors that exchanges leave to the store, the listeners and the processes beside."""
+"""Number of descriptors that exchanges leave to the store, the listeners and other processes."""
 ADDRESS_SPACE_RESERVED = 96 * 1024 * 1024
-"""Bytes of address space that exchanges leave where the operator has limited it: the largest answer, decoded."""
+"""Bytes of address space that exchanges must leave if the operator has limited it: the largest response, decoded."""
 
 
 class NetworkState:
-    """The last success of the network, which tells its failures from those of an origin."""
+    """The time of the network's last success. It distinguishes failures of the network from those of an origin."""
 
     def __init__(self) -> None:
         self._worked = -RECENT_SUCCESS
 
     def record_success(self) -> None:
-        """Record that a look-up or a connection succeeded."""
+        """Record that a name look-up or a connection succeeded."""
         self._worked = time.monotonic()
 
     @property
     def is_down(self) -> bool:
-        """Return whether nothing has succeeded for RECENT_SUCCESS seconds."""
+        """Return True if nothing has succeeded for RECENT_SUCCESS seconds."""
         return time.monotonic() - self._worked >= RECENT_SUCCESS
 
 
 class RateLimitedLog:
-    """Logs at most one line in LOG_INTERVAL seconds, with the number of suppressed ones."""
+    """A log with at most one line in LOG_INTERVAL seconds, which gives the number of suppressed lines."""
 
     def __init__(self) -> None:
         self._logged_at = -LOG_INTERVAL
@@ -73,7 +74,7 @@ complaints = RateLimitedLog()
 
 
 def is_exhaustion(error: BaseException | None) -> bool:
-    """Return whether this error means that the process or the machine is out of resources."""
+    """Return True if this error means that the process or the machine is out of resources."""
     if isinstance(error, MemoryError):
         return True
     if isinstance(error, RuntimeError):
@@ -84,7 +85,7 @@ def is_exhaustion(error: BaseException | None) -> bool:
 
 
 def is_local(error: BaseException | None) -> bool:
-    """Return whether a look-up or a connection failed on this machine, not at the origin."""
+    """Return True if a name look-up or a connection failed on this machine and not at the origin."""
     if is_exhaustion(error):
         return True
     if isinstance(error, socket.gaierror):
@@ -93,7 +94,7 @@ def is_local(error: BaseException | None) -> bool:
 
 
 def is_nearly_exhausted() -> bool:
-    """Return whether too few descriptors or too little address space are left for an exchange."""
+    """Return True if too few descriptors or too little address space remain for an exchange."""
     try:
         lowest = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -108,7 +109,7 @@ def is_nearly_exhausted() -> bool:
 
 
 def _address_space() -> int:
-    """Return the bytes of address space in use; 0 if unknown."""
+    """Return the address space in use, in bytes. Return 0 if it is unknown."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[0]) * resource.getpagesize()
@@ -117,7 +118,7 @@ def _address_space() -> int:
 
 
 def has_no_descriptor() -> bool:
-    """Return whether no descriptor is left: the C library's resolver errors are then arbitrary."""
+    """Return True if no descriptor is available. The errors of the C library's resolver are then arbitrary."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as error:

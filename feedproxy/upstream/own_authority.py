@@ -11,7 +11,10 @@ from feedproxy.upstream.own_listeners import OwnListeners
 
 
 def may_be_own(url: str, settings: Settings, listeners: OwnListeners) -> bool:
-    """Return whether a URL may name this proxy: by its public address, or by a port on which it listens."""
+    """Return True if a URL may name this proxy.
+
+    Names are not resolved: the public address and the ports are compared.
+    """
     try:
         target = uri.normalise(url)
         return _is_public(target, settings) or listeners.serves_clients(uri.split_host_port(target)[1])
@@ -20,7 +23,7 @@ def may_be_own(url: str, settings: Settings, listeners: OwnListeners) -> bool:
 
 
 async def is_own(url: str, settings: Settings, policy: AddressPolicy, listeners: OwnListeners) -> bool:
-    """Return whether a URL names this proxy. A name is resolved if this proxy listens on its port."""
+    """Return True if a URL names this proxy. Its name is resolved if this proxy listens on its port."""
     if not may_be_own(url, settings, listeners):
         return False
     target = uri.normalise(url)
@@ -33,11 +36,11 @@ async def is_own(url: str, settings: Settings, policy: AddressPolicy, listeners:
         try:
             found = await policy.addresses(host, port)
         except FeedproxyError:
-            return False  # the fetch reports a name that cannot be resolved
-    return any(listeners.include(address, port) for address in found)
+            return False  # the fetch reports names that cannot be resolved
+    return any(listeners.reaches_listener(address, port) for address in found)
 
 
 def _is_public(target: str, settings: Settings) -> bool:
-    """Return whether a target is below `public_url`, if that is a whole web origin."""
+    """Return True if a target is below `public_url`, and `public_url` is a whole web origin."""
     public = settings.public_url and uri.normalise(settings.public_url)
     return bool(public) and urlsplit(public).path == "/" and uri.origin_of(public) == uri.origin_of(target)

@@ -1,8 +1,8 @@
 """The listeners of this proxy, which are forbidden as targets.
 
-A request to the clients' port would count as one of this machine, and a request to the admin port would have the
-operator's rights. So the ports are refused at every address of this machine, by every entrance, whatever
-`allow_private` and `allow_networks` permit.
+A request to the clients' port would count as a request from this machine, and a request to the admin port would have
+the operator's rights. The ports are therefore refused at every address of this machine and by every entrance, even if
+`allow_private` or `allow_networks` permits the address.
 """
 
 import errno
@@ -12,7 +12,7 @@ import socket
 from feedproxy.upstream.special_networks import Address, embedded_ipv4
 
 _NOT_LOCAL = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
-"""Errors of bind() for another machine's address, and for a family that this machine lacks."""
+"""Errors of bind() for an address of another machine, and for an address family that this machine lacks."""
 
 
 class OwnListeners:
@@ -23,17 +23,17 @@ class OwnListeners:
         self._all: set[int] = set()
 
     def add(self, port: int, *, for_readers: bool) -> None:
-        """Record the port of a listener, of this or another worker."""
+        """Record the port of a listener, of this or another worker. `for_readers` says that it serves clients."""
         self._all.add(port)
         if for_readers:
             self._readers.add(port)
 
-    def include(self, address: str, port: int) -> bool:
-        """Return whether a connection to this address and port would reach a listener of this proxy."""
+    def reaches_listener(self, address: str, port: int) -> bool:
+        """Return True if a connection to this address and port would reach a listener of this proxy."""
         return port in self._all and _ends_here(address)
 
     def serves_clients(self, port: int) -> bool:
-        """Return whether a listener for clients has this port."""
+        """Return True if a listener for clients has this port."""
         return port in self._readers
 
 
@@ -45,11 +45,11 @@ def _ends_here(text: str) -> bool:
 
 
 def is_of_this_machine(address: Address, *, zone: bool = False) -> bool:
-    """Return whether this address belongs to an interface of this machine, or that is unknown."""
+    """Return True if this address belongs to an interface of this machine, or if that is unknown."""
     if address.is_loopback or address.is_unspecified:
         return True
     if zone or (address.version == 6 and address.is_link_local):
-        return True  # its meaning depends on the interface
+        return True  # the meaning of a zone depends on the interface
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -1,4 +1,4 @@
-"""The parent proxy (`upstream_proxy`): address, credentials, and the requests that go through it."""
+"""The parent proxy (`upstream_proxy`): its address, its credentials, and the requests that are sent through it."""
 
 import base64
 import ipaddress
@@ -15,10 +15,10 @@ from feedproxy.http import uri
 OPTION = "upstream_proxy"
 
 DIRECT = ("", "direct")
-"""Values of the option for no parent."""
+"""Values of the option that mean no parent."""
 
 ENVIRONMENT = "environment"
-"""The value of the option for `http_proxy` and similar variables of the environment."""
+"""The value of the option for `http_proxy` and similar environment variables."""
 
 SCHEMES = ("http", "socks5", "socks5h")
 
@@ -27,13 +27,13 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
     "http": ("http_proxy", "all_proxy", "ALL_PROXY"),
     "https": ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
 }
-"""The variables for each scheme; the first that is set counts."""
+"""The environment variables for each scheme. The first one that is set counts."""
 
 DEFAULT_PORT = 1080
-"""The default port of a proxy in the environment, as in curl."""
+"""Port of a proxy in an environment variable without a port, as in curl."""
 
 CREDENTIAL_MAX = 255
-"""Bytes of a user name or password: "PLEN" is one octet (RFC 1929, section 2)."""
+"""Maximum length of a user name or password, in bytes: "PLEN" is one octet (RFC 1929, section 2)."""
 
 _EXPECTED = "expected http://[USER:PASSWORD@]HOST:PORT, socks5://…, socks5h://…, environment, or direct"
 _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
@@ -42,7 +42,7 @@ _UNPRINTABLE = re.compile(r"[^!-~]")
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """A parent proxy. Its text form omits credentials, for logs and errors."""
+    """A parent proxy. Its text form omits the credentials, for logs and errors."""
 
     scheme: str
     host: str
@@ -55,26 +55,26 @@ class Parent:
 
     @property
     def is_http(self) -> bool:
-        """Return whether it speaks HTTP: http in absolute-form, https through CONNECT."""
+        """True if the parent speaks HTTP: http is requested in absolute-form, https through CONNECT."""
         return self.scheme == "http"
 
     @property
-    def resolves(self) -> bool:
-        """Return whether it resolves names; a `socks5` proxy gets the address that was checked here."""
+    def resolves_names(self) -> bool:
+        """True if the parent resolves names. A `socks5` proxy gets the address that was checked here."""
         return self.scheme != "socks5"
 
     @property
     def authorization(self) -> str:
-        """Return the value of Proxy-Authorization; empty without credentials."""
+        """Return the value of Proxy-Authorization. Return an empty text if there are no credentials."""
         if self.user is None:
             return ""
         return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode("ascii")
 
 
 def parse(text: str, option: str = OPTION) -> Parent | None:
-    """Parse a value of the option other than `environment`; return None for no parent.
+    """Parse a value of the option other than `environment`. Return None for no parent.
 
-    Raises UsageError, which does not repeat the value: it may hold a password.
+    Raises UsageError. Its message does not contain the value, which may include a password.
     """
     return None if text in DIRECT else _parse(text, option, None)
 
@@ -85,25 +85,25 @@ def _parse(text: str, option: str, default_port: int | None) -> Parent:
         split = urlsplit(text)
         host, port = split.hostname or "", split.port or default_port
     except ValueError:
-        raise UsageError(f"{option}: not a proxy's address: {_EXPECTED}") from None
+        raise UsageError(f"{option}: invalid proxy address: {_EXPECTED}") from None
     if split.scheme not in SCHEMES or not host or _HOST.fullmatch(host) is None or _UNPRINTABLE.search(text):
-        raise UsageError(f"{option}: not a proxy's address: {_EXPECTED}")
+        raise UsageError(f"{option}: invalid proxy address: {_EXPECTED}")
     if port is None:
-        raise UsageError(f"{option}: the proxy's port is missing: {_EXPECTED}")
+        raise UsageError(f"{option}: missing port of the proxy: {_EXPECTED}")
     if split.path not in ("", "/") or split.query or split.fragment:
-        raise UsageError(f"{option}: more than a proxy's address (is an @ or / of the password percent-encoded?)")
+        raise UsageError(f"{option}: text after the proxy's address (is an @ or / in the password percent-encoded?)")
     user = password = None
     if split.username is not None:
         user, password = _decode(split.username, option), _decode(split.password or "", option)
         if split.scheme == "http" and ":" in user:
-            raise UsageError(f"{option}: a user name for HTTP has no colon (RFC 7617, section 2)")
+            raise UsageError(f"{option}: a user name for HTTP must not contain a colon (RFC 7617, section 2)")
         if split.scheme != "http" and not (user and password):
-            raise UsageError(f"{option}: SOCKS5 needs both a user name and a password (RFC 1929), or neither")
+            raise UsageError(f"{option}: SOCKS5 requires both a user name and a password (RFC 1929), or neither")
     return Parent(split.scheme, host, port, user, password or "")
 
 
 def _decode(text: str, option: str) -> str:
-    """Return a decoded part of the userinfo. Raises UsageError."""
+    """Return a part of the user information, percent-decoded. Raises UsageError."""
     try:
         decoded = unquote_to_bytes(text).decode("utf-8")
     except UnicodeDecodeError:
@@ -116,7 +116,7 @@ def _decode(text: str, option: str) -> str:
 
 
 def validate(value: str, environ: Mapping[str, str] | None = None) -> None:
-    """Check a value of the option, for `environment` the variables. Raises UsageError."""
+    """Check a value of the option; for `environment`, check the variables. Raises UsageError."""
     if value != ENVIRONMENT:
         parse(value)
         return
@@ -127,15 +127,15 @@ def validate(value: str, environ: Mapping[str, str] | None = None) -> None:
 
 
 def without_password(value: str) -> str:
-    """Return a valid value of the option without user name and password; empty for no parent."""
+    """Return a valid value of the option without user name and password. Return an empty text for no parent."""
     return value if value == ENVIRONMENT else str(parse(value) or "")
 
 
 def parent_of(value: str, target: str, environ: Mapping[str, str] | None = None) -> Parent | None:
-    """Return the parent for requests to a target, by the option's value; None for a direct connection.
+    """Return the parent for requests to a target, according to the option's value. Return None for a direct connection.
 
-    Requests to this machine are always direct: the parent would resolve `localhost` to itself. Raises ParentFailed for
-    an invalid variable, so that no request goes direct by mistake.
+    Requests to this machine are always direct, because the parent would resolve `localhost` to itself. Raises
+    ParentFailed for an invalid variable, so that no request goes direct by mistake.
     """
     if value in DIRECT or is_this_machine(uri.host_of(target)):
         return None
@@ -146,7 +146,7 @@ def parent_of(value: str, target: str, environ: Mapping[str, str] | None = None)
 
 
 def is_this_machine(host: str) -> bool:
-    """Return whether a URL's host is a loopback address or localhost."""
+    """Return True if a URL's host is a loopback address or localhost."""
     host = host.strip("[]").removesuffix(".").lower()
     if host == "localhost" or host.endswith(".localhost"):
         return True
@@ -170,7 +170,7 @@ def _of_variable(variable: str, environ: Mapping[str, str]) -> Parent:
 
 
 def _is_excepted(host: str, no_proxy: str) -> bool:
-    """Return whether `no_proxy` lists this host: by `*`, a domain, an address, or a network."""
+    """Return True if `no_proxy` lists this host: by `*`, a domain, an address, or a network."""
     name = host.strip("[]").removesuffix(".").lower()
     for item in re.split(r"[,\s]+", no_proxy.lower()):
         entry = item.strip("[]").removeprefix(".").removesuffix(".")

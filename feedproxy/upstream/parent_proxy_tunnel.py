@@ -1,7 +1,7 @@
 """Tunnels to origins through the parent proxy (`upstream_proxy`): CONNECT and SOCKS5.
 
-The handshake uses a plain socket before a protocol is attached. So aiohttp's pool, mitmproxy's tunnels and a plain TLS
-handshake share this code, and TLS is end to end between this proxy and the origin.
+The handshake uses a plain socket before a protocol is attached. aiohttp's pool, mitmproxy's tunnels and a plain TLS
+handshake therefore share this code. TLS is end to end between this proxy and the origin.
 (docs/decisions/the-parent-proxy.md)
 """
 
@@ -22,11 +22,11 @@ from feedproxy.upstream.parent_proxy import Parent
 type Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 CONNECT_TIMEOUT: Seconds = 5
-"""Seconds for a parent to accept a connection and greet; it is mostly in the same network. Its connection to the origin
-has `connect_timeout` besides."""
+"""Seconds for a parent to accept a connection and greet. It is usually in the same network. Its connection to the
+origin may take `connect_timeout` in addition."""
 
 HEAD_MAX = 16_384
-"""Bytes of the head of a parent's response to CONNECT; Squid's have some 400."""
+"""Maximum size of the head of a parent's response to CONNECT, in bytes. Squid's heads have some 400."""
 
 _REFUSALS = {
     1: "general failure",
@@ -38,11 +38,11 @@ _REFUSALS = {
     7: "command not supported",
     8: "address type not supported",
 }
-"""Reply codes of RFC 1928, section 6."""
+"""Texts for the reply codes of RFC 1928, section 6."""
 
 
 def parent_name(parent: Parent) -> str:
-    """Return the parent's name for errors."""
+    """Return the parent's name for error messages."""
     return f"the parent proxy {parent} (upstream_proxy)"
 
 
@@ -54,7 +54,7 @@ def unauthorized(parent: Parent, authority: str) -> ParentFailed:
 
 
 async def connect_to_parent(parent: Parent, resolve: Resolve) -> socket.socket:
-    """Connect to the parent itself. Raises ParentFailed, LoopDetected, Overload."""
+    """Connect to the parent and return the socket. Raises ParentFailed, LoopDetected, Overload."""
 
     async def opened(ip: str) -> socket.socket:
         return await _connect_address(ip, parent.port)
@@ -63,9 +63,10 @@ async def connect_to_parent(parent: Parent, resolve: Resolve) -> socket.socket:
 
 
 async def open_tunnel(parent: Parent, resolve: Resolve, host: str, port: int, *, authority: str = "") -> socket.socket:
-    """Connect to host and port through the parent; errors name `authority`, which may have the host's name.
+    """Connect to host and port through the parent and return the socket.
 
-    Raises ParentFailed, ParentRefused, LoopDetected, Overload.
+    Errors name `authority`, which may contain the host's name. Raises ParentFailed, ParentRefused, LoopDetected,
+    Overload.
     """
     authority = authority or uri.join_host_port(host, port)
     if parent.is_http:
@@ -84,12 +85,12 @@ async def open_tunnel(parent: Parent, resolve: Resolve, host: str, port: int, *,
 
 
 async def checked_tunnel(parent: Parent, policy: AddressPolicy, host: str, port: int) -> socket.socket:
-    """Connect to host and port through the parent, if the policy permits it.
+    """Connect to host and port through the parent, if the policy permits it, and return the socket.
 
-    Raises Forbidden and Unreachable, too.
+    Raises Forbidden and Unreachable, and the errors of `open_tunnel`.
     """
-    found = await policy.resolve_for_parent(host, port, may_be_unknown=parent.resolves)
-    through = host if parent.resolves or not found else found[0]
+    found = await policy.resolve_for_parent(host, port, may_be_unknown=parent.resolves_names)
+    through = host if parent.resolves_names or not found else found[0]
     return await open_tunnel(parent, policy.resolve_parent, through, port, authority=uri.join_host_port(host, port))
 
 
@@ -115,7 +116,7 @@ async def _connect_first(
 
 
 async def _connect_address(ip: str, port: int) -> socket.socket:
-    """Return a connection to this address. Raises OSError."""
+    """Connect to this address and return the socket. Raises OSError."""
     sock = socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
@@ -124,7 +125,7 @@ async def _connect_address(ip: str, port: int) -> socket.socket:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 await asyncio.get_running_loop().sock_connect(sock, (ip, port))
         except TimeoutError:
-            raise OSError(f"it does not answer in {CONNECT_TIMEOUT:g} s") from None
+            raise OSError(f"it does not respond in {CONNECT_TIMEOUT:g} s") from None
     except BaseException:
         sock.close()
         raise
@@ -150,7 +151,7 @@ async def _send_connect(sock: socket.socket, parent: Parent, authority: str) -> 
         while head.is_interim:
             head = parse_head(await _read_head(sock))
     except (OSError, MalformedResponse) as error:
-        reason = f"{authority} cannot be reached: {parent_name(parent)} sends no answer to CONNECT: {error}"
+        reason = f"{authority} cannot be reached: {parent_name(parent)} sends no valid response to CONNECT: {error}"
         raise ParentFailed(reason) from error
     if head.status == 407:
         raise unauthorized(parent, authority)
@@ -159,7 +160,7 @@ async def _send_connect(sock: socket.socket, parent: Parent, authority: str) -> 
 
 
 async def _read_head(sock: socket.socket) -> bytes:
-    """Read one head, no byte beyond it: the rest is the origin's. Raises OSError, MalformedResponse."""
+    """Read and return exactly one head: the bytes after it are the origin's. Raises OSError, MalformedResponse."""
     loop, head = asyncio.get_running_loop(), bytearray()
     while not find_end(head):
         piece = await loop.sock_recv(sock, 1)
@@ -179,17 +180,17 @@ async def _open_socks(ip: str, parent: Parent, host: str, port: int, authority: 
     reached: Any = _ConnectedSocket()
     proxy = Proxy(ProxyType.SOCKS5, ip, parent.port, parent.user, parent.password or None, rdns=True, forward=reached)
     try:
-        return await proxy.connect(host, port, timeout=3600)  # the caller's own time-outs are shorter
+        return await proxy.connect(host, port, timeout=3600)  # the caller's own timeouts are shorter
     except ProxyError as error:
         if error.error_code in _REFUSALS:
-            reason = f"{authority} cannot be reached: {parent_name(parent)} says: {_REFUSALS[error.error_code]}"
+            reason = f"{authority} cannot be reached: {parent_name(parent)} refuses: {_REFUSALS[error.error_code]}"
             raise ParentRefused(reason) from error
         raise ParentFailed(f"{authority} cannot be reached: {parent_name(parent)} fails: {error}") from error
-    except AssertionError as error:  # it asks for a user name where none was given
-        raise ParentFailed(f"{authority} cannot be reached: {parent_name(parent)} wants a user name") from error
+    except AssertionError as error:  # the proxy asks for a user name, and the option has none
+        raise ParentFailed(f"{authority} cannot be reached: {parent_name(parent)} requires a user name") from error
 
 
 def _raise_if_local(error: OSError, parent: Parent) -> None:
     if local_failure.is_exhaustion(error):
         local_failure.complaints.warn(f"no connection to {parent_name(parent)}: {error}")
-        raise Overload(f"{parent_name(parent)} cannot be asked now: {error.strerror or error}") from error
+        raise Overload(f"{parent_name(parent)} cannot be reached now: {error.strerror or error}") from error

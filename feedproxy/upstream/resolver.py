@@ -1,8 +1,8 @@
 """Name resolution with the system's resolver.
 
-`getaddrinfo` uses hosts file, search domains and mDNS, but cannot be cancelled: a silent name server holds its thread
-until the resolver times out. So look-ups have limits per site and per client, and a reserve for known feeds. Equal
-look-ups are collapsed. (docs/decisions/connection-limits.md)
+`getaddrinfo` uses the hosts file, search domains and mDNS, but cannot be cancelled: a silent name server occupies its
+thread until the resolver times out. Look-ups are therefore limited per site and per client, with a reserve for known
+feeds. Equal look-ups are collapsed. (docs/decisions/connection-limits.md)
 """
 
 import asyncio
@@ -21,17 +21,17 @@ from feedproxy.upstream import local_failure
 from feedproxy.upstream.fair_limits import FairLimits, Limit, Slot, current_requester
 
 type Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Returns the addresses of a name and port as text. Raises OSError if there is none."""
+"""A function that returns the addresses of a name and port as text. Raises OSError if there is none."""
 
 LOOKUP_TIMEOUT = 15.0
-"""Seconds for a look-up: three attempts of five seconds, as in resolvers."""
+"""Seconds for a look-up: three attempts of five seconds, as in most resolvers."""
 
 THREADS = Limit(256, reserve=64)
-"""Look-ups at once, and how many of these only known feeds may have."""
+"""Concurrent look-ups, and the number reserved for known feeds."""
 PER_SITE = Limit(12, reserve=4)
-"""Look-ups of names of one registrable domain at once: eight, and four more for known feeds."""
+"""Concurrent look-ups of names of one registrable domain: eight, and four more for known feeds."""
 PER_CLIENT = 96
-"""Concurrent look-ups for one client: half of all."""
+"""Concurrent look-ups for one client: half of those for unknown names."""
 THREAD_WAIT_MAX: Seconds = 5
 """Seconds that a look-up waits for a thread."""
 
@@ -48,7 +48,7 @@ def _system_addresses(host: str) -> list[str]:
 
 
 class Resolver:
-    """The current look-ups of one event loop, each in its own thread."""
+    """The current look-ups of one event loop. Each has its own thread."""
 
     def __init__(self, resolve: Callable[[str], list[str]] = _system_addresses) -> None:
         self._resolve = resolve
@@ -64,7 +64,7 @@ class Resolver:
     async def resolve(self, host: str) -> list[str]:
         """Return the addresses of a host. Raises OSError, Overload.
 
-        A look-up for a known feed joins only those for known feeds, which have their own reserve.
+        A look-up for a known feed joins only other look-ups for known feeds, because these have their own reserve.
         """
         key = (host, current_requester().is_known)
         task = self._under_way.get(key)
@@ -88,38 +88,38 @@ class Resolver:
         if self._under_way.get(key) is task:
             del self._under_way[key]
         if task.done() and not task.cancelled():
-            task.exception()  # retrieved, so that asyncio does not warn when no waiter is left
+            task.exception()  # retrieved, so that asyncio does not warn if no task waits for it
 
     async def _look_up(self, host: str) -> list[str]:
-        place = await self._shares.acquire(timeout=THREAD_WAIT_MAX, site=uri.site_of_host(host))
+        slot = await self._shares.acquire(timeout=THREAD_WAIT_MAX, site=uri.site_of_host(host))
         loop = asyncio.get_running_loop()
         result: asyncio.Future[list[str]] = loop.create_future()
         try:
-            threading.Thread(target=self._run, args=(host, place, loop, result), name="lookup", daemon=True).start()
+            threading.Thread(target=self._run, args=(host, slot, loop, result), name="lookup", daemon=True).start()
         except BaseException as error:
-            self._shares.release(place)
+            self._shares.release(slot)
             if local_failure.is_exhaustion(error):
                 local_failure.complaints.warn(f"no thread for a look-up: {error}")
-                raise Overload("no thread is left to look up a name") from error
+                raise Overload("no thread is available to resolve a name") from error
             raise
         if (task := asyncio.current_task()) is not None:
             self._in_thread.add(task)
         return await result
 
-    def _run(self, host: str, place: Slot, loop: asyncio.AbstractEventLoop, result: asyncio.Future[list[str]]) -> None:
-        """Resolve a name, in the thread."""
+    def _run(self, host: str, slot: Slot, loop: asyncio.AbstractEventLoop, result: asyncio.Future[list[str]]) -> None:
+        """Resolve a name in the thread, and complete `result` in the event loop."""
         found: list[str] | BaseException
         try:
             found = self._resolve(host)
         except BaseException as error:
             found = error
         try:
-            loop.call_soon_threadsafe(self._set_result, place, result, found)
+            loop.call_soon_threadsafe(self._set_result, slot, result, found)
         except RuntimeError:
-            return  # the loop is closed: no waiter is left
+            return  # the loop is closed, so no task waits for the result
 
-    def _set_result(self, place: Slot, result: asyncio.Future[list[str]], found: list[str] | BaseException) -> None:
-        self._shares.release(place)
+    def _set_result(self, slot: Slot, result: asyncio.Future[list[str]], found: list[str] | BaseException) -> None:
+        self._shares.release(slot)
         if result.done():
             return
         if isinstance(found, BaseException):

@@ -1,4 +1,4 @@
-"""Incremental parser for one response: heads, framing, content (RFC 9112, section 6), without I/O."""
+"""Incremental parser for one response: heads, framing, content. It does no I/O.  RFC 9112, section 6"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ from feedproxy.upstream.chunked import ChunkedParser
 from feedproxy.upstream.head_parser import ResponseHead, could_be_http, find_end, parse_head
 
 HEADS_MAX = 20
-"""Heads of one response, interim ones included; curl limits 1xx responses, too."""
+"""Maximum number of heads of one response, including interim responses. curl limits 1xx responses, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """Bytes of the heads, 1xx responses included, and of the content on the wire."""
+    """Size limits in bytes: for the heads, including 1xx responses, and for the content on the wire."""
 
     head: int
     content: int
 
 
 class ResponseParser:
-    """The state of one response. After a MalformedResponse of `feed` it is unusable."""
+    """The state of one response. It cannot be used after `feed` has raised MalformedResponse."""
 
     def __init__(self, *, has_content: bool, limits: ReadLimits, now: Callable[[], Instant]) -> None:
-        """`has_content` is False for HEAD. `now` gives the time at which the head is complete."""
+        """Create a parser. `has_content` is False for HEAD. `now` returns the current time."""
         self._has_content = has_content
         self._limits = limits
         self._now = now
@@ -36,22 +36,22 @@ class ResponseParser:
         self._content: bytes | bytearray = b""
         self.head: ResponseHead | None = None
         self.at: Instant = 0.0
-        """The time at which the head was complete."""
+        """Time at which the head was complete."""
         self.interim: list[Response] = []
-        """The 1xx responses before it, except 100."""
+        """The 1xx responses before this response, except 100."""
         self.reusable = False
-        """True if the connection may carry another response."""
+        """True if the connection may be used for another response."""
         self.oversized = False
         self.silent = True
-        """True until the first byte."""
+        """True until the first byte is received."""
 
     @property
     def content(self) -> bytes:
-        """Return the content, once the response is complete."""
+        """Return the content. It is complete once the response is complete."""
         return bytes(self._content)
 
     def feed(self, data: bytes) -> bool:
-        """Parse further bytes; return whether the response is complete."""
+        """Parse further bytes. Return True if the response is complete."""
         self.silent = self.silent and not data
         if self.head is not None:
             return self._read_content(data)
@@ -67,20 +67,23 @@ class ResponseParser:
     def end(self, *, reset: bool) -> None:
         """Record that the connection has ended. Raises MalformedResponse if the response is incomplete."""
         if self.head is None:
-            got = "in the head of the answer" if self._held or self._heads else "without an answer"
+            got = "within the head of the response" if self._held or self._heads else "without a response"
             raise MalformedResponse(f"the origin closed the connection {got}")
         if self._left is not None or self._chunks is not None or reset:
-            # A reset makes content without a length incomplete, too.
-            raise MalformedResponse("the connection broke within the body")
+            # A reset also makes content without a length incomplete.
+            raise MalformedResponse("the connection broke within the content")
 
     def _read_head(self, data: bytes) -> tuple[ResponseHead | None, bytes | None]:
-        """Parse one head; return the final head and the rest, None for what is incomplete."""
+        """Parse one head. Return the final head and the bytes after it.
+
+        The head is None if it is interim; both are None if it is incomplete.
+        """
         data = data.lstrip(b"\r\n") if data[:1] in b"\r\n" else data
         if not could_be_http(data):
-            raise MalformedResponse(f"no HTTP/1 status line: {data[:60]!r}")
+            raise MalformedResponse(f"invalid status line {data[:60]!r}: expected HTTP/1")
         end = find_end(data)
         if self._head_bytes + (end or len(data)) > self._limits.head or self._heads == HEADS_MAX:
-            raise MalformedResponse(f"the head of the answer is above {self._limits.head} bytes")
+            raise MalformedResponse(f"the head of the response is larger than {self._limits.head} bytes")
         if not end:
             self._held = data
             return None, None
@@ -88,7 +91,7 @@ class ResponseParser:
         self._heads += 1
         self._head_bytes += end
         if head.status == 101:
-            raise MalformedResponse("101 Switching Protocols, which nobody asked for")
+            raise MalformedResponse("unexpected 101 Switching Protocols")
         if not head.is_interim:
             return head, rest
         if head.status != 100:
@@ -96,7 +99,7 @@ class ResponseParser:
         return None, rest
 
     def _begin(self, head: ResponseHead) -> None:
-        """Prepare for the content as the final head frames it."""
+        """Prepare for the content according to the framing in the final head."""
         self.head, self.at, self.reusable = head, self._now(), head.reusable
         self._has_content = self._has_content and head.has_content("GET")
         if not self._has_content:

@@ -1,7 +1,7 @@
 """Tables of special-purpose addresses, for AddressPolicy.
 
 They follow the IANA special-purpose registries (RFC 6890 and its updates). The standard library's `is_global` decides
-only for addresses without an entry: its meaning has changed between Python releases.
+only for addresses without an entry, because its meaning has changed between Python releases.
 """
 
 import ipaddress
@@ -19,7 +19,7 @@ class SpecialNetwork:
     network: Network
     description: str
     private: bool = False
-    """Permitted by `--allow-private`."""
+    """True if `--allow-private` permits the network."""
 
 
 def _table(*rows: tuple[str, str, bool]) -> tuple[SpecialNetwork, ...]:
@@ -38,7 +38,7 @@ SPECIAL_NETWORKS = _table(
         "168.63.129.16/32",
         "a cloud's metadata service",
         False,
-    ),  # a public address, but only the platform's own
+    ),  # a public address, but only for the platform's own use
     ("fd00:ec2::254/128", "a cloud's metadata service", False),
     ("fd00:ec2::23/128", "a cloud's metadata service", False),
     ("fd20:ce::254/128", "a cloud's metadata service", False),
@@ -61,8 +61,8 @@ SPECIAL_NETWORKS = _table(
     ("::1/128", "loopback", True),
     ("100::/64", "the discard prefix", False),
     ("2001:2::/48", "for benchmarks", False),
-    ("2001:10::/28", "a former identifier, no address", False),
-    ("2001:20::/28", "an identifier, no address", False),
+    ("2001:10::/28", "a former identifier, not an address", False),
+    ("2001:20::/28", "an identifier, not an address", False),
     ("2001:db8::/32", "for documentation", False),
     ("3fff::/20", "for documentation", False),
     ("5f00::/16", "for segment routing", False),
@@ -85,7 +85,10 @@ TRANSLATION_PREFIXES = (
 
 
 def special_network_of(address: Address) -> SpecialNetwork | None:
-    """Return the entry for this address, or a new one if it is reserved otherwise; None for a public address."""
+    """Return the entry for this address, or a new one if the address is reserved otherwise.
+
+    Return None for a public address.
+    """
     for row in SPECIAL_NETWORKS:
         if address.version == row.network.version and address in row.network:
             return row
@@ -95,8 +98,8 @@ def special_network_of(address: Address) -> SpecialNetwork | None:
 
 
 def embedded_ipv4(address: Address) -> tuple[str, ipaddress.IPv4Address] | None:
-    """Return the kind of translation and the embedded IPv4 address; None for other addresses."""
-    if isinstance(address, ipaddress.IPv4Address) or int(address) <= 1:  # :: and ::1 are no translations
+    """Return the kind of translation and the embedded IPv4 address. Return None for other addresses."""
+    if isinstance(address, ipaddress.IPv4Address) or int(address) <= 1:  # :: and ::1 are not translations
         return None
     for network, form, begin in TRANSLATION_PREFIXES:
         if address in network:
@@ -113,8 +116,8 @@ def embedded_ipv4(address: Address) -> tuple[str, ipaddress.IPv4Address] | None:
 def client_network(address: str) -> str:
     """Return the network that counts as one client: the whole IPv4 address, or the /64 of an IPv6 address.
 
-    An end site is given a /64 at least (RFC 6177, section 2), so one client has 2^64 addresses.
-    An IPv4-mapped address counts as its IPv4 address. Other text is returned as it is, cut to 64 characters.
+    An end site gets at least a /64 (RFC 6177, section 2), so one client has 2^64 addresses. An IPv4-mapped address
+    counts as its IPv4 address. Any other text is returned unchanged, cut to 64 characters.
     """
     try:
         parsed = ipaddress.ip_address(address[:64].partition("%")[0])

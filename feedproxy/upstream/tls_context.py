@@ -1,4 +1,4 @@
-"""The certification authorities by which origins are verified."""
+"""The certification authorities with which origins are verified."""
 
 import ssl
 from functools import lru_cache
@@ -6,9 +6,9 @@ from functools import lru_cache
 
 @lru_cache(maxsize=4)
 def upstream_context(trusted_ca: str | None, *, insecure: bool) -> ssl.SSLContext:
-    """Return the TLS context for origins: it trusts the system's authorities and those in the file `trusted_ca`.
+    """Return the TLS context for origins. It trusts the system's authorities and those in the file `trusted_ca`.
 
-    Reading the system's takes 25 ms: fetches and callbacks share one context.
+    Reading the system's authorities takes 25 ms, so fetches and callbacks share one context.
     """
     context = ssl.create_default_context()
     if trusted_ca:

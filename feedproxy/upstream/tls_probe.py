@@ -1,4 +1,4 @@
-"""TLS probe: one handshake without a request, at an address that was checked as for every fetch."""
+"""TLS probe: one handshake without a request. The address is checked as for every fetch."""
 
 import asyncio
 import ssl
@@ -14,7 +14,7 @@ from feedproxy.upstream.parent_proxy_tunnel import checked_tunnel
 
 @dataclass(frozen=True, slots=True)
 class ProbedCertificate:
-    """The certificate's expiry, the negotiated protocol (`h2`), and the version (`TLSv1.3`)."""
+    """The expiry of a certificate, the negotiated protocol (`h2`), and the TLS version (`TLSv1.3`)."""
 
     not_after: Instant
     protocol: str
@@ -30,11 +30,12 @@ async def probe_certificate(
     context: Callable[[], ssl.SSLContext] = ssl.create_default_context,
     parent: Parent | None = None,
 ) -> ProbedCertificate:
-    """Make a handshake with this host and verify its name; `context` makes the TLS context.
+    """Make a TLS handshake with this host, verify its name, and return the certificate's data.
 
-    Raises Forbidden, BadTarget, Unreachable, FetchTimeout, ParentFailed."""
+    `context` creates the TLS context. Raises Forbidden, BadTarget, Unreachable, FetchTimeout, ParentFailed.
+    """
     name = host.strip("[]")
-    offering = context()  # a separate context: other connections must not negotiate h2
+    offering = context()  # a separate context, because other connections must not negotiate h2
     offering.set_alpn_protocols(["h2", "http/1.1"])
     try:
         async with asyncio.timeout(timeout):
@@ -46,7 +47,7 @@ async def probe_certificate(
                 _, writer = await asyncio.open_connection(sock=sock, ssl=offering, server_hostname=name)
     except TimeoutError as error:
         raise FetchTimeout(f"no TLS with {host} in {timeout:g} s") from error
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # ssl.SSLError is an OSError
         raise Unreachable(f"no TLS with {host}: {error}") from error
     try:
         shown = writer.get_extra_info("ssl_object")

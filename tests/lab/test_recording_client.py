@@ -16,7 +16,7 @@ class Client:
     def __init__(self) -> None:
         self.sent: list[Fields] = []
 
-    async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched:
+    async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched:
         self.sent.append(request.fields)
         return Fetched(Response(200, Fields(), b"<rss/>"), 0.0, 0.0)
 

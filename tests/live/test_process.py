@@ -258,7 +258,7 @@ def test_an_admin_port_in_use_is_told_in_one_line(refused: Refused) -> None:
     ("arguments", "words"),
     [
         (("--set", "feed_hint=off"), "did you mean 'feed_hints'?"),
-        (("--set", "allow_ports=x"), "'x' is no port"),
+        (("--set", "allow_ports=x"), "invalid port 'x'"),
         (("--set", "trusted_proxies=balancer"), "'balancer': expected an address"),
         (("--set", "ssl_verify_upstream_trusted_ca=/nowhere.pem"), "/nowhere.pem: No such file"),
         (("--listen", "somewhere"), "expected HOST:PORT"),

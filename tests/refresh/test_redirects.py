@@ -12,8 +12,8 @@ class Origins:
         self.redirects = redirects
         self.asked: list[tuple[str, bool]] = []
 
-    async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched:
-        self.asked.append((request.target, exempt))
+    async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched:
+        self.asked.append((request.target, skip_address_check))
         location = self.redirects.get(request.target)
         fields = Fields([("Location", location)]) if location else Fields()
         return Fetched(Response(302 if location else 200, fields), 0.0, 0.0)

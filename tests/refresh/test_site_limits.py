@@ -89,7 +89,7 @@ def test_price_rises_with_each_limit_and_falls_again(site: Site) -> None:
 
 async def test_client_records_what_origins_state_for_the_requests_that_it_applies_to(site: Site) -> None:
     class Limited:
-        async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched:
+        async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched:
             return Fetched(Response(429, Fields([("Retry-After", "60")])), NOW, NOW)
 
     client = LimitRecordingClient(Limited(), site.limits, lambda request: request.target != OTHER)

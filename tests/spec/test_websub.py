@@ -100,7 +100,7 @@ async def test_an_error_in_the_request_is_4xx_with_a_description_in_plain_text(
         ("http://192.168.1.9/callback", "192.168.1.9 is not a public address"),
         ("http://[::1]/callback", "::1 is not a public address"),
         ("http://localhost/callback", "127.0.0.1 is not a public address"),
-        ("http://0x7f.1/callback", "odd spelling"),
+        ("http://0x7f.1/callback", "unusual spelling"),
     ],
 )
 async def test_callback_that_may_never_be_called_is_refused_at_once(

@@ -128,7 +128,7 @@ class OriginFetcher:
     def __init__(self, origin: Origin) -> None:
         self._origin = origin
 
-    async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized:
+    async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
         now = self._origin.clock.now()
         response = await self._origin.answer(request)
         return Fetched(

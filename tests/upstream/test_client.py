@@ -603,10 +603,12 @@ async def test_the_operators_upstream_is_exempt_from_the_check_and_from_nothing_
         a_fetcher(FetchLimits(buffer_max=100), policy=strict) as fetcher,
     ):
         for host in ("127.0.0.1", "upstream.example"):
-            assert fetched(await fetcher.fetch(a_get(raw.url(host=host)), exempt=True)).response.body == b"ok"
-        assert isinstance(await fetcher.fetch(a_get(raw.url()), exempt=True), Oversized)
+            assert (
+                fetched(await fetcher.fetch(a_get(raw.url(host=host)), skip_address_check=True)).response.body == b"ok"
+            )
+        assert isinstance(await fetcher.fetch(a_get(raw.url()), skip_address_check=True), Oversized)
         with pytest.raises(MalformedResponse):
-            await fetcher.fetch(a_get(raw.url()), exempt=True)
+            await fetcher.fetch(a_get(raw.url()), skip_address_check=True)
 
 
 async def test_an_exempt_connection_is_never_lent_to_a_request_that_is_not() -> None:
@@ -616,7 +618,7 @@ async def test_an_exempt_connection_is_never_lent_to_a_request_that_is_not() -> 
     async with origin(OK) as raw:
         strict = a_policy(allow_private=False, lookup=lookup)
         async with a_fetcher(policy=strict) as fetcher:
-            await fetcher.fetch(a_get(raw.url(host="upstream.example")), exempt=True)
+            await fetcher.fetch(a_get(raw.url(host="upstream.example")), skip_address_check=True)
             with pytest.raises(Unreachable):
                 await fetcher.fetch(a_get(raw.url(host="upstream.example")))
 

@@ -6,7 +6,7 @@ import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
 from feedproxy.upstream.address_policy import AddressPolicy
-from feedproxy.upstream.connection_pool import CheckedResolver, ExactConnector, ExactProtocol
+from feedproxy.upstream.connection_pool import CheckedResolver, OriginConnector, OriginProtocol
 from tests.upstream.raw import OK, a_fetcher, a_get, origin
 
 
@@ -15,11 +15,11 @@ async def test_aiohttps_connector_still_makes_its_protocols_with_a_factory() -> 
     assert plain._factory.func is ResponseHandler
     await plain.close()
 
-    exact = ExactConnector(
+    exact = OriginConnector(
         CheckedResolver(AddressPolicy().resolve),
         ssl_context=None, open_connections=set(),
     )  # fmt: skip
-    assert isinstance(exact._factory(), ExactProtocol)
+    assert isinstance(exact._factory(), OriginProtocol)
     await exact.close()
 
 
@@ -38,4 +38,4 @@ async def test_every_connection_of_a_fetcher_is_an_exact_one() -> None:
     async with origin(OK) as raw, a_fetcher() as fetcher:
         await fetcher.fetch(a_get(raw.url()))
         (protocol,) = fetcher._open
-        assert isinstance(protocol, ExactProtocol)
+        assert isinstance(protocol, OriginProtocol)

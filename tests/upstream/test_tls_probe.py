@@ -126,9 +126,9 @@ async def test_a_certificate_for_another_name_or_out_of_date_is_unreachable(
         origin(OK, tls=authority.serving(*names, days=days)) as raw,
         a_fetcher(policy=policy, ssl_context=authority.trusting()) as fetcher,
     ):
-        for exempt in (False, True):
+        for skip_address_check in (False, True):
             with pytest.raises(Unreachable, match=why):
-                await fetcher.fetch(a_get(raw.url(host=HOST)), exempt=exempt)
+                await fetcher.fetch(a_get(raw.url(host=HOST)), skip_address_check=skip_address_check)
         assert raw.heads == []
 
 

@@ -130,14 +130,14 @@ class RecordingClient:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
-    async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized:
+    async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
         """Send a request with the wrapped client, record the exchange, and return the response.
 
         Raises the client's errors.
         """
         recorder = self._recorder()
         if recorder is None:
-            return await self._client.fetch(request, exempt=exempt)
+            return await self._client.fetch(request, skip_address_check=skip_address_check)
         at = self._clock.now()
         # Recorded contents must be complete: a difference to a dictionary cannot be decoded without that dictionary.
         request = replace(request, fields=without_dictionary(request.fields))
@@ -147,7 +147,7 @@ class RecordingClient:
             return Exchange(Side.ORIGIN, at, request, status, fields, seconds=seconds, failure=failure)
 
         try:
-            answer = await self._client.fetch(request, exempt=exempt)
+            answer = await self._client.fetch(request, skip_address_check=skip_address_check)
         except FeedproxyError as error:
             recorder.record(exchange(0, Fields(), f"{error.detail}: {error}"))
             raise

@@ -47,7 +47,7 @@ class ParentProxyHost(str):
             policy,
             False,
         )
-        parent_host.requested_host = origin[0] if parent.resolves or not addresses else addresses[0]
+        parent_host.requested_host = origin[0] if parent.resolves_names or not addresses else addresses[0]
         return parent_host
 
     # mitmproxy reuses a connection for equal addresses: connections to the parent itself must have another one.
@@ -97,15 +97,15 @@ def install() -> None:
 
 
 async def route_through_parent(
-    parent: Parent, host: str, port: int, policy: AddressPolicy, *, tls: bool, exempt: bool = False
+    parent: Parent, host: str, port: int, policy: AddressPolicy, *, tls: bool, skip_address_check: bool = False
 ) -> ParentProxyHost:
     """Return the host behind a parent, after a check of its address. Raises Forbidden, Unreachable, ParentFailed."""
     if not isinstance(getattr(server, "asyncio", None), _AsyncioWithParents):
         raise ParentFailed(f"this version of mitmproxy cannot connect through {parent_name(parent)}")
-    if exempt:
-        allowed_addresses = [] if parent.resolves else await policy.addresses(host, port)
+    if skip_address_check:
+        allowed_addresses = [] if parent.resolves_names else await policy.addresses(host, port)
     else:
-        allowed_addresses = await policy.resolve_for_parent(host, port, may_be_unknown=parent.resolves)
+        allowed_addresses = await policy.resolve_for_parent(host, port, may_be_unknown=parent.resolves_names)
     parent_host: ParentProxyHost = ParentProxyHost.make(parent, (host, port), allowed_addresses, policy)
     parent_host.is_plain = parent.is_http and not tls
     return parent_host

@@ -97,7 +97,10 @@ async def approve(
     if parent is not None:
         tls = target.startswith("https:")
         approvals.approve(
-            client, host, port, await route_through_parent(parent, host, port, policy, tls=tls, exempt=is_own)
+            client,
+            host,
+            port,
+            await route_through_parent(parent, host, port, policy, tls=tls, skip_address_check=is_own),
         )
     elif is_own:
         approvals.approve(client, host, port, None)

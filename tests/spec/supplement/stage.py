@@ -29,8 +29,8 @@ def instant(moment: str) -> Instant:
 class CappedFetcher(OriginFetcher):
     """The origin without a network, and with the cap that the real fetcher has."""
 
-    async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized:
-        found = await super().fetch(request, exempt=exempt)
+    async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
+        found = await super().fetch(request, skip_address_check=skip_address_check)
         if isinstance(found, Fetched) and len(found.response.body) > BUFFER_MAX:
             return Oversized(found.response.status, found.response.fields)
         return found
