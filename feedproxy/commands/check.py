@@ -30,16 +30,16 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check and print the notes. Return 1 on warnings and faults. Raises FeedproxyError if nothing can be checked."""
-    from feedproxy.check import report  # noqa: PLC0415 -- only this command pays for the templates
+    from feedproxy.check import check_report  # noqa: PLC0415 -- only this command pays for the templates
 
     done = asyncio.run(check(args.source, admin_client.request_settings(args.allow_private)))
     match args.format:
         case "json":
-            print(report.as_json(done))
+            print(check_report.as_json(done))
         case "html":
-            print(report.as_html(done), end="")
+            print(check_report.as_html(done), end="")
         case _:
-            print(report.as_text(done, coloured=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
+            print(check_report.as_text(done, coloured=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
     return 1 if done.has_findings else 0
 
 
@@ -49,9 +49,9 @@ async def check(source: str, settings: Settings, **options: Any) -> Any:
     Raises BadTarget, Forbidden, UsageError for a file that cannot be read, and TooLarge.
     """
     from feedproxy.check import run_checks  # noqa: PLC0415
+    from feedproxy.check.check_report import CheckReport  # noqa: PLC0415
     from feedproxy.check.observations import is_local  # noqa: PLC0415
     from feedproxy.check.probe import probe_feed  # noqa: PLC0415
-    from feedproxy.check.report import CheckReport  # noqa: PLC0415
     from feedproxy.client.feed_discovery import from_file, parse_source  # noqa: PLC0415
     from feedproxy.clock import SystemClock  # noqa: PLC0415
     from feedproxy.http import uri  # noqa: PLC0415

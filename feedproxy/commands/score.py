@@ -50,17 +50,17 @@ def run(args: argparse.Namespace) -> int:
 def tell(graded: Any, form: str, output: str = "", failures: tuple[str, ...] = ()) -> None:
     """Print scores in this form, or write them to a file. Raises UsageError where that cannot be written."""
     from feedproxy.lab import score_page  # noqa: PLC0415
-    from feedproxy.scoring import report  # noqa: PLC0415
+    from feedproxy.scoring import score_report  # noqa: PLC0415
 
     match form:
         case "json":
-            text = report.as_json(graded.scores)
+            text = score_report.as_json(graded.scores)
         case "junit":
-            text = report.as_junit(graded.scores, failures)
+            text = score_report.as_junit(graded.scores, failures)
         case "html":
             text = score_page.render_html(graded)
         case _:
-            text = report.as_text(graded.scores)
+            text = score_report.as_text(graded.scores)
     if not output:
         print(text)
         return

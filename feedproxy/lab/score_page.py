@@ -17,7 +17,7 @@ from feedproxy.clock import Instant
 from feedproxy.feed.schedule import is_skipped
 from feedproxy.http.date import parse_http_date
 from feedproxy.lab.grading import ObservedPoll, RecordingScores
-from feedproxy.scoring import report
+from feedproxy.scoring import score_report
 from feedproxy.scoring.grade import FeedScore, ReaderScore
 from feedproxy.scoring.polling_interval import format_duration
 from feedproxy.scoring.scored_request import REDIRECTS
@@ -101,7 +101,7 @@ def _reader_context(score: ReaderScore, polls: Any) -> dict[str, Any]:
     instants = [observation.poll.at for observations in polls.values() for observation in observations]
     begin, end = min(instants), max(instants)
     return {
-        "name": report.display_name(score),
+        "name": score_report.display_name(score),
         "score": score,
         "level": grade_level(score.grade),
         "cost": score.cost,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from feedproxy import cli
-from feedproxy.check import report
+from feedproxy.check import check_report
 from feedproxy.check.observations import Exchange, FeedObservations
 from feedproxy.check.probe import REQUESTS_MAX
 from feedproxy.check.run_checks import CHECKS, check_document, check_feed
@@ -94,13 +94,13 @@ class Page(HTMLParser):
         self.text += data
 
 
-def make_report(**changes: str) -> report.CheckReport:
+def make_report(**changes: str) -> check_report.CheckReport:
     body = feed(NOW, **changes).replace("BASE", "https://x.example").encode()
-    return report.CheckReport("feed.xml", NOW, check_document(body, NOW))
+    return check_report.CheckReport("feed.xml", NOW, check_document(body, NOW))
 
 
 def test_check_json_has_stable_keys_and_worst_note_first() -> None:
-    told = json.loads(report.as_json(make_report(self_link="", entries="")))
+    told = json.loads(check_report.as_json(make_report(self_link="", entries="")))
     assert list(told) == ["source", "checked_at", "requests", "verdict", "counts", "notes"]
     assert told["verdict"] == "warn"
     assert told["counts"] == {"good": 2, "info": 1, "warn": 1, "bad": 0}
@@ -109,16 +109,16 @@ def test_check_json_has_stable_keys_and_worst_note_first() -> None:
 
 
 def test_check_text_is_coloured_only_on_request() -> None:
-    plain = report.as_text(make_report(self_link=""))
+    plain = check_report.as_text(make_report(self_link=""))
     assert "\033" not in plain
     assert "! The feed has no self link." in plain
     assert "✓ Each entry has a unique guid." in plain
-    assert "\033[" in report.as_text(make_report(self_link=""), coloured=True)
+    assert "\033[" in check_report.as_text(make_report(self_link=""), coloured=True)
 
 
 def test_check_html_is_self_contained_without_scripts() -> None:
     entries = "<item><title>E</title><guid>&lt;script&gt;x()&lt;/script&gt;</guid></item>"
-    page = Page(report.as_html(make_report(entries=entries)))
+    page = Page(check_report.as_html(make_report(entries=entries)))
     assert "script" not in page.tags
     assert page.loads == []
     assert "<script>x()</script>" in page.text
@@ -128,15 +128,15 @@ def test_check_reports_redact_token_in_address() -> None:
     secret = "https://x.example/feed?token=s3cr3tw0rd"
     request = Request("GET", secret, Fields())
     observations = FeedObservations(secret, (Exchange(request, 500, at=NOW),))
-    done = report.CheckReport(secret, NOW, check_feed(observations), 1)
-    for told in (report.as_text(done), report.as_json(done), report.as_html(done)):
+    done = check_report.CheckReport(secret, NOW, check_feed(observations), 1)
+    for told in (check_report.as_text(done), check_report.as_json(done), check_report.as_html(done)):
         assert "s3cr3tw0rd" not in told
         assert "x.example/feed" in told
 
 
 def test_check_text_removes_control_characters() -> None:
     body = feed(NOW, entries="<item><title>E</title><guid>\u009b2J is no address</guid></item>").encode()
-    told = report.as_text(report.CheckReport("feed.xml", NOW, check_document(body, NOW)))
+    told = check_report.as_text(check_report.CheckReport("feed.xml", NOW, check_document(body, NOW)))
     assert "\u009b" not in told
 
 

@@ -16,7 +16,7 @@ from feedproxy.lab.replay.replay_source import ReplayOptions
 from feedproxy.scoring import client_hygiene, conditional_requests, polling_interval, redirects
 from feedproxy.scoring.grade import ReaderScore
 from feedproxy.scoring.reader import secret_marker
-from feedproxy.scoring.report import as_text
+from feedproxy.scoring.score_report import as_text
 from tests.lab.behaviour import FEED, CorrectReader, document, own_date, play, world
 
 

@@ -17,7 +17,7 @@ from feedproxy.admin.pages.store_usage import StoreUsageMeter
 from feedproxy.clock import Seconds
 from feedproxy.lab.score_page import grade_level
 from feedproxy.request.upstream_request import feed_id
-from feedproxy.scoring.report import display_name
+from feedproxy.scoring.score_report import display_name
 from feedproxy.settings import Settings, listen_address
 from feedproxy.telemetry import aggregation, history, recent_activity
 from feedproxy.telemetry.history import DAY, HOUR, NO_TRAFFIC, History, TrafficCounts

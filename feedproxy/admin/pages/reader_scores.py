@@ -13,7 +13,7 @@ from aiohttp import web
 from feedproxy.admin.pages.feed_pages import AppView, FeedPages, as_json, wants_json
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.lab.score_page import grade_level, with_code
-from feedproxy.scoring import report
+from feedproxy.scoring import score_report
 from feedproxy.scoring.aggregate import merge_accounts
 from feedproxy.scoring.grade import ReaderScore, rank, score_account
 from feedproxy.scoring.scoring_rules import redact_target
@@ -70,13 +70,13 @@ class ReadersPage:
         scores = summary.scores[:SHOWN_MAX]
         counted = await self._pages.service().counts.by_reader(self._clock.now())
         if wants_json(request):
-            view = report.view(scores)
+            view = score_report.view(scores)
             counts = [{"reader": name, "direct": direct, "claimed": claimed} for name, direct, claimed in counted]
             view |= {"followed": summary.followed, "most": summary.limit}
             return as_json({**view, "total": _total(scores), "subscriptions": counts})
         readers = [
             {
-                "name": report.display_name(score),
+                "name": score_report.display_name(score),
                 "level": grade_level(score.grade),
                 "score": score,
                 "feeds": [redact_target(feed.feed) for feed in score.feeds[:3]],

@@ -1,12 +1,12 @@
 """Catalogue of an origin's faults. Each fault describes how a good feed reader behaves."""
 
-from feedproxy.lab.replay.faults import broken_validators, content, error_responses, redirects, transport
+from feedproxy.lab.replay.faults import broken_validators, content, error_responses, redirect_faults, transport
 from feedproxy.lab.replay.faults.base import Fault
 
 GROUPS: tuple[tuple[str, tuple[type[Fault], ...]], ...] = (
     ("Validators and clocks", broken_validators.FAULTS),
     ("Refusals, errors and endings", error_responses.FAULTS),
-    ("Redirects", redirects.FAULTS),
+    ("Redirects", redirect_faults.FAULTS),
     ("The wire", transport.FAULTS),
     ("The document", content.FAULTS),
 )
