@@ -145,11 +145,19 @@ def _checks(reports: Sequence[Report], notes: Mapping[str, Any]) -> Iterator[str
         mine = [name for name in answers if explained(notes, "check", name) is note]
         if mine:
             yield f"**{note['title']}.** {_line(note['text'])}\n"
-            yield ", ".join(f"`{name}` {_answer(answers[name])}" for name in mine) + "\n"
+            yield from _answered(mine, answers)
 
 
-def _answer(answers: Sequence[str]) -> str:
-    return answers[0] if len(set(answers)) == 1 else f"{answers[0]} (elsewhere {'/'.join(sorted(set(answers[1:])))})"
+def _answered(names: Sequence[str], answers: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Return a list of the tests by their answer in the first run; other answers of other runs stand beside a test."""
+    for answer in ("yes", "no"):
+        if found := [f"`{name}`{_elsewhere(answers[name])}" for name in names if answers[name][0] == answer]:
+            yield f"* {answer}: {', '.join(found)}"
+    yield ""
+
+
+def _elsewhere(answers: Sequence[str]) -> str:
+    return "" if len(set(answers)) == 1 else f" (other runs: {' or '.join(sorted(set(answers[1:])))})"
 
 
 def _line(text: str) -> str:

@@ -93,7 +93,7 @@ document for each note.
 This page is made by `make docs` from `feedproxy/check/`.
 """
 
-CASES_MAX = 23
+CASES_MAX = 12
 """Cases that a page lists; more are only counted."""
 
 
