@@ -1,6 +1,7 @@
 """What all tests share: how properties are tried, and where the corpus of real and hostile feeds stands."""
 
 import functools
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,16 @@ def _copy(option: Any, _: object) -> Any:
 
 # mitmproxy copies all 137 options, before each change of one, and a proxy makes six changes when it is opened.
 optmanager._Option.__deepcopy__ = _copy  # type: ignore[method-assign]
+
+
+# Millions of objects describe the tests, and all live as long as the process: the collector does not look at them.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

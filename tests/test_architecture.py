@@ -88,10 +88,19 @@ def _layer(part: str) -> int:
     raise AssertionError(f"feedproxy/{part} has no place in LAYERS: give it one")
 
 
-def _imports(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and full name of all imports, at any depth; `from a import b` is a.b where that is ours."""
-    ours = {_dotted(each) for each in _sources()}
-    for node in ast.walk(tree):
+@cache
+def _modules() -> frozenset[str]:
+    return frozenset(map(_dotted, _sources()))
+
+
+@cache
+def _imports(path: Path) -> tuple[tuple[int, str], ...]:
+    """Return line and full name of all imports, at any depth; `from a import b` is a.b where that is ours."""
+    return tuple(_find_imports(path, _modules()))
+
+
+def _find_imports(path: Path, ours: frozenset[str]) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(_sources()[path]):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
@@ -124,9 +133,9 @@ def _foreign(name: str) -> bool:
 
 def test_imports_follow_the_arrows() -> None:
     wrong = []
-    for path, tree in _sources().items():
+    for path in _sources():
         mine = _part(_dotted(path))
-        for line, name in _imports(path, tree):
+        for line, name in _imports(path):
             if name.partition(".")[0] != "feedproxy":
                 continue
             theirs = _part(name)
@@ -140,8 +149,8 @@ def test_imports_follow_the_arrows() -> None:
 def test_the_cache_knows_no_feeds_and_feeds_know_no_cache() -> None:
     wrong = [
         f"{_where(path, line)}: {name}"
-        for path, tree in _sources().items()
-        for line, name in _imports(path, tree)
+        for path in _sources()
+        for line, name in _imports(path)
         if {_part(_dotted(path)), _part(name)} == {"cache", "feed"} and name.startswith("feedproxy.")
     ]
     assert not wrong, "\n".join(wrong)
@@ -150,9 +159,9 @@ def test_the_cache_knows_no_feeds_and_feeds_know_no_cache() -> None:
 def test_mitm_never_imports_the_fast_path() -> None:
     wrong = [
         f"{_where(path, line)}: {name}"
-        for path, tree in _sources().items()
+        for path in _sources()
         if _dotted(path).startswith("feedproxy.server.mitm")
-        for line, name in _imports(path, tree)
+        for line, name in _imports(path)
         if name.startswith("feedproxy.server.fastpath")
     ]
     assert not wrong, "\n".join(wrong)
@@ -161,8 +170,8 @@ def test_mitm_never_imports_the_fast_path() -> None:
 def test_only_server_serve_and_the_addons_know_mitmproxy() -> None:
     wrong = [
         f"{_where(path, line)}: {name}"
-        for path, tree in _sources().items()
-        for line, name in _imports(path, tree)
+        for path in _sources()
+        for line, name in _imports(path)
         if name.partition(".")[0] == "mitmproxy" and _part(_dotted(path)) not in KNOW_MITMPROXY
     ]
     assert not wrong, "\n".join(wrong)
@@ -171,9 +180,9 @@ def test_only_server_serve_and_the_addons_know_mitmproxy() -> None:
 def test_addons_never_import_one_another() -> None:
     wrong = [
         f"{_where(path, line)}: {name}"
-        for path, tree in _sources().items()
+        for path in _sources()
         if path.parent.name == "addons" and path.name not in {"__init__.py", "all.py"}
-        for line, name in _imports(path, tree)
+        for line, name in _imports(path)
         if name.startswith(("feedproxy.addons", "addons"))
     ]
     assert not wrong, "\n".join(wrong)
@@ -195,14 +204,12 @@ def test_no_addon_is_named_like_a_module_or_holds_a_dataclass() -> None:
     declared = {name.replace("-", "_").lower() for name in _requirements()}
     taken = {*sys.stdlib_module_names, *declared}
     wrong = []
-    for path, tree in _sources().items():
+    for path in _sources():
         if path.parent.name != "addons" or path.name == "__init__.py":
             continue
         if path.stem in taken:
             wrong.append(f"{_where(path, 1)}: another module has this name")
-        wrong += [
-            f"{_where(path, line)}: {name}" for line, name in _imports(path, tree) if name.startswith("dataclasses")
-        ]
+        wrong += [f"{_where(path, line)}: {name}" for line, name in _imports(path) if name.startswith("dataclasses")]
     assert not wrong, "\n".join(wrong)
 
 
@@ -259,15 +266,15 @@ def test_whatever_is_imported_is_declared() -> None:
     declared = _modules_of(_requirements())
     wrong = [
         f"{_where(path, line)}: {name}"
-        for path, tree in _sources().items()
-        for line, name in _imports(path, tree)
+        for path in _sources()
+        for line, name in _imports(path)
         if _foreign(name) and name.partition(".")[0] not in declared
     ]
     assert not wrong, "\n".join(["not among pyproject.toml's dependencies:", *wrong])
 
 
 def test_whatever_is_declared_is_imported() -> None:
-    used = {name.partition(".")[0] for path, tree in _sources().items() for _, name in _imports(path, tree)}
+    used = {name.partition(".")[0] for path in _sources() for _, name in _imports(path)}
     by_distribution: dict[str, set[str]] = {name: set() for name in _requirements()}
     for module, name in _modules_of(_requirements()).items():
         by_distribution[name].add(module)
@@ -281,9 +288,9 @@ def test_the_pure_parts_touch_neither_network_nor_disk_nor_clock(package: str) -
     edge = {"socket", "ssl", "asyncio", "aiohttp", "sqlite3", "diskcache", "subprocess", "tempfile"}
     wrong = [
         f"{_where(path, line)}: {name}"
-        for path, tree in _sources().items()
+        for path in _sources()
         if _part(_dotted(path)) == package
-        for line, name in _imports(path, tree)
+        for line, name in _imports(path)
         if name.partition(".")[0] in edge
     ]
     assert not wrong, "\n".join(wrong)
