@@ -6,8 +6,8 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,46 +16,48 @@ import pytest
 from feedproxy import cli
 from feedproxy.demo import publishers, simulated_readers
 from feedproxy.feed.parse.parser import read
+from tests.live.product import COMMAND, Process
 from tests.waiting import PATIENCE
 
 SHORT = ("demo", "--days", "1", "--readers", "8")
 
 
+@dataclass(frozen=True)
+class Finished:
+    """What a demo left that has ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
 @pytest.fixture(scope="module")
-def finished_demo(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
+def finished_demo(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     """One short demo as a user runs it, with a home and a temporary folder of its own."""
     return demo(tmp_path_factory.mktemp("demo"), "--json")
 
 
-def demo(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*args), env=environment(folder), capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
+def demo(folder: Path, *args: str) -> Finished:
+    """Run a short demo in `folder`, with `folder / "home"` as its home and temporary folder."""
+    process = Process([*COMMAND, *SHORT, *args], folder, environment(folder / "home"))
+    stdout = process.rest()
+    return Finished(process.wait(), stdout, process.said)
 
 
-def command(*args: str) -> list[str]:
-    return [sys.executable, "-m", "feedproxy.cli", *SHORT, *args]
-
-
-def environment(folder: Path) -> dict[str, str]:
+def environment(home: Path) -> dict[str, str]:
     root = str(Path(__file__).resolve().parents[1])
-    return {
-        **os.environ,
-        "PYTHONPATH": root,
-        "HOME": str(folder),
-        "TMPDIR": str(folder),
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
+    home.mkdir()
+    return {**os.environ, "PYTHONPATH": root, "HOME": str(home), "TMPDIR": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 @pytest.fixture
-def figures(finished_demo: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+def figures(finished_demo: Finished) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(finished_demo.stdout)
     return found
 
 
-def test_demo_ends_without_errors(finished_demo: subprocess.CompletedProcess[str]) -> None:
-    assert finished_demo.returncode == 0
+def test_demo_ends_without_errors(finished_demo: Finished) -> None:
+    assert finished_demo.code == 0
     assert finished_demo.stderr == ""
 
 
@@ -123,7 +125,7 @@ def counted(figures: dict[str, Any]) -> list[Any]:
 def test_demo_leaves_no_files(tmp_path: Path) -> None:
     text = demo(tmp_path).stdout
     assert "requests at the origins" in text
-    assert list(tmp_path.iterdir()) == []
+    assert list((tmp_path / "home").iterdir()) == []
 
 
 @pytest.mark.parametrize("option", ["--readers", "--days"])
@@ -142,8 +144,8 @@ def test_demo_shows_progress_and_ends_on_interrupt(tmp_path: Path) -> None:
     # A shell in the background starts its children with SIGINT ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
-        command("--days", "28", "--readers", "200"),
-        env=environment(tmp_path),
+        [*COMMAND, "demo", "--days", "2", "--readers", "30"],
+        env=environment(tmp_path / "home"),
         stdout=subprocess.PIPE,
         stderr=child_terminal,
     )
@@ -165,7 +167,7 @@ def test_demo_shows_progress_and_ends_on_interrupt(tmp_path: Path) -> None:
         os.close(terminal)
         assert process.stdout is not None
         process.stdout.close()
-    assert list(tmp_path.iterdir()) == []
+    assert list((tmp_path / "home").iterdir()) == []
 
 
 def read_terminal(terminal: int) -> Iterator[str]:
