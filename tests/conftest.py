@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,13 @@ def _copy(option: Any, _: object) -> Any:
 
 # mitmproxy copies all 137 options, before each change of one, and a proxy makes six changes when it is opened.
 optmanager._Option.__deepcopy__ = _copy  # type: ignore[method-assign]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are processors: the live tests wait for programs, a third of their time."""
+    count = getattr(os, "process_cpu_count", os.cpu_count)  # the former is new in Python 3.13
+    return (count() or 1) + 1
 
 
 # Millions of objects describe the tests, and all live as long as the process: the collector does not look at them.
