@@ -29,7 +29,8 @@ from feedproxy.request.url_mapping import redirect_target
 from feedproxy.settings import Settings, ports
 from feedproxy.upstream import tls_probe
 from feedproxy.upstream.address_policy import AddressPolicy
-from feedproxy.upstream.client import Fetched, Fetcher, FetchLimits
+from feedproxy.upstream.client import Fetcher, FetchLimits
+from feedproxy.upstream.fetched import Fetched
 from feedproxy.upstream.parent_proxy import parent_of
 
 REQUESTS_MAX = 12

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from feedproxy.http.message import Request
 from feedproxy.refresh.redirects import OriginClient
-from feedproxy.upstream.client import Fetched, Oversized
+from feedproxy.upstream.fetched import Fetched, Oversized
 
 
 class ClosableOriginClient(OriginClient, Protocol):

@@ -28,7 +28,7 @@ from feedproxy.refresh.resource_update import RefreshJob
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
-from feedproxy.upstream.client import Fetched, Oversized
+from feedproxy.upstream.fetched import Fetched, Oversized
 
 logger = logging.getLogger(__name__)
 

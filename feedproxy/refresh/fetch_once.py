@@ -15,7 +15,8 @@ from feedproxy.refresh.redirects import follow_redirects
 from feedproxy.request.url_mapping import redirect_target
 from feedproxy.settings import Settings, ports
 from feedproxy.upstream.address_policy import AddressPolicy
-from feedproxy.upstream.client import Fetcher, FetchLimits, Oversized
+from feedproxy.upstream.client import Fetcher, FetchLimits
+from feedproxy.upstream.fetched import Oversized
 from feedproxy.upstream.parent_proxy import parent_of
 
 ACCEPT = (

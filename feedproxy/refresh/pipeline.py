@@ -49,7 +49,7 @@ from feedproxy.request.url_mapping import is_upstream_target, to_upstream
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, RelocationKind, Resource, correct_future_instants
 from feedproxy.upstream import local_failure
-from feedproxy.upstream.client import Fetched, Oversized
+from feedproxy.upstream.fetched import Fetched, Oversized
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from feedproxy.refresh.resource_update import RefreshJob
 from feedproxy.refresh.result import RefreshResult
 from feedproxy.request.context import RequestContext
 from feedproxy.store.resource import Resource
-from feedproxy.upstream.client import Oversized
+from feedproxy.upstream.fetched import Oversized
 
 UNSATISFIABLE = 416
 

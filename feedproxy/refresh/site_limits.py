@@ -13,7 +13,7 @@ from feedproxy.lru import LRU
 from feedproxy.refresh.policy import throttle
 from feedproxy.refresh.redirects import OriginClient
 from feedproxy.store.coordination import SiteThrottle
-from feedproxy.upstream.client import Fetched, Oversized
+from feedproxy.upstream.fetched import Fetched, Oversized
 
 SITES_MAX = 4096
 """Sites of which a reached limit is remembered; the one that was fetched from longest ago is forgotten first."""

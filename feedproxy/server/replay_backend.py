@@ -8,7 +8,8 @@ from feedproxy.app import App
 from feedproxy.clock import Clock
 from feedproxy.http.message import Request
 from feedproxy.upstream.address_policy import AddressPolicy
-from feedproxy.upstream.client import Fetched, Fetcher, FetchLimits, Oversized
+from feedproxy.upstream.client import Fetcher, FetchLimits
+from feedproxy.upstream.fetched import Fetched, Oversized
 
 
 class ReplayClient:

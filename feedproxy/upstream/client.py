@@ -17,7 +17,7 @@ import aiohttp
 from aiohttp.connector import Connection
 from yarl import URL
 
-from feedproxy.clock import Clock, Instant, Seconds
+from feedproxy.clock import Clock, Seconds
 from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, MalformedResponse, Overload, Unreachable
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request, Response
@@ -33,6 +33,7 @@ from feedproxy.upstream.connection_pool import (
     StaleConnection,
 )
 from feedproxy.upstream.fair_limits import FairLimits, Limit, Slot
+from feedproxy.upstream.fetched import Fetched, Oversized
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import parent_name, unauthorized
 from feedproxy.upstream.response_parser import ReadLimits, ResponseParser
@@ -86,34 +87,6 @@ class FetchLimits:
             header_max=settings.header_max,
             buffer_max=settings.buffer_max,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """A complete response with its end-to-end fields. Content-Length is included only for HEAD."""
-
-    response: Response
-    request_time: Instant
-    response_time: Instant
-    interim: tuple[Response, ...] = ()
-    """The 1xx responses before this response, except 100, which is hop-by-hop."""
-    minor: int = 1
-    """Minor version of HTTP/1.x in the response."""
-    lines: tuple[tuple[bytes, bytes], ...] = ()
-    """All field lines of the head, including hop-by-hop fields."""
-    framing_anomaly: str = ""
-    """The framing error that was tolerated; empty if there was none."""
-    received_size: int | None = None
-    """Size of the content as transferred, in bytes, if `body` has been decoded since; otherwise None."""
-
-
-@dataclass(frozen=True, slots=True)
-class Oversized:
-    """A response with more content than `buffer_max`. Its connection was closed."""
-
-    status: int
-    fields: Fields
-    interim: tuple[Response, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

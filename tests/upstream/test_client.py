@@ -12,8 +12,9 @@ import pytest
 
 from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, Forbidden, MalformedResponse, Unreachable
 from feedproxy.settings import Settings
-from feedproxy.upstream.client import Fetched, FetchLimits, FetchStats, Oversized
+from feedproxy.upstream.client import FetchLimits, FetchStats
 from feedproxy.upstream.fair_limits import Limit
+from feedproxy.upstream.fetched import Fetched, Oversized
 from tests.upstream.raw import (
     LIMITS,
     NOON,

@@ -20,7 +20,7 @@ from feedproxy.lab.record.har_writer import HarWriter, RecordingFailed
 from feedproxy.lab.record.redact import Redactor
 from feedproxy.lru import LRU
 from feedproxy.refresh.redirects import OriginClient
-from feedproxy.upstream.client import Fetched, Oversized
+from feedproxy.upstream.fetched import Fetched, Oversized
 
 logger = logging.getLogger("feedproxy.record")
 

@@ -21,7 +21,7 @@ from feedproxy.refresh.resource_update import (
 )
 from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import Resource
-from feedproxy.upstream.client import Fetched
+from feedproxy.upstream.fetched import Fetched
 
 
 async def ingest_in_helper(

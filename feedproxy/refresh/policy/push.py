@@ -27,7 +27,7 @@ from feedproxy.refresh.policy.content_guard import FetchOutcome, Replace
 from feedproxy.refresh.policy.dictionary_policy import is_shared
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
-from feedproxy.upstream.client import Fetched
+from feedproxy.upstream.fetched import Fetched
 
 GRACE: Seconds = 300
 """Longest time in seconds between a push and its change, in either order: hubs fetch feeds themselves."""
