@@ -1,8 +1,9 @@
-"""Listener for the events of all machines: applies them in order, and detects missed ones.
+"""Listener for the events of all machines. It applies them in order, and detects missed ones.
 
-Events are numbered, and arrive over a subscription. A listener that missed some (a lost connection, an output buffer of
-Redis that was full) notices by the next number, or once a second by asking for the last one. It reads the others from
-the log. If the log does not reach back, or Redis has lost its data, all copies are compared.
+Events are numbered and arrive over a subscription. A listener may miss some, because of a lost connection or a full
+output buffer of Redis. It notices the gap by the number of the next event, or by asking for the last number once a
+second. It then reads the missed events from the log. If the log does not contain them any more, or Redis has lost its
+data, all copies are compared.
 """
 
 import asyncio
@@ -16,14 +17,17 @@ from feedproxy.cluster.redis_store import ClusterEvent, RedisStore, parse_event
 logger = logging.getLogger("feedproxy.cluster")
 
 RESUBSCRIBE_DELAY: Seconds = 0.2
-"""Time before the next subscription."""
+"""Seconds before the next subscription."""
 MESSAGE_TIMEOUT: Seconds = 1
 MISSED_MAX = 3
-"""Consecutive checks that find missed events, without a message, before the connection is replaced."""
+"""Number of consecutive checks with missed events but no message after which the connection is replaced."""
 
 
 class EventListener:
-    """One subscription. `on_event` is called with each event of the others, in order; `on_events_lost` after a gap."""
+    """A subscription to events. `on_event` is called with each event of other machines, in order.
+
+    `on_events_lost` is called after a gap that the log does not cover.
+    """
 
     def __init__(
         self,
@@ -40,12 +44,12 @@ class EventListener:
         """Number of the last applied event."""
         self.gaps = 0
         self._missed = 0
-        """Consecutive checks that found missed events."""
+        """Number of consecutive checks that found missed events."""
         self.subscribed = asyncio.Event()
         """Set while the subscription exists."""
 
     def start(self) -> None:
-        """Start listening, inside a running event loop."""
+        """Start listening. The call requires a running event loop."""
         self._task = asyncio.ensure_future(self._listen())
 
     async def close(self) -> None:
@@ -55,16 +59,16 @@ class EventListener:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def catch_up(self) -> None:
-        """Apply the events that were missed. Raises RedisUnavailable or RedisRefused."""
+        """Apply the missed events. Raises RedisUnavailable or RedisRefused."""
         async with self._lock:
             if self.last_number is None:
-                # Later events are numbered after this one, and earlier changes are compared.
+                # Later events have higher numbers than this one, and the comparison finds earlier changes.
                 self.last_number = await self._redis_store.last_event_number()
                 self._on_events_lost()
                 return
             now, events = await self._redis_store.events_since(self.last_number)
             if events is None:
-                logger.info("Redis: changes %d to %d were missed: all copies are compared", self.last_number, now)
+                logger.info("cluster: events %d to %d missed, comparing all copies", self.last_number, now)
                 self.last_number = now
                 self._on_events_lost()
                 return
@@ -72,9 +76,9 @@ class EventListener:
                 await self._apply_numbered(event)
 
     async def check(self) -> None:
-        """Catch up if events were missed. Raises RedisUnavailable or RedisRefused."""
+        """Apply missed events if there are any. Raises RedisUnavailable or RedisRefused."""
         last_number = self.last_number
-        # An event that arrives during the request is not a gap.
+        # An event that arrives during the request is no gap.
         if last_number is None or (
             await self._redis_store.last_event_number() != last_number and self.last_number == last_number
         ):

@@ -1,7 +1,7 @@
-"""State that is the same on all machines of a cluster: the pseudonym in Via, and the secret of readers' pseudonyms.
+"""State that is the same on all machines of a cluster: the pseudonym in Via, and the secret for readers' pseudonyms.
 
-Both are needed before anything else is opened, so a short blocking request asks for them at start. They are also stored
-on the machine itself, so that a machine that starts without Redis keeps them.
+Both are needed before anything else is opened, so that a short blocking request reads them at the start. Each machine
+also stores them itself. A machine that starts without Redis keeps them.
 """
 
 import logging
@@ -20,9 +20,10 @@ TIMEOUT: Seconds = 2
 def agree_on_state(
     url: str, keys: RedisKeys, own: Mapping[str, bytes], makers: Mapping[str, Callable[[], bytes]]
 ) -> dict[str, bytes]:
-    """Return the shared state by name: as agreed before, else this machine's `own`, else newly made by `makers`.
+    """Return the shared state by name. Raises UsageError if redis-py is missing. An unavailable Redis is logged.
 
-    Raises UsageError if redis-py is missing. An unavailable Redis is logged.
+    The value of each name is the one in Redis, or else this machine's own one in `own`, or else a new one from
+    `makers`.
     """
     library: Any = redis_library()
     proposed = {name: own.get(name) or make() for name, make in makers.items()}

@@ -1,4 +1,4 @@
-"""Keys in Redis: a prefix, the version of the form, and the subject. Another form would get another version."""
+"""Keys in Redis. A key consists of a prefix, the version of the stored form, and the subject."""
 
 import hashlib
 import re
@@ -9,7 +9,7 @@ VERSION = "1"
 
 @dataclass(frozen=True, slots=True)
 class RedisKeys:
-    """The keys of one cluster. The braces keep all of them on one shard of Redis."""
+    """The keys of one cluster. Their braces keep all of them on one shard of Redis."""
 
     prefix: str
 
@@ -19,17 +19,17 @@ class RedisKeys:
 
     @property
     def channel(self) -> str:
-        """Return the channel of events."""
+        """Return the name of the channel for events."""
         return f"{self._base}:news"
 
     @property
     def sequence(self) -> str:
-        """Return the key of the last event's number."""
+        """Return the key of the number of the last event."""
         return f"{self._base}:sequence"
 
     @property
     def log(self) -> str:
-        """Return the key of the last events, by number."""
+        """Return the key of the log of the last events, sorted by number."""
         return f"{self._base}:log"
 
     @property
@@ -39,12 +39,12 @@ class RedisKeys:
 
     @property
     def barrier(self) -> str:
-        """Return the key of the token below which copies are refused, because everything was purged."""
+        """Return the key of the barrier: a purge of all targets sets it, and copies with a lower token are refused."""
         return f"{self._base}:barrier"
 
     @property
     def identity(self) -> str:
-        """Return the key of the pseudonym in Via and the secret."""
+        """Return the key of the shared pseudonym and secret (identity.py)."""
         return f"{self._base}:identity"
 
     def copy(self, target: str) -> bytes:
@@ -53,11 +53,11 @@ class RedisKeys:
 
     @property
     def copies(self) -> str:
-        """Return a glob for the keys of all copies."""
+        """Return a glob that matches the keys of all copies."""
         return re.sub(r"([*?\[\]\\])", r"\\\1", f"{self._base}:copy:") + "*"
 
     def target(self, name: bytes) -> str:
-        """Return the target of a copy's key."""
+        """Return the target from the key of its copy."""
         return name.decode("utf-8", "surrogatepass").removeprefix(f"{self._base}:copy:")
 
     def lease(self, target: str) -> str:
@@ -65,15 +65,15 @@ class RedisKeys:
         return f"{self._base}:lease:{_digest(target)}"
 
     def delivery_claim(self, change: str) -> str:
-        """Return the key of the machine that delivers a change."""
+        """Return the key of the machine that has claimed the deliveries for a change."""
         return f"{self._base}:told:{_digest(change)}"
 
     def readers(self, target: str, period: int) -> str:
-        """Return the key of a feed's readers, under their pseudonyms of this period."""
+        """Return the key of a feed's readers, by their pseudonyms of this period."""
         return f"{self._base}:readers:{period}:{_digest(target)}"
 
     def claims(self, target: str) -> str:
-        """Return the key of the claims that fetchers make of a feed."""
+        """Return the key of the subscriber numbers that services claim for a feed."""
         return f"{self._base}:claims:{_digest(target)}"
 
 

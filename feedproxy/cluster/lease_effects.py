@@ -1,4 +1,4 @@
-"""Questions and events between a machine's own store and the parts that share it with other machines."""
+"""Interfaces between a machine's own store and the parts that share it with other machines."""
 
 from typing import Protocol
 
@@ -8,54 +8,55 @@ from feedproxy.store.resource import Resource
 
 
 class CopySource(Protocol):
-    """The copies that the replicator sends."""
+    """The source of the copies that the replicator sends."""
 
     def get_latest(self, target: str) -> Resource | None:
-        """Return the copy of `target` that was stored last on this machine."""
+        """Return the last copy of `target` that this machine stored, or None."""
         ...
 
     def schedule_pull(self, target: str) -> None:
-        """Fetch the later copy of `target` that Redis has."""
+        """Fetch the later copy of `target` from Redis in the background."""
         ...
 
 
 class LeaseEffects(Protocol):
-    """Effects of leases, invalidations and reserved slots on this machine's store and the other machines."""
+    """The effects of leases, invalidations and reserved slots on this machine's store and on other machines."""
 
     def stored_token(self, target: str) -> int:
-        """Return the fencing token of this machine's copy of `target`; 0 without a copy."""
+        """Return the fencing token of this machine's copy of `target`, or 0 without a copy."""
         ...
 
     async def store_copy(self, target: str, found: StoredCopy, before: object) -> bool:
-        """Store a peer's copy, unless `target` was purged since `before`. Return whether the copy was later."""
+        """Store a peer's copy unless `target` was purged after the state `before`. Return whether the copy was
+        later."""
         ...
 
     async def wait_purge_sent(self, target: str) -> object:
-        """Return once no purge of `target` waits to be sent, with the state for `store_copy`."""
+        """Wait until no purge of `target` is queued. Return the state to pass to `store_copy`."""
         ...
 
     def on_lease_released(self, target: str, token: int) -> None:
-        """Give the lease back to Redis."""
+        """Release the lease in Redis."""
         ...
 
     def on_invalidated(self, target: str | None) -> None:
-        """Invalidate `target`, or everything (None), on the other machines."""
+        """Invalidate `target` on the other machines. None stands for all targets."""
         ...
 
     def on_slot_reserved(self, site: str, until: Instant) -> None:
-        """Announce to the other machines that requests to `site` wait until this instant."""
+        """Announce to the other machines that requests to `site` must wait until an instant."""
         ...
 
 
 class NoLeaseEffects:
-    """The effects of leases on a machine that keeps no copies and announces nothing."""
+    """The default for a machine that stores no copies and announces nothing."""
 
     def stored_token(self, target: str) -> int:
         """Return 0."""
         return 0
 
     async def store_copy(self, target: str, found: StoredCopy, before: object) -> bool:
-        """Return False: nothing is stored."""
+        """Return False, because nothing is stored."""
         return False
 
     async def wait_purge_sent(self, target: str) -> object:

@@ -1,4 +1,4 @@
-"""Coordination of a machine in a cluster: that of its own processes, and fetch leases among all machines."""
+"""Coordination of a machine in a cluster: among its own processes, and among all machines by fetch leases."""
 
 import asyncio
 import contextlib
@@ -13,22 +13,23 @@ from feedproxy.cluster.redis_store import RedisStore
 from feedproxy.store.coordination import Coordination, SiteThrottle
 
 WAIT_TIMEOUT: Seconds = 0.25
-"""Time between two requests for another machine's lease, unless an event reports its end before."""
+"""Seconds between two requests for a lease that another machine holds. An event may report its end earlier."""
 SLOTS = 4096
 WAITING_MAX = 10_000
-"""Targets with a wait for another machine's lease, present or past."""
+"""Largest number of targets for which waits for another machine's lease are remembered."""
 
 
 @dataclass(slots=True)
 class _Lease:
-    """A lease of this process. Two fetches may have it, if the first was invalidated."""
+    """A lease of this process. Two fetches may hold it if the first one was invalidated."""
 
     token: int
     holders: int = 1
 
 
 class ClusterCoordination:
-    """One lease for a target among this machine's processes, and one among all machines while Redis is available."""
+    """Fetch leases: one for each target among this machine's processes and, while Redis is available, among all
+    machines."""
 
     def __init__(self, local: Coordination, redis_store: RedisStore, effects: LeaseEffects | None = None) -> None:
         self.local = local
@@ -39,31 +40,32 @@ class ClusterCoordination:
         self._waiting: OrderedDict[str, asyncio.Event] = OrderedDict()
         self.sites = ClusterSiteThrottle(local.sites, self._effects)
         self.lost_count = 0
-        """Leases that another machine acquired before this one's fetch ended."""
+        """Number of leases that another machine acquired before this machine's fetch ended."""
 
     @property
     def generation(self) -> int:
-        """Return this machine's generation: other machines' changes count once they are stored here."""
+        """Return this machine's generation. Changes of other machines count when they are stored here."""
         return self.local.generation
 
     def invalidation_epoch(self, target: str) -> int:
-        """Return this machine's epoch."""
+        """Return this machine's invalidation epoch of the target."""
         return self.local.invalidation_epoch(target)
 
     def invalidate(self, target: str | None) -> None:
-        """Record on all machines that `target` was purged or invalidated; None stands for all targets."""
+        """Record on all machines that `target` was purged or invalidated. None stands for all targets."""
         self.local.invalidate(target)
         self._effects.on_invalidated(target)
 
     def token(self, target: str) -> int:
-        """Return the token of this process's lease of `target`; 0 without a lease."""
+        """Return the token of this process's lease of `target`, or 0 without a lease."""
         lease = self._leases.get(target)
         return lease.token if lease is not None else 0
 
     async def acquire_lease(self, target: str, *, local: bool = False) -> bool:
-        """Acquire the fetch lease of `target`. Return False while another process has it, after a short wait.
+        """Acquire the fetch lease of `target`. Return False, after a short wait, if another process holds it.
 
-        When it returns, what other machines have fetched meanwhile is stored here, and counts as a completed fetch.
+        When the call returns, a copy that other machines fetched during the wait is stored here. It counts as a
+        completed fetch.
         """
         if not await self.local.acquire_lease(target, local=local):
             return False
@@ -76,7 +78,7 @@ class ClusterCoordination:
                 target, self._effects.stored_token(target), lease.token if lease is not None else 0
             )
         except (RedisUnavailable, RedisRefused):
-            return True  # without Redis: two fetches are better than none
+            return True  # without Redis, two machines may fetch the target
         except BaseException:
             self.local.abandon_lease(target)
             raise
@@ -94,7 +96,7 @@ class ClusterCoordination:
         return True
 
     def release_lease(self, target: str, *, local: bool = False) -> None:
-        """End the lease after a fetch with a stored result, which is then sent to Redis."""
+        """Release the lease after a fetch with a stored result. The result is then sent to Redis."""
         self.local.release_lease(target, local=local)
         lease = None if local else self._leases.get(target)
         if lease is not None:
@@ -104,11 +106,11 @@ class ClusterCoordination:
                 self._effects.on_lease_released(target, lease.token)
 
     def abandon_lease(self, target: str) -> None:
-        """End the lease on this machine without a result."""
+        """Release the lease on this machine, without a result."""
         self.local.abandon_lease(target)
 
     def completion_count(self, target: str) -> int:
-        """Return a number that differs after each completion on any machine."""
+        """Return a number that changes with each completed fetch of the target on any machine."""
         return self.local.completion_count(target) + self._completion_counts[_slot(target)]
 
     def on_peer_completed(self, target: str) -> None:
@@ -118,13 +120,13 @@ class ClusterCoordination:
             waiting.set()
 
     async def renew(self) -> None:
-        """Renew the leases of running fetches. Raises RedisUnavailable or RedisRefused."""
+        """Renew the leases of fetches in progress. Raises RedisUnavailable or RedisRefused."""
         leases = [(target, lease.token) for target, lease in self._leases.items()]
         if leases:
             self.lost_count += (await self._redis_store.renew_leases(leases)).count(False)
 
     async def _wait(self, target: str) -> None:
-        # The event stays until the lease is acquired, so that completions between two waits count as well.
+        # The event stays set until the lease is acquired, so that a completion between two waits counts as well.
         event = self._waiting.setdefault(target, asyncio.Event())
         event.clear()
         if len(self._waiting) > WAITING_MAX:
@@ -135,30 +137,33 @@ class ClusterCoordination:
 
 
 class ClusterSiteThrottle:
-    """The request slots of sites: this machine's, and those that other machines announce."""
+    """The request slots of sites: those of this machine, and those that other machines announce."""
 
     def __init__(self, local: SiteThrottle, effects: LeaseEffects) -> None:
         self._local = local
         self._effects = effects
 
     def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
-        """Return when the site may be fetched next; 0.0 if it never was, or only by a clock ahead of `now`."""
+        """Return the instant of the next free slot of a site, or 0.0 if none is reserved.
+
+        A slot that a clock reserved too far ahead of `now` is ignored.
+        """
         return self._local.next_free(site, interval, now)
 
     def reserve(self, site: str, now: Instant, interval: Seconds) -> Instant:
-        """Reserve the site's next slot. Another machine may get the same slot at the same moment."""
+        """Reserve and return the next slot of a site. Another machine may reserve the same slot at the same moment."""
         slot = self._local.reserve(site, now, interval)
         if interval:
             self._effects.on_slot_reserved(site, slot + interval)
         return slot
 
     def pause(self, site: str, until: Instant) -> None:
-        """Let no request to the site begin until this instant."""
+        """Defer all requests to a site until an instant."""
         self._local.pause(site, until)
         self._effects.on_slot_reserved(site, until)
 
     def record_peer_fetch(self, site: str, until: Instant) -> None:
-        """Let no request to the site begin until the slot of another machine has passed."""
+        """Defer all requests to a site until the slot of another machine has passed."""
         self._local.pause(site, until)
 
 

@@ -1,7 +1,8 @@
-"""Lua scripts, each executed in Redis as one step. Each may be repeated with the same result.
+"""Lua scripts. Redis executes each as one step. A repeated call of a script has the same result.
 
-Tokens and event numbers are at least microseconds of Redis's clock, so a Redis that has lost its data continues above
-the earlier ones. They stay below 2**53, where Lua's numbers are exact; `%.0f` writes them without an exponent.
+Tokens and event numbers are at least the microseconds of Redis's clock. A Redis that has lost its data therefore
+continues with higher ones. They stay below 2**53, up to which Lua's numbers are exact. `%.0f` writes them without an
+exponent.
 """
 
 import hashlib
@@ -38,7 +39,7 @@ end
 
 @dataclass(frozen=True)
 class Script:
-    """A script, and the hash that Redis knows it by."""
+    """A script, and the hash by which Redis identifies it."""
 
     text: str
 
@@ -52,7 +53,7 @@ local version = tonumber(redis.call('HGET', KEYS[1], 'f') or '0')
 if version <= tonumber(ARGV[1]) then return {string.format('%.0f', version), false} end
 return {string.format('%.0f', version), redis.call('HGET', KEYS[1], 'd')}
 """)
-"""KEYS copy; ARGV known version. Returns the stored version, and the copy if later (false: it was purged)."""
+"""KEYS copy; ARGV known version. Returns the stored version and, if it is later, the copy (false if it was purged)."""
 
 ACQUIRE_LEASE = Script(
     _NUMBERS
@@ -66,23 +67,24 @@ if stored <= tonumber(ARGV[2]) then return {text(token), text(stored), false} en
 return {text(token), text(stored), redis.call('HGET', KEYS[2], 'd')}
 """
 )
-"""KEYS lease, copy, fence; ARGV milliseconds, known version, own token. Returns the token (0: another machine has the
-lease), the stored version, and the copy if later."""
+"""KEYS lease, copy, fence; ARGV milliseconds, known version, own token.
+
+Returns the token (0 if another machine holds the lease), the stored version and, if it is later, the copy.
+"""
 
 RENEW_LEASE = Script("""
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1
 """)
-"""KEYS lease; ARGV token, milliseconds."""
+"""KEYS lease; ARGV token, milliseconds. Returns whether the token still holds the lease."""
 
 RELEASE_LEASE = Script("""
 if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 redis.call('PUBLISH', ARGV[2], ARGV[3])
 return 1
 """)
-"""KEYS lease; ARGV token, channel, message. Compares before it deletes, so a late call leaves another machine's lease.
-"""
+"""KEYS lease; ARGV token, channel, message. A late call does not release the lease of another machine."""
 
 PUT_COPY = Script(
     _NUMBERS
@@ -102,9 +104,12 @@ publish(KEYS[4], KEYS[5], ARGV[6], ARGV[7], version, ARGV[8])
 return {1, text(version)}
 """
 )
-"""KEYS copy, lease, barrier, sequence, log; ARGV version, copy, token of a lease to release or nothing, token to
-compare with the barrier, milliseconds, channel, length of the log, message. Returns whether it was accepted, and the
-stored version. Older versions are refused, and so are fetches from before everything was purged."""
+"""KEYS copy, lease, barrier, sequence, log. ARGV version, copy, token of a lease to release or nothing, token to
+compare with the barrier, milliseconds, channel, length of the log, message.
+
+Returns whether the copy was accepted, and the stored version. Refused are older versions, and fetches that began before
+all targets were purged.
+"""
 
 PURGE_COPY = Script(
     _NUMBERS
@@ -121,8 +126,10 @@ publish(KEYS[3], KEYS[4], ARGV[3], ARGV[4], version, ARGV[5])
 return text(version)
 """
 )
-"""KEYS copy, fence, sequence, log; ARGV version (0: now), milliseconds, channel, length of the log, message. The
-version remains, so that earlier fetches are refused."""
+"""KEYS copy, fence, sequence, log; ARGV version (0 for now), milliseconds, channel, length of the log, message.
+
+The version remains, so that copies of earlier fetches are refused.
+"""
 
 INVALIDATE_ALL = Script(
     _NUMBERS
@@ -134,7 +141,10 @@ publish(KEYS[3], KEYS[4], ARGV[1], ARGV[2], token, ARGV[3])
 return text(token)
 """
 )
-"""KEYS barrier, fence, sequence, log; ARGV channel, length of the log, message. Running fetches are then refused."""
+"""KEYS barrier, fence, sequence, log; ARGV channel, length of the log, message.
+
+Copies of fetches in progress are refused afterwards.
+"""
 
 PUBLISH = Script(
     _NUMBERS
@@ -143,28 +153,28 @@ PUBLISH = Script(
 return text(publish(KEYS[1], KEYS[2], ARGV[1], ARGV[2], 0, ARGV[3]))
 """
 )
-"""KEYS sequence, log; ARGV channel, length of the log, message."""
+"""KEYS sequence, log; ARGV channel, length of the log, message. Returns the number of the event."""
 
 PUBLISH_UNLOGGED = Script("return redis.call('PUBLISH', ARGV[1], ARGV[2])")
-"""ARGV channel, message: for events that may be lost."""
+"""ARGV channel, message. For events that may be lost."""
 
 EVENTS_SINCE = Script("""
 local now = redis.call('GET', KEYS[1]) or '0'
 return {now, redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[1], '+inf')}
 """)
-"""KEYS sequence, log; ARGV a number. Returns the last number, and all events after the given one."""
+"""KEYS sequence, log; ARGV a number. Returns the last number, and all events after the given number."""
 
 LAST_EVENT_NUMBER = Script("return redis.call('GET', KEYS[1]) or '0'")
-"""KEYS sequence."""
+"""KEYS sequence. Returns the number of the last event."""
 
 COPY_VERSION = Script("return {redis.call('HGET', KEYS[1], 'f') or '0', redis.call('HEXISTS', KEYS[1], 'd')}")
-"""KEYS copy. Returns its version, and whether there is a copy."""
+"""KEYS copy. Returns its version, and whether a copy is stored."""
 
 CLAIM_CHANGE = Script("""
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end
 return redis.call('GET', KEYS[1]) == ARGV[1] and 1 or 0
 """)
-"""KEYS claim; ARGV machine, milliseconds. Returns whether the machine is the first."""
+"""KEYS claim; ARGV machine, milliseconds. Returns whether the machine is the first to claim the change."""
 
 SCAN_COPIES = Script("""
 local found = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', 500)
@@ -196,8 +206,11 @@ redis.call('DEL', KEYS[1])
 redis.call('SET', crowd, '1', 'PX', life)
 return 1
 """)
-"""KEYS readers; ARGV pseudonym, instant, the most that are counted exactly, lifetime in milliseconds, milliseconds of a
-part, the window's begin. A set with instants; above the maximum, a HyperLogLog for each part of the window."""
+"""KEYS readers; ARGV pseudonym, instant, largest number of exactly counted readers, lifetime in milliseconds,
+milliseconds of a part, beginning of the window.
+
+The readers are a set with instants. Above that number, they are a HyperLogLog for each part of the window.
+"""
 
 COUNT_READERS = Script("""
 if redis.call('EXISTS', KEYS[1] .. ':crowd') == 0 then return redis.call('ZCOUNT', KEYS[1], ARGV[1], '+inf') end
@@ -207,17 +220,17 @@ for number = math.floor(tonumber(ARGV[1]) / width), math.floor(tonumber(ARGV[2])
 end
 return redis.call('PFCOUNT', unpack(names))
 """)
-"""KEYS readers; ARGV the window's begin and end, milliseconds of a part. Returns the number of readers."""
+"""KEYS readers; ARGV beginning and end of the window, milliseconds of a part. Returns the number of readers."""
 
 RECORD_CLAIM = Script("""
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
 return 1
 """)
-"""KEYS claims; ARGV fetcher with feed and machine, count with instant, milliseconds."""
+"""KEYS claims; ARGV service with feed and machine, number with instant, milliseconds."""
 
 GET_CLAIMS = Script("return redis.call('HGETALL', KEYS[1])")
-"""KEYS claims. Returns all of them."""
+"""KEYS claims. Returns all claims."""
 
 SCRIPTS = (
     *(

@@ -1,7 +1,7 @@
-"""One machine of a cluster: its work with the others beside answering clients.
+"""A node of a cluster: the work that a worker process does with other machines.
 
-Once a second it sends reader counts and checks for missed events; while Redis is unavailable it tries to connect. Each
-worker of a machine is a node. Work on the machine's own store is divided among its workers by target.
+Once a second, a node sends reader counts and checks for missed events. While Redis is unavailable, it tries to connect.
+Each worker of a machine is a node. Work on the machine's own store is divided among its workers by target.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ logger = logging.getLogger("feedproxy.cluster")
 SYNC_INTERVAL: Seconds = 1.0
 COMPARE_BATCH = 200
 CLAIM_LIFETIME: Seconds = 7 * 86_400
-"""Time for which Redis remembers which machine delivered a change."""
+"""Seconds for which Redis remembers the machine that delivered a change."""
 
 SITE_PAUSE_MAX: Seconds = 60
-"""Limit on slots that another machine announces: its clock may be ahead."""
+"""Largest number of seconds by which another machine may reserve a slot in the future: its clock may be ahead."""
 
 
 class ClusterNode:
-    """A node, made from the settings and the machine's own store. Call `join`, then `start`."""
+    """A node. It is created from the settings and the machine's own store. Call `join`, then `start`."""
 
     def __init__(self, settings: Settings, local: Store, clock: Clock) -> None:
         self._clock = clock
@@ -69,10 +69,10 @@ class ClusterNode:
         self._comparing: asyncio.Task[None] | None = None
         self._compare_again = False
         self.comparison_count = 0
-        """Comparisons of all local copies with Redis."""
+        """Number of comparisons of all local copies with Redis."""
 
     def adopt_shared_state(self, makers: Mapping[str, Callable[[], bytes]]) -> None:
-        """Adopt the state of the cluster; `makers` make what does not exist yet."""
+        """Load the shared state of the cluster. `makers` return the values that do not exist yet."""
         local = self.store.local
         own = {name: state for name in makers if (state := local.get_state(name))}
         self.store.shared_state = agree_on_state(self._settings.store, self.keys, own, makers)
@@ -81,7 +81,7 @@ class ClusterNode:
                 self._tasks.append(asyncio.ensure_future(local.put_state(name, value)))
 
     def join(self, service: Service, notifications: NotificationService, metrics: Metrics) -> None:
-        """Let the service use the copies of other machines, and send them this machine's changes."""
+        """Let the service use the copies of other machines, and send this machine's changes to them."""
         self._service, self._notifications = service, notifications
         service.counts.reader_seen.subscribe(self.sums.note)
         self.store.peer_copy_applied.subscribe(metrics.target_updated.emit)
@@ -90,7 +90,7 @@ class ClusterNode:
         self._begin()
 
     async def start(self) -> None:
-        """Return once missed events are applied, or Redis is found unavailable."""
+        """Start the node. Return when missed events are applied, or Redis is found unavailable."""
         if await self.connection.probe(START_TIMEOUT):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(START_TIMEOUT):
@@ -113,7 +113,7 @@ class ClusterNode:
         await self._refreshes.drain(0)
 
     def status_line(self) -> str:
-        """Return the state of the connection, in one line."""
+        """Return the state of the connection to Redis in one line."""
         if self.connection.up:
             return "fleet: ok"
         since = self.connection.since
@@ -121,7 +121,7 @@ class ClusterNode:
         return f"fleet: degraded for {seconds} s, redis is away ({self.connection.reason})"
 
     def problem(self) -> str:
-        """Return a message for the operator about an unavailable Redis; empty if it is available."""
+        """Return a message for the operator about an unavailable Redis, or an empty string."""
         if self.connection.up:
             return ""
         return (
@@ -130,23 +130,23 @@ class ClusterNode:
         )
 
     async def sync(self, target: str) -> bool:
-        """Fetch other machines' copy and reader counts of a target. Return whether anything changed."""
+        """Fetch other machines' copy and reader counts of a target. Return whether anything changed here."""
         if not self.connection.up:
             return False
         return await asyncio.shield(self._refreshes.join_or_start(target, lambda: self._refresh(target))[0])
 
     def targets(self) -> AsyncIterator[str]:
-        """Return the targets of which the other machines have copies."""
+        """Yield the targets of which other machines have copies."""
         return self.store.all_targets()
 
     def publish_change(self, snapshot: FeedSnapshot) -> None:
-        """Report a change that was found here to the other machines. Returns at once."""
+        """Send a change that this machine found to the other machines. Does not wait."""
         members = {name: getattr(snapshot, name) for name in FeedSnapshot.__slots__}
-        members["first"] = members.pop("is_new")  # the name of this member between machines
+        members["first"] = members.pop("is_new")  # the key of this member in messages between machines
         self.store.replicator.send_event(lambda: self.redis_store.publish("change", snapshot.target, members))
 
     async def claim_delivery(self, snapshot: FeedSnapshot) -> bool:
-        """Return whether this machine notifies the recipients of a change that all machines know."""
+        """Return whether this machine makes the deliveries of a change that must be made once for all machines."""
         try:
             return await self.redis_store.claim(f"{snapshot.target} {snapshot.digest} {snapshot.at}", CLAIM_LIFETIME)
         except (RedisUnavailable, RedisRefused):
@@ -157,7 +157,7 @@ class ClusterNode:
         changed, _ = await asyncio.gather(self.store.fetch_copy(target), self.sums.refresh(target))
         return changed or self.sums.sum_of(target) != before
 
-    # -- inside
+    # -- internals
 
     def _believed_claim(self, target: str, fetcher: str, feed_id: str, now: Instant) -> int:
         return self._service.counts.believed(target, fetcher, feed_id, now) if self._service is not None else 0
@@ -195,7 +195,7 @@ class ClusterNode:
                 logger.exception("cluster: synchronization failed")
 
     async def _on_reconnected(self) -> None:
-        """Apply missed events, then send what changed here meanwhile."""
+        """Apply missed events, then send the changes of this machine during the outage."""
         await self.event_listener.catch_up()
         self._compare_soon()
         self.store.replicator.wake()
@@ -203,7 +203,7 @@ class ClusterNode:
     # -- events
 
     async def _apply_event(self, event: ClusterEvent) -> None:
-        """Apply another machine's event here."""
+        """Apply an event of another machine."""
         target, coordination = event.target, self.store.coordination
         match event.kind:
             case "put":
@@ -235,10 +235,10 @@ class ClusterNode:
     def _is_mine(self, target: str) -> bool:
         return self._service is None or self._service.admin.owns(target)
 
-    # -- comparing everything
+    # -- comparison of all copies
 
     def _compare_soon(self) -> None:
-        """Compare all copies with Redis: events were lost, or local changes were not sent."""
+        """Schedule a comparison of all copies with Redis, because events were lost or local changes were not sent."""
         self._compare_again = True
         if self._comparing is None or self._comparing.done():
             self._comparing = asyncio.ensure_future(self._compare())
@@ -258,7 +258,7 @@ class ClusterNode:
                 await self._compare_batch(batch)
                 self.comparison_count += 1
         except (RedisUnavailable, RedisRefused):
-            return  # everything is compared again once Redis is available
+            return  # all copies are compared again when Redis is available
 
     async def _compare_batch(self, targets: list[str]) -> None:
         if not targets:

@@ -1,4 +1,4 @@
-"""The connection to Redis, and its state: after a failure no request waits for it until it has answered a probe."""
+"""The connection to Redis and its state. After a failure, no request is sent until Redis has answered a probe."""
 
 import asyncio
 import contextlib
@@ -20,30 +20,30 @@ logger = logging.getLogger("feedproxy.cluster")
 BACK_OFF_FIRST: Seconds = 0.5
 BACK_OFF_MAX: Seconds = 5
 STABLE_AFTER: Seconds = 10
-"""Time of availability after which the back-off starts again from BACK_OFF_FIRST."""
+"""Seconds of availability after which the back-off starts again with BACK_OFF_FIRST."""
 LOG_INTERVAL: Seconds = 60
-"""Time between two log lines about an unavailable Redis."""
+"""Seconds between two log lines about an unavailable Redis."""
 MAX_CONCURRENT = 32
-"""Concurrent requests, each on a connection of its own."""
+"""Largest number of concurrent requests, each on a connection of its own."""
 READ_ONLY = "it is a read-only replica"
 
 START_TIMEOUT: Seconds = 2
-"""Timeout at start, before clients wait."""
+"""Timeout in seconds at the start, when no client waits."""
 
 type ScriptCall = tuple[Script, Sequence[str], Sequence[str | bytes | int]]
 """A script, its keys and its arguments."""
 
 
 class RedisUnavailable(StoreError):
-    """Redis is unreachable, or does not answer in time. The request may have been executed."""
+    """Redis is unreachable or does not answer in time. It may have executed the request."""
 
 
 class RedisTimeout(RedisUnavailable):
-    """Redis has not answered in time."""
+    """Redis did not answer in time."""
 
 
 class RedisRefused(StoreError):
-    """Redis answers with an error: its memory is full, or the user lacks a permission."""
+    """Redis answered with an error: its memory is full, or the user lacks a permission."""
 
 
 def host_and_port(url: str) -> str:
@@ -58,20 +58,20 @@ def host_and_port(url: str) -> str:
 
 
 class RedisConnection:
-    """Requests to Redis while it is available. One event loop uses it.
+    """Client for requests to Redis while it is available. It is used within one event loop.
 
-    `timeout` bounds each request, in seconds. `up` is False from the first failure until `probe` succeeds.
+    `timeout` limits each request in seconds. `up` is false from the first failure until `probe` succeeds.
     """
 
     def __init__(self, url: str, *, timeout: Seconds) -> None:
-        """Make the client. Raises UsageError if the address is invalid, or redis-py is not installed."""
+        """Create the client. Raises UsageError if the address is invalid or redis-py is not installed."""
         self._timeout = timeout
         self.address = host_and_port(url)
         self.up = False
         self.reason = "not asked yet"
-        """Reason of the present outage."""
+        """Reason of the current outage."""
         self.since = 0.0
-        """Beginning of the present outage or availability, on the event loop's clock."""
+        """Beginning of the current outage or availability, on the event loop's clock."""
         self.outage_count = 0
         """Number of outages."""
         self.refusal_count = 0
@@ -80,17 +80,17 @@ class RedisConnection:
         self._read_only = False
         self._last_log = -LOG_INTERVAL
         self._is_log_suppressed = False
-        """The present outage began within LOG_INTERVAL, so no line was logged."""
+        """True if the current outage was not logged, because it began within LOG_INTERVAL."""
         self._pause = BACK_OFF_FIRST
         self._next_probe = 0.0
         self._first_timeout: Seconds | None = None
-        """When the first of the latest consecutive timeouts occurred."""
+        """Time of the first timeout in the current series of timeouts, on the event loop's clock, or None."""
         self._slots = asyncio.Semaphore(MAX_CONCURRENT)
         self._library, self._client = _client(url, timeout)
 
     @property
     def next_probe(self) -> Seconds:
-        """Return when to try again, on the event loop's clock."""
+        """Return the time of the next probe, on the event loop's clock."""
         return self._next_probe
 
     async def run(
@@ -101,7 +101,7 @@ class RedisConnection:
         return result
 
     async def run_all(self, calls: Iterable[ScriptCall], *, timeout_factor: float = 1) -> list[Any]:
-        """Return the results of several scripts, sent together. After an error any of them may have run.
+        """Return the results of several scripts that are sent together. After an error, any of them may have run.
 
         Raises RedisUnavailable or RedisRefused.
         """
@@ -112,7 +112,7 @@ class RedisConnection:
         return results
 
     async def probe(self, timeout: Seconds | None = None) -> bool:
-        """Return whether Redis answers; if so, requests are sent again."""
+        """Return whether Redis answers. If it does, requests are sent again."""
         try:
             await self._bounded(self._ping, timeout or self._timeout)
         except (RedisUnavailable, RedisRefused) as error:
@@ -130,7 +130,7 @@ class RedisConnection:
         return True
 
     async def _ping(self) -> None:
-        """Check that Redis answers and can be written. A replica answers PING as well."""
+        """Check that Redis answers and can be written to. A replica, which is read-only, would answer a PING, too."""
         await self._client.ping()
         if self._read_only:
             with contextlib.suppress(self._library.exceptions.ResponseError):  # the user may lack the permission
@@ -159,13 +159,13 @@ class RedisConnection:
         with contextlib.suppress(Exception):
             await self._client.aclose()
 
-    # -- inside
+    # -- internals
 
     async def _evaluate(self, calls: list[ScriptCall]) -> list[Any]:
         try:
             return await self._pipelined(calls)
         except self._library.exceptions.NoScriptError:
-            # Redis was restarted, and has lost the scripts. All scripts may be repeated.
+            # Redis was restarted and has lost the scripts. All scripts may be repeated.
             for script in SCRIPTS:
                 await self._client.script_load(script.text)
             return await self._pipelined(calls)
@@ -184,7 +184,7 @@ class RedisConnection:
         try:
             result = await self._bounded(request, timeout)
         except RedisTimeout:
-            # A single timeout, with all requests of that moment, may be this machine's own fault.
+            # A single timeout, even of all requests of that moment, may be caused by this machine itself.
             if self._first_timeout is not None and started_at >= self._first_timeout:
                 self._mark_unavailable("timeout")
             else:
@@ -272,7 +272,7 @@ def _client(url: str, timeout: Seconds) -> tuple[Any, "Redis"]:
     try:
         client = library.asyncio.Redis.from_url(
             url,
-            socket_timeout=None,  # each request has one as a whole
+            socket_timeout=None,  # each request has a timeout of its own
             socket_connect_timeout=timeout,
             retry=None,
             health_check_interval=0,
@@ -288,7 +288,7 @@ def _client(url: str, timeout: Seconds) -> tuple[Any, "Redis"]:
 
 
 def redis_library() -> Any:
-    """Return redis-py. Raises UsageError if it is not installed; it is an extra."""
+    """Return the module of redis-py. Raises UsageError if this extra is not installed."""
     try:
         import redis.asyncio  # noqa: PLC0415 -- an optional dependency
         import redis.backoff  # noqa: PLC0415
@@ -300,6 +300,6 @@ def redis_library() -> Any:
 
 
 def _without_password(url: str, text: str) -> str:
-    """Return the text of an error without the address's password."""
+    """Return the text of an error without the password in the address."""
     password = urlsplit(url).password
     return text.replace(password, "…") if password else text

@@ -1,7 +1,7 @@
-"""The shared data in Redis, one method for each operation: copies, leases, events.
+"""The shared data in Redis, with one method for each operation on copies, leases and events.
 
-All methods raise only RedisUnavailable and RedisRefused. A copy has the same form as on disk (store/codec.py), with its
-checksum, and is compressed where that makes it smaller; an unreadable one counts as absent.
+All methods raise only RedisUnavailable and RedisRefused. A copy has the same form and checksum as on disk
+(store/codec.py). It is compressed if that makes it smaller. An unreadable copy counts as absent.
 """
 
 import asyncio
@@ -19,34 +19,33 @@ from feedproxy.cluster.redis_connection import RedisConnection, RedisRefused, Sc
 from feedproxy.errors import StoreError
 
 LOG_MAX = 10_000
-"""Events stored for machines that were unavailable: some two megabytes. A machine that missed more compares all copies.
-"""
+"""Largest number of events in the log: about 2 MB. A machine that missed more compares all copies."""
 TRANSFER_TIMEOUT_FACTOR: float = 20
-"""Multiple of the timeout for requests that no client waits for: a copy may have megabytes."""
+"""Multiple of the timeout for requests that no client waits for. A copy may have megabytes."""
 
 COMPRESSED_FROM = 4096
-"""Bytes from which a copy is compressed."""
+"""Size in bytes from which a copy is compressed."""
 COMPRESSION_LEVEL = 3
-"""Zstandard's level: 217 KB, the mean of 76 updates of ten feeds that their origins sent without coding, become 73 KB
-in half a millisecond."""
+"""Zstandard's level. 217 KB, the mean of 76 uncompressed updates of ten feeds, become 73 KB in 0.5 ms."""
 COPY_BYTES_MAX = 256 * 1024 * 1024
-"""Bytes of a copy after decompression. A larger one is not from a feedproxy: `buffer_max` bounds its contents."""
+"""Largest copy in bytes after decompression. A larger one cannot be feedproxy's, because `buffer_max` limits its
+contents."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCopy:
-    """The version of a target in Redis, and the copy if it is later than the known one.
+    """The version of a target in Redis and, if it is later than the known one, the copy.
 
-    A later version without a copy was purged.
+    A later version without a copy means that the target was purged.
     """
 
     version: int
     data: bytes | None
-    """The copy as Redis has it, for `decompress`."""
+    """The copy in the form of Redis, for `decompress`."""
 
 
 def compress(data: bytes) -> bytes:
-    """Return a copy in the form for Redis: compressed by Zstandard, unless that saves less than a tenth."""
+    """Return a copy in the form for Redis: compressed with Zstandard, unless that saves less than a tenth."""
     if len(data) < COMPRESSED_FROM:
         return data
     compressed = zstandard.compress(data, COMPRESSION_LEVEL)
@@ -54,21 +53,22 @@ def compress(data: bytes) -> bytes:
 
 
 def decompress(data: bytes) -> bytes:
-    """Return the copy that `compress` was given. Raises StoreError for damaged data."""
+    """Return the copy that was passed to `compress`. Raises StoreError for damaged data."""
     if not data.startswith(zstandard.FRAME_HEADER):
         return data
     try:
         size = zstandard.frame_content_size(data)
         if not 0 <= size <= COPY_BYTES_MAX:
-            raise StoreError(f"a compressed copy of {size} bytes: expected {COPY_BYTES_MAX} at most")
+            raise StoreError(f"invalid compressed copy of {size} bytes: expected at most {COPY_BYTES_MAX}")
         return zstandard.decompress(data)
     except zstandard.ZstdError as error:
-        raise StoreError(f"a compressed copy is damaged: {error}") from error
+        raise StoreError(f"damaged compressed copy: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseResult:
-    """A lease, by its token (0: another machine has it), and the copy that was found with it."""
+    """A lease with its token, and the copy that was found with it. The token is 0 if another machine holds the
+    lease."""
 
     token: int
     found: StoredCopy
@@ -87,7 +87,7 @@ class ClusterEvent:
 
 
 class RedisStore:
-    """The shared tier. `lease` and `expiry` are seconds; purges are remembered as long as copies are stored."""
+    """The shared data. `lease` and `expiry` are in seconds. Purges are remembered as long as copies are stored."""
 
     def __init__(
         self, connection: RedisConnection, keys: RedisKeys, machine: str, *, lease: Seconds, expiry: Seconds
@@ -99,26 +99,26 @@ class RedisStore:
         self._expiry = int(expiry * 1000)
 
     async def get_if_later(self, target: str, known: int) -> StoredCopy:
-        """Return the copy if it is later than the known version."""
+        """Return the stored version, with the copy if it is later than the version `known`."""
         version, data = await self.connection.run(lua_scripts.GET_IF_LATER, [self._copy(target)], known)
         return StoredCopy(_integer(version), data)
 
     async def get_if_later_slow(self, target: str, known: int) -> StoredCopy:
-        """Return the same with a longer timeout."""
+        """Return the result of `get_if_later`, with a longer timeout."""
         version, data = await self.connection.run(
             lua_scripts.GET_IF_LATER, [self._copy(target)], known, timeout_factor=TRANSFER_TIMEOUT_FACTOR
         )
         return StoredCopy(_integer(version), data)
 
     async def acquire_lease(self, target: str, known: int, own: int = 0) -> LeaseResult:
-        """Acquire the lease of a target, unless another machine has it. `own` is the token of an earlier lease."""
+        """Acquire the lease of a target unless another machine holds it. `own` is the token of an earlier lease."""
         names = self.keys
         keys = [names.lease(target), self._copy(target), names.fencing_counter]
         token, version, data = await self.connection.run(lua_scripts.ACQUIRE_LEASE, keys, self._lease, known, own)
         return LeaseResult(_integer(token), StoredCopy(_integer(version), data))
 
     async def renew_leases(self, leases: Sequence[tuple[str, int]]) -> list[bool]:
-        """Renew leases, by target and token. Return for each whether it is still this machine's."""
+        """Renew leases, given by target and token. Return for each whether this machine still holds it."""
         calls: list[ScriptCall] = [
             (lua_scripts.RENEW_LEASE, [self.keys.lease(target)], [token, self._lease]) for target, token in leases
         ]
@@ -137,9 +137,10 @@ class RedisStore:
         )
 
     async def put(self, target: str, version: int, data: bytes, token: int, *, release: bool) -> tuple[bool, int]:
-        """Store a copy unless a later one is stored. Return whether it was accepted, and the version stored now.
+        """Store a copy unless a later one is stored. Return whether it was accepted, and the version that is stored
+        now.
 
-        `token` is that of the lease it was fetched under, or 0; `release` ends that lease.
+        `token` is that of the lease under which the copy was fetched, or 0. `release` ends that lease.
         """
         names = self.keys
         keys = [self._copy(target), names.lease(target), names.barrier, names.sequence, names.log]
@@ -153,7 +154,7 @@ class RedisStore:
         return bool(accepted), _integer(stored_version)
 
     async def purge(self, target: str, version: int) -> None:
-        """Remove the copies of a target fetched before `version`; 0 stands for now."""
+        """Delete the copies of a target that were fetched before `version`. 0 stands for now."""
         names = self.keys
         keys = [self._copy(target), names.fencing_counter, names.sequence, names.log]
         event_values = (names.channel, LOG_MAX, self._message("purge", target))
@@ -162,7 +163,7 @@ class RedisStore:
         )
 
     async def invalidate_all(self) -> None:
-        """Refuse all copies of fetches that are running now."""
+        """Refuse the copies of all fetches in progress."""
         names = self.keys
         keys = [names.barrier, names.fencing_counter, names.sequence, names.log]
         await self.connection.run(
@@ -183,7 +184,7 @@ class RedisStore:
         )
 
     async def publish_unlogged(self, kind: str, target: str, payload: Any = None) -> None:
-        """Send an event that is useful at once or not at all."""
+        """Send an event that is useful only at once, and may be lost."""
         message = "0 0 " + self._message(kind, target, payload)
         await self.connection.run(
             lua_scripts.PUBLISH_UNLOGGED, [], self.keys.channel, message, timeout_factor=TRANSFER_TIMEOUT_FACTOR
@@ -194,7 +195,8 @@ class RedisStore:
         return _integer(await self.connection.run(lua_scripts.LAST_EVENT_NUMBER, [self.keys.sequence]))
 
     async def events_since(self, number: int) -> tuple[int, list[ClusterEvent] | None]:
-        """Return the number of the last event, and all events after `number`; None if the log does not reach back."""
+        """Return the number of the last event, and all events after `number`, or None if the log does not contain them
+        all."""
         keys = [self.keys.sequence, self.keys.log]
         now, texts = await self.connection.run(
             lua_scripts.EVENTS_SINCE, keys, number, timeout_factor=TRANSFER_TIMEOUT_FACTOR
@@ -203,13 +205,13 @@ class RedisStore:
         if now == number:
             return now, []
         if not number and len(events) < LOG_MAX:
-            return now, events  # the log has every event since the first
+            return now, events  # the log contains all events
         if now < number or not events or events[0].number != number + 1 or events[-1].number != now:
             return now, None
         return now, events
 
     async def versions(self, targets: Iterable[str]) -> list[tuple[int, bool]]:
-        """Return for each target its version, and whether there is a copy."""
+        """Return for each target its version, and whether a copy is stored."""
         calls: list[ScriptCall] = [(lua_scripts.COPY_VERSION, [self._copy(target)], []) for target in targets]
         return [
             (_integer(version), bool(has_copy))
@@ -217,7 +219,7 @@ class RedisStore:
         ]
 
     async def claim(self, change: str, seconds: Seconds) -> bool:
-        """Return whether this machine is the first to claim the change, within that time."""
+        """Return whether this machine is the first to claim the change within `seconds`."""
         claimed = await self.connection.run(
             lua_scripts.CLAIM_CHANGE,
             [self.keys.delivery_claim(change)],
@@ -228,7 +230,7 @@ class RedisStore:
         return bool(claimed)
 
     async def targets(self) -> AsyncIterator[str]:
-        """Yield every target with a key, some more than once."""
+        """Yield each target with a key, some more than once."""
         cursor: bytes | str = "0"
         while True:
             cursor, found = await self.connection.run(
@@ -248,7 +250,7 @@ class RedisStore:
 
 
 def _integer(value: Any) -> int:
-    """Return a number from Redis. Raises RedisRefused for anything else: another program has written the key."""
+    """Return a number from Redis. Raises RedisRefused for any other value, which another program has written."""
     try:
         return int(value)
     except (TypeError, ValueError):
@@ -256,7 +258,7 @@ def _integer(value: Any) -> int:
 
 
 def parse_event(message: bytes) -> ClusterEvent | None:
-    """Return the event in a message, or None for a message of another form."""
+    """Return the event in a message, or None for a message in another form."""
     try:
         number, version, data = message.split(b" ", 2)
         kind, machine, target, *payload = json.loads(data)

@@ -1,7 +1,8 @@
-"""Queue of messages to Redis: callers do not wait, and messages stay queued while Redis is unavailable.
+"""The queue of messages to Redis. Callers do not wait, and messages stay queued while Redis is unavailable.
 
-For each target at most two facts are queued: that it was purged, and that its copy is to be sent. A copy is read when
-it is sent, so the queue contains names. A message that is sent twice is refused by Redis, or has no effect.
+For each target, at most two facts are queued: that it was purged, and that its copy is to be sent. The copy is read
+when it is sent, so that the queue contains only names. If a message is sent twice, Redis refuses it or it has no
+effect.
 """
 
 import asyncio
@@ -21,16 +22,16 @@ from feedproxy.store import codec
 logger = logging.getLogger("feedproxy.cluster")
 
 WAITING_MAX = 100_000
-"""Targets in the queue; beyond, all copies are compared once Redis is available."""
+"""Largest number of targets in the queue. Beyond it, all copies are compared when Redis is available."""
 EVENTS_MAX = 10_000
-"""Events in the queue."""
+"""Largest number of events in the queue."""
 
 type SendEvent = Callable[[], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class _PendingUpdate:
-    """Messages about a target: a purge (microseconds), its copy, and the release of a lease."""
+    """Messages about a target: a purge (its time in microseconds), its copy, and the release of a lease."""
 
     purged: int = 0
     has_copy: bool = False
@@ -39,7 +40,7 @@ class _PendingUpdate:
 
 
 class Replicator:
-    """A queue by target, and one task that processes it. `copies` has what is sent."""
+    """The queue by target, and the task that processes it. `copies` is the source of the copies to send."""
 
     def __init__(self, redis_store: RedisStore, copies: CopySource, clock: Clock) -> None:
         self._redis_store = redis_store
@@ -58,29 +59,29 @@ class Replicator:
         return len(self._updates) + len(self._events)
 
     def start(self) -> None:
-        """Start the task, inside a running event loop."""
+        """Start the task. The call requires a running event loop."""
         self._task = asyncio.ensure_future(self._work())
 
     def enqueue_copy(self, target: str, token: int) -> None:
-        """Send the target's new copy, which was fetched under this token."""
+        """Enqueue the target's new copy, which was fetched under this token."""
         update = self._update_of(target)
         update.has_copy, update.token = True, token
         self.wake()
 
     def enqueue_purge(self, target: str) -> None:
-        """Send that the target was purged now."""
+        """Enqueue that the target was purged now."""
         update = self._update_of(target)
         update.purged, update.has_copy = self.now(), False
         self.wake()
 
     def enqueue_release(self, target: str, token: int) -> None:
-        """Release the target's lease."""
+        """Enqueue the release of the target's lease."""
         update = self._update_of(target)
         update.token, update.release = token, True
         self.wake()
 
     def send_event(self, send: SendEvent) -> None:
-        """Call `send` after the events queued before."""
+        """Enqueue an event: `send` is called after the events queued before it."""
         self._events.append(send)
         self.wake()
 
@@ -90,28 +91,29 @@ class Replicator:
         return update is not None and update.purged > 0
 
     def wake(self) -> None:
-        """Process the queue: it has a new message, or Redis is available again."""
+        """Process the queue now, because it has a new message or Redis is available again."""
         self._awake.set()
 
     def now(self) -> int:
-        """Return microseconds of this machine's clock, on the scale of Redis's tokens."""
+        """Return the microseconds of this machine's clock, on the scale of Redis's tokens."""
         return int(self._clock.now() * 1_000_000)
 
     async def flush(self, timeout: Seconds) -> None:
-        """Return when everything is sent; at once while Redis is unavailable, and after `timeout` in any case."""
+        """Return when all messages are sent, at once while Redis is unavailable, and at the latest after `timeout`
+        seconds."""
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
         while (self or self.busy) and self._redis_store.connection.up and loop.time() < end:  # noqa: ASYNC110 (an operator waits)
             await asyncio.sleep(0.002)
 
     async def close(self, timeout: Seconds) -> None:
-        """Flush, and end the task."""
+        """Flush the queue, and end the task."""
         await self.flush(timeout)
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    # -- inside
+    # -- internals
 
     def _update_of(self, target: str) -> _PendingUpdate:
         update = self._updates.get(target)
@@ -150,7 +152,7 @@ class Replicator:
         try:
             await self._send(target, update)
         except RedisRefused:
-            # Redis is full, for example. The other machines fetch the target themselves, and must not wait for it.
+            # Redis may be full. The other machines fetch the target themselves, and must not wait for it.
             self.refused += 1
             if update.release:
                 with contextlib.suppress(RedisRefused):
@@ -168,7 +170,7 @@ class Replicator:
             try:
                 data, version = codec.dump(resource), resource.fencing_token
             except StoreError as error:
-                logger.warning("%s", error)
+                logger.warning("cluster: copy not sent: %s", error)
         if data is not None:
             accepted, stored_version = await self._redis_store.put(
                 target, version, data, update.token, release=update.release
@@ -181,7 +183,7 @@ class Replicator:
             await self._redis_store.release_lease(target, update.token)
 
     def _put_back(self, target: str, update: _PendingUpdate) -> None:
-        """Queue an update again that was not sent; later messages take precedence."""
+        """Enqueue an unsent update again. Messages that were enqueued later take precedence."""
         if (newer := self._updates.get(target)) is None:
             self._updates[target] = update
         else:
@@ -193,4 +195,4 @@ class Replicator:
 
 
 PURGE_DELAY_MAX = 1_000_000
-"""Microseconds after which a delayed purge keeps its own time, so that copies fetched since stay."""
+"""Microseconds after which a delayed purge keeps its own time, so that copies fetched since then stay."""

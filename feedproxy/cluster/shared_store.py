@@ -1,4 +1,4 @@
-"""The store of a machine in a cluster: its own store, and behind it what other machines have fetched."""
+"""The store of a machine in a cluster: its own store, with the copies that other machines have fetched behind it."""
 
 import asyncio
 import logging
@@ -22,11 +22,12 @@ logger = logging.getLogger("feedproxy.cluster")
 
 SLOTS = 4096
 FLUSH_TIMEOUT = 2.0
-"""Seconds that an operator's purge waits until it is sent."""
+"""Seconds for which an operator's purge waits until it is sent."""
 
 
 class ClusterStore:
-    """Reads from this machine alone. `put` queues copies for the others; `fetch_copy` fetches theirs."""
+    """A store that reads from this machine alone. `put` queues copies for other machines; `fetch_copy` fetches
+    theirs."""
 
     def __init__(self, local: Store, redis_store: RedisStore, clock: Clock) -> None:
         self.local = local
@@ -41,7 +42,7 @@ class ClusterStore:
         self._global_epoch = 0
         self.received_count = 0
         self.peer_copy_applied = Signal[str]()
-        """Emits each target of which a peer's copy was stored, or which a peer purged."""
+        """Emits each target of which a peer's copy was stored here, or which a peer purged."""
 
     # -- the Store protocol
 
@@ -61,16 +62,16 @@ class ClusterStore:
         return self.local.version(target, used=used)
 
     async def put(self, resource: Resource, precondition: Precondition | None = None) -> None:
-        """Store it here, under a token above that of its predecessor, and send it to the other machines."""
+        """Store a resource here, under a token above that of its predecessor, and send it to the other machines."""
         target, token = resource.target, self.coordination.token(resource.target)
-        # Without a lease the instant of the fetch is its token, on the same scale.
+        # Without a lease, the instant of the fetch is the token, on the same scale.
         fencing_token = max(token or int(resource.fetched * 1_000_000), resource.fencing_token + 1)
         await self.local.put(replace(resource, fencing_token=fencing_token), precondition)
         if precondition is None or precondition():
             self.replicator.enqueue_copy(target, token)
 
     async def delete(self, target: str) -> None:
-        """Remove the target's copy on all machines."""
+        """Delete the target's copy on all machines."""
         self._advance_epoch(target)
         self.replicator.enqueue_purge(target)
         await self.local.delete(target)
@@ -88,7 +89,7 @@ class ClusterStore:
         await self.local.wait_written(target)
 
     async def flush(self) -> None:
-        """Return when everything is written here, and sent while Redis is available."""
+        """Return when all resources are written here and, while Redis is available, sent."""
         await self.local.flush()
         await self.replicator.flush(FLUSH_TIMEOUT)
 
@@ -101,14 +102,14 @@ class ClusterStore:
     # -- copies of other machines
 
     def stored_token(self, target: str) -> int:
-        """Return the fencing token of this machine's copy; 0 without a copy."""
+        """Return the fencing token of this machine's copy, or 0 without a copy."""
         resource = self.local.get_latest(target)
         return resource.fencing_token if resource is not None else 0
 
     async def fetch_copy(self, target: str) -> bool:
-        """Store what another machine has fetched or purged since. Return whether that changed anything here.
+        """Apply what another machine has fetched or purged later. Return whether that changed anything here.
 
-        Returns within the timeout, and at once while Redis is unavailable.
+        The call returns within the timeout, and at once while Redis is unavailable.
         """
         before = self._epochs_of(target)
         try:
@@ -118,7 +119,7 @@ class ClusterStore:
         return await self.store_copy(target, found, before)
 
     def schedule_pull(self, target: str) -> None:
-        """Fetch the later copy that Redis has, in the background."""
+        """Fetch the later copy from Redis in the background."""
         self._pulls.join_or_start(target, lambda: self._pull(target))
 
     async def _pull(self, target: str) -> bool:
@@ -127,13 +128,14 @@ class ClusterStore:
             try:
                 found = await self.redis_store.get_if_later_slow(target, self.stored_token(target))
             except (RedisUnavailable, RedisRefused):
-                return False  # everything is compared once Redis is available
+                return False  # all copies are compared when Redis is available
             return await self.store_copy(target, found, before)
 
     async def store_copy(self, target: str, found: StoredCopy, before: object) -> bool:
         """Store a peer's copy here. Return whether it was later than the local one.
 
-        It is not stored if the target was purged here since `before`: Redis does not have that purge yet.
+        It is not stored if the target was purged here after the state `before`, because Redis does not have that purge
+        yet.
         """
         if before != self._epochs_of(target) or self.replicator.is_purge_pending(target):
             return False
@@ -148,7 +150,7 @@ class ClusterStore:
         try:
             resource = replace(codec.load(decompress(found.data)), fencing_token=found.version)
         except StoreError as error:
-            logger.warning("Redis: copy of %s ignored: %s", target, error)
+            logger.warning("cluster: copy of %s ignored: %s", target, error)
             return False
         if resource.target != target:
             logger.warning("Redis: copy of %s ignored: it is of another target", target)
@@ -160,14 +162,14 @@ class ClusterStore:
         return True
 
     async def drop(self, target: str) -> None:
-        """Remove a copy that another machine purged, without an event."""
+        """Delete a copy that another machine purged, without an event."""
         self._advance_epoch(target)
         self.coordination.local.invalidate(target)
         await self.local.delete(target)
         self.peer_copy_applied.emit(target)
 
     async def all_targets(self) -> AsyncIterator[str]:
-        """Yield every target in Redis; none while it is unavailable."""
+        """Yield each target in Redis, or none while it is unavailable."""
         try:
             async for target in self.redis_store.targets():
                 yield target
@@ -177,16 +179,16 @@ class ClusterStore:
     # -- effects of leases
 
     def on_lease_released(self, target: str, token: int) -> None:
-        """Give the lease back to Redis."""
+        """Release the lease in Redis."""
         self.replicator.enqueue_release(target, token)
 
     def on_slot_reserved(self, site: str, until: Instant) -> None:
-        """Announce to the other machines that requests to `site` wait until this instant."""
+        """Announce to the other machines that requests to `site` must wait until an instant."""
         if self.redis_store.connection.up:
             self.replicator.send_event(lambda: self.redis_store.publish_unlogged("site", site, until))
 
     def on_invalidated(self, target: str | None) -> None:
-        """Invalidate `target`, or everything (None), on the other machines."""
+        """Invalidate `target` on the other machines. None stands for all targets."""
         if target is None:
             self._global_epoch += 1
             self.replicator.send_event(self.redis_store.invalidate_all)
@@ -195,13 +197,13 @@ class ClusterStore:
             self.replicator.enqueue_purge(target)
 
     async def wait_purge_sent(self, target: str) -> object:
-        """Return once no purge of `target` waits to be sent, with the state for `store_copy`."""
-        # A purge gets its fencing token when it is sent; the next lease must have a higher one.
+        """Wait until no purge of `target` is queued. Return the state to pass to `store_copy`."""
+        # A purge gets its fencing token when it is sent. The next lease must have a higher one.
         if self.replicator.is_purge_pending(target):
             await self.replicator.flush(FLUSH_TIMEOUT)
         return self._epochs_of(target)
 
-    # -- inside
+    # -- internals
 
     def _advance_epoch(self, target: str) -> None:
         self._epochs[_slot(target)] += 1

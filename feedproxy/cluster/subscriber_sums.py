@@ -1,14 +1,15 @@
 """Numbers of a feed's subscribers on all machines together.
 
-Direct readers are sets in Redis, of the pseudonyms that readers have anyway (subscribers/pseudonyms.py). Each has the
-instant of the last request, so that the window slides. Above a size a set becomes HyperLogLogs, one for each
-twenty-fourth of the window, of which the last 25 are merged. Their error is 0.81 % (Redis's, standard deviation) and
-1/24 of the window, in 12 KB each for any size. They become a set again only after a window without a reader.
+Direct readers are sets in Redis of their pseudonyms (subscribers/pseudonyms.py). Each pseudonym has the instant of its
+last request, so that the window slides. A set that grows beyond a limit becomes HyperLogLogs, one for each
+twenty-fourth of the window. The last 25 of them are merged for the count. The error is 0.81 % (Redis's standard
+deviation) and 1/24 of the window. Each takes 12 KB. They become a set again only after a whole window without a reader.
 
-Pseudonyms change with the period. Each reader is recorded under the pseudonyms of this period and of the one before,
-and counted by the latter, so a reader counts once if the window spans two periods.
+Pseudonyms change with each period. Each reader is recorded under its pseudonyms of the current and of the previous
+period, and counted by the latter. A reader therefore counts once even if the window spans two periods.
 
-Claims of fetchers are sent as this machine accepts them (subscribers/claims.py); of each fetcher the largest counts.
+Subscriber numbers that services claim are sent as this machine accepts them (subscribers/claims.py). Of each service,
+the largest number counts.
 """
 
 import json
@@ -28,13 +29,16 @@ from feedproxy.subscribers.replication import ReadRecord
 
 WINDOW_PARTS = 24
 KNOWN_MAX = 50_000
-"""Feeds with a remembered sum."""
+"""Largest number of feeds with a remembered sum."""
 WAITING_MAX = 50_000
-"""Requests to be sent while Redis is unavailable; feed readers return."""
-CLIENT_TIMEOUT_FACTOR, BACKGROUND_TIMEOUT_FACTOR = 1, 4
-"""Multiples of the timeout: while a client waits, and in the background."""
+"""Largest number of unsent requests while Redis is unavailable. Feed readers poll again."""
+CLIENT_TIMEOUT_FACTOR = 1
+"""Multiple of the timeout for a request while a client waits."""
+
+BACKGROUND_TIMEOUT_FACTOR = 4
+"""Multiple of the timeout for a request in the background."""
 BATCH_SIZE = 200
-"""Requests sent in one exchange."""
+"""Number of requests that are sent together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +49,10 @@ class _Sum:
 
 
 class SubscriberSums:
-    """Sends this machine's readers to Redis, and receives the sums.
+    """Exchange of reader counts with Redis: it sends this machine's readers and receives the sums.
 
-    `believed` returns the confirmed claim of one fetcher (`SubscriberCounts.believed`). `exact_max`: readers of a feed
-    counted exactly.
+    `believed` returns the accepted claim of one service (`SubscriberCounts.believed`). `exact_max` is the largest
+    number of readers of a feed that are counted exactly.
     """
 
     def __init__(
@@ -79,11 +83,11 @@ class SubscriberSums:
 
     @property
     def waiting(self) -> int:
-        """Return the number of requests to be sent."""
+        """Return the number of unsent requests."""
         return self._size
 
     def note(self, read: ReadRecord) -> None:
-        """Record a request for a feed to this machine."""
+        """Record a read of a feed on this machine."""
         target = read[0]
         if self._size >= WAITING_MAX:
             self._waiting.clear()
@@ -92,19 +96,19 @@ class SubscriberSums:
         self._size += 1
 
     def together(self, target: str, direct: int, claimed: int, now: Instant) -> int:
-        """Return the feed's subscribers on all machines: at least as many as on this machine."""
+        """Return the number of the feed's subscribers on all machines, which is at least that on this machine."""
         sums = self._sums.get(target)
         if sums is None or not now - sums.at < self._window:
             return direct + claimed
         return max(direct, sums.direct) + max(claimed, sums.claimed)
 
     def sum_of(self, target: str) -> tuple[int, int]:
-        """Return direct readers, and the readers that fetchers claim, on all machines, as far as known."""
+        """Return the known numbers of direct readers and of claimed readers on all machines."""
         sums = self._sums.get(target)
         return (sums.direct, sums.claimed) if sums is not None else (0, 0)
 
     async def refresh(self, target: str) -> None:
-        """Send the requests for this feed, and fetch its sum."""
+        """Send the recorded reads of this feed, and fetch its sum."""
         try:
             await self._send(self._take_pending([target]), CLIENT_TIMEOUT_FACTOR)
             await self._fetch_sums([target], CLIENT_TIMEOUT_FACTOR)
@@ -112,13 +116,13 @@ class SubscriberSums:
             return
 
     async def sync(self) -> None:
-        """Send all recorded requests, and fetch the sums of their feeds. Raises RedisUnavailable or RedisRefused."""
+        """Send all recorded reads, and fetch the sums of their feeds. Raises RedisUnavailable or RedisRefused."""
         while self._waiting:
             targets = list(self._waiting)[:BATCH_SIZE]
             await self._send(self._take_pending(targets), BACKGROUND_TIMEOUT_FACTOR)
             await self._fetch_sums(targets, BACKGROUND_TIMEOUT_FACTOR)
 
-    # -- inside
+    # -- internals
 
     def _take_pending(self, targets: Iterable[str]) -> list[ReadRecord]:
         taken = [read for target in targets for read in self._waiting.pop(target, ())]
@@ -172,7 +176,8 @@ class SubscriberSums:
             self._sums.put(target, _Sum(int(direct), self._add_claims(claims, now), now))
 
     def _add_claims(self, claims: list[Any], now: Instant) -> int:
-        """Return the sum by fetcher, each within its bound, of the largest claim for each feed id."""
+        """Return the sum over all services of the largest claim for each feed id. The claims of a service are
+        limited."""
         largest: dict[tuple[str, str], int] = {}
         for member, count_and_time in zip(claims[::2], claims[1::2], strict=True):
             try:
@@ -189,5 +194,5 @@ class SubscriberSums:
 
     @property
     def _window_part(self) -> int:
-        """Return the milliseconds of one HyperLogLog."""
+        """Return the milliseconds that one HyperLogLog covers."""
         return max(1, int(self._window * 1000 / WINDOW_PARTS))

@@ -1,1 +1,1 @@
-"""Worker processes of one machine, and their exchange."""
+"""Worker processes of one machine, and the exchange between them."""

@@ -1,8 +1,8 @@
 """Snapshot of a worker's metrics, in memory that outlives the worker.
 
-The memory belongs to the supervisor. A worker writes its metrics there whenever they are read, and every few seconds;
-the worker that replaces it continues from them. Two places alternate, so that a process killed during a write leaves
-the previous snapshot.
+The memory belongs to the supervisor. A worker writes its metrics there every few seconds, and when they are read. The
+worker that replaces it continues from them. Two places alternate, so that a process that is killed during a write
+leaves the previous snapshot.
 """
 
 import os
@@ -10,21 +10,21 @@ import struct
 import zlib
 
 SIZE_MAX = 1024 * 1024
-"""Bytes of one snapshot: some twenty times the size of the metrics."""
+"""Largest snapshot in bytes: about twenty times the size of the metrics."""
 
 _HEAD = struct.Struct("<QII")
-"""Number, length, CRC-32 of number and data."""
+"""Number of the snapshot, length, and CRC-32 of number and data."""
 
 
 class MetricsSnapshot:
-    """The memory of one worker's number, by its descriptor."""
+    """The memory for the snapshots of the worker with one number, by its file descriptor."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._number = self._latest()[0]
 
     def write(self, data: bytes) -> None:
-        """Replace the previous snapshot, unless the data is too large. Raises OSError."""
+        """Replace the previous snapshot. Data above SIZE_MAX is ignored. Raises OSError."""
         if len(data) > SIZE_MAX:
             return
         self._number += 1
@@ -32,7 +32,7 @@ class MetricsSnapshot:
         os.pwrite(self._descriptor, record, self._number % 2 * (SIZE_MAX + _HEAD.size))
 
     def read(self) -> bytes:
-        """Return the last snapshot; empty if there is none."""
+        """Return the last snapshot, or empty bytes."""
         return self._latest()[1]
 
     def _latest(self) -> tuple[int, bytes]:

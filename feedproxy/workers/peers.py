@@ -1,14 +1,14 @@
 """Exchange among the workers of a machine: reads of feeds, metrics, and recent activity.
 
-Coherence does not depend on this: workers agree on what is stored in the store (store/shared_memory.py), within an
-iteration of the event loop. What is sent here may be a second late. Each worker answers the others by HTTP over a
+Coherence of the store does not depend on it: workers coordinate through the store (store/shared_memory.py) within an
+iteration of the event loop. The exchanged data may be a second late. Each worker answers the others by HTTP, over a
 socket in their folder:
 
-GET  /families   its metrics, after it has sent its reads
-POST /news       reads of feeds (subscribers/replication.py)
-GET  /readers    its accounts of the readers that it follows (scoring/serialization.py)
-GET  /fetches    its last fetches of a target
-GET  /counts     all its reader counts, for a worker that has just started
+    GET  /families   its metrics, after it has sent its reads
+    POST /news       reads of feeds (subscribers/replication.py)
+    GET  /readers    its accounts of tracked readers (scoring/serialization.py)
+    GET  /fetches    its last fetches of a target
+    GET  /counts     all its reader counts, for a worker that has just started
 """
 
 import asyncio
@@ -44,16 +44,16 @@ from feedproxy.workers.metrics_snapshot import MetricsSnapshot
 from feedproxy.workers.worker import WorkerContext
 
 SYNC_INTERVAL: Seconds = 1.0
-"""Interval of sending reads and processing changed feeds: counts and the schedule need no shorter one."""
+"""Seconds between two exchanges of reads and changed feeds. Counts and the schedule need no shorter interval."""
 PEER_TIMEOUT: Seconds = 2.0
-"""Time after which a worker that does not answer is left out."""
+"""Seconds after which a worker that does not answer is left out."""
 SNAPSHOT_INTERVAL: Seconds = 5.0
-"""Time between two snapshots of the metrics, beside each reading: a killed worker loses what it counted since."""
+"""Seconds between two snapshots of the metrics. A killed worker loses the counts since the last one."""
 MESSAGE_MAX = 64 * 1024 * 1024
-"""Bytes of a message from another worker: more than the reads that can wait."""
+"""Largest message from another worker in bytes: more than the reads that can be queued."""
 
 ACCOUNTS_PER_ITERATION = 10
-"""Accounts of readers that are sent or read before other tasks run."""
+"""Number of readers' accounts that are sent or read before other tasks run."""
 
 logger = logging.getLogger("feedproxy.supervisor")
 
@@ -88,24 +88,24 @@ class WorkerPeers:
         self._sync_task: asyncio.Task[None] | None = None
         self._catching_up: asyncio.Task[None] | None = None
         self._snapshots = [MetricsSnapshot(descriptor) for descriptor in worker.snapshots]
-        self._predecessor_counts = _read_snapshot(self._snapshots[worker.index])  # of workers with this number before
+        self._predecessor_counts = _read_snapshot(self._snapshots[worker.index])  # of former workers with this number
         self._last_snapshot: Seconds = 0.0
         metrics.collected.subscribe(self._write_snapshot)
         self._reads_during_start: list[ReadRecord] | None = None
-        """Reads received while the counts of another worker are loaded, which replace this worker's."""
+        """Reads received while another worker's counts are being loaded. Those counts replace this worker's."""
         self._history_by_worker: dict[int, History] = {}
         self.silent = 0
-        """Workers that did not answer the last request."""
+        """Number of workers that did not answer the last request."""
         coordination = service.store.coordination
         if isinstance(coordination, ClusterCoordination):
-            coordination = coordination.local  # other machines' changes count once this machine's store has them
+            coordination = coordination.local  # changes of other machines count when this machine's store has them
         self._shared = coordination if isinstance(coordination, SharedMemoryCoordination) else None
         self._generation = coordination.generation
         self._reads = ReadEvents()
         service.counts.reader_seen.subscribe(self._reads.note)
 
     async def start(self) -> None:
-        """Answer the other workers, and load the reader counts of one of them."""
+        """Start answering the other workers, and load the reader counts of one of them."""
         self._sessions = [
             aiohttp.ClientSession(
                 "http://worker",
@@ -136,9 +136,9 @@ class WorkerPeers:
         self._sync_task = asyncio.ensure_future(self._sync_loop())
 
     async def families(self) -> Sequence[Plain]:
-        """Return the metrics of the other workers, ended ones included, and process their changes and reads.
+        """Return the metrics of the other workers and of exited ones, and apply the others' changes and reads.
 
-        Those of this worker's predecessors are among them.
+        Metrics of former workers with this worker's number are included.
         """
         self._process_changes()
         answers = await asyncio.gather(*(self._request(session, "families") for session in self._sessions))
@@ -146,7 +146,7 @@ class WorkerPeers:
         families = [self._predecessor_counts]
         for index, answer in zip(self._indices, answers, strict=True):
             parsed = self._parse_families(index, answer) if answer is not None else None
-            # A worker that restarts or does not answer has its last snapshot.
+            # A worker that restarts or does not answer is represented by its last snapshot.
             families.append(parsed if parsed is not None else _read_snapshot(self._snapshots[index]))
         return families
 
@@ -157,12 +157,12 @@ class WorkerPeers:
             self._history_by_worker[index] = history.parse_history(message["history"])
             self._recent_by_worker[index] = dict(message["journal"])
         except (ValueError, LookupError, TypeError) as error:
-            logger.warning("answer of a worker not understood (metrics): %s", error)
+            logger.warning("workers: invalid metrics of a worker: %s", error)
             return None
         return families
 
     async def readers(self) -> Sequence[ReaderAccount]:
-        """Return the other workers' accounts of readers, without those of workers that died."""
+        """Return the other workers' accounts of readers. Those of exited workers are lost."""
         accounts = []
         for answer in await asyncio.gather(*(self._request(session, "readers") for session in self._sessions)):
             try:
@@ -171,7 +171,7 @@ class WorkerPeers:
                     if number % ACCOUNTS_PER_ITERATION == ACCOUNTS_PER_ITERATION - 1:
                         await asyncio.sleep(0)
             except (ValueError, LookupError, TypeError, AttributeError) as error:
-                logger.warning("answer of a worker not understood (readers): %s", error)
+                logger.warning("workers: invalid reader accounts of a worker: %s", error)
         return accounts
 
     async def fetches(self, target: str) -> Sequence[FetchActivity]:
@@ -181,27 +181,28 @@ class WorkerPeers:
             try:
                 activities += [FetchActivity(*fetch) for fetch in json.loads(answer or b"[]")]
             except (ValueError, TypeError) as error:
-                logger.warning("answer of a worker not understood (fetches): %s", error)
+                logger.warning("workers: invalid fetches of a worker: %s", error)
         return activities
 
     @property
     def journals(self) -> Sequence[Mapping[str, Any]]:
-        """Return the recent activity of each other worker, as of the last `families`."""
+        """Return the recent activity of each other worker, as of the last call of `families`."""
         return list(self._recent_by_worker.values())
 
     @property
     def histories(self) -> Sequence[History]:
-        """Return the history of each other worker, as of the last `families`. A restarted worker continues its own."""
+        """Return the history of each other worker, as of the last call of `families`. A restarted worker continues its
+        own."""
         return list(self._history_by_worker.values())
 
     async def send_reads(self) -> None:
-        """Send this worker's reads to the others; returns once they have them."""
+        """Send this worker's reads to the others. Return when they have received them."""
         if reads := self._reads.take():
             message = json.dumps(reads).encode()
             await asyncio.gather(*(self._request(session, "news", message) for session in self._sessions))
 
     async def close(self) -> None:
-        """Stop answering and asking the other workers."""
+        """Stop the exchange with the other workers."""
         for task in (self._sync_task, self._catching_up):
             if task is not None:
                 task.cancel()
@@ -209,9 +210,9 @@ class WorkerPeers:
             await session.close()
         if self._runner is not None:
             await self._runner.cleanup()
-        self._metrics.families()  # kept for the next in this seat
+        self._metrics.families()  # for the next worker with this number
 
-    # -- inside
+    # -- internals
 
     async def _sync_loop(self) -> None:
         while True:
@@ -234,7 +235,7 @@ class WorkerPeers:
             self._snapshots[self._worker.index].write(json.dumps(aggregation.plain_families(merged)).encode())
 
     def _process_changes(self) -> None:
-        """Report targets that other workers changed, and schedule those that this worker refreshes."""
+        """Emit the targets that other workers changed, and schedule those that this worker refreshes."""
         if self._shared is None or self._shared.generation == self._generation:
             return
         self._generation, changed = self._shared.changes_since(self._generation)
@@ -260,7 +261,7 @@ class WorkerPeers:
                 body: bytes = await response.read()
                 return body if response.status == 200 else None
         except (aiohttp.ClientError, OSError, TimeoutError):
-            return None  # it is starting, or has ended
+            return None  # the worker is starting or has exited
 
     async def _send_families(self, _: web.Request) -> web.Response:
         await self.send_reads()
@@ -302,7 +303,7 @@ class WorkerPeers:
 
 
 def _read_snapshot(snapshot: MetricsSnapshot) -> Plain:
-    """Return the metrics in a snapshot; none if it is unreadable."""
+    """Return the metrics in a snapshot, or none if it is unreadable."""
     try:
         families = json.loads(snapshot.read() or b"[]")
         return aggregation.plain_families(aggregation.merge_families([], [families]))

@@ -1,4 +1,4 @@
-"""A worker's context: what the supervisor gives it."""
+"""The context of a worker: the values that the supervisor passes to it."""
 
 import contextlib
 import mmap
@@ -10,21 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HEARTBEAT = struct.Struct("<d")
-"""When a worker last reported that it runs, on the monotonic clock that all processes share; 0.0 before it was ready.
-"""
+"""Binary form of the time of a worker's last heartbeat, on the monotonic clock that all processes share; 0.0 before it
+is ready."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
-    """One of `size` workers, numbered from 0. The worker that replaces another has the same number.
+    """The context of one of `size` workers, which are numbered from 0. The worker that replaces another has the same
+    number.
 
-    `sockets` are bound to the address for clients, one for each address family, with SO_REUSEPORT: the system
-    distributes connections among the workers that listen. `admin` are those of the admin listener, which the first
-    worker has. `folder` has the workers' own sockets. `lifeline` leads to the supervisor. `key` is the same for all
-    workers, and new at each start: readers' scores are hashed with it. `coordination_memory` is the descriptor of the
-    memory in which workers agree on what is stored (store/shared_memory.py), `snapshots` those of their metrics.
-    `heartbeats` is memory in which each reports that it runs. `admin_ports` are those of the admin listener, which
-    every worker knows.
+    `sockets` are bound to the address for clients, one for each address family, with SO_REUSEPORT. The system
+    distributes connections among the workers that listen. `admin` are the sockets of the admin listener, which the
+    first worker has. `admin_ports` are its ports, which all workers know. `folder` contains the workers' own sockets.
+    `lifeline` is connected to the supervisor. `key` is the same for all workers and new at each start; readers' scores
+    are hashed with it. `coordination_memory` is the descriptor of the memory through which workers coordinate the store
+    (store/shared_memory.py). `snapshots` are the descriptors for their metrics. `heartbeats` is memory in which each
+    worker reports that it runs.
     """
 
     index: int
@@ -41,20 +42,20 @@ class WorkerContext:
 
     @property
     def coordination_file(self) -> Path:
-        """Return that memory as a file: opened anew, so that its locks belong to this worker."""
+        """Return the path of the coordination memory. Opening it anew makes its locks belong to this worker."""
         return Path(f"/proc/self/fd/{self.coordination_memory}")
 
     @property
     def is_first(self) -> bool:
-        """Return whether this worker answers the operator for all."""
+        """Return whether this worker answers the operator for all workers."""
         return self.index == 0
 
     def socket_path(self, index: int) -> Path:
-        """Return the path of a worker's socket for the others."""
+        """Return the path of the socket at which a worker answers the others."""
         return self.folder / f"worker-{index}"
 
     def owns(self, target: str) -> bool:
-        """Return whether this worker refreshes `target` ahead of requests."""
+        """Return whether this worker makes the scheduled refreshes of `target`."""
         return zlib.crc32(target.encode("utf-8", "surrogatepass")) % self.size == self.index
 
     def record_heartbeat(self) -> None:
@@ -62,6 +63,6 @@ class WorkerContext:
         HEARTBEAT.pack_into(self.heartbeats, HEARTBEAT.size * self.index, time.monotonic())
 
     def notify_ready(self) -> None:
-        """Report to the supervisor that clients are accepted."""
+        """Report to the supervisor that this worker accepts clients."""
         with contextlib.suppress(OSError):
             self.lifeline.send(b".")
