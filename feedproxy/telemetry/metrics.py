@@ -174,8 +174,8 @@ class Metrics:
         )
         self._fleet_events = Counter(
             "feedproxy_fleet_events",
-            "Events of the fleet: copies sent, taken-in (from another machine) and refused (by Redis, or as older), "
-            "lease-lost, gap (missed messages), compared (the whole store), away (Redis did not answer).",
+            "Events of the fleet: sent (a copy), taken-in (a copy of another machine), refused (a copy, by Redis or as "
+            "older), lease-lost, gap (messages were missed), compared (the whole store), away (Redis did not answer).",
             ("event",),
             registry=self.registry,
         )
