@@ -45,12 +45,12 @@ def _targets(nginx: float, varnish: float | None = None, squid: float | None = N
 ROWS = (
     Row("304-keep", "304 keep-alive", _targets(1.3, 2.2, 3.5), not_modified=True),
     Row("12k-keep", "12 KB gzip keep-alive", _targets(1.4, 2.0, 5.0)),
-    Row("60k-keep", "60 KB identity keep-alive", _targets(1.0, 1.2, 8.0), gzip=False),
+    Row("60k-keep", "60 KB identity keep-alive", _targets(1.1, 1.2, 8.0), gzip=False),
     Row("304-close", "304, one connection per request", _targets(1.05, 2.0, 3.5), not_modified=True, close=True),
     Row("12k-close", "12 KB gzip, one connection per request", _targets(1.2, 1.9, 4.5), close=True),
-    Row("many", "10,000 feeds, 12 KB keep-alive", _targets(1.5, 2.0), mode="many", count=10_000),
-    Row("unlike", "no two requests alike (304 keep-alive)", _targets(0.75, 1.2, 1.8), not_modified=True, mode="unlike"),
+    Row("many", "10,000 feeds, 12 KB keep-alive", _targets(1.4, 2.0), mode="many", count=10_000),
+    Row("unlike", "no two requests alike (304 keep-alive)", _targets(0.9, 1.2, 1.8), not_modified=True, mode="unlike"),
     Row("304-tls", "TLS keep-alive 304", _targets(1.2), not_modified=True, tls=True),
-    Row("304-tls-close", "TLS handshake + 304", _targets(0.9), not_modified=True, tls=True, close=True),
-    Row("miss", "miss (origin on loopback) keep-alive", _targets(0.25, 0.35, 0.25), mode="new"),
+    Row("304-tls-close", "TLS handshake + 304", _targets(0.85), not_modified=True, tls=True, close=True),
+    Row("miss", "miss (origin on loopback) keep-alive", _targets(0.09, 0.25, 0.14), mode="new"),
 )

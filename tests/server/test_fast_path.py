@@ -9,6 +9,7 @@ import logging
 
 import pytest
 
+from feedproxy.http.message import Fields, Request, Response
 from feedproxy.server.fastpath.listener import LINGERING_TIMEOUT
 from tests.server.conftest import Opened, until
 from tests.stages.origin import a_feed
@@ -337,3 +338,21 @@ async def test_dcz_is_answered_from_memory_by_the_dictionarys_hash(front: Opened
     assert proxy.service_calls == asked
     assert [answer.fields["content-encoding"] for answer in answers] == ["dcz"] * 3
     assert [answer.body[8:40] for answer in answers] == [base64.b64decode(each) for each in hashes]
+
+
+async def test_known_request_with_a_field_named_by_vary_is_selected_anew(front: Opened) -> None:
+    proxy = await front(site_interval=0)
+    line = await proxy.warm()
+    for number in range(9):  # the values of the field are new each time, and make no difference to this feed
+        await line.ask(proxy.get("/feed.rss", f"X-Kind: {number}"))
+
+    def answer(request: Request) -> Response:
+        kind = (request.fields.get("x-kind") or "none").encode()
+        return Response(200, Fields([("Cache-Control", "max-age=60"), ("Vary", "X-Kind")]), kind)
+
+    proxy.origin.speak(answer)
+    for _ in range(5):
+        assert (await line.ask(proxy.get("/page"))).body == b"none"
+
+    for number in range(5):
+        assert (await line.ask(proxy.get("/page", f"X-Kind: {number}"))).body == b"%d" % number

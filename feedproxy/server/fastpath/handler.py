@@ -24,7 +24,7 @@ from feedproxy.server.access_record import CLIENT_GONE, SCORED_LENGTH_MAX, Acces
 from feedproxy.server.fastpath.access_log import AccessLogger
 from feedproxy.server.fastpath.client_connection import ClientConnection
 from feedproxy.server.fastpath.loop_preemption import PREEMPT_AFTER
-from feedproxy.server.fastpath.request_head import KEYED_FIELDS, RequestHead, parse_head
+from feedproxy.server.fastpath.request_head import KEYED_FIELDS, RequestHead, parse_head, without_unique_lines
 from feedproxy.server.fastpath.response_cache import FastPathCache, Interner
 from feedproxy.server.fastpath.response_template import ResponseTemplate
 from feedproxy.server.mitm.flow_handler import finish_response, refusal_response
@@ -97,7 +97,12 @@ class FastPathHandler:
 
     def handle_bytes(self, connection: ClientConnection, data: bytes) -> None:
         """Answer all complete requests in `data`, and keep the rest as unparsed input."""
-        entry = connection.cache.by_bytes.get(data)
+        cache: FastPathCache = connection.cache
+        entry = cache.by_bytes.get(data)
+        if entry is None and len(data) <= CACHEABLE_HEAD_MAX:
+            entry = cache.by_bytes.get(without_unique_lines(data))
+            if entry is not None and not entry[0].is_keyed:
+                entry = None  # Vary may name a field that was removed
         if entry is not None:
             template, user_agent = entry
             if (template.generation == self._generation and self.now <= template.valid_until) or self._is_current(
@@ -106,7 +111,7 @@ class FastPathHandler:
                 connection.unparsed = b""
                 self._send_cached(connection, template, user_agent)
                 return
-            connection.cache.remove_bytes(data)
+            cache.remove_bytes(data)
         while data:
             if data[0] not in b"GH":
                 self._connections.hand_off(connection, data)
@@ -143,8 +148,8 @@ class FastPathHandler:
             assert head.key is not None
             cache.remove(head.key)
             return self._call_service(connection, head, block)
-        if not rest and cache.should_admit_bytes(block):
-            cache.put_bytes(block, template, self._interner(head.user_agent))
+        if not rest and cache.should_admit_bytes(plain := without_unique_lines(block)):
+            cache.put_bytes(plain, template, self._interner(head.user_agent))
         return self._send_cached(connection, template, head.user_agent)
 
     def _is_current(self, template: ResponseTemplate) -> bool:
@@ -351,6 +356,7 @@ class FastPathHandler:
         if self.app.settings.score_readers and sum(map(len, head.lines)) <= SCORED_LENGTH_MAX:
             template.request_lines = self._interner(tuple(map(self._interner, head.lines[1:])))
         if hit.vary_names <= KEYED_FIELDS:
+            template.is_keyed = True
             cache.put(tuple(map(self._interner, head.key)), template)
         elif cache.should_admit_bytes(block):
             cache.put_bytes(block, template, self._interner(head.user_agent))

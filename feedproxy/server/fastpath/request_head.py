@@ -83,6 +83,8 @@ _CLOSE_LINE = b"Connection: close"
 
 _LINES_PER_GENERATION = 4096
 """Number of cached lines per generation, at about 100 bytes each. The older of two generations is dropped."""
+UNIQUE_NAMES_MAX = 4
+"""Number of fields that are removed by `without_unique_lines`: some feed readers send an identifier and a trace."""
 _MEMOIZED_LINE_MAX = 1024
 """Largest line in bytes that is cached."""
 
@@ -124,6 +126,8 @@ class LineClassifier:
         self._young: dict[bytes, int] = {}
         self._old: dict[bytes, int] = {}
         self.lookup: Callable[[bytes], int | None] = self._young.get
+        self.unique_starts: tuple[bytes, ...] = ()
+        """Line end, name and colon of ignored fields that often have a new value, the latest first."""
 
     def kind_of(self, line: bytes) -> int:
         """Return the kind of a line."""
@@ -134,6 +138,7 @@ class LineClassifier:
         """Return the kind of a line that is not in the younger generation."""
         name, _, value = line.partition(b":")
         if _IGNORED_NAMES.get(name) == _IGNORED and not value.translate(None, _VALUE_BYTES):
+            self._record_unique(name)
             return _IGNORED  # often unique: not cached
         kind = self._old.get(line)
         if kind is None:
@@ -144,6 +149,11 @@ class LineClassifier:
                 self._old, self._young = self._young, {}
                 self.lookup = self._young.get
         return kind
+
+    def _record_unique(self, name: bytes) -> None:
+        start = b"\r\n%b:" % name
+        if start not in self.unique_starts:
+            self.unique_starts = (start, *self.unique_starts[: UNIQUE_NAMES_MAX - 1])
 
 
 def classify_line(line: bytes) -> int:
@@ -178,6 +188,22 @@ _IGNORED_NAMES: dict[bytes, int] = {}
 """Cache of field names that do not affect responses, as received."""
 _IGNORED_NAMES_MAX = 512
 _CLASSIFIER = LineClassifier()
+
+
+def without_unique_lines(block: bytes) -> bytes:
+    """Return a block that is one head without lines of ignored fields that often have a new value.
+
+    The result of `parse_head` has the same key and User-Agent for both. Any other bytes are returned unchanged.
+    """
+    if block.find(b"\r\n\r\n") != len(block) - 4:
+        return block
+    for start in _CLASSIFIER.unique_starts:
+        at = block.find(start)
+        if at >= 0:
+            end = block.find(b"\r\n", at + 2)
+            if not block[at + len(start) : end].translate(None, _VALUE_BYTES):
+                block = block[:at] + block[end:]
+    return block
 
 
 def parse_head(block: bytes, *, trusted_peer: bool = False) -> RequestHead | None:

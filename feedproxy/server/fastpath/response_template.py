@@ -64,6 +64,7 @@ class ResponseTemplate:
         "head",
         "hit_counter",
         "hit_state",
+        "is_keyed",
         "log_line",
         "log_lines",
         "method",
@@ -114,6 +115,8 @@ class ResponseTemplate:
         self.log_lines: dict[tuple[str, bytes], str] | None = None
         self.shown_target = self.upstream = ""
         self.generation = -1
+        self.is_keyed = False
+        """True if all requests with equal keys (request_head.py) get this response."""
         self.head = encode_head(response.status, _with_connection_field(response, closes=closes))
         self._slots = _pack(_find_slots(self.head, response, hit_state))
         before = self.head
