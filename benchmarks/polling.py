@@ -1,6 +1,6 @@
 """The polling policy without HTTP: staleness against requests, on the feeds and readers of the simulated week.
 
-    python -m benchmarks.polling [--profile modern] [--seed 1] [--readers 40] [--price 300 900 1800 3600 7200]
+    python -m benchmarks.polling [--profile modern] [--seed 1] [--readers 40] [--price 60 300 1800 7200 14400]
 
 A feed is a list of instants at which its content changed, a reader a list of instants at which it polls. What decides
 is the product's own policy (polling.py, poll_rhythms.py, change_rate.py); what carries it out is the loop below. So
@@ -9,27 +9,38 @@ its figures can be compared with those of the whole product (benchmarks/week), a
 Staleness of a poll is how long ago the first change was published that the answer lacks; 0 where it lacks none. Feeds
 that HTTP forbids to keep, or that move or end, are left out. Publishers' hints and HTTP's lifetimes are ignored.
 Printed per price: requests to the origin, mean staleness over all polls, the share of polls that waited for the
-origin, and the share that missed a change. Beside it a cache with a fixed lifetime, and the fewest requests with which
-no poll is stale.
+origin, and the share that missed a change. Beside it:
+
+* a cache with a fixed lifetime that answers with the stale copy and refreshes it behind the answer,
+* feedproxy's former schedule: a lifetime by the cube root of the usual gap, refreshed ahead while the feed is read,
+* the oracle: the fewest requests with which no poll is stale.
+
+The last table compares them at equal requests: those of each fixed lifetime.
 """
 
 import argparse
 import bisect
 import collections
+import itertools
+import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchmarks.week.frontier import LIFETIMES, staleness_at
 from benchmarks.week.history import History
-from benchmarks.week.model import DAY, Feed, make_feeds, make_readers, polls_of
-from feedproxy.feed.change_rate import ChangeRate, from_changes
+from benchmarks.week.model import DAY, HOUR, PROFILES, Feed, make_feeds, make_readers, polls_of
+from feedproxy.feed.change_rate import ChangeRate, expected_staleness, from_changes
 from feedproxy.refresh.policy import polling
+from feedproxy.refresh.policy.feed_freshness import WAIT_WORTH
 from feedproxy.refresh.resource_update import CHANGES_MAX
 from feedproxy.subscribers.poll_rhythms import PollRhythms
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
-PRICES = (300.0, 900.0, 1800.0, 3600.0, 7200.0)
-LIFETIMES = (900.0, 3600.0, 10_800.0, 21_600.0)
-"""Of a cache that answers with the stale copy and refreshes it behind the answer."""
+PRICES = (60.0, 300.0, 1800.0, 7200.0, 14_400.0)
+
+HOURLY = (300.0, 600.0, 1350.0, 2700.0, 5400.0, 10_800.0, 21_600.0)
+"""Lifetimes of an hourly feed with the former schedule."""
 
 START = 4 * DAY
 """1970-01-05 was a Monday: the instants of the model are moved there."""
@@ -120,11 +131,15 @@ class Play:
         if not self._fetched:
             self._fetch(now)
             return
-        if now - self._fetched > self._lifetime():
+        age = now - self._fetched
+        is_expired = age > self._lifetime()
+        if is_expired and expected_staleness(self._rate.per_second, age) > max(WAIT_WORTH, 3 * self._price):
             self._fetch(now)
             self._result.waited += 1
             return
         self._result.miss(self._played.changes, self._fetched, now)
+        if is_expired:
+            self._fetch(now)
 
     def _fetch(self, now: float) -> None:
         self._result.requests += 1
@@ -181,6 +196,52 @@ def fixed(worlds: list[Played], lifetime: float) -> Result:
     return result
 
 
+def cube_root(worlds: list[Played], hourly: float) -> Result:
+    """Return what the former schedule comes to."""
+    result = Result()
+    for played in worlds:
+        _Former(played, hourly, result).run()
+    return result
+
+
+class _Former:
+    """One feed under the former schedule."""
+
+    def __init__(self, played: Played, hourly: float, result: Result) -> None:
+        self._changes = played.changes
+        self._polls = played.polls
+        self._hourly = hourly
+        self._result = result
+        self._gaps: collections.deque[float] = collections.deque(
+            (later - earlier for earlier, later in itertools.pairwise(played.dates)), maxlen=12
+        )
+        self._seen = played.dates[-1] if played.dates else self._polls[0][0]
+        self._fetched = self._due = 0.0
+
+    def run(self) -> None:
+        """Play the week."""
+        last = 0.0
+        for now, _ in self._polls:
+            self._result.polls += 1
+            while self._fetched and self._due <= now and self._due - last <= max(HOUR, self._due - self._fetched):
+                self._fetch(self._due)
+            if self._fetched:
+                self._result.miss(self._changes, self._fetched, now)
+            if not self._fetched or now >= self._due:
+                self._fetch(now)
+            last = now
+
+    def _fetch(self, now: float) -> None:
+        self._result.requests += 1
+        if self._fetched and bisect.bisect_right(self._changes, now) > bisect.bisect_right(
+            self._changes, self._fetched
+        ):
+            self._gaps.append(now - self._seen)
+            self._seen = now
+        usual = max(statistics.median(self._gaps) if self._gaps else HOUR, now - self._seen)
+        self._fetched, self._due = now, now + min(DAY, max(300.0, self._hourly * math.cbrt(usual / HOUR)))
+
+
 def oracle(worlds: list[Played]) -> Result:
     """Return the fewest requests with which no poll misses a change: one before each that would."""
     result = Result()
@@ -197,18 +258,37 @@ def oracle(worlds: list[Played]) -> Result:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--profile", default="modern", choices=("modern", "imc2005"))
+    parser.add_argument("--profile", default="modern", choices=PROFILES)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--readers", type=int, default=40)
     parser.add_argument("--price", type=float, nargs="+", default=PRICES)
     asked = parser.parse_args()
     worlds = world(asked.profile, asked.seed, asked.readers)
     print(f"{asked.profile}, seed {asked.seed}: {len(worlds)} feeds, {sum(len(each.polls) for each in worlds)} polls")
-    for lifetime in LIFETIMES:
-        print(fixed(worlds, lifetime).line(f"fixed lifetime {lifetime:.0f}"))
-    for price in asked.price:
-        print(play(worlds, price).line(f"price {price:.0f}"), flush=True)
+    curves: list[list[tuple[float, float]]] = []
+    for name, policy, values in (
+        ("fixed lifetime", fixed, LIFETIMES),
+        ("former schedule", cube_root, HOURLY),
+        ("price", play, asked.price),
+    ):
+        curves.append([])
+        for value in values:
+            result = policy(worlds, value)
+            curves[-1].append((result.requests, result.stale / result.polls))
+            print(result.line(f"{name} {value:.0f}"), flush=True)
     print(oracle(worlds).line("oracle"))
+    print("\nstaleness at equal requests:")
+    for requests, staleness in curves[0]:
+        former, ours = (staleness_at(curve, requests) for curve in curves[1:])
+        print(
+            f"  {requests:6.0f} requests  fixed lifetime {staleness:6.0f} s{_beside('former', former, staleness)}",
+            end="",
+        )
+        print(_beside("price", ours, staleness) + (f" (of the former {ours / former:.2f})" if ours and former else ""))
+
+
+def _beside(name: str, staleness: float | None, base: float) -> str:
+    return f"  {name:6} –" if staleness is None else f"  {name} {staleness:6.0f} s ({staleness / base:.2f})"
 
 
 if __name__ == "__main__":
