@@ -43,9 +43,17 @@ DAY: Seconds = 86_400
 OVERDUE = 1.25
 """A reader that is late by a quarter of its longest interval has missed its poll: it is expected one interval later."""
 
+BEYOND = 0.5
+"""The part of the range of the last intervals by which the next one may lie outside. A refresh that comes too early
+costs a copy some minutes of age. One that comes too late is in vain: the reader gets the copy of the poll before."""
+
 CONTINUES, RETURNS, MISSED, EXTENDS = 0.95, 0.85, 0.5, 0.2
 """The probability that a reader polls again: in a session, in the next session, after a missed poll, and in a session
 that has lasted as long as the one before."""
+
+PUNCTUAL: Seconds = 90
+"""A poll within so many seconds of the usual interval leaves the planned refresh as it is: that much is one cluster of
+polls (refresh/policy/polling.py)."""
 
 GAPS_MAX = 5
 _RECORD = struct.Struct("<Qdfff5f")
@@ -282,7 +290,7 @@ class PollRhythms:
             return True
         gaps = (gap, *reader.gaps)[:GAPS_MAX]
         _RECORD.pack_into(records, at, key, now, reader.since_begin + gap, reader.length, reader.cycle, *_padded(gaps))
-        return len(gaps) < 2 or not 0.5 * usual < gap < 1.5 * usual
+        return len(gaps) < 2 or any(abs(gap - usual) > PUNCTUAL for gap in gaps)
 
 
 def _whole(parts: list[bytes]) -> bytes:
@@ -325,13 +333,23 @@ def _usual(gaps: tuple[Seconds, ...]) -> Seconds:
     return sorted(gaps)[(len(gaps) - 1) // 2] if gaps else 0.0
 
 
+def _possible(gaps: list[Seconds]) -> list[Seconds]:
+    """Return the intervals after which the next poll may come: those observed, a shorter and a longer one, in order.
+
+    The next one of n + 1 equally distributed intervals is the shortest with a probability of 1 / (n + 1).
+    """
+    shortest, longest = min(gaps), max(gaps)
+    beyond = BEYOND * (longest - shortest)
+    return sorted((*gaps, shortest - beyond, longest + beyond)) if beyond else gaps
+
+
 def _polls_of(reader: _Reader, now: Instant, until: Instant, multiple: float) -> Iterator[ExpectedPoll]:
     """The polls expected of one reader: the next at each of its last intervals, the later ones at the usual one."""
     usual = _usual(reader.gaps)
     if not usual:
         return  # one poll is no rhythm
     elapsed, begin = now - reader.last, reader.last - reader.since_begin
-    gaps = sorted(gap for gap in reader.gaps if gap < SESSION_BREAK * usual)
+    gaps = _possible([gap for gap in reader.gaps if gap < SESSION_BREAK * usual])
     cycle = reader.cycle if 0.5 * DAY < reader.cycle < 1.5 * DAY else DAY
     end = begin + reader.length + usual if reader.length else math.inf
     if elapsed <= SESSION_BREAK * usual:

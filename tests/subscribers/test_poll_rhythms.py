@@ -54,13 +54,13 @@ def test_reader_on_the_hour_is_expected_on_the_hour() -> None:
     assert all(abs((poll.at - NOW + HOUR / 2) % HOUR - HOUR / 2) < 10 for poll in expected(rhythms, ahead=4 * HOUR))
 
 
-def test_irregular_reader_is_expected_at_each_of_its_last_intervals() -> None:
+def test_irregular_reader_is_expected_at_each_of_its_last_intervals_and_some_time_outside_them() -> None:
     at, instants = NOW, [NOW]
     for gap in (40, 55, 35, 50, 45):
         at -= gap * MINUTE
         instants.append(at)
     polls = expected(polled(reversed(instants)), ahead=HOUR)
-    assert sorted(round((poll.at - NOW) / MINUTE) for poll in polls) == [35, 40, 45, 50, 55]
+    assert sorted(round((poll.at - NOW) / MINUTE) for poll in polls) == [25, 35, 40, 45, 50, 55, 65]
     assert sum(poll.weight for poll in polls) <= 1
 
 
@@ -105,6 +105,7 @@ def test_surprises_are_reported_and_expected_polls_are_not() -> None:
     rhythms = PollRhythms()
     surprises = [rhythms.note(FEED, reader(1), NOW + number * HOUR) for number in range(6)]
     assert surprises == [True, True, False, False, False, False]
+    assert rhythms.note(FEED, reader(1), NOW + 5 * HOUR + 55 * MINUTE)  # five minutes early
     assert rhythms.note(FEED, reader(1), NOW + 14 * HOUR)  # a new session
     assert rhythms.note(FEED, reader(2), NOW + 14 * HOUR)  # a new reader
 

@@ -38,6 +38,10 @@ MARGIN, MARGIN_MAX = 0.02, 30.0
 """The part of a copy's time, and the seconds at most, that are left out at its end: a reader's interval varies, and is
 often the very lifetime that the feed states."""
 
+RENEWED = 0.06
+"""Probability that no poll has renewed an expired copy, below which the plan counts it as renewed: a reader's poll is
+expected with a probability of 95 % (subscribers/poll_rhythms.py)."""
+
 WAIT_PRICE = 2.0
 """The cost of a reader that waits for the origin, in prices of a request. (In the simulated week 0 makes one poll in
 thirty wait, 2 one in two hundred, and 10 saves no request any more.)"""
@@ -135,8 +139,6 @@ class _Cluster:
     weight: float
     middle: Instant
     """The mean instant of its polls."""
-    empty: float
-    """The probability that no poll comes."""
 
 
 def _clusters(polls: Sequence[ExpectedPoll], now: Instant) -> list[_Cluster]:
@@ -152,11 +154,10 @@ def _clusters(polls: Sequence[ExpectedPoll], now: Instant) -> list[_Cluster]:
             latest.last = at
             latest.middle += (at - latest.middle) * weight / (latest.weight + weight)
             latest.weight += weight
-            latest.empty *= max(0.0, 1 - weight)
         elif len(clusters) == CLUSTERS_MAX:
             break
         else:
-            clusters.append(_Cluster(at, at, weight, at, max(0.0, 1 - weight)))
+            clusters.append(_Cluster(at, at, weight, at))
     return clusters
 
 
@@ -194,16 +195,22 @@ class _Weighing:
         A refresh may come before `number` itself where `before` is true.
         """
         spent, best, where = 0.0, math.inf, len(self._clusters)
+        due = 0.0
         for index in range(number, len(self._clusters)):
             if (before or index > number) and spent + self._costs[index] < best:
                 best, where = spent + self._costs[index], index
             cluster = self._clusters[index]
-            if cluster.middle < expires - margin(refreshed, expires):
-                spent += cluster.weight * expected_staleness(self._per_second, cluster.middle - refreshed)
+            if not due and cluster.middle >= expires - margin(refreshed, expires):
+                due = 1.0
+            if due:
+                # One poll renews the copy, and its reader waits for that. It may be any of the next ones.
+                renewing = min(due, cluster.weight)
+                spent += renewing * (1 + WAIT_PRICE) * self._price
+                due -= renewing
+                if due < RENEWED:
+                    due, refreshed, expires = 0.0, cluster.middle, self._until(cluster.middle)
             else:
-                # A poll renews the copy, and its reader waits for that.
-                spent += (1 - cluster.empty) * (1 + WAIT_PRICE) * self._price
-                refreshed, expires = cluster.middle, self._until(cluster.middle)
+                spent += cluster.weight * expected_staleness(self._per_second, cluster.middle - refreshed)
             if spent >= best:
                 return best, where
         return (spent, len(self._clusters)) if spent < best else (best, where)
