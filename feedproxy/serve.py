@@ -382,7 +382,7 @@ def _reverse_mode(upstream: str) -> str:
         raise UsageError(f"upstream: {upstream}: {error}") from error
     if urlsplit(upstream).query:
         raise UsageError(f"upstream: {upstream}: an origin has no query")
-    return f"reverse:http://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"reverse:http://{uri.join_host_port(host, port)}"
 
 
 class _Lifecycle:
@@ -411,7 +411,7 @@ class _Lifecycle:
         sys.setswitchinterval(SWITCH_INTERVAL)
         scheme = "https" if self._app.settings.tls_certificate else "http"
         for host, port, *_ in addresses:
-            self._announce(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+            self._announce(f"{scheme}://{uri.join_host_port(host, port)}")
         if self._app.worker is not None:
             self._send_heartbeats(self._app.worker)
         else:
@@ -430,11 +430,9 @@ class _Lifecycle:
         for host, port, *_ in addresses:
             if ipaddress.ip_address(host.partition("%")[0]).is_loopback:
                 continue
-            name = f"[{host}]" if ":" in host else host
-            if host in ("0.0.0.0", "::"):  # noqa: S104 -- compared, not bound
-                name = socket.gethostname()
-            message = "listen: every machine that reaches %s:%s may use this proxy (readers is empty)"
-            logger.warning(message, name, port)
+            name = socket.gethostname() if host in ("0.0.0.0", "::") else host  # noqa: S104 -- compared, not bound
+            message = "listen: every machine that reaches %s may use this proxy (readers is empty)"
+            logger.warning(message, uri.join_host_port(name, port))
             return
 
     def _collect_garbage(self, garbage: GcScheduler) -> None:

@@ -33,6 +33,7 @@ from pathlib import Path
 from feedproxy import serve, systemd
 from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError, UsageError
+from feedproxy.http import uri
 from feedproxy.server.fastpath.sockets import reject_new_connections
 from feedproxy.store import folder_lock
 from feedproxy.workers.worker import HEARTBEAT, WorkerContext
@@ -140,7 +141,7 @@ class Supervisor:
                 self._end()
                 return code
         for _, address in places:
-            self.announce(f"http://{_format_address(address)}")
+            self.announce(f"http://{uri.join_host_port(str(address[0]), int(address[1]))}")
         systemd.notify(f"READY=1\nSTATUS={len(self._workers)} workers are ready")
         interval, watchdog_notified = systemd.watchdog(), 0.0
         while True:
@@ -401,8 +402,3 @@ def _exit_status(pid: int) -> int | None:
 def _describe_exit(status: int) -> str:
     code = os.waitstatus_to_exitcode(status)
     return f"was killed ({signal.Signals(-code).name})" if code < 0 else f"exited with status {code}"
-
-
-def _format_address(address: tuple[str | int, ...]) -> str:
-    host, port = str(address[0]), address[1]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

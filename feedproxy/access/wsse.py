@@ -25,6 +25,7 @@ from enum import StrEnum
 
 from feedproxy.access.nonces import NonceFolder
 from feedproxy.clock import Instant, Seconds
+from feedproxy.http.date import format_rfc3339
 from feedproxy.http.field_values import quote
 
 TOKEN_LIFETIME: Seconds = 300
@@ -153,7 +154,7 @@ def challenge(realm: str) -> str:
 def compose(user: str, password: str, now: Instant, nonce: str = "") -> tuple[tuple[str, str], ...]:
     """Return the two fields that prove this password to an origin: raw digest, nonce as sent."""
     nonce = nonce or secrets.token_hex(16)
-    created = datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    created = format_rfc3339(now)
     digest = digests(nonce, created, password)[0]
     token = f'UsernameToken Username={quote(user)}, PasswordDigest="{digest}", Nonce="{nonce}", Created="{created}"'
     return ("Authorization", 'WSSE profile="UsernameToken"'), ("X-WSSE", token)

@@ -100,8 +100,8 @@ class AdminListener:
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
             raise UsageError(f"admin: cannot listen on {uri.join_host_port(host, port)}: {reason}") from error
         self._runner = runner
-        bound = runner.addresses[0]
-        self.url = f"http://{f'[{bound[0]}]' if ':' in bound[0] else bound[0]}:{bound[1]}"
+        host, port, *_ = runner.addresses[0]
+        self.url = f"http://{uri.join_host_port(host, port)}"
 
     async def stop(self) -> None:
         """Close the listener. The call has no effect before `start`."""

@@ -3,24 +3,17 @@
 import asyncio
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 from aiohttp import BodyPartReader, web
 
 from feedproxy.admin import form
-from feedproxy.admin.pages.feed_pages import OUTCOME, as_json, wants_json
-from feedproxy.clock import Clock
-from feedproxy.endpoints.feed_list import FeedList
+from feedproxy.admin.pages.feed_pages import OUTCOME, AppView, as_json, wants_json
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.feed import opml, subscription_address
 from feedproxy.feed.opml import Subscription, SubscriptionList
 from feedproxy.http import uri
-from feedproxy.proxy.service import Service
 from feedproxy.request.url_mapping import to_upstream
-from feedproxy.settings import Settings
-from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.own_authority import is_own
-from feedproxy.upstream.own_listeners import OwnListeners
 
 CONTENT_MAX = 8_000_000
 """Largest list in bytes: ten thousand feeds with all attributes that programs write."""
@@ -41,28 +34,6 @@ class ListTooLarge(FeedproxyError):
 
     status_hint = 413
     detail = "too-large"
-
-
-class AppView(Protocol):
-    """The parts of the App that the import needs."""
-
-    @property
-    def feed_list(self) -> FeedList: ...
-
-    @property
-    def service(self) -> Service: ...
-
-    @property
-    def settings(self) -> Settings: ...
-
-    @property
-    def policy(self) -> AddressPolicy: ...
-
-    @property
-    def listeners(self) -> OwnListeners: ...
-
-    @property
-    def clock(self) -> Clock: ...
 
 
 class FeedListImport:

@@ -19,6 +19,7 @@ from feedproxy.client.feed_discovery import parse_source
 from feedproxy.clock import Seconds
 from feedproxy.config import FILE_VARIABLE, from_environment, load, option_specs
 from feedproxy.errors import FeedproxyError, UsageError
+from feedproxy.http import uri
 from feedproxy.settings import Settings, from_options, listen_address
 
 DEFAULT = Settings().admin
@@ -138,7 +139,7 @@ def _base(admin: str) -> str:
         text += f":{DEFAULT.rpartition(':')[2]}"
     host, port = listen_address(text, "admin")
     host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 -- compared, not bound
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"http://{uri.join_host_port(host, port)}"
 
 
 def _error_message(error: urllib.error.HTTPError) -> str:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from feedproxy.clock import Seconds
 from feedproxy.cluster.lua_scripts import SCRIPTS, Script
 from feedproxy.errors import StoreError, UsageError
+from feedproxy.http import uri
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -53,7 +54,7 @@ def host_and_port(url: str) -> str:
         return split.path
     host = split.hostname or "localhost"
     with contextlib.suppress(ValueError):
-        return f"{f'[{host}]' if ':' in host else host}:{split.port or 6379}"
+        return uri.join_host_port(host, split.port or 6379)
     return host
 
 

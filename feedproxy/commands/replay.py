@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from feedproxy.clock import AcceleratedClock, Clock, Instant, ManualClock
+from feedproxy.clock import AcceleratedClock, Clock, ManualClock
 from feedproxy.errors import UsageError
+from feedproxy.http.date import format_rfc3339
 from feedproxy.settings import listen_address
 
 
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     for name, feed in feed_table(world):
         count, first, last = len(feed.versions), feed.versions[0].since, feed.versions[-1].since
         count_text = "1 version" if count == 1 else f"{count} versions"
-        print(f"{name}: {count_text}, {_iso(first)} to {_iso(last)}")
+        print(f"{name}: {count_text}, {format_rfc3339(first)} to {format_rfc3339(last)}")
     return asyncio.run((_serve_proxy if args.proxy else _serve_replay)(args, replay, clock))
 
 
@@ -181,8 +182,8 @@ def _status(replay: Any) -> dict[str, Any]:
             {
                 "address": name,
                 "versions": len(feed.versions),
-                "first": _iso(feed.versions[0].since),
-                "last": _iso(feed.versions[-1].since),
+                "first": format_rfc3339(feed.versions[0].since),
+                "last": format_rfc3339(feed.versions[-1].since),
             }
             for name, feed in feed_table(replay.world)
         ]
@@ -207,9 +208,3 @@ def _list_faults() -> int:
             print(f"  {fault.name}\n{textwrap.indent(textwrap.fill(first, 100), '      ')}")
         print()
     return 0
-
-
-def _iso(instant: Instant) -> str:
-    from feedproxy.web.templates import iso  # noqa: PLC0415
-
-    return iso(instant)

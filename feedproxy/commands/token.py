@@ -79,7 +79,7 @@ def _local_address(options: dict[str, Any]) -> str:
     host, port = listen_address(options.get("listen", Settings().listen), "listen")
     host = host if host not in ("", "0.0.0.0", "::") else "127.0.0.1"  # noqa: S104 -- compared, not bound
     scheme = "https" if options.get("tls_certificate") else "http"
-    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+    return f"{scheme}://{uri.join_host_port(host, port)}"
 
 
 def _file(args: argparse.Namespace) -> tuple[Path, dict[str, Any]]:

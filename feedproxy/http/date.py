@@ -110,3 +110,8 @@ def format_http_date(instant: Instant) -> str:
     )
     _last = (second, text)
     return text
+
+
+def format_rfc3339(instant: Instant) -> str:
+    """Return an instant in the form of RFC 3339, in whole seconds: `2026-01-31T12:00:00Z`."""
+    return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

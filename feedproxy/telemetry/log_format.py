@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from feedproxy.clock import Instant, Seconds
+from feedproxy.http.date import format_rfc3339
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.target_uri.redaction import text_without_secrets, without_secrets
 
@@ -65,7 +66,7 @@ class JsonLines(logging.Formatter):
         text = super().format(record)
         if record.name == REQUESTS:
             return printable(text)
-        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
+        at = format_rfc3339(record.created)
         message = {"message": text_without_secrets(text)}
         line = {"time": at, "level": record.levelname.lower(), **getattr(record, "fields", message)}
         return printable(json.dumps(line, ensure_ascii=False))
@@ -141,7 +142,7 @@ class AccessLine:
         """Return the line as a JSON object."""
         text = json.dumps(
             {
-                "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.at)),
+                "time": format_rfc3339(self.at),
                 "reader": self.reader,
                 "entrance": self.entrance,
                 "method": self.method,

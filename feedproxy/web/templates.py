@@ -8,7 +8,7 @@ permits as `self`; they work without the script.
 import hashlib
 import re
 from base64 import b64encode
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from feedproxy.cache.freshness import span
 from feedproxy.clock import Instant
+from feedproxy.http.date import format_rfc3339
 
 HERE = Path(__file__).parent
 
@@ -76,7 +77,7 @@ def plain_text(text: str, longest: int = 300) -> str:
 
 def iso(instant: Instant) -> str:
     """Return an instant as `2026-01-31T12:00:00Z`, within the years 1970 to 9999."""
-    return datetime.fromtimestamp(min(max(instant, 0.0), 253402300799.0), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return format_rfc3339(min(max(instant, 0.0), 253402300799.0))
 
 
 def when(text: str | None, now: Instant) -> Markup | str:

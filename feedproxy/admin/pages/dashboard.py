@@ -15,6 +15,7 @@ from feedproxy.admin.pages.feed_table import FeedTable
 from feedproxy.admin.pages.reader_scores import ReaderScores
 from feedproxy.admin.pages.store_usage import StoreUsageMeter
 from feedproxy.clock import Seconds
+from feedproxy.http import uri
 from feedproxy.lab.score_page import grade_level
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.scoring.score_report import display_name
@@ -174,7 +175,7 @@ def _gateway(settings: Settings) -> str:
     host, port = listen_address(settings.listen, "listen")
     host = socket.gethostname() if host in ("", "0.0.0.0", "::") else host  # noqa: S104 -- compared, not bound
     scheme = "https" if settings.tls_certificate else "http"
-    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+    return f"{scheme}://{uri.join_host_port(host, port)}"
 
 
 def _troubled(rows: Sequence[View]) -> list[View]:

@@ -9,7 +9,7 @@ import re
 from datetime import UTC, datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
 
-from feedproxy.http.date import format_http_date
+from feedproxy.http.date import format_http_date, format_rfc3339
 
 _ISO = re.compile(
     r"(\d{4})-?(\d\d)(?:-?(\d\d)"
@@ -100,4 +100,4 @@ def rfc822(instant: int) -> str:
 
 def rfc3339(instant: int) -> str:
     """Return the form of Atom, JSON Feed and Dublin Core: `2026-11-21T08:00:00Z`."""
-    return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return format_rfc3339(instant)

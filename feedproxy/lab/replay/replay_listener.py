@@ -16,6 +16,7 @@ import h11
 
 from feedproxy.clock import Clock
 from feedproxy.errors import FeedproxyError
+from feedproxy.http import uri
 from feedproxy.http.date import format_http_date
 from feedproxy.http.field_values import is_token
 from feedproxy.http.message import Fields, Request
@@ -76,7 +77,7 @@ class ReplayListener:
     @property
     def url(self) -> str:
         """The URL of the listening socket."""
-        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+        return f"http://{uri.join_host_port(self.host, self.port)}"
 
     async def close(self) -> None:
         """Stop listening, and close all connections."""

@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import lru_cache
 from urllib.parse import urlsplit
 
@@ -16,7 +15,7 @@ from feedproxy.errors import BadTarget, NotFound
 from feedproxy.http import uri
 from feedproxy.http.coding.content_coding import encode
 from feedproxy.http.conditional import NotModified, PreconditionFailed, evaluate
-from feedproxy.http.date import format_http_date, parse_http_date
+from feedproxy.http.date import format_http_date, format_rfc3339, parse_http_date
 from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.negotiation import choose_coding
@@ -88,7 +87,7 @@ class ReplayOrigin:
             return _not_recorded(incoming, "is not in the recording")
         version = timeline.at(incoming.at)
         if version is None:
-            return _not_recorded(incoming, f"begins at {_format_instant(timeline.versions[0].since)}")
+            return _not_recorded(incoming, f"begins at {format_rfc3339(timeline.versions[0].since)}")
         return self._reply_with_faults(version, incoming)
 
     def _rewrite_location(self, representation: Representation, incoming: ReplayRequest) -> Representation:
@@ -234,7 +233,3 @@ def _not_recorded(incoming: ReplayRequest, problem: str) -> ReplayResponse:
         [("Date", format_http_date(incoming.at)), ("Content-Type", "text/plain"), ("Cache-Control", "no-store")]
     )
     return ReplayResponse(504, fields, text.encode("latin-1", "replace"), "Gateway Timeout")
-
-
-def _format_instant(instant: Instant) -> str:
-    return datetime.fromtimestamp(int(instant), UTC).isoformat().replace("+00:00", "Z")

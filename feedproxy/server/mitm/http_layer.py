@@ -42,7 +42,7 @@ from mitmproxy.proxy.layers.http._http2 import Http2Server
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadRequest, MalformedResponse
-from feedproxy.http import message_syntax
+from feedproxy.http import message_syntax, uri
 from feedproxy.server.mitm.http1_patches import LimitedHttp1Server, error_response, without_framing
 from feedproxy.server.mitm.http2_limits import BoundedServer, Transport
 
@@ -133,7 +133,7 @@ class FeedStream(HttpStream):
             self.flow.metadata[ABSOLUTE_FORM] = is_absolute
             if self._has_no_host() and self.context.client.sockname:
                 address, port, *_ = self.context.client.sockname
-                self.flow.request.headers["Host"] = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+                self.flow.request.headers["Host"] = uri.join_host_port(address, port)
         return (yield from super().check_invalid(request))
 
     def _refuse(self, error: BadRequest) -> layer.CommandGenerator[None]:

@@ -167,9 +167,9 @@ def prepare_request(flow: http.HTTPFlow, routed: RoutedRequest, *, via: str, par
     if not flow.request.is_http2:
         flow.request.authority = ""  # origins get origin-form (RFC 9112, section 3.2.1), also through a tunnel
     host, port = uri.split_host_port(routed.request.target)
-    shown = f"[{host}]" if ":" in host else host
     default = 443 if routed.request.target.startswith("https:") else 80
-    fields = fields.with_field("Host", shown if port == default else f"{shown}:{port}")
+    authority = uri.join_host_port(host, port)
+    fields = fields.with_field("Host", authority.removesuffix(f":{port}") if port == default else authority)
     if parent is not None and parent.is_http and default == 80:
         # mitmproxy writes absolute-form (RFC 9112, section 3.2.2) if there is an authority, and drops that of
         # HTTP/2.

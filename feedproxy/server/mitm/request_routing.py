@@ -201,7 +201,7 @@ def _reverse(head: IncomingRequest, client: ClientContext, settings: Settings) -
     if head.absolute and head.authority:
         # RFC 9112, section 3.2.2: beside an absolute-form, Host is ignored, so that it cannot confirm the authority.
         address, port = head.local_address
-        known = {f"{f'[{address}]' if ':' in address else address}:{port}", f"localhost:{port}"}
+        known = {uri.join_host_port(address, port), f"localhost:{port}"}
         known |= {urlsplit(network).netloc.lower() for network in (settings.upstream, settings.public_url) if network}
         if head.authority.lower() not in known:
             raise BadTarget("target refused: in reverse mode, only the upstream is served")
