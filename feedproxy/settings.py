@@ -360,7 +360,9 @@ class Settings:
         "", "File of secret addresses, which `feedproxy token` creates and revokes.", restart=True
     )
     wallet: str = option(
-        "", "YAML file of credentials for origins, with the users whose requests get them; mode 0600.", restart=True
+        "",
+        "YAML file of credentials for origins, with the users for whom feedproxy sends them; mode 0600.",
+        restart=True,
     )
 
     # -- editing of feeds

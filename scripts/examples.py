@@ -71,7 +71,9 @@ def _yaml(value: Any) -> str:
 
 
 def _comment(text: str) -> str:
-    return textwrap.fill(text, WIDTH, initial_indent="# ", subsequent_indent="# ", break_long_words=False)
+    return textwrap.fill(
+        text, WIDTH, initial_indent="# ", subsequent_indent="# ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _option(line: Line | str, *, explained: bool) -> str:

@@ -131,7 +131,7 @@ class NO_ROOM_FOR_SELF_LINK(Note):
     level = Level.INFO
     category = Category.SUBSCRIBING
     summary = "The format of the feed has no self link."
-    advice = "RSS 2.0 and Atom have one. Every reader that supports the old formats supports these two."
+    advice = "RSS 2.0 and Atom have a self link. Every reader that supports the old formats supports these two."
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
 

@@ -99,7 +99,7 @@ def stored() -> Iterator[Promise]:
         "A stale response is replaced by a 200", (*STALE, NEWS), "fwd=stale; fwd-status=200; stored; ttl=60", asked=1
     )
     yield row(
-        "A stale response is confirmed, and the client's own copy, too",
+        "A 304 confirms a stale response and the client's own copy",
         (*kept, Wait(600)),
         "fwd=stale; fwd-status=304; stored; ttl=60",
         304,
@@ -348,13 +348,15 @@ def errors() -> Iterator[Promise]:
 def own() -> Iterator[Promise]:
     """Answers of ours, for which nothing is held."""
     yield row(
-        "A move by a rule has only its detail",
+        "A move by a rule has only a detail in Cache-Status",
         (*COPY, Rule({"moved_to": "http://a.example/"})),
         "detail=moved",
         301,
         asked=0,
     )
-    yield row("An end by a rule has only its detail", (*COPY, Rule({"gone": True})), "detail=gone", 410, asked=0)
+    yield row(
+        "An end by a rule has only a detail in Cache-Status", (*COPY, Rule({"gone": True})), "detail=gone", 410, asked=0
+    )
     document = b"<redirect><newLocation>http://origin.example/new.rss</newLocation></redirect>"
     yield row(
         "A move that the origin has just announced states that the origin was asked",
@@ -362,7 +364,9 @@ def own() -> Iterator[Promise]:
         "fwd=uri-miss; fwd-status=200; detail=moved",
         301,
     )
-    yield row("A remembered move has only its detail", (Publish(document), Ask()), "detail=moved", 301, asked=0)
+    yield row(
+        "A remembered move has only a detail in Cache-Status", (Publish(document), Ask()), "detail=moved", 301, asked=0
+    )
     ended = Publish(b"<redirect><newLocation/></redirect>")
     yield row(
         "An end that the origin has just announced states that the origin was asked",
@@ -370,7 +374,7 @@ def own() -> Iterator[Promise]:
         "fwd=uri-miss; fwd-status=200; detail=gone",
         410,
     )
-    yield row("A remembered end has only its detail", (ended, Ask()), "detail=gone", 410, asked=0)
+    yield row("A remembered end has only a detail in Cache-Status", (ended, Ask()), "detail=gone", 410, asked=0)
     yield row(
         "A forbidden address is never contacted",
         (Break(Forbidden("not here")),),
