@@ -28,9 +28,9 @@ from feedproxy.addons import (
 
 
 def default_addons() -> Sequence[object]:
-    """Return a new instance of every addon."""
+    """Return a new instance of each addon."""
     return [
-        entrance.Entrance(),  # gateway, explicit proxy or reverse mode: finds the target
+        entrance.Entrance(),  # finds the target: gateway, explicit proxy or reverse mode
         access.Access(),  # authorizes clients
         subscribers.Subscribers(),  # counts subscribers
         pings.Pings(),  # pings, received and sent

@@ -11,7 +11,10 @@ from feedproxy.server.mitm import secret_urls
 
 
 class Access:
-    """Declares the options, and offers secret addresses as an endpoint. The service checks passwords."""
+    """Addon that declares the options for access control, and offers secret addresses as an endpoint.
+
+    The service checks passwords.
+    """
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "readers", "users_file", "wsse_file", "tokens_file", "wallet", "realm")

@@ -1,4 +1,4 @@
-"""The access log: a line and a count for every request, with its outcome and the reason."""
+"""The access log: a line and a count for each request, with its outcome and the reason."""
 
 import logging
 import time
@@ -19,7 +19,8 @@ logger = logging.getLogger(REQUESTS)
 
 
 class AccessLog:
-    """Logs each flow when it ends. Comes last, so that it sees the response as the client gets it."""
+    """Addon that logs each flow when it ends. It is the last one, so that it sees the response as the client gets
+    it."""
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "log_format", "log_level", "score_readers")
@@ -49,7 +50,7 @@ class AccessLog:
         size = len(response.raw_content or b"") if response is not None else 0
         reason = case.reason
         if flow.error is not None and case.error_page is None and case.streamed is None:
-            # A response that was made and not sent counts as none.
+            # A response that was not sent counts as none.
             status, size, reason = 0, 0, CLIENT_GONE if flow.response is not None else reason
         if case.streamed is not None:
             size = case.streamed.size

@@ -17,12 +17,12 @@ logger = logging.getLogger("feedproxy.admin")
 
 
 class Admin:
-    """Starts the admin listener when the proxy runs, and closes it before the store."""
+    """Addon that starts the admin listener when the proxy runs, and closes it before the store."""
 
     def __init__(self) -> None:
         self.server: AdminServer | None = None
         self.failure = ""
-        """The reason why the listener could not be opened. The proxy does not run without it."""
+        """Reason why the listener could not be opened. Without it, the proxy does not run."""
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "admin", "admin_token", "admin_token_file", "admin_hosts", "reuse_port")
@@ -57,12 +57,12 @@ class Admin:
         server, self.server = self.server, None
         if server is not None:
             await server.stop()
-        # Loaded alone, only this addon has opened the App. Closing twice is allowed.
+        # If it is loaded alone, only this addon has opened the App. Further calls of `close` have no effect.
         await get_app(ctx.master).close()
 
 
 def _listens(master: Master) -> bool:
-    """Return whether mitmproxy listens, for a master that `feedproxy serve` did not make."""
+    """Return whether mitmproxy listens. It is called for a master that `feedproxy serve` did not create."""
     proxy = master.addons.get("proxyserver")
     return proxy is not None and any(instance.is_running for instance in proxy.servers)
 

@@ -1,4 +1,4 @@
-"""All addons as one script: mitmdump -s addons/all.py"""
+"""All addons as one script: `mitmdump -s addons/all.py`."""
 
 from feedproxy.addons import default_addons
 

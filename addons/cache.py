@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class Cache:
-    """Answers GET and HEAD from the store or by a refresh."""
+    """Addon that answers GET and HEAD from the store or by a refresh."""
 
     def load(self, loader: Loader) -> None:
         settings.declare(
@@ -45,7 +45,7 @@ class Cache:
             "cors",
             "keep_unchanged",
             "drain_timeout",
-            # The cache fetches, too, when it is loaded alone.
+            # Loaded alone, this addon also makes the fetches.
             "allow_private",
             "allow_networks",
             "allow_ports",
@@ -66,7 +66,7 @@ class Cache:
         except FeedproxyError as error:
             handler.refuse(flow, error)
         except Exception:
-            # mitmproxy's hooks fail open: an exception here would let the request go upstream unchanged.
+            # mitmproxy's hooks fail open: after an exception, the request would go upstream unchanged.
             logger.exception("a request could not be answered")
             handler.refuse(flow, FeedproxyError("internal error; see feedproxy's log"))
 

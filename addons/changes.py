@@ -12,7 +12,7 @@ from feedproxy.request.endpoints import Call
 
 
 class Changes:
-    """Offers changes.xml, shortChanges.xml and the archives."""
+    """Addon with the endpoints changes.xml, shortChanges.xml and the archives."""
 
     def __init__(self) -> None:
         self._lists: ChangeLists | None = None
@@ -29,7 +29,7 @@ class Changes:
         app.endpoints.add("changes/", self._archive)
 
     def running(self) -> None:
-        _ = get_app(ctx.master).notifications  # notifications that a former run left are delivered now
+        _ = get_app(ctx.master).notifications  # deliveries that an earlier run left are made now
 
     async def done(self) -> None:
         await get_app(ctx.master).close()

@@ -23,7 +23,7 @@ logger = logging.getLogger("feedproxy.cnws")
 
 
 class ChangeNotification:
-    """The endpoints of CNWS."""
+    """Addon with the endpoints of CNWS."""
 
     def __init__(self) -> None:
         self._protocol: DuplexProtocol[Publisher, Subscriber] | None = None

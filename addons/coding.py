@@ -16,11 +16,12 @@ from feedproxy.settings import Settings
 
 TEXT = ("xml", "json", "text/", "javascript")
 WORTH_CODING = 512
-"""Bytes of content below which a coding saves less than its field line adds."""
+"""Size in bytes from which content is compressed. Below, a coding saves less than its field line adds."""
 
 
 class Coding:
-    """Codes every response when it is loaded alone. With the other addons the service codes stored responses once."""
+    """Addon that compresses each response if it is loaded alone. With the other addons, the service compresses stored
+    responses once."""
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "codings", "feed_process")

@@ -8,7 +8,7 @@ from feedproxy.app import get_app
 
 
 class Discovery:
-    """Declares the option; the service does the rest (feedproxy/proxy/autodiscovery.py)."""
+    """Addon that declares the option. The service makes the redirects (feedproxy/proxy/autodiscovery.py)."""
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "lead_to_feeds")

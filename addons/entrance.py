@@ -1,4 +1,4 @@
-"""The entrances: gateway, explicit proxy and reverse mode. Finds the target of every request."""
+"""The entrances: gateway, explicit proxy and reverse mode. This addon determines the target of each request."""
 
 import logging
 from typing import Any
@@ -19,13 +19,13 @@ logger = logging.getLogger(__name__)
 
 
 def _peer(client: connection.Client) -> str | None:
-    """Return the address of a client; None if it has disconnected already, whatever the type of `peername` says."""
+    """Return the address of a client, or None if it has disconnected, which the type of `peername` does not express."""
     peer: tuple[Any, ...] | None = client.peername
     return peer[0] if peer else None
 
 
 class Entrance:
-    """Routes every request to its target or endpoint, and limits connections."""
+    """Addon that routes each request to its target or endpoint, and limits connections."""
 
     def load(self, loader: Loader) -> None:
         settings.declare(
@@ -49,7 +49,7 @@ class Entrance:
         )
         http1_patches.apply()
         parent_proxy_connections.install()
-        # With `eager` mitmproxy would connect upstream before the target is checked.
+        # With `eager`, mitmproxy would connect to the upstream before the target is checked.
         settings.require(ctx.options, connection_strategy="lazy", rawtcp=False, websocket=False)
 
     def configure(self, _: set[str]) -> None:
@@ -84,7 +84,7 @@ class Entrance:
         flow_handler.get_flow_handler(app).on_client_disconnected(client.id)
 
     def server_connect(self, data: ServerConnectionHookData) -> None:
-        # Checked in this addon, since every script that finds targets contains it.
+        # Checked in this addon, because each script that determines targets contains it.
         passthrough.enforce(data, flow_handler.get_flow_handler(get_app(ctx.master)).connect_approvals)
 
     def server_connected(self, data: ServerConnectionHookData) -> None:

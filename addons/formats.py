@@ -1,4 +1,4 @@
-"""Conversions of feeds to other formats: `/-/as/FORMAT/TARGET`, and by Accept where `negotiate` allows it."""
+"""Conversions of feeds to other formats: at `/-/as/FORMAT/TARGET`, and by Accept if the option `negotiate` is set."""
 
 from mitmproxy import ctx
 from mitmproxy.addonmanager import Loader
@@ -11,7 +11,7 @@ from feedproxy.request.endpoints import Call
 
 
 class Formats:
-    """Offers the endpoint. The service converts, and negotiates by Accept."""
+    """Addon with the endpoint for conversions. The service makes them, and negotiates by Accept."""
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "negotiate")
@@ -24,7 +24,7 @@ class Formats:
         app, client = get_app(ctx.master), call.client
         formats = app.service.conversions
         wanted, target = formats.parse_call(call)
-        # A conversion is for the readers of its feed only.
+        # A conversion is only for the permitted readers of its feed.
         readers = app.settings_for(target).readers
         user, fields = await app.gatekeeper.authorize(readers, call.request.fields, client.address, proxy=False)
         return await formats.respond(call, wanted, target, fields, user=user)

@@ -15,7 +15,7 @@ from feedproxy.request.endpoints import Call
 
 
 class Hub:
-    """The endpoints of the hub, and those that other hubs distribute to."""
+    """Addon with the endpoints of the hub, and with those to which other hubs distribute content."""
 
     def __init__(self) -> None:
         self._websub: WebSub | None = None

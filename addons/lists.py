@@ -1,4 +1,4 @@
-"""Lists of feeds: `/-/feeds.opml` and `/-/proxy.pac`; the operator imports and exports at `/opml`."""
+"""Lists of feeds: `/-/feeds.opml` and `/-/proxy.pac`, and the operator's import and export at `/opml`."""
 
 from mitmproxy import ctx
 from mitmproxy.addonmanager import Loader
@@ -12,7 +12,7 @@ from feedproxy.request.endpoints import Call
 
 
 class Lists:
-    """Offers the endpoints, and the operator's import."""
+    """Addon with the endpoints for lists and the operator's import."""
 
     def __init__(self) -> None:
         self._documents: FeedListDocuments | None = None

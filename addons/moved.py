@@ -13,11 +13,11 @@ from feedproxy.http import uri
 from feedproxy.server.mitm.flow_handler import get_flow_handler
 
 CONTENT_MAX = 65_536
-"""Bytes of a document that is parsed for a redirect; such documents are a few hundred bytes long."""
+"""Largest document in bytes that is parsed for an XML redirect. Such documents have a few hundred bytes."""
 
 
 class Moved:
-    """Turns redirect documents into 301 and 410 when it is loaded alone. Else the service does so."""
+    """Addon that converts redirect documents to 301 and 410 if it is loaded alone. Otherwise the service does it."""
 
     def load(self, loader: Loader) -> None:
         settings.declare(

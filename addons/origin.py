@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class Origin:
-    """Declares the limits, and checks the connections that mitmproxy itself makes."""
+    """Addon that declares the limits, and checks the connections that mitmproxy itself makes."""
 
     def load(self, loader: Loader) -> None:
         settings.declare(
@@ -46,7 +46,7 @@ class Origin:
 
     async def server_connect(self, data: ServerConnectionHookData) -> None:
         app = get_app(ctx.master)
-        # Without the addon `entrance` mitmproxy finds its own targets, and only addresses are checked.
+        # Without the addon `entrance`, mitmproxy determines the targets, and only addresses are checked.
         if not app.enforces_targets:
             await passthrough.enforce_address_policy(data, app.policy, app.parent_of)
 

@@ -19,7 +19,7 @@ logger = logging.getLogger("feedproxy.pings")
 
 
 class Pings:
-    """Offers the ping endpoints, and sends pings for the feeds of the upstream to `ping_sinks`."""
+    """Addon with the ping endpoints. It also sends pings for the upstream's feeds to `ping_sinks`."""
 
     def __init__(self) -> None:
         self._receiver: PingReceiver | None = None

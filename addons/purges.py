@@ -16,7 +16,7 @@ logger = logging.getLogger("feedproxy.purges")
 
 
 class Purges:
-    """Sends purges through the delivery queue, which repeats them for a cache that does not answer."""
+    """Addon that sends purges through the delivery queue, which retries them if a cache does not answer."""
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "purge_sinks", "purge_fields")

@@ -1,4 +1,4 @@
-"""Recording: the requests of clients and the responses of origins in a HAR file, which the lab replays and grades."""
+"""Recording of client requests and origin responses in a HAR file, which the lab replays and grades."""
 
 import logging
 from pathlib import Path
@@ -18,11 +18,11 @@ from feedproxy.server.mitm.recording import StableNames, client_exchange, flow_e
 logger = logging.getLogger("feedproxy.record")
 
 RECEIVED_AT = "feedproxy.received_at"
-"""Key in `flow.metadata` of the instant at which the request was received, by the proxy's clock."""
+"""Key in `flow.metadata`: the instant at which the request was received, by the proxy's clock."""
 
 
 class Record:
-    """Records each flow. Stands before the access log, which drops the state of a flow."""
+    """Addon that records each flow. It precedes the access log, which removes the state of a flow."""
 
     def __init__(self) -> None:
         self._writer: HarWriter | None = None
@@ -43,7 +43,7 @@ class Record:
             app.use_recorder(self._make_recorder)
 
     def running(self) -> None:
-        # Opened only now: a supervisor reads the options too, and must not open the file of its workers.
+        # Opened now, because a supervisor also reads the options, and must not open the file of its workers.
         app = get_app(ctx.master)
         try:
             _ = app.recorder
@@ -74,7 +74,7 @@ class Record:
         app = get_app(ctx.master)
         options = app.settings
         key = app.stored_secret("recording-secret")
-        # The prefix keeps names apart when recordings of several processes are merged.
+        # The prefix keeps names different when the recordings of several processes are merged.
         self._connections = StableNames(f"{app.random_bytes(4).hex()}-")
         self._writer = HarWriter(Path(options.record).expanduser(), limit=options.record_max)
         return Recorder(
@@ -97,7 +97,7 @@ class Record:
             for exchange in flow_exchanges(flow, at, seconds, names):
                 recorder.record(*exchange)
         if case is not None and case.is_streaming:
-            recorder.record(*origin_exchange(flow, at, seconds, names))  # mitmproxy itself fetched it
+            recorder.record(*origin_exchange(flow, at, seconds, names))  # mitmproxy itself made the fetch
 
 
 addons = [Record()]

@@ -18,7 +18,7 @@ SHARED = ("subscriptions_max", "source_limit", "push_interval")
 
 
 class RssClouds:
-    """The endpoints of the cloud, and those that other clouds notify."""
+    """Addon with the endpoints of the cloud, and with those that other clouds notify."""
 
     def __init__(self) -> None:
         self._protocol: DuplexProtocol[RssCloudServer, RssCloudAggregator] | None = None

@@ -1,4 +1,4 @@
-"""Subscriber counts, which origins see in the User-Agent."""
+"""Subscriber counts, which are reported to origins in the User-Agent."""
 
 from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
@@ -11,7 +11,7 @@ from feedproxy.server.mitm.request_routing import client_context, incoming_reque
 
 
 class Subscribers:
-    """Counts every request when it is loaded alone. With the other addons the service counts."""
+    """Addon that counts each request if it is loaded alone. With the other addons, the service counts."""
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "subscriber_window", "claim_max", "claim_jump", "contact_url")

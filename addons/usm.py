@@ -1,4 +1,4 @@
-"""Media type and self link of feeds, by which a click subscribes (Universal Subscription Mechanism)."""
+"""Media type and self link of feeds, which let a click subscribe (Universal Subscription Mechanism)."""
 
 from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
@@ -12,7 +12,8 @@ from feedproxy.server.mitm.request_routing import fields_of, headers_of
 
 
 class Usm:
-    """Edits every response when it is loaded alone. With the other addons the service edits stored responses once."""
+    """Addon that edits each response if it is loaded alone. With the other addons, the service edits stored responses
+    once."""
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "feed_usm", "rdf_media_type", "self_link", "self_link_text")

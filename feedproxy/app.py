@@ -1,7 +1,7 @@
-"""The App: settings, service, store, counts and metrics that the addons share. One for each mitmproxy master.
+"""The App: settings, service, store, counts and metrics that the addons share. Each mitmproxy master has one.
 
-Addons never import one another: each calls `get_app(ctx.master)`. An addon that is loaded alone gets the defaults of
-the options that it does not declare.
+Addons never import each other: each calls `get_app(ctx.master)`. An addon that is loaded alone uses the defaults of the
+options that it does not declare.
 """
 
 import asyncio
@@ -61,23 +61,23 @@ from feedproxy.workers.worker import WorkerContext
 logger = logging.getLogger(__name__)
 
 HISTORY_INTERVAL = 60
-"""Seconds between two writings of the history; a crash loses at most that."""
+"""Seconds between two writes of the traffic history. A crash loses at most that much of it."""
 
 DECISIONS_INTERVAL = 1.0
-"""Seconds between a worker's looks at the operator's decisions, which another worker may have stored."""
+"""Seconds after which a worker reads the operator's decisions again, which another worker may have stored."""
 
 SAVE_INTERVAL = 600
-"""Seconds between two writings of the subscriber counts; a crash loses ten minutes of reads, and no feed."""
+"""Seconds between two writes of the subscriber counts. A crash loses ten minutes of reads, and no feed."""
 
 
 class Client(OriginClient, Protocol):
-    """HTTP client of the service. It is closed with the App."""
+    """HTTP client of the service. It is closed together with the App."""
 
     async def close(self) -> None: ...
 
 
 class App:
-    """Settings, and the parts that are made from them. The store and the client are opened at the first use."""
+    """The settings, and the parts that are made from them. The store and the client are opened at their first use."""
 
     def __init__(
         self,
@@ -86,9 +86,10 @@ class App:
         make_client: Callable[[Settings], Client] | None = None,
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
-        """`make_client` returns another client than that of upstream/client.py: a replay, or an origin in memory.
+        """Create an App. `make_client` returns a client instead of that of upstream/client.py, such as one for a
+        replay.
 
-        `random_bytes` is the source of the names and secrets that are made at the first start.
+        `random_bytes` returns random bytes for the names and secrets that are made at the first start.
         """
         self.clock: Clock = clock or SystemClock()
         self._make_client = make_client
@@ -97,7 +98,7 @@ class App:
         self._adopted: Any = None
         self.rules = Rules()
         self.configured_rules = Rules()
-        """Rules of the configuration. `rules` also contain the operator's decisions for single feeds."""
+        """Rules of the configuration. `rules` also contains the operator's decisions about single feeds."""
         self._decision_rules: tuple[Rule, ...] = ()
         self.metrics = Metrics()
         self.journal = RecentActivity(
@@ -105,39 +106,40 @@ class App:
         )
         self.draining = False
         self.reports_failures = False
-        """`feedproxy serve` prints `failure` at its end. Under mitmdump the addons log it."""
+        """True if `feedproxy serve` prints `failure` when it exits. Under mitmdump, the addons log it."""
         self.failure = ""
-        """The reason why the proxy cannot run, set by an addon after the start."""
+        """Reason why the proxy cannot run, set by an addon after the start, or empty."""
         self.ready = False
-        """All listeners are open."""
+        """True if all listeners are open."""
         self.requests = 0
-        """Requests under way in mitmproxy."""
+        """Number of requests in progress in mitmproxy."""
         self.fastpath_requests = 0
-        """Requests under way on the fast path."""
+        """Number of requests in progress on the fast path."""
         self.settings_generation = 0
-        """The number of changes of options and rules so far."""
+        """Number of changes of options and rules since the start."""
         self.worker: WorkerContext | None = None
-        """This process's context, if it is one of several workers."""
+        """Context of this process if it is one of several workers, or None."""
         self.sockets: tuple[socket.socket, ...] = ()
-        """Listening sockets for clients, from the supervisor or systemd. Empty: the process binds its own."""
+        """Listening sockets for clients, from the supervisor or systemd. If there are none, the process binds its
+        own."""
         self.admin_sockets: tuple[socket.socket, ...] = ()
-        """The same for the admin listener."""
+        """Listening sockets for the admin listener, from the supervisor or systemd."""
         self.terminating = False
-        """SIGTERM was received. Waiting connections are still accepted, until `draining` is set."""
+        """True after SIGTERM. Waiting connections are still accepted until `draining` is set."""
         self.drain_deadline: Seconds | None = None
-        """The end of `drain_timeout`, on the event loop's clock."""
+        """End of `drain_timeout` on the event loop's clock, or None."""
         self.peer_metrics: PeerMetrics = NoPeers()
         """The metrics of the other workers."""
         self.enforces_targets = False
-        """mitmproxy may connect only to targets that `server/mitm/passthrough.py` approved."""
+        """True if mitmproxy may connect only to targets that `server/mitm/passthrough.py` approved."""
         self.listeners = OwnListeners()
-        """Listeners of this process and of the other workers. No target may lead to them."""
+        """Listeners of this process and of the other workers, to which no target may lead."""
         self.connections = 0
-        """Open connections from clients."""
+        """Number of open connections from clients."""
         self.trusted_ca: str | None = None
         self.insecure = False
         self.endpoints = Endpoints()
-        """Endpoints below `/-/`; addons add theirs."""
+        """Endpoints below `/-/`, to which addons add theirs."""
         self.admin_actions: dict[str, AdminHandler] = {}
         """POST handlers that addons add to the admin listener, by path."""
         self.admin_pages: dict[str, AdminHandler] = {}
@@ -146,14 +148,14 @@ class App:
         self._make_recorder: Callable[[], Recorder] | None = None
         self._recorder: Recorder | None = None
         self.notification_plugins: dict[str, Callable[[NotificationService], None]] = {}
-        """Functions that add an addon's notification protocols to a new NotificationService."""
+        """Functions by which addons add their notification protocols to a new NotificationService."""
         self._services: _Services | None = None
 
     # -- settings
 
     @property
     def settings(self) -> Settings:
-        """Return the settings in force. An open store and client keep those that they were opened with."""
+        """Return the settings in force. A store or client that is open keeps the settings with which it was opened."""
         if self._adopted is not None:
             options, self._adopted = self._adopted, None
             names = set(options.keys())
@@ -171,9 +173,9 @@ class App:
         self._adopted, self._settings = None, from_options(values)
 
     def adopt(self, options: Any) -> None:
-        """Take the settings from mitmproxy's options: feedproxy's that are declared, and those for upstream TLS.
+        """Take the settings from mitmproxy's options: feedproxy's declared ones, and those for upstream TLS.
 
-        They are read at the next use, since mitmproxy configures every addon again for each option declared.
+        The options are read at the next use, because mitmproxy configures all addons again for each declared option.
         """
         self._adopted = options
         self.settings_generation += 1
@@ -205,24 +207,25 @@ class App:
         self.settings_generation += 1
 
     def settings_for(self, target: str) -> Settings:
-        """Return the settings for a target, with its rules applied."""
+        """Return the settings for a target, with the rules that match it applied."""
         return self.rules.settings_for(uri.without_fragment(target), self.settings)
 
     def parent_of(self, target: str) -> Parent | None:
-        """Return the parent proxy for a target, None for a direct connection. Raises ParentFailed."""
+        """Return the parent proxy for a target, or None for a direct connection. Raises ParentFailed."""
         return parent_of(self.settings_for(target).upstream_proxy, target)
 
     def is_redirect_permitted(self, start: str, end: str | None) -> bool:
-        """Return whether a response from `end` may be stored under the target `start`. None: its origin is unknown."""
+        """Return whether a response from `end` may be stored under the target `start`. `end` is None if its origin is
+        unknown."""
         if end is not None:
             return may_serve_under(self.settings_for(start), self.settings_for(end))
         return not self.rules.protects_feeds
 
     def names_in_log(self, target: str, request: Fields | None = None) -> tuple[str, str]:
-        """Return how the log names a target: by its public address, and by its upstream address if that differs.
+        """Return the names of a target in the log: its public address, and its upstream address if that differs.
 
-        Of a resource that is not public only the host is named (proxy/visibility.py), and also if the `request` has
-        credentials. Secrets in other addresses are left out.
+        If a resource is not public (proxy/visibility.py), or the `request` has credentials, only its host is named.
+        Secrets are removed from all other addresses.
         """
         public = to_public(target, self.settings)
         is_personal = request is not None and any(is_credential(name) for name, _ in request)
@@ -238,12 +241,12 @@ class App:
 
     @property
     def opened(self) -> bool:
-        """True while store and client are open."""
+        """Return whether store and client are open."""
         return self._services is not None
 
     @property
     def service(self) -> Service:
-        """The service. The first use opens store and client; it needs a running event loop."""
+        """Return the service. The first call opens store and client, and requires a running event loop."""
         return self._open().service
 
     def _open(self) -> "_Services":
@@ -253,36 +256,36 @@ class App:
 
     @property
     def notifications(self) -> NotificationService:
-        """The notification service: pings received, subscriptions, deliveries."""
+        """Return the notification service: received pings, subscriptions, deliveries."""
         return self._open().notifications
 
     async def rpc(self, call: Call) -> Response:
-        """Answer a call of the XML-RPC endpoint, which several addons share."""
+        """Return the response to a call of the XML-RPC endpoint, which several addons share."""
         return await self.notifications.xmlrpc.answer(call)
 
     @property
     def feed_list(self) -> FeedList:
-        """The list of feeds that are read or imported."""
+        """Return the list of feeds that are read or imported."""
         return self._open().feed_list
 
     @property
     def decisions(self) -> OperatorDecisions:
-        """The feeds that the operator has paused or blocked."""
+        """Return the operator's decisions: the paused and blocked feeds."""
         return self._open().decisions
 
     @property
     def workers(self) -> int:
-        """The number of processes that serve this port."""
+        """Return the number of processes that serve this port."""
         return self.worker.size if self.worker is not None else 1
 
     @property
     def history_recorder(self) -> HistoryRecorder:
-        """The recorder of this process's traffic by hour and day."""
+        """Return the recorder of this process's traffic by hour and day."""
         return self._open().history_recorder
 
     @property
     def fleet(self) -> ClusterNode | None:
-        """This machine's node of the fleet; None unless the store is in Redis and open."""
+        """Return this machine's node of the fleet, or None unless the store is in Redis and open."""
         return self._services.fleet if self._services is not None else None
 
     def status_lines(self) -> tuple[str, ...]:
@@ -295,22 +298,22 @@ class App:
 
     @property
     def gatekeeper(self) -> Gatekeeper:
-        """The gatekeeper: authorizes clients, and gives requests to origins their credentials."""
+        """Return the gatekeeper, which authorizes clients and adds credentials to requests to origins."""
         return self._open().gatekeeper
 
     @property
     def connect_policy(self) -> AddressPolicy:
-        """The addresses and ports that CONNECT may reach."""
+        """Return the policy for the addresses and ports of CONNECT."""
         return self._open().connect_policy
 
     @property
     def policy(self) -> AddressPolicy:
-        """The addresses and ports that may be fetched from."""
+        """Return the policy for the addresses and ports of fetches."""
         return self._open().policy
 
     @property
     def live_scores(self) -> LiveScores:
-        """The scores of the readers that this process follows."""
+        """Return the scores of the readers that this process tracks."""
         scores = self._live_scores
         scores.size, scores.bytes_max = self.settings.score_readers, self.settings.memory.scores
         if self.worker is not None and not scores.partial:
@@ -318,22 +321,24 @@ class App:
         return scores
 
     def use_recorder(self, make: Callable[[], Recorder] | None) -> None:
-        """Record exchanges from now on with the recorder that `make` returns at the first use; None: stop recording."""
+        """Start recording exchanges with the recorder that `make` returns at the first use. None stops the
+        recording."""
         self._make_recorder, self._recorder = make, None
 
     @property
     def recorder(self) -> Recorder | None:
-        """The recorder of exchanges; None if nothing is recorded."""
+        """Return the recorder of exchanges, or None if nothing is recorded."""
         if self._recorder is None and self._make_recorder is not None:
             self._recorder = self._make_recorder()
         return self._recorder
 
     def stored_secret(self, name: str) -> bytes:
-        """Return a secret of this installation: 32 random bytes, kept in the store."""
+        """Return a secret of this installation: 32 random bytes, which are stored."""
         return self._open().stored_secret(name, lambda: self.random_bytes(32))
 
     async def close(self) -> None:
-        """Finish open refreshes within `drain_timeout`, save the state and close. Closing twice is allowed."""
+        """Finish refreshes in progress within `drain_timeout`, save the state and close. Further calls have no
+        effect."""
         if self._services is not None:
             services, self._services = self._services, None
             timeout: Seconds = self.settings.drain_timeout
@@ -343,11 +348,11 @@ class App:
 
 
 class _Services:
-    """The parts of an App that need an event loop and are closed again."""
+    """The parts of an App that need an event loop, and that are closed before the App can open them again."""
 
     def __init__(self, app: App) -> None:
         settings = app.settings
-        uri.site_of_host("www.example")  # loads the list of public suffixes before clients wait for it
+        uri.site_of_host("www.example")  # loads the list of public suffixes, so that no client waits for it
         self.clock = app.clock
         self.store: Store = open_store(
             settings.local_store,
@@ -446,7 +451,7 @@ class _Services:
         self._saving = asyncio.ensure_future(self._save_periodically())
 
     def stored_secret(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """Return a stored value of this installation; `make` returns it at the first start."""
+        """Return a stored value of this installation. At the first start, `make` returns it."""
         with contextlib.suppress(StoreError):
             if stored := self.store.get_state(name):
                 return stored
@@ -475,16 +480,16 @@ class _Services:
             await self.store.put_state("rhythms", await self.counts.rhythms.dump_unhurried())
 
     async def close(self, timeout: Seconds) -> None:
-        """Save the state and close all parts. Refreshes and deliveries under way have `timeout` seconds in all."""
+        """Save the state and close all parts. Refreshes and deliveries in progress have `timeout` seconds in total."""
         deadline = asyncio.get_running_loop().time() + timeout
         self._saving.cancel()
         if self._reloading is not None:
             self._reloading.cancel()
-        await asyncio.gather(self._saving, return_exceptions=True)  # it must not write after the last save below
+        await asyncio.gather(self._saving, return_exceptions=True)  # it must not write after the last save
         await self.feed_list.close()
         await self.service.close(timeout)
         if self.worker_peers is not None:
-            await self.worker_peers.send_reads()  # so that the last worker to save has the reads of all
+            await self.worker_peers.send_reads()  # so that the last worker that saves has the reads of all
         if self.fleet is not None:
             await self.fleet.close()
         await self.notifications.close(max(0.0, deadline - asyncio.get_running_loop().time()))
@@ -497,7 +502,8 @@ class _Services:
 
 
 def _nonce_file(store: str, worker: WorkerContext | None) -> Path | None:
-    """Return the file of the nonces used, which workers share and a restart keeps; None for one process in memory."""
+    """Return the file of used nonces, which workers share and a restart keeps, or None for one process with a store in
+    memory."""
     file = database_file(store)
     if file is not None:
         return file.parent.parent / "nonces"
@@ -517,7 +523,7 @@ def bind_app(master: object, app: App) -> None:
 
 
 def get_app(master: object) -> App:
-    """Return the App of a mitmproxy master; the first call makes it."""
+    """Return the App of a mitmproxy master. The first call creates it."""
     app = _apps.get(master)
     if app is None:
         app = _apps[master] = App()

@@ -1,6 +1,7 @@
-"""The command line: feedproxy COMMAND …
+"""The command line: `feedproxy COMMAND …`.
 
-Exit codes: 0 done, 1 findings or failure of the thing asked, 2 wrong usage or configuration, reported in one line.
+Exit codes: 0 for success, 1 for findings or a failure of the command, 2 for a wrong usage or configuration. The latter
+is reported in one line.
 """
 
 import argparse
@@ -33,14 +34,14 @@ SYNONYMS = {
     "grade": "score",
     "play": "replay",
 }
-"""Names of the commands in other programs, for the hint after an unknown name; they are not accepted."""
+"""Names of the commands in other programs. They are not accepted, but used for the hint after an unknown name."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports a mistake in one line, with the name that was perhaps meant."""
+    """Argument parser that reports a mistake in one line, with the most similar name."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # An abbreviation that works today may mean two things in the next version.
+        # An abbreviation may become ambiguous with the next version.
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
     def error(self, message: str) -> NoReturn:
@@ -61,24 +62,24 @@ class Parser(argparse.ArgumentParser):
         return [name for action in actions for name in action.choices]
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return the parsed arguments; an unknown flag is reported by the command that was given it."""
+        """Return the parsed arguments. The parser of the command reports an unknown flag."""
         parsed, rest = self.parse_known_args(args, namespace)
         if rest:
-            # The command's own parser knows which flags there are.
+            # The parser of the command knows its flags.
             parser: Parser = getattr(parsed, "parser", self)
             parser.error(f"unrecognized arguments: {' '.join(rest)}")
         return parsed
 
 
 def command_names() -> list[str]:
-    """Return the names of all commands; each is a module of feedproxy.commands."""
+    """Return the names of all commands. Each is a module of feedproxy.commands."""
     return [module.name for module in pkgutil.iter_modules(commands.__path__)]
 
 
 def make_parser(*names: str) -> Parser:
-    """Return the parser of these commands; without names, of the whole command line.
+    """Return the parser of these commands, or of all commands without names.
 
-    A command's module imports what the command needs, so that parsing for one of them costs a third of the time.
+    A command's module imports what the command needs. The parser of a single command takes a third of the time.
     """
     parser = Parser(prog="feedproxy", description="An HTTP caching proxy made for feeds.")
     parser.add_argument("-V", "--version", action="version", version=f"feedproxy {__version__}")
@@ -89,7 +90,7 @@ def make_parser(*names: str) -> Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; return the exit code."""
+    """Run one command. Return the exit code."""
     try:
         return _run(list(sys.argv[1:] if argv is None else argv))
     except (KeyboardInterrupt, BrokenPipeError):
@@ -101,7 +102,7 @@ def _run(argv: list[str]) -> int:
         print(f"feedproxy {__version__}")
         return 0
     if argv and argv[0] == "help":
-        # `feedproxy help serve` is `feedproxy serve --help`.
+        # `feedproxy help serve` means `feedproxy serve --help`.
         argv = [*argv[1:2], "--help"]
     parser = make_parser(argv[0]) if argv and argv[0] in command_names() else make_parser()
     args = parser.parse_args(argv)

@@ -1,7 +1,7 @@
 """Clocks: the source of time for all other modules.
 
-Instants are Unix seconds (UTC) and durations are seconds, both as float: HTTP's ages and lifetimes are whole seconds,
-and a hit has time for arithmetic on plain numbers only (docs/decisions/times-are-unix-seconds.md).
+Instants are Unix seconds (UTC) and durations are seconds, both as float. HTTP's ages and lifetimes are whole seconds,
+and arithmetic on plain numbers keeps hits fast (docs/decisions/times-are-unix-seconds.md).
 """
 
 import asyncio
@@ -19,24 +19,24 @@ type Seconds = float
 
 
 CLOCK_TOLERANCE: Seconds = 10
-"""Seconds that a recorded instant may be in the future before the clock counts as set back. Clocks of several machines
-differ by less, and time synchronization makes smaller steps."""
+"""Seconds by which a recorded instant may be in the future before the clock counts as set back. The clocks of several
+machines differ by less, and time synchronization makes smaller steps."""
 
 
 def is_set_back(recorded: Instant, now: Instant) -> bool:
-    """Return whether the clock was set back since the instant `recorded` was taken from it."""
+    """Return whether the clock was set back after it was read as `recorded`."""
     return recorded > now + CLOCK_TOLERANCE
 
 
 class Clock(Protocol):
-    """The current time, and sleeping."""
+    """A clock: the current time, and sleeping."""
 
     def now(self) -> Instant:
         """Return the time in Unix seconds."""
         ...
 
     async def sleep(self, seconds: Seconds) -> None:
-        """Return once `seconds` have passed on this clock."""
+        """Return when `seconds` have passed on this clock."""
         ...
 
 
@@ -66,7 +66,7 @@ class AcceleratedClock:
 
 
 class ManualClock:
-    """A clock that moves only by `advance`: for tests, demo and replay."""
+    """A clock that moves only when `advance` is called, for tests, demo and replay."""
 
     def __init__(self, start: Instant) -> None:
         self._now = start
@@ -86,7 +86,7 @@ class ManualClock:
 
     @property
     def next_wake(self) -> Instant:
-        """Return when the next sleeper wakes; infinity if none sleeps."""
+        """Return the instant at which the next sleeper wakes, or infinity."""
         return self._sleepers[0][0] if self._sleepers else math.inf
 
     def advance(self, seconds: Seconds = 0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> None:

@@ -7,10 +7,10 @@
       - match: "*.example.org"
         on_bad_update: pass
 
-The keys are the options of feedproxy and of mitmproxy. Rules take precedence over options, and later rules over
-earlier ones. An environment variable `FEEDPROXY_NAME` takes precedence over the file, and `--set` over both. The first
-mistake is reported at the start, with file and line, and with the name that was probably meant. Messages do not
-contain values that may be secrets.
+The keys are the options of feedproxy and of mitmproxy. Rules take precedence over options, and later rules over earlier
+ones. An environment variable `FEEDPROXY_NAME` takes precedence over the file, and `--set` over both. The first mistake
+is reported at the start, with file and line, and with the most similar name. Messages do not contain values that may be
+secrets.
 """
 
 import difflib
@@ -51,13 +51,13 @@ RULES_KEY = "feeds"
 MATCH_KEY = "match"
 
 ENVIRONMENT = "FEEDPROXY_"
-"""Prefix of environment variables; the option's name in upper case follows."""
+"""Prefix of environment variables, which the option's name in upper case follows."""
 
 FILE_VARIABLE = "FEEDPROXY_CONFIG"
-"""The environment variable that names the configuration file."""
+"""Environment variable with the path of the configuration file."""
 
 CLIENT_VARIABLES = ("FEEDPROXY_ADMIN", "FEEDPROXY_ADMIN_TOKEN")
-"""Variables that client commands (status, refresh, …) read, too. For `serve` they are options like others."""
+"""Environment variables that client commands (status, refresh, …) read as well. For `serve`, they set options."""
 
 SYNONYMS = {
     "access_log": "log_format",
@@ -134,14 +134,14 @@ SYNONYMS = {
     "verbose": "log_level",
     "verbosity": "log_level",
 }
-"""Options by their names in other programs, for the hint after an unknown name. They are not accepted."""
+"""Options by their names in other programs. They are not accepted, but used for the hint after an unknown name."""
 
 _NOUNS = {bool: "true or false", int: "a whole number", str: "text", list: "a list of texts, such as [a, b]"}
 
 
 @dataclass(frozen=True, slots=True)
 class OptionSpec:
-    """Type and limits of an option: `kind` is bool, int, str, or list (of str)."""
+    """Type and limits of an option. `kind` is bool, int, str, or list (of str)."""
 
     kind: type
     choices: tuple[str, ...] = ()
@@ -152,16 +152,17 @@ class OptionSpec:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A valid configuration. `options` are arguments of mitmproxy's `options.update` and of settings.from_options."""
+    """A valid configuration. `options` are arguments for mitmproxy's `options.update` and for settings.from_options."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     locations: Mapping[str, str] = field(default_factory=dict)
-    """The place of each option as `FILE:LINE`, for errors that are found later."""
+    """Place of each option as `FILE:LINE`, for errors that are found later."""
 
 
 def option_specs() -> dict[str, OptionSpec]:
-    """Return the specifications of feedproxy's options. Their numbers are durations, sizes and counts, from 0 on."""
+    """Return the specifications of feedproxy's options. Their numbers are durations, sizes and counts, with 0 as the
+    minimum."""
     return {
         option.name: OptionSpec(
             list if isinstance(option.default, tuple) else type(option.default),
@@ -186,9 +187,9 @@ def spec_of(typespec: Any, choices: Sequence[str] | None = None) -> OptionSpec:
 
 
 def load(path: str | Path, known: Mapping[str, OptionSpec], *, foreign: bool = False) -> Config:
-    """Return the configuration in a file. Raises UsageError, `FILE:LINE: reason`, at the first mistake.
+    """Return the configuration in a file. At the first mistake, raises UsageError with `FILE:LINE: reason`.
 
-    With `foreign`, unknown names are skipped: client commands do not know mitmproxy's options.
+    With `foreign`, unknown names are skipped, because client commands do not know mitmproxy's options.
     """
     document = _read_document(Path(path))
     if document is None:
@@ -219,8 +220,8 @@ def load(path: str | Path, known: Mapping[str, OptionSpec], *, foreign: bool = F
 def from_environment(environment: Mapping[str, str], known: Mapping[str, OptionSpec]) -> dict[str, Any]:
     """Return the options that `FEEDPROXY_NAME` variables set. Raises UsageError for an invalid value.
 
-    Unknown names are skipped: orchestrators set variables such as `FEEDPROXY_SERVICE_HOST`. `unknown_variables` finds
-    those that may be typing errors.
+    Unknown names are skipped, because orchestrators set variables such as `FEEDPROXY_SERVICE_HOST`. `unknown_variables`
+    finds those that may be typing errors.
     """
     options: dict[str, Any] = {}
     for variable in sorted(environment):
@@ -237,7 +238,7 @@ def from_environment(environment: Mapping[str, str], known: Mapping[str, OptionS
 
 
 def unknown_variables(environment: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
-    """Return the unknown `FEEDPROXY_…` variables that resemble an option, each with that option's variable."""
+    """Return the unknown `FEEDPROXY_…` variables that resemble an option's variable, each with that variable."""
     option_variables = [ENVIRONMENT + name.upper() for name in option_names()]
     other_variables = {FILE_VARIABLE, *CLIENT_VARIABLES}
     found = {}
@@ -251,10 +252,7 @@ def unknown_variables(environment: Mapping[str, str], known: Collection[str]) ->
 
 
 def parse_set(text: str, known: Mapping[str, OptionSpec]) -> tuple[str, Any]:
-    """Return name and value of `NAME=VALUE` (--set); a NAME alone sets a boolean option.
-
-    Raises UsageError.
-    """
+    """Return name and value from `NAME=VALUE` (`--set`). A NAME alone sets a boolean option. Raises UsageError."""
     name, equals, value = text.partition("=")
     name = name.strip()
     where = "--set"
@@ -272,12 +270,12 @@ def _is_translated(name: str) -> bool:
 
 
 def _is_former(name: str) -> bool:
-    """Return whether the next release will not have this option."""
+    """Return whether the next release will lack this option."""
     return _is_translated(name) or name in deprecated_names()
 
 
 def _warn(name: str, where: str) -> None:
-    """Log that the next release will not have an option, and its replacement."""
+    """Log that the next release will lack an option, and its replacement."""
     if name in DERIVED:
         advice = f"it is now {DERIVED[name]}"
     elif name in RENAMED:
@@ -292,13 +290,14 @@ def _warn(name: str, where: str) -> None:
 
 
 def _parse_scalar(text: str) -> Any:
-    """Return the value of a former option from its text: true, false, a number, or the text."""
+    """Return the value of a former option from its text: a boolean, a number, or the text itself."""
     word = text.strip().lower()
     return {"true": True, "false": False}.get(word, int(word) if word.isdecimal() else text)
 
 
 def _translate_former(name: str, value: Any, where: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a former option as the one that replaced it. Raises UsageError unless it is a number or a boolean."""
+    """Return a former option as the option that replaced it. Raises UsageError unless its value is a number or a
+    boolean."""
     if name in DERIVED:
         return {}
     if not isinstance(value, int):
@@ -313,7 +312,8 @@ def _translate_former(name: str, value: Any, where: str, options: Mapping[str, A
 
 
 def _parse_value(name: str, text: str, spec: OptionSpec, where: str) -> Any:
-    """Return the value of an option from its text. A list is a YAML list, or has commas. Raises UsageError."""
+    """Return the value of an option from its text. The text of a list is a YAML list, or has commas. Raises
+    UsageError."""
     parsed: Any = text
     if spec.kind is bool:
         parsed = {"true": True, "false": False}.get(text.strip().lower(), text)
@@ -336,7 +336,8 @@ def _parse_list(text: str, where: str) -> Any:
 
 
 def parse_sets(texts: Iterable[str], known: Mapping[str, OptionSpec]) -> dict[str, Any]:
-    """Return the options of all --set. Lists are joined; of other options the last value counts. Raises UsageError."""
+    """Return the options of all `--set`. Lists are joined; for other options, the last value applies. Raises
+    UsageError."""
     options: dict[str, Any] = {}
     for text in texts:
         name, _, value = text.partition("=")
@@ -351,7 +352,7 @@ def parse_sets(texts: Iterable[str], known: Mapping[str, OptionSpec]) -> dict[st
 
 
 def _read_document(path: Path) -> Any:
-    """Return the document; its mappings have the lines of their keys (ruamel.yaml's round-trip loader)."""
+    """Return the document in a file. Its mappings have the lines of their keys (ruamel.yaml's round-trip loader)."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -409,7 +410,7 @@ def _parse_rules(value: Any, path: str, where: str) -> Iterable[Rule]:
         place = f"{path}:{_line(entry, MATCH_KEY)}"
         pattern = _parse_pattern(entry[MATCH_KEY], place)
         if len(entry) == 1:
-            # Options that are not indented apply to all feeds.
+            # Options that are not indented would apply to all feeds.
             raise UsageError(
                 f"{place}: this rule has no option: expected options below `{MATCH_KEY}`, indented like it"
             )
@@ -426,7 +427,7 @@ def _parse_pattern(value: Any, where: str) -> TargetPattern:
 
 
 def _normalise_override(name: str, value: Any, where: str) -> Any:
-    """Return a value as in Settings; an address is normalised, since targets are compared in normal form."""
+    """Return a value as in Settings. An address is normalised, because targets are compared in normal form."""
     if name == "moved_to" and value:
         try:
             return uri.normalise(value)
@@ -436,7 +437,7 @@ def _normalise_override(name: str, value: Any, where: str) -> Any:
 
 
 def _check_value(name: str, value: Any, spec: OptionSpec, where: str) -> Any:
-    """Return the value as a plain Python value. Raises UsageError."""
+    """Return the value of an option as a plain Python value. Raises UsageError."""
     if value is None and spec.optional:
         return None
     if spec.kind is list and isinstance(value, list):
@@ -480,7 +481,7 @@ def _check_parent(value: str, where: str) -> None:
 
 
 def _describe_type(value: Any) -> str:
-    """Return the type of a value in words, without the value, which may be a secret."""
+    """Return the type of a value in words. The value itself may be a secret."""
     for kind, noun in {
         **_NOUNS,
         float: "a number with a fraction",
@@ -493,7 +494,7 @@ def _describe_type(value: Any) -> str:
 
 
 def _suggest(name: Any, names: Collection[str]) -> str:
-    """Return `; did you mean 'x'?`, or nothing. feedproxy's own options come before mitmproxy's."""
+    """Return `; did you mean 'x'?`, or an empty string. feedproxy's own options take precedence over mitmproxy's."""
     word = str(name).strip().lower().replace("-", "_")
     own_names = {*option_names(), RULES_KEY, MATCH_KEY}
     own = [known for known in names if known in own_names]
@@ -514,7 +515,7 @@ def _suggest_key(entry: Mapping[Any, Any], wanted: str) -> str:
 
 
 def _line(mapping: Any, key: Any) -> int:
-    """Return the line of a key. Merged keys (`<<`) have the line of their mapping."""
+    """Return the line of a key. A merged key (`<<`) has the line of its mapping."""
     try:
         return int(mapping.lc.key(key)[0]) + 1
     except (AttributeError, KeyError, TypeError):

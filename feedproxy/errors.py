@@ -6,14 +6,14 @@ Cache-Status, log and metrics use.
 
 
 class FeedproxyError(Exception):
-    """The base class: feedproxy refuses a request, or fails at it."""
+    """The base class of errors: feedproxy refuses a request, or fails to carry it out."""
 
     status_hint = 500
     detail = "internal-error"
 
 
 class UsageError(FeedproxyError):
-    """The command line or the configuration is wrong. One clear line; exit code 2."""
+    """The command line or the configuration is wrong. The message is one line, and the exit code is 2."""
 
     detail = "usage"
 
@@ -26,7 +26,7 @@ class BadTarget(FeedproxyError):
 
 
 class BadRequest(FeedproxyError):
-    """The request's head breaks HTTP's grammar: 400, 501 for what is not implemented, 505 for another version."""
+    """The request's head violates HTTP's grammar: 400, 501 for what is not implemented, or 505 for another version."""
 
     status_hint = 400
     detail = "bad-request"
@@ -63,27 +63,27 @@ class AccessDenied(FeedproxyError):
 
 
 class LoopDetected(FeedproxyError):
-    """The request has passed this proxy already (RFC 9110, section 7.6.3)."""
+    """The request has already passed this proxy (RFC 9110, section 7.6.3)."""
 
     status_hint = 508
     detail = "loop"
 
 
 class Overload(FeedproxyError):
-    """This machine lacks descriptors, memory, capacity or network. The origin is not at fault."""
+    """This machine lacks descriptors, memory, capacity or network. The origin is not the cause."""
 
     status_hint = 503
     detail = "overload"
 
 
 class ParentFailed(Overload):
-    """The parent proxy (`upstream_proxy`) cannot be reached or used: the origin is not at fault."""
+    """The parent proxy (`upstream_proxy`) cannot be reached or used. The origin is not the cause."""
 
     detail = "parent-proxy"
 
 
 class FetchError(FeedproxyError):
-    """The origin gave no usable answer."""
+    """The origin sent no usable response."""
 
     status_hint = 502
     detail = "fetch-error"
@@ -122,7 +122,7 @@ class TooLarge(FeedproxyError):
 
 
 class Undecodable(FeedproxyError):
-    """The content is not what its Content-Encoding says (RFC 9110, section 8.4)."""
+    """The content cannot be decoded as its Content-Encoding says (RFC 9110, section 8.4)."""
 
     status_hint = 502
     detail = "undecodable"
@@ -136,6 +136,6 @@ class NotAFeed(FeedproxyError):
 
 
 class StoreError(FeedproxyError):
-    """The store failed. That counts as a miss and in a metric; no client gets an error for it."""
+    """The store failed. This counts as a miss and in a metric. Clients get no error for it."""
 
     detail = "store-error"

@@ -34,12 +34,12 @@ class Level(StrEnum):
 
     @property
     def is_finding(self) -> bool:
-        """True if something should be corrected."""
+        """Return whether something should be corrected."""
         return self in (Level.WARN, Level.BAD)
 
 
 class Category(StrEnum):
-    """Subject of a Note; its heading in reports."""
+    """Subject area of a Note, which is its heading in reports."""
 
     CONDITIONS = "Conditional requests"
     SCHEDULE = "Schedule"
@@ -58,25 +58,25 @@ class Category(StrEnum):
 
 
 class Note:
-    """A finding. Raises KeyError if a value of its texts is missing."""
+    """A finding. The constructor raises KeyError if a value for its texts is missing."""
 
     level: ClassVar[Level]
     category: ClassVar[Category]
     summary: ClassVar[str]
-    """One line, a whole sentence."""
+    """Summary: one line with a whole sentence."""
     advice: ClassVar[str]
-    """Advice with its reason; paragraphs are separated by an empty line, and code is between backticks."""
+    """Advice with its reason. Paragraphs are separated by an empty line, and code is in backticks."""
     reference: ClassVar[str]
-    """Source, such as an RFC with its section; several are separated by semicolons."""
+    """Source, such as an RFC with its section. Several sources are separated by semicolons."""
 
     def __init__(self, subject: str = "", **values: object) -> None:
         self.subject = subject
-        """Subject: an address, a field, a place in a document."""
+        """Subject: an address, a field, or a place in a document."""
         self.values = values
         self.message = self.summary % values
-        """The summary, filled in."""
+        """The summary with its values."""
         self.advice_text = _paragraphs(self.advice % values)
-        """The advice, filled in, each paragraph on one line."""
+        """The advice with its values, each paragraph on one line."""
 
     def __init_subclass__(cls) -> None:
         missing = [name for name in Note.__annotations__ if not hasattr(cls, name)]
@@ -88,7 +88,7 @@ class Note:
 
     @classmethod
     def id(cls) -> str:
-        """Return the name in reports: `no-validator`."""
+        """Return the name in reports, such as `no-validator`."""
         return cls.__name__.lower().replace("_", "-")
 
     def as_json(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class Note:
         }
 
     def as_text(self, width: int = 100, *, advise: bool = True) -> str:
-        """Return level and summary for a terminal, with advice and reference indented below."""
+        """Return level and summary for a terminal, followed by advice and reference, which are indented."""
         first = f"{self.level:<5} "
         lines = textwrap.wrap(self.message, width, initial_indent=first, subsequent_indent=" " * len(first))
         if advise:
@@ -114,7 +114,7 @@ class Note:
 
 
 def sorted_by_level(notes: Iterable[Note]) -> list[Note]:
-    """Return the notes, the worst first; notes of one level keep their order."""
+    """Return the notes, the worst first. Notes of the same level keep their order."""
     ranks = {level: rank for rank, level in enumerate(reversed(Level))}
     return sorted(notes, key=lambda note: ranks[note.level])
 
@@ -132,7 +132,7 @@ def notes_of(module: ModuleType) -> list[type[Note]]:
 
 
 def as_markdown(kind: type[Note]) -> str:
-    """Return a Note for a reference page, with names instead of values."""
+    """Return a Note for a reference page, with the names of its values."""
     summary, advice = (
         re.sub(r"%\((\w+)\)[sd]", r"⟨\1⟩", text).replace("%%", "%") for text in (kind.summary, kind.advice)
     )

@@ -1,14 +1,14 @@
-"""A map bounded by bytes and entries: the least recently used entry is evicted first."""
+"""A map with limits in bytes and entries. The least recently used entry is evicted first."""
 
 import sys
 from collections import OrderedDict
 
 ENTRY_OVERHEAD = 512
-"""Bytes of an entry beside its value: key, pair, node and slot. Measured with converted feeds: 460."""
+"""Bytes that an entry takes in addition to its value: key, pair, node and slot. Measured with converted feeds: 460."""
 
 
 class LRU[K, V]:
-    """Values by key, in at most `bytes_max` bytes and `entries_max` entries."""
+    """Values by key, with at most `bytes_max` bytes and `entries_max` entries."""
 
     def __init__(self, bytes_max: int = sys.maxsize, entries_max: int = sys.maxsize) -> None:
         self._bytes_max = bytes_max
@@ -18,7 +18,7 @@ class LRU[K, V]:
 
     @property
     def size(self) -> int:
-        """Bytes of all entries, with ENTRY_OVERHEAD for each."""
+        """Return the bytes of all entries, including ENTRY_OVERHEAD for each."""
         return self._size
 
     def __len__(self) -> int:
@@ -28,7 +28,7 @@ class LRU[K, V]:
         return key in self._entries
 
     def get(self, key: K) -> V | None:
-        """Return the value and mark it as the most recently used; None if there is no such key."""
+        """Return the value and mark it as the most recently used, or return None for an unknown key."""
         found = self._entries.get(key)
         if found is None:
             return None
@@ -40,7 +40,7 @@ class LRU[K, V]:
         return [value for value, _ in self._entries.values()]
 
     def put(self, key: K, value: V, size: int = 0) -> None:
-        """Keep a value of `size` bytes, and evict others for it. A value above `bytes_max` is not kept."""
+        """Store a value of `size` bytes, and evict others if necessary. A value above `bytes_max` is not stored."""
         self.drop(key)
         size += ENTRY_OVERHEAD
         if size > self._bytes_max:
@@ -50,12 +50,12 @@ class LRU[K, V]:
         self._make_room()
 
     def drop(self, key: K) -> None:
-        """Remove the value, if there is one."""
+        """Remove the value of a key if there is one."""
         if (former := self._entries.pop(key, None)) is not None:
             self._size -= former[1]
 
     def resize(self, bytes_max: int) -> None:
-        """Change the limit, and evict entries above it."""
+        """Set the limit in bytes, and evict entries above it."""
         self._bytes_max = bytes_max
         self._make_room()
 

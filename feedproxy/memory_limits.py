@@ -1,7 +1,7 @@
-"""Limits of the caches in memory, as parts of the option `memory_max`.
+"""Limits of the caches in memory, as fractions of the option `memory_max`.
 
-`memory_max` limits the stored responses in memory. The caches of values derived from them have the same limit, all
-together. A full cache evicts the least recently used values, which are computed again when they are needed.
+`memory_max` limits the stored responses in memory. The caches of values derived from them have the same limit together.
+A full cache evicts the least recently used values, which are computed again when needed.
 """
 
 from dataclasses import dataclass
@@ -18,32 +18,33 @@ DIVISORS = {
     "fetches": 64,
     "scores": 16,
 }
-"""Each cache may hold `memory_max` divided by its number. The parts add up to `memory_max` at most."""
+"""Divisors of `memory_max`, which give the limit of each cache. The limits add up to at most `memory_max`."""
 
 READER_SIZE = 256
-"""Bytes of `memory_max` for each entry of the subscriber counts (subscribers/counts.py). An entry takes about 100, and
-the rhythm of a reader's polls another 48."""
+"""Bytes of `memory_max` for each entry of the subscriber counts (subscribers/counts.py). An entry takes about 100
+bytes, and the rhythm of a reader's polls another 48."""
 
 READERS_MIN = 1_000_000
-"""Entries of the subscriber counts that are always permitted."""
+"""Number of entries of the subscriber counts that are always permitted."""
 
 READERS_PER_FEED = 5
-"""Entries that a feed with one reader takes."""
+"""Number of entries for a feed with one reader."""
 
 MODELS_DIVISOR = 64
-"""Divisor for the documents of the models in a helper process; a model takes five times the bytes of its document."""
+"""Divisor of `memory_max` for the documents of which a helper process caches the parsed feeds. A parsed feed takes five
+times the bytes of its document."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
-    """Bytes, for each process of the proxy."""
+    """Limits in bytes, for each process of the proxy."""
 
     responses: int
     """Stored responses (store/memory.py)."""
     hits: int
-    """Response templates of the fast path; they share the content of stored responses."""
+    """Response templates of the fast path. They share the content of stored responses."""
     conversions: int
-    """Feeds in other formats, in the codings that clients asked for."""
+    """Feeds in other formats, in the codings that clients requested."""
     headlines: int
     """Titles and texts of feeds, for pages that show several feeds."""
     deltas: int
@@ -59,18 +60,18 @@ class MemoryLimits:
     scores: int
     """State of readers and their feeds for scores."""
     models: int
-    """Documents of the models that each helper process keeps."""
+    """Documents of which each helper process caches the parsed feed."""
 
     @classmethod
     @lru_cache(maxsize=16)
     def of(cls, memory_max: int) -> "MemoryLimits":
-        """Return the limits that follow from the option."""
+        """Return the limits for a value of `memory_max`."""
         parts = {name: memory_max // divisor for name, divisor in DIVISORS.items()}
         return cls(responses=memory_max, models=memory_max // MODELS_DIVISOR, **parts)
 
     @property
     def readers(self) -> int:
-        """Return the number of entries of the subscriber counts, at most."""
+        """Return the largest number of entries of the subscriber counts."""
         return max(READERS_MIN, self.responses // READER_SIZE)
 
     @property

@@ -1,14 +1,14 @@
 """Durations and sizes as an operator writes them: `90`, `30m`, `1h30m`, `250ms`, `64KiB`, `4 GB`.
 
-A number without a unit counts in the option's own unit (seconds, milliseconds or bytes). `K`, `M`, `G` and `T`
-alone are binary, as in nginx and systemd; `kB`, `MB`, `GB`, `TB` are powers of 1000 and `KiB` and so on of 1024.
+A number without a unit has the option's own unit (seconds, milliseconds or bytes). `K`, `M`, `G` and `T` alone are
+binary, as in nginx and systemd. `kB`, `MB`, `GB` and `TB` are powers of 1000; `KiB` and so on are powers of 1024.
 """
 
 import re
 from typing import Literal
 
 type Unit = Literal["", "s", "ms", "B"]
-"""The unit that an option's whole number counts: none, seconds, milliseconds, bytes."""
+"""The unit of an option's number: none, seconds, milliseconds, or bytes."""
 
 EXAMPLES: dict[Unit, str] = {
     "s": "a duration, such as 30m or 1800 (seconds)",
@@ -17,7 +17,7 @@ EXAMPLES: dict[Unit, str] = {
 }
 
 _DURATIONS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-"""Milliseconds of each unit."""
+"""Milliseconds in each unit."""
 
 _PREFIXES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
@@ -27,7 +27,7 @@ _SIZE = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,6}))?\s*([kmgt]?)(i?)(b?)")
 
 
 def parse(text: str, unit: Unit) -> int | None:
-    """Return the quantity in `unit` as a whole number; None if `text` is not a quantity."""
+    """Return the quantity in `unit` as a whole number, or None if `text` is not a quantity."""
     text = text.strip().lower()
     if re.fullmatch(r"[0-9]{1,18}", text):
         return int(text)
@@ -61,7 +61,7 @@ def _duration(text: str, unit: Unit) -> int | None:
 
 
 def format_quantity(number: int, unit: Unit) -> str:
-    """Return `number` with the largest units that are exact: 5400 s is `1h30m`, 65536 B is `64KiB`."""
+    """Return `number` with the largest units that are exact. 5400 s is `1h30m`, and 65536 B is `64KiB`."""
     if not unit or not number:
         return str(number)
     if unit == "B":

@@ -1,10 +1,9 @@
-"""Rules: options for the feeds that a pattern matches, from the configuration's `feeds:` list (config.py).
+"""Rules: options for feeds that match a pattern, from the list `feeds:` of the configuration (config.py).
 
-Every request looks its rules up, so the results are cached by target.
+Each request looks up its rules, so that the results are cached by target.
 
-The protecting options (`readers`, `private`) apply to every interpretation of an address
-(http/target_uri/uri_interpretations.py), and the strictest interpretation counts. Other options apply to the address
-as it is written.
+The protecting options (`readers`, `private`) apply to each interpretation of an address (http/uri_interpretations.py).
+The strictest interpretation decides. Other options apply to the address as written.
 """
 
 from collections import OrderedDict
@@ -21,47 +20,48 @@ from feedproxy.request.url_mapping import equivalent_urls, rebase
 from feedproxy.settings import Settings, override
 
 MEMO_MAX = 4096
-"""Targets for which rules are cached: a hit has no time for a regular expression per rule."""
+"""Largest number of targets for which matching rules are cached. Comparing each rule's pattern would slow down hits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Options for the feeds of which the target URI matches, or its public form (request/url_mapping.py)."""
+    """Options for the feeds with a target URI, or its public form (request/url_mapping.py), that matches a pattern."""
 
     match: TargetPattern
     overrides: Mapping[str, Any]
 
 
 AMBIGUOUS = ("",)
-"""Value of `readers`: no reader may read all interpretations of the address. It is refused with 400."""
+"""Value of `readers`: no reader may read all interpretations of the address. The request is refused with 400."""
 
 BLOCKED = ("\0",)
-"""Value of `readers`: the operator has blocked the feed. It is refused with 403."""
+"""Value of `readers`: the operator has blocked the feed. The request is refused with 403."""
 
 ANY_USER = "*"
-"""Value of `readers`: every authenticated user."""
+"""Value of `readers`: all authenticated users are permitted."""
 
 
 class _Protection(NamedTuple):
-    """The permitted readers of a target, and whether it is private. A tuple, since it is hashed for every request."""
+    """The permitted readers of a target, and whether it is private. It is a tuple, because it is hashed for each
+    request."""
 
     readers: tuple[str, ...]
     private: bool
 
     def combine(self, other: "_Protection") -> "_Protection":
-        """Return the protection that satisfies both."""
+        """Return the protection that satisfies this one and `other`."""
         return _Protection(_intersect_readers(self.readers, other.readers), self.private or other.private)
 
 
 class _Match(NamedTuple):
-    """The rules that match a target, by number, and its protection if rules protect it."""
+    """The numbers of the rules that match a target, and its protection, or None."""
 
     matching: tuple[int, ...]
     protection: _Protection | None
 
 
 class Rules:
-    """All rules, in the order of the file, with cached results."""
+    """All rules in the order of the file, with cached results."""
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self.rules = tuple(rules)
@@ -76,11 +76,11 @@ class Rules:
         return len(self.rules)
 
     def for_target(self, target: str) -> list[Mapping[str, Any]]:
-        """Return the overrides of the rules that match a normalised target; later ones take precedence."""
+        """Return the options of the rules that match a normalised target. Later ones take precedence."""
         return [self.rules[index].overrides for index in self._lookup(target).matching] if self.rules else []
 
     def settings_for(self, target: str, base: Settings) -> Settings:
-        """Return `base` with the matching rules applied; the same object as long as `base` is the same object."""
+        """Return `base` with the matching rules applied. For the same `base`, the result is the same object."""
         if not self.rules:
             return base
         if base is not self._base:
@@ -98,18 +98,19 @@ class Rules:
 
     @property
     def protecting_count(self) -> int:
-        """The number of rules that restrict the readers of a feed, or keep it out of lists."""
+        """Return the number of rules that restrict the readers of a feed or keep it out of lists."""
         return sum(map(_protects, self._protecting_rules))
 
     @property
     def protects_feeds(self) -> bool:
-        """True if a rule restricts the readers of a feed. A feed that is blocked for all is not restricted."""
+        """Return whether a rule restricts the readers of a feed. A feed that is blocked for all clients does not
+        count."""
         return any(map(_is_secret, self._protecting_rules))
 
     def protects_host(self, host: str, base: Settings) -> bool:
         """Return whether a rule protects a feed at this host, which a tunnel would bypass.
 
-        Blocked feeds do not count: a block is about what this proxy serves.
+        Blocked feeds do not count, because a block only limits what this proxy serves.
         """
         return any(_is_secret(rule) and self._is_of_host(rule, host, base) for rule in self._protecting_rules)
 
@@ -135,7 +136,8 @@ class Rules:
         return found
 
     def _protection(self, target: str) -> _Protection | None:
-        """Return the protection by the strictest interpretation of a target; None if no protecting rule can match."""
+        """Return the protection by the strictest interpretation of a target, or None if no protecting rule can
+        match."""
         base = self._base
         if base is None or not self._protecting_rules or "://" not in target:
             return None
@@ -151,9 +153,9 @@ class Rules:
 
 
 def may_serve_under(start: Settings, end: Settings) -> bool:
-    """Return whether all permitted readers of the target with the settings `start` may read that with `end`.
+    """Return whether all permitted readers of the target with the settings `start` may read the one with `end`.
 
-    If not, the proxy does not follow a redirect from the one to the other; the client does.
+    If not, the client instead of the proxy follows a redirect from the first target to the second.
     """
     if end.private and not start.private:
         return False
@@ -171,7 +173,7 @@ def _is_secret(rule: Rule) -> bool:
 
 
 def _forms_of(reading: str, base: Settings) -> tuple[str, ...]:
-    """Return an interpretation of an address, and in reverse mode also its public form."""
+    """Return an interpretation of an address and, in reverse mode, also its public form."""
     public = None
     if base.upstream and base.public_url:
         public = rebase(reading, base.upstream, uri.normalise(base.public_url))
@@ -179,7 +181,7 @@ def _forms_of(reading: str, base: Settings) -> tuple[str, ...]:
 
 
 def _strictest(protecting: Iterable[Rule], forms_of_target: tuple[str, ...], base: Settings) -> _Protection:
-    """Return the protection of one interpretation: by patterns as written, and by the extended protecting patterns."""
+    """Return the protection of one interpretation, by patterns as written and by the extended protecting patterns."""
     written = extended = _Protection(base.readers, base.private)
     for rule in protecting:
         matches = any(map(rule.match.matches, forms_of_target))
@@ -197,7 +199,7 @@ def _apply(before: _Protection, rule: Rule) -> _Protection:
 
 
 def _intersect_readers(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the readers that both permit; AMBIGUOUS if there are none."""
+    """Return the readers that both sets permit, or AMBIGUOUS if there are none."""
     if BLOCKED in (one, other):
         return BLOCKED
     if not one or not other:

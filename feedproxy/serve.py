@@ -1,6 +1,6 @@
-"""feedproxy serve: a mitmproxy master with feedproxy's addons, drained on SIGTERM.
+"""`feedproxy serve`: a mitmproxy master with feedproxy's addons, which is drained on SIGTERM.
 
-Of mitmproxy's default addons it has only those that a proxy needs: the others take half of the time of a request.
+It has only those of mitmproxy's default addons that a proxy needs. The others take half of the time of a request.
 """
 
 import asyncio
@@ -61,12 +61,12 @@ from feedproxy.workers.worker import WorkerContext
 logger = logging.getLogger("feedproxy")
 
 MITMPROXY_DEFAULTS: dict[str, Any] = {
-    # With `eager` every hit would open an upstream connection, and fail when the origin is down.
+    # With `eager`, each hit would open an upstream connection, and fail if the origin is unavailable.
     "connection_strategy": "lazy",
     "rawtcp": False,
     "websocket": False,
     "http3": False,
-    # mitmproxy's only timeout of a connection; it must be longer than any hook takes (answer_timeout).
+    # mitmproxy's only timeout of a connection. It must exceed the longest hook (answer_timeout).
     "tcp_timeout": 75,
     "listen_host": "127.0.0.1",
     "listen_port": 8080,
@@ -76,11 +76,11 @@ HEARTBEAT_INTERVAL: Seconds = 0.5
 """Seconds between two heartbeats of a worker to its supervisor."""
 
 CONNECTION_WAIT: Seconds = 0.05
-"""Seconds between closing the listeners and refusing connections, for connections accepted just before."""
+"""Seconds between closing the listeners and refusing connections, for connections that were just accepted."""
 
 SWITCH_INTERVAL: Seconds = 0.0005
-"""Seconds after which a computing thread must release the GIL. With Python's default of 5 ms clients would wait that
-long whenever the event loop gives up the GIL, for example to write, while a thread compresses or stores."""
+"""Seconds after which a computing thread must release Python's interpreter lock. Without it, clients would wait for 5
+ms, Python's default, each time the event loop releases the lock while a thread compresses or stores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class WorkerOptions:
     drain_timeout: int
     reuse_port: bool = False
     folder: Path | None = None
-    """Folder of the store, if no other process may use it."""
+    """Folder of the store if no other process may use it, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class ServePlan:
     config: str = ""
     sets: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Options given by flags. They take precedence over --set, that over the environment, and that over the file."""
+    """Options given by flags. They take precedence over --set, then the environment, then the file."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables, which may set options."""
     sockets: tuple[socket.socket, ...] = ()
@@ -113,7 +113,7 @@ class ServePlan:
 
 
 class Master(master.Master):
-    """mitmproxy's master, which logs exhaustion of local resources in one line, without the traceback of asyncio."""
+    """mitmproxy's master. It logs the exhaustion of local resources in one line, without asyncio's traceback."""
 
     def _asyncio_exception_handler(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -124,9 +124,9 @@ class Master(master.Master):
 
 
 def make_master(plan: ServePlan, app: App | None = None) -> tuple[master.Master, App]:
-    """Return a configured master and its App. Needs a running event loop. Raises UsageError."""
+    """Return a configured master and its App. The call requires a running event loop. Raises UsageError."""
     declared = options.Options()
-    # Before there are addons: mitmproxy configures all addons again for each option that an addon declares or changes.
+    # Set before addons are added, because mitmproxy configures all addons again for each option that changes.
     declared.update_defer(**MITMPROXY_DEFAULTS)
     declare(declared, *defaults())
     made = Master(declared)
@@ -151,7 +151,7 @@ def make_master(plan: ServePlan, app: App | None = None) -> tuple[master.Master,
     derived: dict[str, Any] = {"mode": [mode], "keep_host_header": True} if mode else {}
     if "tcp_timeout" not in values:
         derived["tcp_timeout"] = max(75, app.settings.answer_timeout + 30)
-    if app.settings.fast_path and not app.settings.record:  # the fast path makes no flows to record
+    if app.settings.fast_path and not app.settings.record:  # the fast path makes no flows, which the recording needs
         derived["mode"] = select_modes(derived.get("mode", made.options.mode))
     made.options.update(**derived)
     if app.settings.tls_certificate and not all(mode.startswith("front") for mode in made.options.mode):
@@ -160,7 +160,7 @@ def make_master(plan: ServePlan, app: App | None = None) -> tuple[master.Master,
 
 
 def _read(made: master.Master, plan: ServePlan) -> tuple[Config, dict[str, Any]]:
-    """Return the configuration file, and the options given otherwise, which take precedence. Raises UsageError."""
+    """Return the configuration file, and the options from other sources, which take precedence. Raises UsageError."""
     known = known_options(made)
     config = load(plan.config, known) if plan.config else Config()
     given = {**from_environment(plan.environment, known), **parse_sets(plan.sets, known), **plan.options}
@@ -170,9 +170,9 @@ def _read(made: master.Master, plan: ServePlan) -> tuple[Config, dict[str, Any]]
 
 
 def reload(made: master.Master, app: App, plan: ServePlan) -> None:
-    """Load the configuration again, apply rules and options that need no restart, and log the result.
+    """Load the configuration again, apply its rules and the options that need no restart, and log the result.
 
-    If it has a mistake, nothing is applied. An empty file is refused while rules protect feeds: an editor may be
+    After a mistake, nothing is applied. An empty file is refused while rules protect feeds, because an editor may be
     writing it.
     """
     protecting = app.configured_rules.protecting_count
@@ -201,7 +201,7 @@ def reload(made: master.Master, app: App, plan: ServePlan) -> None:
 
 
 def _apply(made: master.Master, app: App, options: Mapping[str, Any], rules: Rules) -> None:
-    """Set rules and options, or neither of them. Raises UsageError or mitmproxy's OptionsError."""
+    """Set rules and options, or neither. Raises UsageError or mitmproxy's OptionsError."""
     former, former_rules = {name: getattr(made.options, name) for name in options}, app.configured_rules
     app.set_rules(rules)
     try:
@@ -214,21 +214,18 @@ def _apply(made: master.Master, app: App, options: Mapping[str, Any], rules: Rul
 
 
 def _plain_value(value: Any) -> Any:
-    """Return an option's value as a configuration has it: mitmproxy's sequences are lists."""
+    """Return an option's value in the form of a configuration. mitmproxy's sequences become lists."""
     return list(value) if isinstance(value, tuple | list) else value
 
 
 def known_options(made: master.Master) -> dict[str, OptionSpec]:
-    """Return the specification of every option of this master, feedproxy's and mitmproxy's."""
+    """Return the specifications of all options of this master, feedproxy's and mitmproxy's."""
     own = option_specs()
     return {name: own.get(name) or spec_of(option.typespec, option.choices) for name, option in made.options.items()}
 
 
 async def check(plan: ServePlan) -> list[str]:
-    """Check the configuration as at a start, and return lines that describe it.
-
-    Raises UsageError at the first mistake, as a start would.
-    """
+    """Check the configuration as at a start. Return lines that describe it. Raises UsageError at the first mistake."""
     made, app = make_master(plan)
     _check_confdir(made.options.confdir)
     settings = app.settings
@@ -251,11 +248,11 @@ async def check(plan: ServePlan) -> list[str]:
 
 
 READABLE_BY_OTHERS = 0o044
-"""Bits of a file's mode: its group and all users may read it."""
+"""Bits of a file's mode that permit its group and all users to read it."""
 
 
 def _warnings(settings: Settings) -> list[str]:
-    """Return warnings about settings that are valid and probably not intended."""
+    """Return warnings about settings that are valid but probably not intended."""
     found = []
     if settings.upstream and not settings.public_url:
         found.append(
@@ -286,14 +283,14 @@ def _check_folders(settings: Settings) -> None:
 
 
 def _remove_log_events(made: master.Master) -> None:
-    """Remove mitmproxy's handler that makes an event of every log line: it has no listeners and takes long."""
+    """Remove mitmproxy's log handler that makes an event of each line. The events have no listeners and take long."""
     for handler in list(logging.getLogger().handlers):
         if isinstance(handler, LegacyLogEvents) and handler.master is made:
             handler.uninstall()
 
 
 def _with_modes(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with `listen` as mitmproxy's listen_host and listen_port, unless these are given."""
+    """Return the values with `listen` as mitmproxy's listen_host and listen_port, unless these are set."""
     if "listen" not in values:
         return dict(values)
     host, port = listen_address(values["listen"], "listen")
@@ -303,13 +300,13 @@ def _with_modes(values: Mapping[str, Any]) -> dict[str, Any]:
 def _check_mode(values: Mapping[str, Any]) -> None:
     for mode in values.get("mode", ()):
         if mode.partition("@")[0] != "regular":
-            # Another mode would bypass the entrances and their checks.
+            # Any other mode would bypass the entrances and their checks.
             expected = "gateway and explicit proxy (regular), or reverse by the option upstream"
             raise UsageError(f"mode: {mode} is not supported: expected {expected}")
 
 
 def _check(app: App) -> None:
-    """Check values that would otherwise fail at the first request. Raises UsageError."""
+    """Check values that would otherwise cause failures at the first request. Raises UsageError."""
     for network in app.settings.trusted_proxies:
         try:
             ipaddress.ip_network(network, strict=False)
@@ -351,7 +348,7 @@ def _check(app: App) -> None:
 
 
 def _check_parents(app: App) -> None:
-    """Check `upstream_proxy`, also in rules. Raises UsageError, also for a parent proxy that is this proxy itself."""
+    """Check `upstream_proxy`, also in rules. A parent proxy must not be this proxy itself. Raises UsageError."""
     settings = app.settings
     own = {listen_address(settings.listen, "listen")[1]}
     if settings.admin:
@@ -364,7 +361,8 @@ def _check_parents(app: App) -> None:
 
 
 def _check_confdir(confdir: str) -> None:
-    """Check that mitmproxy can make its CA in `confdir`; it would log a traceback. Raises UsageError."""
+    """Check that mitmproxy can write its certificate authority to `confdir`, instead of logging a traceback. Raises
+    UsageError."""
     folder = Path(confdir).expanduser()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -375,7 +373,7 @@ def _check_confdir(confdir: str) -> None:
 
 
 def _reverse_mode(upstream: str) -> str:
-    """Return mitmproxy's mode for `upstream`. feedproxy makes the connections, so the scheme is always http."""
+    """Return mitmproxy's mode for `upstream`. Its scheme is always http, because feedproxy makes the connections."""
     try:
         host, port = uri.split_host_port(uri.normalise(upstream))
     except FeedproxyError as error:
@@ -386,7 +384,7 @@ def _reverse_mode(upstream: str) -> str:
 
 
 class _Lifecycle:
-    """Addon that announces the listeners, sends heartbeats and drains the proxy."""
+    """Addon that reports the listeners, sends heartbeats and drains the proxy."""
 
     def __init__(self, made: master.Master, app: App, announce: Callable[[str], None]) -> None:
         self._master = made
@@ -423,7 +421,7 @@ class _Lifecycle:
             logger.info("public_url is not set: push updates (WebSub, rssCloud, CNWS) are disabled")
 
     def _warn_if_open(self, addresses: Iterable[tuple[Any, ...]]) -> None:
-        """Warn if other machines may use the proxy without restriction."""
+        """Log a warning if other machines may use the proxy without restriction."""
         settings = self._app.settings
         if settings.upstream or settings.readers:
             return
@@ -436,7 +434,7 @@ class _Lifecycle:
             return
 
     def _collect_garbage(self, garbage: GcScheduler) -> None:
-        """Collect garbage each second if there is no fast path, which would do so while clients are idle."""
+        """Run garbage collections if there is no fast path, which otherwise runs them while clients are idle."""
         loop = asyncio.get_running_loop()
         loop.call_later(1, self._collect_garbage, garbage)
         garbage.maybe_collect(loop.time(), int(loop.time()))
@@ -453,7 +451,7 @@ class _Lifecycle:
             asyncio.get_running_loop().call_later(interval, self._notify_watchdog, interval)
 
     async def drain(self) -> None:
-        """Stop listening, finish open requests within `drain_timeout`, and shut down.
+        """Stop listening, finish requests in progress within `drain_timeout`, and shut down.
 
         Connections that wait in the accept queue are still served.
         """
@@ -491,10 +489,10 @@ async def serve(
     app: App | None = None,
     worker: WorkerContext | None = None,
 ) -> int | WorkerOptions:
-    """Run until SIGTERM or SIGINT, and return the exit code. Raises UsageError.
+    """Run the proxy until SIGTERM or SIGINT. Return the exit code. Raises UsageError.
 
-    `announce` is called with each address that listens. If several workers are configured and `worker` is None, nothing
-    runs, and the result is for the supervisor (supervisor.py).
+    `announce` is called with each listening address. If several workers are configured and `worker` is None, the proxy
+    is not run. The result then contains the settings for the supervisor (supervisor.py).
     """
     made, app = make_master(plan, app)
     _check_confdir(made.options.confdir)
@@ -524,17 +522,17 @@ async def serve(
         loop.add_signal_handler(signal.SIGHUP, reload, made, app, plan)
     app.reports_failures = True
     lock = folder_lock.acquire(folder) if worker is None and (folder := _own_folder(app.settings)) else None
-    _ = app.service  # a store that cannot be opened fails the start
+    _ = app.service  # opens the store now, so that a failure ends the start
     try:
-        _ = app.recorder  # and so does a recording that cannot be written
+        _ = app.recorder  # the same for the recording
     except UsageError as error:
         await app.close()
         raise UsageError(f"record: {error}") from error
     if app.settings.feed_process:
         app.service.helper_pool.start()
     if worker is not None:
-        loop.add_reader(worker.lifeline, stop)  # it is readable when the supervisor has ended
-        await app.service.store.flush()  # so that the next worker finds the name and secrets of the installation
+        loop.add_reader(worker.lifeline, stop)  # it becomes readable when the supervisor exits
+        await app.service.store.flush()  # so that the next worker finds the pseudonym and secrets of the installation
         if isinstance(app.peer_metrics, WorkerPeers):
             await app.peer_metrics.start()
     if app.fleet is not None:
@@ -562,12 +560,13 @@ def _worker_options(made: master.Master, app: App) -> WorkerOptions:
 
 
 def _own_folder(settings: Settings) -> Path | None:
-    """Return the folder of the store that no other process may use; None in memory, or with reuse_port."""
+    """Return the folder of the store that no other process may use, or None for a store in memory or with
+    reuse_port."""
     return None if settings.local_store == MEMORY or settings.reuse_port else store_folder(settings.local_store)
 
 
 def _listen_as_given(app: App) -> None:
-    """Let mitmproxy listen on the sockets that were passed to this process, or on a shared port."""
+    """Make mitmproxy listen on the sockets that were passed to this process, or on a shared port."""
     shared = app.worker is not None or app.settings.reuse_port
     if not app.sockets and not shared:
         return
@@ -577,18 +576,18 @@ def _listen_as_given(app: App) -> None:
             return [await asyncio.start_server(instance.handle_stream, host, port, reuse_port=shared or None)]
         return [await asyncio.start_server(instance.handle_stream, sock=passed) for passed in app.sockets]
 
-    # The process runs only this master, so the class may be patched.
+    # The process runs only this master, so that its class may be changed.
     AsyncioServerInstance.listen = listen  # type: ignore[method-assign,assignment]
 
 
 def _short_reason(error: BaseException) -> str:
-    """Return the system's message: mitmproxy's has three lines, and names options that feedproxy does not have."""
+    """Return the system's error message. mitmproxy's has three lines, and names options that feedproxy lacks."""
     number = getattr(error, "errno", None) or 0
     return os.strerror(number) if number > 0 else str(error).rpartition(" with ")[2]
 
 
 def _is_real_error(record: logging.LogRecord) -> bool:
-    """Return whether a record is an error: asyncio before 3.12.3 logs tasks that were cancelled at the end, too."""
+    """Return whether a record is an error. asyncio before 3.12.3 also logs tasks that were cancelled at the end."""
     return not (record.exc_info and record.exc_info[0] is asyncio.CancelledError)
 
 
@@ -597,13 +596,13 @@ def log_to(stream: Any = None) -> None:
     handler = LineHandler(stream or sys.stderr)
     handler.addFilter(_is_real_error)
     logging.getLogger().addHandler(handler)
-    # The failure to listen is reported once, as the reason to exit.
+    # A failure to listen is reported once, as the reason for the exit.
     logging.getLogger("mitmproxy.addons.proxyserver").setLevel(logging.CRITICAL)
     _set_log(Settings())
 
 
 def _set_log(settings: Settings) -> None:
-    """Set form and level of the log."""
+    """Set the form and the level of the log."""
     root, level = logging.getLogger(), logging.getLevelNamesMapping()[settings.log_level.upper()]
     for handler in root.handlers:
         if isinstance(handler, LineHandler):

@@ -1,9 +1,9 @@
 """Options of feedproxy: name, type, default, unit and description.
 
-`feedproxy options`, docs/reference/options.md and the examples in conf/ are made from this module (`make docs`). An
-addon declares the options that it uses to mitmproxy (`declare`), and the library reads all of them as one `Settings`.
-A rule of the configuration's `feeds:` list overrides options marked `per_feed`. Durations are whole seconds and sizes
-bytes, since mitmproxy has no other numbers; a configuration may write `30m` and `4GiB` (quantities.py).
+`feedproxy options`, docs/reference/options.md and the examples in conf/ are made from this module (`make docs`). Each
+addon declares the options that it uses to mitmproxy (`declare`). The library reads all of them as one `Settings`. Rules
+in the configuration's list `feeds:` may override options marked `per_feed`. Durations are whole seconds and sizes are
+bytes, because mitmproxy has no other numbers. A configuration may write `30m` and `4GiB` (quantities.py).
 """
 
 import re
@@ -30,8 +30,8 @@ RENAMED: Mapping[str, tuple[str, str]] = {
     "websub_subscribe": ("push_subscribe", ""),
     "zstd_level": ("codings", "zstd"),
 }
-"""Options by their former names, each with the list item that stands for a true or non-zero value. For `polling`, which
-is not a list, the item is the value that stands for false."""
+"""Options by their former names, each with the new option and the list item for a true or non-zero value. `polling` is
+not a list: its item is the value that stands for false."""
 
 DERIVED: Mapping[str, str] = {
     "decoded_max": "five times buffer_max",
@@ -44,7 +44,7 @@ DERIVED: Mapping[str, str] = {
     "stale_max_refused": "stale_max, and a day at most",
     "subscriptions_per_site": "a fiftieth of subscriptions_max",
 }
-"""Former options that are now derived from another one; setting them has no effect."""
+"""Former options that are now derived from other ones. Setting them has no effect."""
 
 
 INSTEAD: Mapping[str, str] = {
@@ -59,7 +59,7 @@ PRICES: Mapping[str, int] = {"off": 300, "frugal": 7200, "balanced": 1800, "eage
 
 @lru_cache(maxsize=256)
 def price_of(polling: str) -> int | None:
-    """Return the price in seconds for a value of `polling`; None if the value is invalid."""
+    """Return the price in seconds for a value of `polling`, or None if the value is invalid."""
     price = PRICES.get(polling)
     return (parse(polling, "s") or None) if price is None else price
 
@@ -75,10 +75,10 @@ def option(
     restart: bool = False,
     deprecated: bool = False,
 ) -> Any:
-    """Return the field of an option: its default, its effect in a sentence, and why an operator would change it.
+    """Return the field of an option: its default, its effect in a sentence, and a reason to change it.
 
-    `choices` are the permitted values, `unit` is that of a number, and rules may override a `per_feed` option. A reload
-    (SIGHUP) leaves `restart` options as they are. A deprecated option works, is not listed, and is reported at the
+    `choices` are the permitted values, and `unit` is the unit of a number. Rules may override a `per_feed` option. A
+    reload (SIGHUP) does not change a `restart` option. A deprecated option works, is not listed, and is reported at the
     start if it is set.
     """
     metadata = {"text": text, "why": why, "choices": choices, "per_feed": per_feed, "unit": unit}
@@ -764,52 +764,54 @@ class Settings:
 
     @property
     def first_byte_timeout(self) -> int:
-        """Seconds that an origin may take to begin its response: half of fetch_timeout."""
+        """Return the seconds within which an origin must begin its response: half of fetch_timeout."""
         return max(1, self.fetch_timeout // 2)
 
     @property
     def decoded_max(self) -> int:
-        """Bytes of a response after decoding; more counts as a decompression bomb."""
+        """Return the largest size of a response after decoding in bytes. A larger one counts as a decompression
+        bomb."""
         return 5 * self.buffer_max
 
     @property
     def memory(self) -> MemoryLimits:
-        """The limits of the caches in memory."""
+        """Return the limits of the caches in memory."""
         return MemoryLimits.of(self.memory_max)
 
     @property
     def stale_max_refused(self) -> int:
-        """Seconds that a stale copy is served while its origin answers 403 or 404, which may be intended."""
+        """Return the seconds for which a stale copy is served while its origin answers 403 or 404, which may be
+        intended."""
         return min(self.stale_max, 86_400)
 
     @property
     def subscriptions_per_site(self) -> int:
-        """Subscriptions with callbacks at one site (registrable domain)."""
+        """Return the largest number of subscriptions with callbacks at one site (registrable domain)."""
         return max(2, self.subscriptions_max // 50)
 
     @property
     def price(self) -> int:
-        """Seconds of staleness that a request to an origin has to save (`polling`)."""
+        """Return the seconds of staleness that a request to an origin must save (`polling`)."""
         return price_of(self.polling) or PRICES["balanced"]
 
     @property
     def is_fleet(self) -> bool:
-        """True if several machines share the store."""
+        """Return whether several machines share the store."""
         return self.store.startswith(("redis://", "rediss://", "unix://"))
 
     @property
     def local_store(self) -> str:
-        """Location of this machine's own store."""
+        """Return the location of this machine's own store."""
         return self.fleet_local if self.is_fleet else self.store
 
     @property
     def is_targeted(self) -> bool:
-        """True if targeted cache-control fields apply to this proxy (RFC 9213, section 2.2)."""
+        """Return whether targeted cache-control fields apply to this proxy (RFC 9213, section 2.2)."""
         return self.targeted_fields == "always" or (self.targeted_fields == "reverse" and bool(self.upstream))
 
 
 class Loader(Protocol):
-    """The part of mitmproxy's loader that `declare` needs."""
+    """The part of mitmproxy's loader that `declare` uses."""
 
     def add_option(self, name: str, typespec: Any, default: Any, help: str, choices: Any = None) -> None: ...
 
@@ -831,14 +833,14 @@ def declare(loader: Loader, *names: str) -> None:
 
 
 def require(options: Any, **values: Any) -> None:
-    """Set those of mitmproxy's options that have other values: each change copies all options."""
+    """Set only those of mitmproxy's options that differ from `values`, because each change copies all options."""
     changed = {name: value for name, value in values.items() if name not in options or getattr(options, name) != value}
     if changed:
         options.update_defer(**changed)
 
 
 def format_value(name: str, value: Any) -> Any:
-    """Return an option's value as a configuration writes it: a number that has a unit as text with that unit."""
+    """Return an option's value in the form of a configuration. A number with a unit becomes text."""
     unit: Unit = next((item.metadata["unit"] for item in fields(Settings) if item.name == name), "")
     return format_quantity(value, unit) if unit and value else value
 
@@ -854,12 +856,12 @@ def deprecated_names() -> list[str]:
 
 
 def restart_names() -> list[str]:
-    """Return the options that are read at the start only."""
+    """Return the options that are read only at the start."""
     return [item.name for item in fields(Settings) if item.metadata["restart"]]
 
 
 def defaults() -> dict[str, Any]:
-    """Return the default of every option, deprecated ones included, as a configuration would write it."""
+    """Return the default of each option in the form of a configuration, deprecated ones included."""
     found = {item.name: item.default for item in fields(Settings)}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
@@ -870,7 +872,7 @@ def per_feed_names() -> list[str]:
 
 
 def from_options(values: Mapping[str, Any]) -> Settings:
-    """Return Settings with these option values. Missing options have their defaults, and unknown ones are ignored."""
+    """Return Settings with these option values. Missing options get their defaults, and unknown ones are ignored."""
     known: dict[str, Any] = {}
     for item in fields(Settings):
         if item.name in values:
@@ -880,12 +882,13 @@ def from_options(values: Mapping[str, Any]) -> Settings:
 
 
 def ports(settings: Settings, listed: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the listed ports, and with `allow_private` all above 1024: services in private networks use any port."""
+    """Return the listed ports and, with `allow_private`, all above 1024, because services in private networks use any
+    port."""
     return (*listed, "1025-65535") if settings.allow_private else listed
 
 
 def listen_address(text: str, option_name: str) -> tuple[str, int]:
-    """Return host and port of `HOST:PORT`, `:PORT` (all addresses: the host is empty) or `PORT` (loopback).
+    """Return host and port of `HOST:PORT`, `:PORT` (all addresses, with an empty host) or `PORT` (loopback).
 
     Raises UsageError, which names the option.
     """
@@ -898,7 +901,7 @@ def listen_address(text: str, option_name: str) -> tuple[str, int]:
 
 
 def override(settings: Settings, rules: Iterable[Mapping[str, Any]]) -> Settings:
-    """Return settings with rules applied; later rules take precedence."""
+    """Return the settings with the rules applied. Later rules take precedence."""
     merged: dict[str, Any] = {}
     for rule in rules:
         merged.update(rule)

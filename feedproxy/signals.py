@@ -1,4 +1,4 @@
-"""Signals: a part emits an event, and the parts that subscribed get it."""
+"""Signals: one part of the proxy emits an event, and its subscribers get it."""
 
 from collections.abc import Awaitable, Callable
 
@@ -25,16 +25,16 @@ class Signal[Event]:
 
 
 class AsyncSignal:
-    """Awaits its subscribers one after another, in the order in which they subscribed."""
+    """A signal that awaits its subscribers one after another, in the order in which they subscribed."""
 
     def __init__(self) -> None:
         self._subscribers: list[Callable[[], Awaitable[None]]] = []
 
     def subscribe(self, on_event: Callable[[], Awaitable[None]]) -> None:
-        """Await `on_event` at every event from now on."""
+        """Await `on_event` at every later event."""
         self._subscribers.append(on_event)
 
     async def emit(self) -> None:
-        """Await all subscribers. An exception of a subscriber ends the event."""
+        """Await all subscribers. An exception of one subscriber ends the call."""
         for on_event in self._subscribers:
             await on_event()

@@ -1,14 +1,15 @@
-"""Supervisor of several workers on one port: starts them, restarts those that exit or hang, and ends them.
+"""Supervisor of several workers on one port. It starts them, restarts those that exit or hang, and ends them.
 
-It serves no requests, opens no store and has no event loop, so it does not hang. Workers are forked from it, which
-takes milliseconds. It has no threads and only these files:
+It serves no requests, opens no store and has no event loop, so that it cannot hang on them. It forks the workers, which
+takes milliseconds. It has no threads, and these open files only:
 
-listening sockets   one for each worker and address (SO_REUSEPORT). The supervisor binds them, so a port in use is
-                    reported once, and `--listen HOST:0` means one port for all. They stay open while a worker restarts:
-                    new connections wait instead of being refused. After two exits in a row they are closed, and the
-                    other workers get all connections until the worker is started again.
-control sockets     a pair for each worker, which signals that it is ready, and to it that the supervisor has ended.
-shared memory       for the coordination of the store, metrics and heartbeats. It survives the workers.
+    listening sockets   one for each worker and address (SO_REUSEPORT). The supervisor binds them, so that a port in use
+                        is reported once, and `--listen HOST:0` gives all workers the same port. They stay open while a
+                        worker restarts: new connections wait instead of being refused. After two exits in a row, they
+                        are closed, and the other workers get all connections until the worker starts again.
+    control sockets     a pair for each worker. The worker reports over it that it is ready, and learns over it that the
+                        supervisor has exited.
+    shared memory       for the coordination of the store, metrics and heartbeats. It outlives the workers.
 """
 
 import asyncio
@@ -39,21 +40,22 @@ from feedproxy.store import folder_lock
 from feedproxy.workers.worker import HEARTBEAT, WorkerContext
 
 START_TIMEOUT: Seconds = 60
-"""Seconds until a worker must be ready: opening a store of 100,000 feeds takes a few seconds."""
+"""Seconds within which a worker must be ready. Opening a store of 100,000 feeds takes a few seconds."""
 STABLE_AFTER: Seconds = 10
-"""Seconds of running after which a worker is restarted without a pause."""
+"""Seconds of operation after which a worker that exits is restarted without a pause."""
 BACK_OFF_FIRST: Seconds = 0.5
-"""Seconds before the restart after the second exit in a row; the pause doubles with each further one."""
+"""Seconds before the restart after the second exit in a row. The pause doubles with each further exit."""
 BACK_OFF_MAX: Seconds = 30
 SHUTDOWN_GRACE: Seconds = 10
-"""Seconds beyond `drain_timeout` that a worker may take to end."""
+"""Seconds after `drain_timeout` within which a worker must exit."""
 
 HANG_TIMEOUT: Seconds = 3.5
 """Seconds without a heartbeat after which a worker is killed. The longest event-loop iterations take some 50 ms."""
 CHECK_INTERVAL: Seconds = 0.5
 """Seconds between two checks of the workers."""
 SUSPENDED_ABOVE: Seconds = 1
-"""Seconds by which the supervisor itself is late if the machine was suspended or is overloaded; no worker is killed."""
+"""Delay of the supervisor itself in seconds that indicates a suspended or overloaded machine. No worker is killed
+then."""
 
 _SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD})
 
@@ -64,7 +66,7 @@ type Announce = Callable[[str], None]
 
 @dataclass(slots=True)
 class _WorkerSlot:
-    """The state of one worker. `due` is when it is started again, on the monotonic clock."""
+    """The state of one worker. `due` is the time of its next start on the monotonic clock."""
 
     index: int
     sockets: tuple[socket.socket, ...]
@@ -77,7 +79,7 @@ class _WorkerSlot:
 
 @dataclass(slots=True)
 class Supervisor:
-    """Runs the workers of one proxy. `run` is called once."""
+    """The supervisor of one proxy's workers. `run` is called once."""
 
     plan: serve.ServePlan
     wanted: serve.WorkerOptions
@@ -95,7 +97,7 @@ class Supervisor:
     _startup_grace_until: Seconds = 0.0
 
     def run(self) -> int:
-        """Run until SIGTERM or SIGINT, and return the exit code. Raises UsageError if it cannot listen."""
+        """Run the workers until SIGTERM or SIGINT. Return the exit code. Raises UsageError if it cannot listen."""
         wanted = self.wanted
         exclusive = not wanted.reuse_port
         if self.plan.admin_sockets:
@@ -104,7 +106,7 @@ class Supervisor:
             self._admin = _bind(*wanted.admin, "admin: cannot listen on", exclusive=exclusive)
         self._admin_ports = tuple({listening.getsockname()[1] for listening in self._admin})
         if self.plan.sockets:
-            # All workers accept from systemd's socket, which stays open when feedproxy ends.
+            # All workers accept from systemd's socket, which stays open when feedproxy exits.
             places = [(passed.family, passed.getsockname()) for passed in self.plan.sockets]
             self._workers = [_WorkerSlot(index, self.plan.sockets) for index in range(wanted.size)]
         else:
@@ -118,7 +120,7 @@ class Supervisor:
         self._coordination = os.memfd_create("feedproxy-common", os.MFD_CLOEXEC)
         self._snapshots = tuple(os.memfd_create(f"feedproxy-{n}", os.MFD_CLOEXEC) for n in range(wanted.size))
         self._beats = mmap.mmap(-1, HEARTBEAT.size * wanted.size)
-        # Objects made so far are never collected, so their pages stay shared by all workers.
+        # Objects created so far are never collected, so that all workers share their memory pages.
         gc.collect()
         gc.freeze()
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
@@ -135,7 +137,7 @@ class Supervisor:
 
     def _supervise(self, places: "list[Place]") -> int:
         for worker in self._workers:
-            # One after the other: the first initializes the store, and reports its errors.
+            # Workers start one after the other. The first one initializes the store, and reports its errors.
             self._start(worker)
             if (code := self._wait_ready(worker)) is not None:
                 self._end()
@@ -167,13 +169,14 @@ class Supervisor:
             self._kill_hanging(now)
 
     def _reload(self) -> None:
-        """Let every worker load the configuration again."""
+        """Make each worker load the configuration again."""
         for worker in self._workers:
             if worker.pid:
                 os.kill(worker.pid, signal.SIGHUP)
 
     def _kill_hanging(self, now: Seconds) -> None:
-        """Kill the worker with the oldest heartbeat if it hangs. Only one is killed, since others may wait for it."""
+        """Kill the worker with the oldest heartbeat if it hangs. Only one is killed, because others may be waiting for
+        it."""
         if now < self._startup_grace_until:
             return
         silent: list[tuple[Seconds, int, _WorkerSlot]] = []
@@ -223,7 +226,7 @@ class Supervisor:
         pid = os.fork()
         if not pid:
             if self._lock is not None:
-                os.close(self._lock)  # the lock must end with the supervisor
+                os.close(self._lock)  # the lock must end when the supervisor exits
             _close([control_socket, *(other.control_socket for other in self._workers if other.control_socket)])
             if not self.plan.sockets:
                 _close(listening for other in self._workers if other is not worker for listening in other.sockets)
@@ -249,7 +252,7 @@ class Supervisor:
         worker.started, worker.due = time.monotonic(), None
 
     def _wait_ready(self, worker: _WorkerSlot) -> int | None:
-        """Wait until a worker is ready, and return None; or its exit code if it fails, or 0 after a signal to end."""
+        """Wait until a worker is ready. Return None, its exit code if it fails, or 0 after a signal to end."""
         assert worker.control_socket is not None
         deadline = time.monotonic() + START_TIMEOUT
         while time.monotonic() < deadline:
@@ -270,8 +273,9 @@ class Supervisor:
         return 1
 
     def _end(self) -> int:
-        """End all workers, and kill those that take too long. Return 0 if all of them exited with 0."""
-        # A draining worker must be the last process that has its sockets open, so that closing them stops listening.
+        """End all workers, and kill those that take too long. Return 0 if all of them exited with 0, and 1
+        otherwise."""
+        # A draining worker must be the last process with its sockets open, so that closing them ends listening.
         for worker in self._workers:
             if not self.plan.sockets:
                 for listening in worker.sockets:
@@ -311,7 +315,7 @@ type Place = tuple[socket.AddressFamily, tuple[str | int, ...]]
 
 
 def _run_worker(plan: serve.ServePlan, worker: WorkerContext) -> None:
-    """Run a worker in the new process. Does not return."""
+    """Run a worker in the new process. The call does not return."""
     code = 1
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -319,7 +323,7 @@ def _run_worker(plan: serve.ServePlan, worker: WorkerContext) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         systemd.disable_notifications()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-        random.seed()  # else all workers would draw the same numbers
+        random.seed()  # otherwise all workers would generate the same numbers
         done = asyncio.run(serve.serve(plan, lambda _: worker.notify_ready(), worker=worker))
         code = done if isinstance(done, int) else 1
     except UsageError as error:
@@ -333,12 +337,12 @@ def _run_worker(plan: serve.ServePlan, worker: WorkerContext) -> None:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
-        # Not sys.exit: a worker must not run the exit handlers of the supervisor.
+        # Not sys.exit, which would run the exit handlers of the supervisor.
         os._exit(code)
 
 
 def _bind(host: str, port: int, failure: str, *, exclusive: bool) -> tuple[socket.socket, ...]:
-    """Return sockets bound to every address of a host, at one port. Raises UsageError."""
+    """Return sockets that are bound to each address of a host, at one port. Raises UsageError."""
     made: list[socket.socket] = []
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -347,7 +351,8 @@ def _bind(host: str, port: int, failure: str, *, exclusive: bool) -> tuple[socke
             try:
                 made.append(_open_socket(family, place, shared=not exclusive))
             except OSError:
-                # A machine may have IPv6 addresses without IPv6. If all addresses are meant, one is enough.
+                # A machine may list IPv6 addresses without supporting IPv6. If all addresses are meant, one is
+                # sufficient.
                 if host or not made:
                     raise
     except OSError as error:
@@ -358,7 +363,7 @@ def _bind(host: str, port: int, failure: str, *, exclusive: bool) -> tuple[socke
 
 
 def _duplicate_sockets(places: "Sequence[Place]") -> tuple[socket.socket, ...]:
-    """Return sockets for another worker."""
+    """Return sockets for another worker, bound to the same addresses."""
     return tuple(_open_socket(family, address, shared=True) for family, address in places)
 
 
@@ -391,7 +396,7 @@ def _receive(control_socket: socket.socket) -> bool:
 
 
 def _exit_status(pid: int) -> int | None:
-    """Return the exit status of a child; None while it runs."""
+    """Return the exit status of a child process, or None while it runs."""
     try:
         found, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:

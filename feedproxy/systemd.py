@@ -1,6 +1,6 @@
 """systemd's protocols for socket activation (sd_listen_fds(3)) and notification (sd_notify(3)).
 
-Both are small, so no library is used. Without systemd the functions have no effect.
+Both are small, so that no library is used. Without systemd, the functions have no effect.
 """
 
 import contextlib
@@ -11,9 +11,9 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import UsageError
 
 FIRST = 3
-"""SD_LISTEN_FDS_START: the first descriptor that is passed."""
+"""First descriptor that systemd passes (SD_LISTEN_FDS_START)."""
 ADMIN = "admin"
-"""FileDescriptorName of the admin listener's sockets; all other sockets are for readers."""
+"""FileDescriptorName of the admin listener's sockets. All other sockets are for clients."""
 
 
 def notify(state: str) -> None:
@@ -24,13 +24,13 @@ def notify(state: str) -> None:
     if address.startswith("@"):
         address = "\0" + address[1:]
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as wire:
-        # A notification is dropped rather than waited for.
+        # If it cannot be sent at once, the notification is dropped.
         wire.setblocking(False)
         wire.sendto(state.encode(), address)
 
 
 def watchdog() -> Seconds | None:
-    """Return the interval for `WATCHDOG=1`: half of WatchdogSec. None without a watchdog."""
+    """Return the interval in seconds for sending `WATCHDOG=1`: half of WatchdogSec, or None without a watchdog."""
     pid, microseconds = os.environ.get("WATCHDOG_PID", ""), os.environ.get("WATCHDOG_USEC", "")
     if (pid and pid != str(os.getpid())) or not microseconds.isdigit() or int(microseconds) == 0:
         return None
@@ -38,13 +38,16 @@ def watchdog() -> Seconds | None:
 
 
 def disable_notifications() -> None:
-    """Send no more notifications: the supervisor sends them, and not its workers."""
+    """Disable notifications in this process: the supervisor sends them for its workers."""
     for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"):
         os.environ.pop(name, None)
 
 
 def sockets() -> tuple[tuple[socket.socket, ...], tuple[socket.socket, ...]]:
-    """Return the sockets passed by systemd, for readers and for the admin listener. Raises UsageError. Call it once."""
+    """Return the sockets that systemd passed: those for clients, and those for the admin listener. Raises UsageError.
+
+    It must be called once only.
+    """
     pid, count = os.environ.pop("LISTEN_PID", ""), os.environ.pop("LISTEN_FDS", "")
     names = os.environ.pop("LISTEN_FDNAMES", "").split(":")
     if pid != str(os.getpid()) or not count.isdigit():
