@@ -1,7 +1,8 @@
 """A node of a cluster: the work that a worker process does with other machines.
 
-Once a second, a node sends reader counts and checks for missed events. While Redis is unavailable, it tries to connect.
-Each worker of a machine is a node. Work on the machine's own store is divided among its workers by target.
+Once a second, a node sends reader counts and polls of readers, and checks for missed events. While Redis is unavailable,
+it tries to connect. Each worker of a machine is a node. Work on the machine's own store is divided among its workers by
+target.
 """
 
 import asyncio
@@ -11,11 +12,13 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 
 from feedproxy.clock import Clock, Instant, Seconds
+from feedproxy.cluster import shared_polls
 from feedproxy.cluster.event_listener import EventListener
 from feedproxy.cluster.identity import agree_on_state
 from feedproxy.cluster.keys import RedisKeys
 from feedproxy.cluster.redis_connection import START_TIMEOUT, RedisConnection, RedisRefused, RedisUnavailable
 from feedproxy.cluster.redis_store import ClusterEvent, RedisStore
+from feedproxy.cluster.shared_polls import SharedPolls
 from feedproxy.cluster.shared_store import ClusterStore
 from feedproxy.cluster.subscriber_sums import SubscriberSums
 from feedproxy.notify.changes.change_log import FeedSnapshot
@@ -64,6 +67,7 @@ class ClusterNode:
             exact_max=settings.fleet_exact_max,
             claim_max=settings.claim_max,
         )
+        self._polls = SharedPolls(self.redis_store)
         self._notifications: NotificationService | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._comparing: asyncio.Task[None] | None = None
@@ -84,6 +88,7 @@ class ClusterNode:
         """Let the service use the copies of other machines, and send this machine's changes to them."""
         self._service, self._notifications = service, notifications
         service.counts.reader_seen.subscribe(self.sums.note)
+        service.counts.reader_seen.subscribe(self._polls.note)
         self.store.peer_copy_applied.subscribe(metrics.target_updated.emit)
         self.store.peer_copy_applied.subscribe(service.admin.reschedule)
         metrics.add_flush_hook(lambda: self._observe(metrics))
@@ -187,6 +192,7 @@ class ClusterNode:
                     if loop.time() < self.connection.next_probe or not await self.connection.probe():
                         continue
                     await self._on_reconnected()
+                await self._polls.sync()
                 await self.sums.sync()
                 await self.event_listener.check()
             except (RedisUnavailable, RedisRefused):
@@ -224,6 +230,11 @@ class ClusterNode:
             case "site":
                 until = min(float(event.payload), self._clock.now() + SITE_PAUSE_MAX)
                 coordination.sites.record_peer_fetch(target, until)
+            case shared_polls.KIND if self._service is not None:
+                rhythms, now = self._service.counts.rhythms, self._clock.now()
+                for polled, pseudonym, at in shared_polls.parse_polls(event.payload):
+                    if self._is_mine(polled):
+                        rhythms.note_from_peer(polled, pseudonym, min(at, now))
             case "change" if self._notifications is not None and self._is_mine(target):
                 payload = dict(event.payload)
                 self._notifications.on_peer_change(FeedSnapshot(is_new=payload.pop("first"), **payload))

@@ -353,7 +353,8 @@ class CacheAdmin:
 
     def resume(self) -> None:
         """Fill the schedule from the stored subscriber counts, beginning with the most recently requested feeds."""
-        self.agenda.start(reversed(self._counts.targets()), self._earliest_refresh)
+        feeds = dict.fromkeys([*reversed(self._counts.targets()), *self._counts.rhythms.targets()])
+        self.agenda.start(feeds, self._earliest_refresh)
 
     def _earliest_refresh(self, target: str) -> Instant | None:
         """Return an instant before which no refresh of a feed is worth its price; None if that is not known.

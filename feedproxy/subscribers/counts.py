@@ -347,7 +347,6 @@ class SubscriberCounts:
             feed = self._feeds.get(target)
             if feed is not None:
                 left -= self._expire(feed, now, left)
-                self.rhythms.expire(target, now)
             left -= 1
             if left > 0 or feed is None:
                 self._unswept.pop()
@@ -391,7 +390,6 @@ class SubscriberCounts:
 
     def _forget(self, target: str) -> None:
         feed = self._feeds.pop(target)
-        self.rhythms.forget(target)
         self._drop(feed, list(feed.readers))
         self._entries -= CLAIM_WEIGHT * len(feed.claims) + weight_of_name(target)
 

@@ -55,6 +55,9 @@ PUNCTUAL: Seconds = 90
 """A poll within so many seconds of the usual interval leaves the planned refresh as it is: that much is one cluster of
 polls (refresh/policy/polling.py)."""
 
+SWEEP_BATCH = 4
+"""Feeds that are checked for readers outside the window with each poll."""
+
 GAPS_MAX = 5
 _RECORD = struct.Struct("<Qdfff5f")
 _KEY, _LAST = struct.Struct("<Q"), struct.Struct("<d")
@@ -93,6 +96,8 @@ class PollRhythms:
         self._feeds_max = feeds_max
         self._bytes_max = readers_max * _RECORD.size
         self._bytes = 0
+        self._swept: Instant = 0.0
+        self._unswept: list[str] = []
         self._feeds: dict[str, bytearray] = {}  # polled longest ago first
         self._surprises: dict[str, None] = {}
         self._full_until: dict[str, Instant] = {}
@@ -108,7 +113,21 @@ class PollRhythms:
             self._surprises[target] = None
         return surprise
 
+    def note_from_peer(self, target: str, pseudonym: Pseudonym, at: Instant) -> None:
+        """Record a poll that another machine reports, late. It has no effect if a later one of the reader is known."""
+        records = self._feeds.get(target, bytearray())
+        for key in (pseudonym.current, pseudonym.previous):
+            place = _find(records, key)
+            if place >= 0 and _LAST.unpack_from(records, place + _KEY.size)[0] >= at:
+                return
+        self.note(target, pseudonym, at)
+
+    def targets(self) -> list[str]:
+        """Return the feeds of which readers are known, the feed that was polled last at the end."""
+        return list(self._feeds)
+
     def _note(self, target: str, pseudonym: Pseudonym, now: Instant) -> bool:
+        self._sweep(now)
         records = self._feeds.pop(target, None)
         if records is None:
             records = bytearray()
@@ -255,6 +274,13 @@ class PollRhythms:
             self.expire(name, now)
         while self._bytes > self._bytes_max or len(self._feeds) > self._feeds_max:
             self.forget(next(iter(self._feeds)))
+
+    def _sweep(self, now: Instant) -> None:
+        """Forget readers that have left the window: of all feeds 24 times in a window, a few feeds with each poll."""
+        if not self._unswept and abs(now - self._swept) >= self._window / 24:
+            self._swept, self._unswept = now, list(self._feeds)
+        for _ in range(min(SWEEP_BATCH, len(self._unswept))):
+            self.expire(self._unswept.pop(), now)
 
     def _are_current(self, records: bytearray, now: Instant) -> bool:
         """Return whether all these polls are within the window before now. Raises ValueError for invalid records."""

@@ -1,7 +1,8 @@
 """Read events for other processes, so that each counts all readers.
 
-Repeated requests of a reader are reported once in READER_INTERVAL only, which suffices for counts over a day. An event
-has the arguments of `SubscriberCounts.seen`, with the pseudonym and never the address.
+Repeated requests of a reader are reported once in READER_INTERVAL only, which suffices for counts over a day, and for
+rhythms of polls (poll_rhythms.py). An event has the arguments of `SubscriberCounts.seen`, with the pseudonym and never
+the address.
 """
 
 from collections.abc import Iterable
@@ -10,8 +11,8 @@ from typing import Any
 from feedproxy.clock import Instant, Seconds
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
-READER_INTERVAL: Seconds = 600
-"""Seconds between two events of a reader of a feed."""
+READER_INTERVAL: Seconds = 60
+"""Seconds between two events of a reader of a feed: its feed is not fetched oftener by default."""
 CLAIM_INTERVAL: Seconds = 60
 """Seconds between two events of a fetcher with an unchanged claim."""
 WAITING_MAX = 50_000

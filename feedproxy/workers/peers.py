@@ -9,6 +9,7 @@ socket in their folder:
     GET  /readers    its accounts of tracked readers (scoring/serialization.py)
     GET  /fetches    its last fetches of a target
     GET  /counts     all its reader counts, for a worker that has just started
+    GET  /rhythms    the rhythms of all readers, for the same
 """
 
 import asyncio
@@ -118,6 +119,7 @@ class WorkerPeers:
         application.router.add_get("/families", self._send_families)
         application.router.add_get("/readers", self._send_readers)
         application.router.add_get("/counts", self._send_counts)
+        application.router.add_get("/rhythms", self._send_rhythms)
         application.router.add_get("/fetches", self._send_fetches)
         application.router.add_post("/news", self._receive_reads)
         self._reads_during_start = []
@@ -126,13 +128,15 @@ class WorkerPeers:
         path = self._worker.socket_path(self._worker.index)
         path.unlink(missing_ok=True)
         await web.UnixSite(self._runner, str(path)).start()
-        for counts in await asyncio.gather(*(self._request(session, "counts") for session in self._sessions)):
-            if counts:
-                with contextlib.suppress(StoreError):
-                    self._service.counts.load(counts, self._clock.now())
-                break
+        counts = self._service.counts
+        for name, load in (("counts", counts.load), ("rhythms", counts.rhythms.load)):
+            for answer in await asyncio.gather(*(self._request(session, name) for session in self._sessions)):
+                if answer:
+                    with contextlib.suppress(StoreError):
+                        load(answer, self._clock.now())
+                    break
         reads, self._reads_during_start = self._reads_during_start, None
-        self._service.counts.apply_peer_reads(reads)
+        counts.apply_peer_reads(reads)
         self._sync_task = asyncio.ensure_future(self._sync_loop())
 
     async def families(self) -> Sequence[Plain]:
@@ -290,6 +294,9 @@ class WorkerPeers:
 
     async def _send_counts(self, _: web.Request) -> web.Response:
         return web.Response(body=await self._service.counts.dump_yielding())
+
+    async def _send_rhythms(self, _: web.Request) -> web.Response:
+        return web.Response(body=await self._service.counts.rhythms.dump_unhurried())
 
     async def _receive_reads(self, request: web.Request) -> web.Response:
         try:

@@ -1,0 +1,53 @@
+"""Polls of readers for the rhythms of all machines (subscribers/poll_rhythms.py): one event a second at most.
+
+The events have pseudonyms and never addresses. They are not logged: Redis passes them on and keeps nothing. A machine
+that misses some knows the reader's rhythm from its next polls. Each reader of a feed is reported as often as the counts
+need it (subscribers/replication.py).
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import batched
+from typing import Any
+
+from feedproxy.clock import Instant
+from feedproxy.cluster.redis_store import RedisStore
+from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.subscribers.replication import ReadRecord
+
+KIND = "polls"
+
+POLLS_MAX = 4000
+"""Polls that one machine sends in a second, at about 120 bytes each. Further polls of that second are left out."""
+
+POLLS_PER_EVENT = 500
+
+type Poll = tuple[str, Pseudonym, Instant]
+"""Target, pseudonym, instant."""
+
+
+class SharedPolls:
+    """The polls of this machine's readers that wait to be sent."""
+
+    def __init__(self, redis_store: RedisStore) -> None:
+        self._redis_store = redis_store
+        self._waiting: list[list[Any]] = []
+
+    def note(self, read: ReadRecord) -> None:
+        """Record a reader's request."""
+        target, pseudonym, _, at = read
+        if len(self._waiting) < POLLS_MAX:
+            self._waiting.append([target, pseudonym.current, pseudonym.previous, round(at, 1)])
+
+    async def sync(self) -> None:
+        """Send what waits, or drop it while Redis is unavailable. Raises RedisUnavailable or RedisRefused."""
+        waiting, self._waiting = self._waiting, []
+        if not self._redis_store.connection.up:
+            return
+        for polls in batched(waiting, POLLS_PER_EVENT):
+            await self._redis_store.publish_unlogged(KIND, "", polls)
+
+
+def parse_polls(payload: Iterable[Any]) -> Iterator[Poll]:
+    """Yield the polls of an event. Raises ValueError or TypeError for invalid ones."""
+    for target, current, previous, at in payload:
+        yield str(target), Pseudonym(int(current), int(previous)), float(at)

@@ -1,0 +1,94 @@
+"""When a reader polls is known on all machines, whichever it asks."""
+
+import pytest
+
+from feedproxy.cluster.redis_store import RedisStore
+from feedproxy.cluster.shared_polls import POLLS_MAX, SharedPolls, parse_polls
+from feedproxy.subscribers.pseudonyms import Pseudonym
+from tests.cluster.conftest import Start
+from tests.cluster.machines import Machine, until
+
+TARGET = "https://example.com/feed"
+HOUR = 3600.0
+READER = Pseudonym(11, 12, 13)
+
+
+async def test_cluster_rhythm_of_a_reader_is_known_on_all_machines(start: Start) -> None:
+    one, other = await start(), await start()
+    now = one.runtime.clock.now()
+
+    for ago in (3, 2, 1, 0):
+        one.service.counts.seen(TARGET, READER, "reader/1", now - ago * HOUR)
+
+    next_poll = await until(lambda: next_poll_at(other))
+    assert next_poll == pytest.approx(now + HOUR, abs=1)
+    assert other.service.counts.view(TARGET, now).total == 0  # machines add up their counts in Redis
+
+
+async def test_cluster_reader_that_asks_the_machines_in_turn_has_one_rhythm_on_each(start: Start) -> None:
+    machines = await start(), await start()
+    now = machines[0].runtime.clock.now()
+
+    for number in range(4):
+        asked, other = machines[number % 2], machines[1 - number % 2]
+        at = now - (3 - number) * HOUR
+        asked.service.counts.seen(TARGET, READER, "reader/1", at)
+        known, is_rhythm = other.service.counts.rhythms, number > 0
+        await until(lambda known=known, at=at, is_rhythm=is_rhythm: known.regular(TARGET, at - 1) == is_rhythm)
+
+    for machine in machines:
+        assert machine.service.counts.rhythms.sampled(TARGET) == 1
+        assert next_poll_at(machine) == pytest.approx(now + HOUR, abs=1)
+
+
+def next_poll_at(machine: Machine) -> float | None:
+    return machine.service.counts.rhythms.next_poll(TARGET, machine.runtime.clock.now())
+
+
+class FakeRedis(RedisStore):
+    """Notes the events; `connection` says whether Redis is available."""
+
+    def __init__(self, up: bool) -> None:
+        self.connection = self  # type: ignore[assignment]
+        self.up = up
+        self.events: list[list[object]] = []
+
+    async def publish_unlogged(self, kind: str, target: str, payload: object = None) -> None:
+        assert isinstance(payload, tuple)
+        self.events.append(list(payload))
+
+
+async def test_shared_polls_of_a_second_are_bounded() -> None:
+    redis = FakeRedis(up=True)
+    polls = SharedPolls(redis)
+    for number in range(POLLS_MAX + 1000):
+        polls.note((f"https://{number}.example/feed", READER, "reader/1", 1.0))
+
+    await polls.sync()
+    await polls.sync()
+
+    assert sum(map(len, redis.events)) == POLLS_MAX
+    assert max(map(len, redis.events)) * 120 < 64 * 1024
+
+
+async def test_shared_polls_have_pseudonyms_of_the_present_periods_only() -> None:
+    redis = FakeRedis(up=True)
+    polls = SharedPolls(redis)
+    polls.note((TARGET, READER, "reader/1", 5.04))
+
+    await polls.sync()
+
+    assert redis.events == [[[TARGET, 11, 12, 5.0]]]
+    assert list(parse_polls(redis.events[0])) == [(TARGET, Pseudonym(11, 12), 5.0)]
+
+
+async def test_shared_polls_are_dropped_while_redis_is_unavailable() -> None:
+    redis = FakeRedis(up=False)
+    polls = SharedPolls(redis)
+    polls.note((TARGET, READER, "reader/1", 1.0))
+    await polls.sync()
+    redis.up = True
+
+    await polls.sync()
+
+    assert redis.events == []

@@ -1,0 +1,96 @@
+"""When a reader polls is known to all workers, whichever it asks."""
+
+import mmap
+import os
+import socket
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from feedproxy.app import App
+from feedproxy.clock import ManualClock
+from feedproxy.subscribers.poll_rhythms import PollRhythms
+from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.workers.peers import WorkerPeers
+from feedproxy.workers.worker import WorkerContext
+
+TARGET = "https://example.com/feed"
+NOON, HOUR = 1_795_176_000.0, 3600.0
+READER = Pseudonym(11, 12, 13)
+
+
+@pytest.fixture
+def contexts(tmp_path: Path) -> Iterator[list[WorkerContext]]:
+    memory = [os.memfd_create(f"test-{number}") for number in range(3)]
+    lifeline, other = socket.socketpair()
+    shared = (lifeline, b"key", memory[0], tuple(memory[1:]), mmap.mmap(-1, 4096))
+    yield [WorkerContext(index, 2, tmp_path, (), (), *shared) for index in range(2)]
+    for descriptor in memory:
+        os.close(descriptor)
+    lifeline.close()
+    other.close()
+
+
+@pytest.fixture
+async def workers(contexts: list[WorkerContext], tmp_path: Path) -> AsyncIterator[list[App]]:
+    """Two workers in one process, of which the first is started."""
+    apps = []
+    for context in contexts:
+        app = App(ManualClock(NOON))
+        app.worker = context
+        app.configure({"store": str(tmp_path / "store"), "polling": "off"})
+        apps.append(app)
+    await start(apps[0])
+    yield apps
+    for app in apps:
+        await app.close()
+
+
+async def start(app: App) -> None:
+    _ = app.service
+    await app.peer_metrics.start()
+
+
+def polled(app: App, *ago: float) -> None:
+    for hours in ago:
+        app.service.counts.seen(TARGET, READER, "reader/1", NOON - hours * HOUR)
+
+
+def rhythms(app: App) -> PollRhythms:
+    return app.service.counts.rhythms
+
+
+async def test_worker_knows_the_rhythm_of_a_reader_that_asked_another(workers: list[App]) -> None:
+    one, other = workers
+    await start(other)
+
+    polled(one, 3, 2, 1, 0)
+    await send_reads(one)
+
+    assert rhythms(other).next_poll(TARGET, NOON) == rhythms(one).next_poll(TARGET, NOON) == NOON + HOUR
+
+
+async def test_worker_is_told_each_poll_of_a_reader_that_comes_every_five_minutes(workers: list[App]) -> None:
+    one, other = workers
+    await start(other)
+
+    polled(one, *(number / 12 for number in (5, 4, 3, 2, 1, 0)))
+    await send_reads(one)
+
+    assert rhythms(other).next_poll(TARGET, NOON) == pytest.approx(NOON + 300)
+
+
+async def test_worker_that_starts_takes_the_rhythms_of_another(workers: list[App]) -> None:
+    one, other = workers
+    polled(one, 3, 2, 1, 0)
+
+    await start(other)
+
+    assert rhythms(other).next_poll(TARGET, NOON) == NOON + HOUR
+
+
+async def send_reads(app: App) -> None:
+    peers = app.peer_metrics
+    assert isinstance(peers, WorkerPeers)
+    await peers.send_reads()
