@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Self
 
-from feedproxy.http import field_packing
-
 HOP_BY_HOP = frozenset(
     {
         # RFC 9110, section 7.6.1, and names that old software sends.
@@ -30,6 +28,9 @@ NAMES_MAX = 2048
 NAME_LONGEST = 64
 """Maximum length of a cached name, in characters. Clients may send names of any length."""
 
+LINE_OVERHEAD = 178
+"""Bytes of a field line's objects, beside the characters of its name and value."""
+
 _lower = lru_cache(maxsize=NAMES_MAX)(str.lower)
 
 
@@ -42,43 +43,33 @@ class Fields:
     """The field lines of a message, in order. Names are case-insensitive (RFC 9110, section 5.1).
 
     Each character of a value is one byte of the wire (ISO-8859-1), so that fields are forwarded unchanged. Fields are
-    immutable: methods return a changed copy. Fields that are stored for long are packed (field_packing.py); callers see
-    no difference.
+    immutable: methods return a changed copy.
     """
 
-    __slots__ = ("_lowered", "_stored")
+    __slots__ = ("_lines", "_lowered")
 
     def __init__(self, lines: Iterable[tuple[str, str]] = ()) -> None:
-        self._stored: field_packing.Lines | bytes = tuple(lines)
+        self._lines = tuple(lines)
         self._lowered: tuple[str, ...] | None = None
 
-    def _with_lines(self, lines: field_packing.Lines, names: tuple[str, ...]) -> Self:
+    def _with_lines(self, lines: tuple[tuple[str, str], ...], names: tuple[str, ...]) -> Self:
         """Return Fields with these lines. `names` are their names in lower case."""
         fields = object.__new__(type(self))
-        fields._stored, fields._lowered = lines, names
+        fields._lines, fields._lowered = lines, names
         return fields
 
     @property
-    def _lines(self) -> field_packing.Lines:
-        held = self._stored
-        return held if isinstance(held, tuple) else field_packing.unpack(held)
-
-    @property
     def _names(self) -> tuple[str, ...]:
-        """Return the names of the lines in lower case. They are cached unless the lines are packed."""
+        """Return the lines' names in lower case. They are cached."""
         found = self._lowered
         if found is None:
             found = tuple([_lower(name) if len(name) <= NAME_LONGEST else name.lower() for name, _ in self._lines])
-            if isinstance(self._stored, tuple):
-                self._lowered = found
+            self._lowered = found
         return found
 
-    def pack(self) -> int:
-        """Pack the lines, which saves memory and makes access slower. Return the bytes that they occupy."""
-        if isinstance(self._stored, tuple):
-            self._stored = field_packing.pack(self._stored)
-            self._lowered = None
-        return field_packing.size(self._stored)
+    def size(self) -> int:
+        """Return an upper estimate of the bytes that the lines occupy in memory."""
+        return 64 + sum([LINE_OVERHEAD + len(name) + len(value) for name, value in self._lines])
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return iter(self._lines)
@@ -98,8 +89,7 @@ class Fields:
     def __repr__(self) -> str:
         return f"Fields({list(self._lines)!r})"
 
-    def __reduce__(self) -> tuple[type[Self], tuple[field_packing.Lines]]:
-        # The packed form is valid in this process only.
+    def __reduce__(self) -> tuple[type[Self], tuple[tuple[tuple[str, str], ...]]]:
         return type(self), (self._lines,)
 
     def get(self, name: str) -> str | None:

@@ -1,6 +1,5 @@
 """memoize_by_identity: results of the last objects are cached."""
 
-from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.memoize import memoize_by_identity
 from feedproxy.http.message import Fields
 
@@ -27,11 +26,3 @@ def test_memoize_by_identity_is_bounded_and_never_confuses_objects() -> None:
     for number in range(1000):
         fields = Fields([("X", str(number))])
         assert first(fields) == first(fields) == str(number)
-
-
-def test_directives_are_the_same_when_the_lines_have_been_packed() -> None:
-    fields = Fields([("Cache-Control", "max-age=5")])
-    before = CacheControl.from_fields(fields)
-    fields.pack()
-
-    assert CacheControl.from_fields(fields) == before == CacheControl(max_age=5, present=True)

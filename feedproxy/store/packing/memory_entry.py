@@ -25,17 +25,14 @@ BODIES_OVERHEAD = 192
 
 
 def memory_size(resource: Resource) -> int:
-    """Return an upper estimate of the memory that a resource takes, in bytes. Sharing is not considered.
-
-    This also packs the resource's field lines, so that they take less memory.
-    """
+    """Return an upper estimate of the memory that a resource takes, in bytes. Sharing is not considered."""
     total = RESOURCE_OVERHEAD + sum(
         sequence.size for sequence in (resource.delta_bases, resource.changes) if isinstance(sequence, PackedSequence)
     )
     total += len(resource.previous.data)
     for stored in resource.responses:
-        total += VARIANT_OVERHEAD + stored.content.size() + stored.fields.pack() + stored.vary_request.pack()
-        total += stored.key.pack() if len(stored.key) else 0
+        total += VARIANT_OVERHEAD + stored.content.size() + stored.fields.size() + stored.vary_request.size()
+        total += stored.key.size() if len(stored.key) else 0
     return total
 
 
