@@ -1,5 +1,6 @@
 """A stored response: the metadata that RFC 9111 requires (section 3), and the content that is served."""
 
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -31,7 +32,7 @@ class Bodies(Mapping[str, bytes]):
     A body that was left out on disk is decoded at the first access and then remains in memory.
     """
 
-    __slots__ = ("_bodies", "_codings")
+    __slots__ = ("_bodies", "_codings", "_is_gzip_of_identity")
 
     def __init__(self, bodies: Mapping[str, bytes | Unpacked]) -> None:
         codings = tuple(bodies)
@@ -39,6 +40,7 @@ class Bodies(Mapping[str, bytes]):
             codings = _CODINGS.setdefault(codings, codings)
         self._codings = codings
         self._bodies = tuple(bodies.values())
+        self._is_gzip_of_identity: bool | None = None
 
     def __reduce__(self) -> tuple[type["Bodies"], tuple[dict[str, bytes | Unpacked]]]:
         # Unpickling calls the constructor, so that data of another process cannot set the attributes.
@@ -63,6 +65,20 @@ class Bodies(Mapping[str, bytes]):
     def stored(self) -> Iterator[tuple[str, bytes | Unpacked]]:
         """Yield pairs of a coding and its body. The body may be an Unpacked placeholder."""
         return zip(self._codings, self._bodies, strict=True)
+
+    def is_gzip_of_identity(self) -> bool:
+        """Return whether the gzip body decodes to the identity body, if both are in memory.
+
+        gzip ends with the checksum and length of its content (RFC 1952, 2.3.1), so the two are compared by these, once.
+        """
+        if self._is_gzip_of_identity is None:
+            bodies = dict(self.stored)
+            plain, packed = bodies.get("identity"), bodies.get("gzip")
+            if not (isinstance(plain, bytes) and isinstance(packed, bytes)):
+                return False
+            ending = zlib.crc32(plain).to_bytes(4, "little") + len(plain).to_bytes(4, "little")
+            self._is_gzip_of_identity = packed[-8:] == ending
+        return self._is_gzip_of_identity
 
     @property
     def size(self) -> int:

@@ -258,7 +258,7 @@ class RefreshPipeline:
         if isinstance(fetched, Oversized):
             return self._apply_oversized(job, before, fetched)
         if fetched.response.status == 304:
-            return self._apply_not_modified(job, before, received, fetched)
+            return self._apply_not_modified(job, before, received, fetched, started)
         if fetched.response.status in _REFUSALS_OF_FIELDS and len(
             carried_validators.conditions_for_origin(job.client_fields)
         ):
@@ -296,7 +296,7 @@ class RefreshPipeline:
         )
 
     def _apply_not_modified(
-        self, job: RefreshJob, before: Resource, received: _Received, fetched: Fetched
+        self, job: RefreshJob, before: Resource, received: _Received, fetched: Fetched, started: Instant
     ) -> RefreshResult | None:
         if job.validate is None and len(carried_validators.conditions_for_origin(job.client_fields)):
             confirmed = _confirmed_for_client(job, fetched)
@@ -325,19 +325,25 @@ class RefreshPipeline:
         )
         if freshened is None:
             return None
-        freshened = replace(freshened, final_target=final_target(job, received.chain.final_target))
+        end = final_target(job, received.chain.final_target)
+        freshened = freshened if end == freshened.final_target else replace(freshened, final_target=end)
         freshened = set_cookie.with_cookies(freshened, fetched.response.fields, job.request, targeted=targeted)
         freshened = with_links(freshened, job.settings, job.self_href)
         now = self._clock.now()
         sighting = update_relocation(
             before, received.chain, FetchOutcome(304, channel=before.channel), now, job.settings
         )
-        resource = replace(before, failures=Failures(), relocation=sighting)
-        resource = with_history(resource, before, freshened, received.ingested.publication_dates, now)
+        resource = with_history(before, before, freshened, received.ingested.publication_dates, now)
+        facts: dict[str, Any] = {"failures": Failures(), "relocation": sighting, "fetched": started}
         # The 304 may forbid storing the response any longer. The stored response is one to GET.
-        get_job = replace(job, request=replace(job.request, method="GET"))
+        is_get = job.request.method == "GET"
+        get_job = job if is_get else replace(job, request=replace(job.request, method="GET"))
         not_stored_reason = self._storing_refusal(get_job, freshened)
-        resource = without_variant(resource, job) if not_stored_reason else with_variant(resource, freshened, job)
+        resource = (
+            without_variant(replace(resource, **facts), job)
+            if not_stored_reason
+            else with_variant(resource, freshened, job, **facts)
+        )
         reason = "not modified (304): the cached copy is current"
         return RefreshResult(
             resource,

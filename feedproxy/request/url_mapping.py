@@ -5,6 +5,8 @@ in their beginning: `upstream` or `public_url`. An address that is not below `up
 be requested through the proxy.
 """
 
+from functools import lru_cache
+
 from feedproxy.errors import BadTarget
 from feedproxy.http import uri
 from feedproxy.settings import Settings
@@ -12,7 +14,15 @@ from feedproxy.settings import Settings
 
 def is_upstream_target(target: str, settings: Settings) -> bool:
     """Return whether a normalised target is at the origin of the option `upstream`."""
-    return bool(settings.upstream) and uri.origin_of(target) == uri.origin_of(uri.normalise(settings.upstream))
+    if not settings.upstream:
+        return False
+    origin = _origin_of(settings.upstream)
+    return target.startswith(origin) and target[len(origin) : len(origin) + 1] in ("", "/", "?", "#")
+
+
+@lru_cache(maxsize=16)
+def _origin_of(upstream: str) -> str:
+    return uri.origin_of(uri.normalise(upstream))
 
 
 def rebase(target: str, old: str, new: str) -> str | None:

@@ -11,7 +11,6 @@ version. A member with an unsupported type raises TypeError on import.
 import base64
 import json
 import struct
-import zlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -157,18 +156,11 @@ def _header(
 
 
 def _bodies_to_write(content: Content) -> list[tuple[str, bytes | Unpacked]]:
-    """Return the bodies to write.
-
-    The identity body is left out if it can be decoded from the gzip body: that saves four fifths of the bytes. gzip
-    ends with the checksum and length of its content (RFC 1952, section 2.3.1), by which the two bodies are compared.
-    """
+    """Return the bodies to be written, without the one that gzip's decodes to, which is four fifths of the bytes."""
     assert isinstance(content.bodies, Bodies)
     to_write = dict(content.bodies.stored)
-    plain, packed = to_write.get("identity"), to_write.get("gzip")
-    if isinstance(plain, bytes) and isinstance(packed, bytes) and content.tag is not None:
-        length = len(plain)
-        if packed[-4:] == length.to_bytes(4, "little") and packed[-8:-4] == zlib.crc32(plain).to_bytes(4, "little"):
-            to_write["identity"] = Unpacked("gzip", length)
+    if content.tag is not None and content.bodies.is_gzip_of_identity():
+        to_write["identity"] = Unpacked("gzip", len(content.bodies["identity"]))
     return list(to_write.items())
 
 

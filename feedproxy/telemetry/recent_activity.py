@@ -16,6 +16,7 @@ from feedproxy.http import uri
 from feedproxy.lru import LRU
 from feedproxy.refresh.result import RefreshFinished, RefreshObserver
 from feedproxy.settings import Settings
+from feedproxy.telemetry.log_format import printable, write_all
 from feedproxy.telemetry.redacted import View, redact_text
 
 logger = logging.getLogger("feedproxy.fetch")
@@ -115,8 +116,9 @@ class RecentActivity:
             self._failed.drop(update.target)
         elif update.is_missing_feed:
             self._keep_failed(update.target, fetch)
-        if update.occasion != "reader" and self._settings().log_format != "off":
-            log_fetch(self._name_in_log(uri.without_fragment(update.target)), fetch)
+        form = self._settings().log_format
+        if update.occasion != "reader" and form != "off":
+            log_fetch(self._name_in_log(uri.without_fragment(update.target)), fetch, form)
 
     def scheduled(self, target: str) -> None:
         """Count a refresh that the schedule has started."""
@@ -160,16 +162,18 @@ class RecentActivity:
         self._failed.put(target, FailedAddress(target, first, count + 1, fetch))
 
 
-def log_fetch(name: str, fetch: FetchActivity) -> None:
-    """Log a fetch that no client waited for. `name` is its target without secrets."""
-    reason = redact_text(fetch.reason)
-    fields = {"event": "fetch", "target": name, **fetch_summary(fetch), "reason": reason}
-    status = fetch.status if fetch.status is not None else 0
-    level = logging.WARNING if fetch.outcome == "failed" else logging.INFO
+def log_fetch(name: str, fetch: FetchActivity, form: str) -> None:
+    """Log a fetch that no client waited for. `name` is its target without secrets, `form` the value of `log_format`."""
+    reason, status = redact_text(fetch.reason), fetch.status or 0
+    is_failure = fetch.outcome == "failed"
     line = (
         f"{fetch.occasion} fetch {name} {status} {fetch.size} {fetch.seconds * 1000:.1f}ms [{fetch.outcome}] {reason}"
-    )
-    logger.log(level, "%s", line.rstrip(), extra={"fields": fields})
+    ).rstrip()
+    if form != "json" and not is_failure:
+        write_all(logger, [printable(line)])  # a record of its own would take a tenth of a scheduled refresh
+        return
+    fields = {"event": "fetch", "target": name, **fetch_summary(fetch), "reason": reason}
+    logger.log(logging.WARNING if is_failure else logging.INFO, "%s", line, extra={"fields": fields})
 
 
 # -- several processes

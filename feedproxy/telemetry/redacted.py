@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from feedproxy.http.memoize import memoize_short
 from feedproxy.http.target_uri.redaction import without_secrets
 from feedproxy.request.url_mapping import to_public
 from feedproxy.settings import Settings
@@ -28,6 +29,7 @@ def redact_target(target: str) -> str:
         return "…"  # rules and feeds may contain any text
 
 
+@memoize_short(entries=256)
 def redact_text(text: str) -> str:
     """Return the first 1000 characters of a text, with secrets removed from its addresses."""
     return _URL.sub(lambda match: redact_target(match[0]), plain_text(text, 1000))
