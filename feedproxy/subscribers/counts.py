@@ -276,7 +276,9 @@ class SubscriberCounts:
             for key, belief in claims.items():
                 feed.claim(key, belief)
             self._entries += feed.weight() + weight_of_name(target)
-        self.prune(now)
+        limit = int((now - self._window) * 1000)
+        if not all(not claims and self._are_current(self._feeds[target], limit, now) for target, _, claims in feeds):
+            self.prune(now)
         if self._entries > self._entries_max or len(self._feeds) > self._feeds_max:
             self._make_room()
 
@@ -356,6 +358,8 @@ class SubscriberCounts:
     def _expire(self, feed: FeedReaders, now: Instant, at_most: int | None = None) -> int:
         """Remove readers that have left the window, `at_most` so many; return their number."""
         limit = int((now - self._window) * 1000)
+        if not feed.claims and self._are_current(feed, limit, now):
+            return 0
         self._clamp_times(feed, now)
         oldest, gone = feed.oldest(), list[int]()
         if oldest is not None and oldest >> 8 <= limit:
@@ -365,6 +369,12 @@ class SubscriberCounts:
         for silent in [key for key, belief in feed.claims.items() if now - belief.last >= self._window]:
             self._retract(feed, silent)
         return len(gone)
+
+    @staticmethod
+    def _are_current(feed: FeedReaders, limit: int, now: Instant) -> bool:
+        """Return whether no reader of a feed has left the window, and none is of a clock that was ahead."""
+        oldest, newest = feed.oldest(), feed.newest()
+        return oldest is not None and newest is not None and limit < oldest >> 8 and newest >> 8 <= now * 1000
 
     def _clamp_times(self, feed: FeedReaders, now: Instant) -> None:
         """Replace instants in the future by `now`: the clock was set back."""

@@ -12,7 +12,7 @@ import sys
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from feedproxy.clock import Instant
@@ -25,6 +25,8 @@ MAGIC = b"fpcount1"
 type Claims = Mapping[tuple[str, str], ClaimState]
 type Known = tuple[str, bytes, Claims]
 """A feed: its target, its readers in stored form, and its claims."""
+
+_NONE: Claims = {}
 
 
 class CountsWriter:
@@ -107,14 +109,20 @@ def _readers(packed: bytes, size: int, now: Instant) -> bytes:
     if len(packed) != 16 * size:
         raise ValueError("too few readers")
     latest = int(now * 1000)
-    if not size or max(unpack(packed[8 * size :])) >> 8 <= latest:
+    if not size:
+        return packed
+    # Most feeds have one reader.
+    newest = int.from_bytes(packed[8:], "little") if size == 1 else max(unpack(packed[8 * size :]))
+    if newest >> 8 <= latest:
         return packed
     numbers = unpack(packed)
     keys, values = numbers[:size], numbers[size:]
     return _pack(keys) + _pack(min(value >> 8, latest) << 8 | value & 0xFF for value in values)
 
 
-def _claims(claims: Iterable[Any], now: Instant) -> Claims:
+def _claims(claims: Sequence[Any], now: Instant) -> Claims:
+    if not claims:
+        return _NONE
     return {
         (str(fetcher), str(feed_id)): ClaimState(
             tuple(_pair(peak, now) for peak in peaks),
