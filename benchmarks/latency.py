@@ -56,9 +56,9 @@ def request(tag: str) -> bytes:
     return "\r\n".join([f"GET {path('1')} HTTP/1.1", *lines, "", ""]).encode()
 
 
-def hits(port: int, tag: str, seconds: float) -> list[float]:
+def hits(port: int, asked: bytes, seconds: float) -> list[float]:
     """Seconds that each hit took. Raises ValueError where one is none."""
-    asked, taken = request(tag), []
+    taken: list[float] = []
     with socket.create_connection(("127.0.0.1", port), timeout=30) as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         gc.disable()
@@ -88,7 +88,7 @@ def measure(server: Server, rate: int, seconds: int, cpus: set[int] | None, star
     with pinned(cpus), subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as missing:
         try:
             time.sleep(1)
-            taken = hits(server.port, tag, seconds)
+            taken = hits(server.port, request(tag), seconds)
             said = missing.communicate(timeout=60)[0]
         finally:
             missing.kill()

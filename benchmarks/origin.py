@@ -47,13 +47,16 @@ def answer(head: bytes) -> bytes:
         f"Last-Modified: {BIRTH}",
         f"ETag: {feed.tag(name)}",
     )
+    if f"\r\nif-none-match: {feed.tag(name)}\r\n".encode() in b"%b\r\n" % fields.lower():
+        return _message("304 Not Modified", b"", *common)
     if any(each.lower().startswith(b"accept-encoding:") and b"gzip" in each for each in fields.split(b"\r\n")):
         return _message("200 OK", feed.zipped(name), *common, "Content-Encoding: gzip")
     return _message("200 OK", feed.feed(name), *common)
 
 
 def _message(status: str, content: bytes, *fields: str) -> bytes:
-    head = [f"HTTP/1.1 {status}", f"Date: {formatdate(usegmt=True)}", *fields, f"Content-Length: {len(content)}"]
+    length = [] if status.startswith("304") else [f"Content-Length: {len(content)}"]
+    head = [f"HTTP/1.1 {status}", f"Date: {formatdate(usegmt=True)}", *fields, *length]
     return "\r\n".join([*head, "", ""]).encode() + content
 
 

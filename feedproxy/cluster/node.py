@@ -1,8 +1,8 @@
 """A node of a cluster: the work that a worker process does with other machines.
 
-Once a second, a node sends reader counts and polls of readers, and checks for missed events. While Redis is unavailable,
-it tries to connect. Each worker of a machine is a node. Work on the machine's own store is divided among its workers by
-target.
+Once a second, a node sends reader counts and polls of readers, and checks for missed events. While Redis is
+unavailable, it tries to connect. Each worker of a machine is a node. Work on the machine's own store is divided among
+its workers by target.
 """
 
 import asyncio

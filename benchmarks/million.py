@@ -1,0 +1,324 @@
+"""A million feeds: memory, start, scheduled fetches a second, how late they are, and hits meanwhile.
+
+    python -m benchmarks.million [--feeds 1000000] [--seconds 120] [--price 45] [--folder DIR]
+
+The world (million_world.py) is written into a store by the store's own code: feedproxy fetches four feeds, and the
+others are these under other names, with the times and tags that they would have. Readers and their rhythms are counted
+by the product's code, too. Then feedproxy is started with that store, and for the given time
+
+* its schedule fetches what is due, by a clock that goes on from the time of the writing,
+* the readers of all feeds poll when their time has come (million_readers.py),
+* and a hit is asked for each millisecond on one more connection, as in benchmarks/latency.py.
+
+`--price` is the option `polling`, in seconds: with it the schedule has to fetch more than AIM_RATE times a second. With
+`--folder` the store is kept there, and read from there the next time; a copy of it is played on.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from benchmarks.aim import Aim
+from benchmarks.client import connected, get
+from benchmarks.latency import EVERY, corrected, hits, percentile
+from benchmarks.load import cpu_seconds, pinned, resident, split_cpus
+from benchmarks.million_world import (
+    DAY,
+    SPACING,
+    World,
+    agent,
+    batches,
+    changed,
+    gap_of,
+    hints,
+    interval_of,
+    share,
+    tag,
+)
+from benchmarks.peers import ROOT
+from benchmarks.table import aims as table_of
+from conformance.process import free_port, started
+from feedproxy.errors import StoreError
+from feedproxy.store.disk import DiskStore
+from feedproxy.store.resource import Resource
+from feedproxy.subscribers.counts import SubscriberCounts
+from feedproxy.subscribers.pseudonyms import Identifier
+
+AIM_RATE = 150
+MEMORY_MAX, STORE_MAX = 2**31, 2**36
+BATCH = 4000
+"""Resources written together."""
+
+HISTORY_DAYS = 60
+"""Since when feedproxy has known each feed."""
+
+SLICE = 10.0
+"""Seconds of hits between two looks at memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The folder of the store, the proxy's and the admin's port, and the price."""
+
+    folder: Path
+    port: int
+    admin: int
+    price: float
+
+
+def command(place: Place, world: World) -> list[str]:
+    """Return the arguments of `feedproxy`."""
+    values = {
+        "confdir": place.folder / "ca",
+        "memory_max": MEMORY_MAX,
+        "store_max": STORE_MAX,
+        "allow_networks": "127.0.0.0/8",
+        "allow_ports": world.port,
+        "polling": f"{place.price:g}s",
+        "feed_min_interval": 0,
+    }
+    options = [part for name, value in values.items() for part in ("--set", f"{name}={value}")]
+    listen = ["--listen", f"127.0.0.1:{place.port}", "--admin", f"127.0.0.1:{place.admin}"]
+    return ["serve", *listen, "--store", str(place.folder / "store"), *options]
+
+
+@contextmanager
+def running(place: Place, world: World, offset: float, cpus: set[int] | None) -> Iterator[int]:
+    """Run feedproxy; yield its process."""
+    late = [str(place.folder / "late"), str(offset)]
+    run = [sys.executable, "-m", "benchmarks.lateness", *late, *command(place, world)]
+    with pinned(cpus):
+        began = started(run, place.port, log=place.folder / "feedproxy.log", cwd=ROOT)
+        process = began.__enter__()
+    try:
+        yield process.pid
+    finally:
+        began.__exit__(None, None, None)
+
+
+def first_of_kinds(world: World) -> dict[tuple[bool, bool], int]:
+    """Return a feed of each combination of hints."""
+    found: dict[tuple[bool, bool], int] = {}
+    for number in range(world.slow_feeds, world.feeds):
+        found.setdefault(hints(number), number)
+        if len(found) == 4:
+            break
+    return found
+
+
+def fetched(target: str, port: int) -> bytes:
+    """Return a feed through the gateway. Raises ValueError."""
+    with connected(port) as connection:
+        answer = get(connection, f"/{target}", {"Host": "localhost", "Accept-Encoding": "gzip"})
+    if answer.status != 200:
+        raise ValueError(f"{target}: {answer.status}")
+    return answer.content
+
+
+def resource_of(number: int, like: Resource, world: World, now: float, price: float) -> Resource:
+    """Return what would be stored of a feed. It was last refreshed as long ago as the schedule may leave it."""
+    gap, interval = gap_of(number), interval_of(number // 100)
+    period = min(DAY, max(interval, (2 * price * gap) ** 0.5))
+    at = now - share(number, "refreshed") * period
+    target = world.target(number)
+    variant = like.variants[0]
+    variant = replace(
+        variant,
+        target=target,
+        fields=variant.fields.with_field("ETag", tag(number, at)),
+        request_time=at - 0.2,
+        response_time=at,
+    )
+    history = (changed(number, ago, at) for ago in range(7, -1, -1))
+    changes = [instant for instant in history if instant > now - 2 * HISTORY_DAYS * DAY]
+    return replace(
+        like, target=target, variants=(variant,), changes=changes, fetched=at, first_seen=now - HISTORY_DAYS * DAY
+    )
+
+
+def fill(folder: Path, world: World, originals: dict[tuple[bool, bool], int], now: float, price: float) -> None:
+    """Write the feeds, the counts of readers and their rhythms."""
+    disk = DiskStore(folder / "store", size_max=STORE_MAX, on_failure=_fail)
+    likes = {kind: found for kind, number in originals.items() if (found := disk.read(world.target(number)))}
+    for batch in batches(range(world.feeds), BATCH):
+        disk.write_all(
+            [resource_of(number, likes[hints(number)], world, now, price) for number in batch], lambda *_: None
+        )
+    secret = disk.read_state("reader-secret")
+    assert secret is not None
+    identifier = Identifier(secret)
+    counts = SubscriberCounts(feeds_max=2 * world.feeds, entries_max=20 * world.feeds)
+    for reader in sorted(range(world.readers), key=lambda each: world.last_poll(each, now)):
+        interval, last = interval_of(reader), world.last_poll(reader, now)
+        pseudonym = identifier.pseudonym("127.0.0.1", agent(reader), "", now)
+        for place, number in enumerate(world.feeds_of(reader)):
+            at = last + SPACING * place
+            at -= interval * (at > now)
+            for before in range(3, 0, -1):
+                counts.rhythms.note(world.target(number), pseudonym, at - before * interval)
+            counts.seen(world.target(number), pseudonym, agent(reader), at)
+    disk.write_state("counts", counts.dump())
+    disk.write_state("rhythms", counts.rhythms.dump())
+    disk.close()
+
+
+def _fail(error: StoreError) -> None:
+    raise error
+
+
+def made(folder: Path, feeds: int, price: float) -> tuple[World, float]:
+    """Return the world of a folder, and when its store was written; it is written if it is not there."""
+    note = folder / "world.json"
+    if note.exists():
+        known = json.loads(note.read_text(encoding="utf-8"))
+        return World(known["feeds"], known["port"]), known["written"]
+    world = World(feeds, free_port())
+    place = Place(folder, free_port(), free_port(), price)
+    with origin(folder, world, 0.0, None), running(place, world, 0.0, None):
+        originals = first_of_kinds(world)
+        for number in originals.values():
+            fetched(world.target(number), place.port)
+    now = time.time()
+    fill(folder, world, originals, now, price)
+    note.write_text(json.dumps({"feeds": feeds, "port": world.port, "written": now}), encoding="utf-8")
+    return world, now
+
+
+@contextmanager
+def origin(folder: Path, world: World, offset: float, cpus: set[int] | None) -> Iterator[None]:
+    """Run the origin."""
+    run = [sys.executable, "-m", "benchmarks.million_world", str(world.port), str(offset)]
+    with pinned(cpus):
+        began = started(run, world.port, log=folder / "origin.log", cwd=ROOT)
+        began.__enter__()
+    try:
+        yield
+    finally:
+        began.__exit__(None, None, None)
+
+
+def asked(world: World) -> tuple[int, int]:
+    """Return how many requests the origin has had, and how many it answered with 304."""
+    with connected(world.port) as connection:
+        all_of_them, unmodified = get(connection, "/asked", {}).content.split()
+    return int(all_of_them), int(unmodified)
+
+
+def play(folder: Path, world: World, written: float, seconds: float, price: float) -> list[Aim]:
+    """Start feedproxy on the store, play, and return the figures."""
+    server, others = split_cpus()
+    offset = written - time.time()
+    place = Place(folder, free_port(), free_port(), price)
+    with origin(folder, world, offset, others):
+        began = time.monotonic()
+        with running(place, world, offset, server) as pid:
+            hot = world.target(world.feeds - 1)
+            fetched(hot, place.port)
+            start = time.monotonic() - began
+            memory_at_start = resident(pid)
+            readers = [sys.executable, "-m", "benchmarks.million_readers", str(place.port), str(world.port)]
+            readers += [str(world.feeds), str(offset), str(seconds)]
+            with pinned(others), subprocess.Popen(readers, cwd=ROOT, stdout=subprocess.PIPE, text=True) as polling:
+                try:
+                    figures = hits_of(place, world, pid, hot, seconds)
+                    polls = json.loads(polling.communicate(timeout=60)[0])
+                finally:
+                    polling.kill()
+    late = [line.split() for line in (folder / "late").read_text(encoding="utf-8").splitlines()]
+    first = {world.target(number) for number in range(world.slow_feeds)}
+    lateness = sorted(float(delay) for _, delay, target in late if target not in first)
+    slow = sorted(float(delay) for _, delay, target in late if target in first)
+    rate = figures.fetches / figures.seconds
+    million = f"{world.feeds:,} feeds"
+    return [
+        Aim(f"{million}: memory", max(figures.memory, memory_at_start) / 2**30, "GiB", "≤", 3 * 1e9 / 2**30),
+        Aim(f"{million}: start to first hit", start, "s", "≤", 15),
+        Aim(f"{million}: scheduled fetches", rate, "a second", "≥", AIM_RATE),
+        Aim("… of these answered with 304", 100 * figures.unmodified / max(1, figures.fetches), "%"),
+        Aim("lateness of fetches against plan: p50", percentile(lateness or [0.0], 0.5), "s"),
+        Aim("lateness of fetches against plan: p99", percentile(lateness or [0.0], 0.99), "s", "≤", 60),
+        Aim("… of the slow site: p99", percentile(slow or [0.0], 0.99), "s"),
+        Aim("hits meanwhile: p99", figures.p99, "ms", "≤", 2),
+        Aim("hits meanwhile: longest", figures.longest, "ms"),
+        Aim("polls of the feeds' readers meanwhile", polls["polls"] / seconds, "a second"),
+        Aim("… their p99", polls["p99"], "ms"),
+        Aim("… not answered with 200", polls["failed"], "polls"),
+        Aim("CPU of feedproxy", 100 * figures.cpu / figures.seconds, "% of one core"),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What was measured beside the hits: seconds, bytes, fetches; and milliseconds of hits."""
+
+    seconds: float
+    cpu: float
+    memory: int
+    fetches: int
+    unmodified: int
+    p99: float
+    longest: float
+
+
+def hits_of(place: Place, world: World, pid: int, hot: str, seconds: float) -> Figures:
+    """Ask for a hit each millisecond, and measure what the process takes."""
+    taken: list[float] = []
+    memory, began, cpu = 0, time.monotonic(), cpu_seconds(pid)
+    before = asked(world)
+    wanted = (
+        f"GET /{hot} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: Hot/1\r\nAccept-Encoding: gzip\r\n"
+        f"If-None-Match: {tag_of(hot, place.port)}\r\n\r\n"
+    ).encode()
+    while (left := began + seconds - time.monotonic()) > 0:
+        taken += hits(place.port, wanted, min(SLICE, left))
+        memory = max(memory, resident(pid))
+    lasted = time.monotonic() - began
+    after = asked(world)
+    cpu = cpu_seconds(pid) - cpu
+    ordered = [each * 1000 for each in corrected(taken, EVERY)]
+    fetches, unmodified = after[0] - before[0], after[1] - before[1]
+    return Figures(lasted, cpu, memory, fetches, unmodified, percentile(ordered, 0.99), ordered[-1])
+
+
+def tag_of(target: str, port: int) -> str:
+    """Return the ETag of a feed at the gateway."""
+    with connected(port) as connection:
+        return get(connection, f"/{target}", {"Host": "localhost", "Accept-Encoding": "gzip"}).fields["etag"]
+
+
+def measure(feeds: int, seconds: float, price: float, folder: Path | None) -> list[Aim]:
+    """Make the world, where the folder has none, and play on a copy of it."""
+    with tempfile.TemporaryDirectory(prefix="feedproxy-bench-") as temporary:
+        kept = folder or Path(temporary) / "made"
+        kept.mkdir(parents=True, exist_ok=True)
+        world, written = made(kept, feeds, price)
+        played = Path(temporary) / "played"
+        if folder is None:
+            kept.rename(played)
+        else:
+            shutil.copytree(kept, played)
+        return play(played, world, written, seconds, price)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.million")
+    parser.add_argument("--feeds", type=int, default=1_000_000)
+    parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--price", type=float, default=45)
+    parser.add_argument("--folder", type=Path)
+    args = parser.parse_args(arguments)
+    figures = measure(args.feeds, args.seconds, args.price, args.folder)
+    print(table_of([asdict(aim) for aim in figures]))
+
+
+if __name__ == "__main__":
+    main()
