@@ -75,10 +75,6 @@ class Rules:
     def __len__(self) -> int:
         return len(self.rules)
 
-    def for_target(self, target: str) -> list[Mapping[str, Any]]:
-        """Return the options of the rules that match a normalised target. Later ones take precedence."""
-        return [self.rules[index].overrides for index in self._lookup(target).matching] if self.rules else []
-
     def settings_for(self, target: str, base: Settings) -> Settings:
         """Return `base` with the matching rules applied. For the same `base`, the result is the same object."""
         if not self.rules:

@@ -46,28 +46,3 @@ class LeaseEffects(Protocol):
     def on_slot_reserved(self, site: str, until: Instant) -> None:
         """Announce to the other machines that requests to `site` must wait until an instant."""
         ...
-
-
-class NoLeaseEffects:
-    """The default for a machine that stores no copies and announces nothing."""
-
-    def stored_token(self, target: str) -> int:
-        """Return 0."""
-        return 0
-
-    async def store_copy(self, target: str, found: StoredCopy, before: object) -> bool:
-        """Return False, because nothing is stored."""
-        return False
-
-    async def wait_purge_sent(self, target: str) -> object:
-        """Return None at once."""
-        return None
-
-    def on_lease_released(self, target: str, token: int) -> None:
-        """Do nothing."""
-
-    def on_invalidated(self, target: str | None) -> None:
-        """Do nothing."""
-
-    def on_slot_reserved(self, site: str, until: Instant) -> None:
-        """Do nothing."""

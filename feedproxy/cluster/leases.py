@@ -7,7 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.cluster.lease_effects import LeaseEffects, NoLeaseEffects
+from feedproxy.cluster.lease_effects import LeaseEffects
 from feedproxy.cluster.redis_connection import RedisRefused, RedisUnavailable
 from feedproxy.cluster.redis_store import RedisStore
 from feedproxy.store.coordination import Coordination, SiteThrottle
@@ -31,10 +31,10 @@ class ClusterCoordination:
     """Fetch leases: one for each target among this machine's processes and, while Redis is available, among all
     machines."""
 
-    def __init__(self, local: Coordination, redis_store: RedisStore, effects: LeaseEffects | None = None) -> None:
+    def __init__(self, local: Coordination, redis_store: RedisStore, effects: LeaseEffects) -> None:
         self.local = local
         self._redis_store = redis_store
-        self._effects = effects or NoLeaseEffects()
+        self._effects = effects
         self._leases: dict[str, _Lease] = {}
         self._completion_counts = [0] * SLOTS
         self._waiting: OrderedDict[str, asyncio.Event] = OrderedDict()

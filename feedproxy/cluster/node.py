@@ -258,7 +258,6 @@ class ClusterNode:
         try:
             while self._compare_again:
                 self._compare_again = False
-                self.store.replicator.overflowed = False
                 batch: list[str] = []
                 for target in self.store.targets():
                     if self._is_mine(target):

@@ -51,7 +51,6 @@ class Replicator:
         self._awake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.busy = False
-        self.overflowed = False
         self.sent = 0
         self.refused = 0
 
@@ -121,7 +120,6 @@ class Replicator:
             update = self._updates[target] = _PendingUpdate()
             if len(self._updates) > WAITING_MAX:
                 self._updates.popitem(last=False)
-                self.overflowed = True
         return update
 
     def __bool__(self) -> bool:

@@ -22,7 +22,6 @@ from feedproxy.http.coding.compression_dictionary import (
     exact_pattern,
     may_encode,
     parse_available_dictionary,
-    parse_dictionary_id,
     parse_use_as_dictionary,
     window_limit,
 )
@@ -157,15 +156,6 @@ def test_two_hashes_name_no_dictionary() -> None:
     one = f":{base64.b64encode(HASH).decode()}:"
 
     assert parse_available_dictionary(f"{one}, {one}") is None
-
-
-def test_dictionary_id_is_the_servers_own_string() -> None:
-    assert parse_dictionary_id('"/v1/main.js 33a6"') == "/v1/main.js 33a6"
-
-
-@pytest.mark.parametrize("value", ["", "v1", ":aGk=:", '"v1', '"a" "b"', f'"{"x" * 1025}"', "5"])
-def test_dictionary_id_of_another_type_or_length_is_none(value: str) -> None:
-    assert parse_dictionary_id(value) is None
 
 
 # -- 5, dcz
@@ -321,7 +311,6 @@ def test_any_field_value_is_read_or_is_absent(value: str) -> None:
     if said is not None:
         assert parse_use_as_dictionary(said.text) == said
         assert said.is_usable in (True, False)
-    parse_dictionary_id(value)
     assert len(parse_available_dictionary(value) or HASH) == 32
 
 

@@ -112,15 +112,6 @@ def parse_available_dictionary(value: str) -> bytes | None:
     return found if found is not None and len(found) == HASH_BYTES else None
 
 
-def parse_dictionary_id(value: str) -> str | None:
-    """Parse Dictionary-ID, the server identifier that a client repeats (section 2.3).
-
-    Return None if the value is invalid.
-    """
-    found = parse_item(value)
-    return str(found) if _is_string(found) and len(str(found)) <= ID_MAX else None
-
-
 def dictionary_hash(content: bytes) -> bytes:
     """Return the SHA-256 of a content, by which requests name it as a dictionary."""
     return hashlib.sha256(content).digest()
