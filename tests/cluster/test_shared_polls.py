@@ -15,7 +15,7 @@ READER = Pseudonym(11, 12, 13)
 
 async def test_cluster_rhythm_of_a_reader_is_known_on_all_machines(start: Start) -> None:
     one, other = await start(), await start()
-    now = one.runtime.clock.now()
+    now = one.app.clock.now()
 
     for ago in (3, 2, 1, 0):
         one.service.counts.seen(TARGET, READER, "reader/1", now - ago * HOUR)
@@ -27,7 +27,7 @@ async def test_cluster_rhythm_of_a_reader_is_known_on_all_machines(start: Start)
 
 async def test_cluster_reader_that_asks_the_machines_in_turn_has_one_rhythm_on_each(start: Start) -> None:
     machines = await start(), await start()
-    now = machines[0].runtime.clock.now()
+    now = machines[0].app.clock.now()
 
     for number in range(4):
         asked, other = machines[number % 2], machines[1 - number % 2]
@@ -42,7 +42,7 @@ async def test_cluster_reader_that_asks_the_machines_in_turn_has_one_rhythm_on_e
 
 
 def next_poll_at(machine: Machine) -> float | None:
-    return machine.service.counts.rhythms.next_poll(TARGET, machine.runtime.clock.now())
+    return machine.service.counts.rhythms.next_poll(TARGET, machine.app.clock.now())
 
 
 class FakeRedis(RedisStore):
