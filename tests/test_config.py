@@ -149,7 +149,7 @@ def test_an_empty_configuration_is_one(tmp_path: Path, text: str) -> None:
         ("feeds:\n  - match: [a]\n", "feedproxy.yaml:2: match: expected one pattern"),
         (
             "feeds:\n  - match: a\n    gone: true\n  - match: ftp://a/\n",
-            "feedproxy.yaml:4: match can never match: only http and https",
+            "feedproxy.yaml:4: match can never match: invalid pattern: expected the scheme http or https",
         ),
         (
             "feeds:\n  - match: a\n    match: b\n",

@@ -304,13 +304,16 @@ async def test_log_level_and_format_are_taken_over_by_a_reload(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("upstream_proxy: proxy.example:3128", ":1: upstream_proxy: not a proxy's address: expected http://"),
+        ("upstream_proxy: proxy.example:3128", ":1: upstream_proxy: invalid proxy address: expected http://"),
         ("upstream_proxy: http://u:s3cret@proxy.example", ":1: upstream_proxy: missing port of the proxy"),
         ("upstream_proxy: [http://u:s3cret@a:1]", ":1: upstream_proxy: expected text, not a list"),
         ("upstream_proxy: http://localhost:8080", ":1: upstream_proxy: http://localhost:8080 is this proxy itself"),
         ("upstream_proxy: http://u:s3cret@127.0.0.1:8081", ":1: upstream_proxy: http://127.0.0.1:8081 is this proxy"),
-        ("upstream_proxy: environment", ":1: upstream_proxy: environment: all_proxy: not a proxy's address"),
-        ("feeds: [{match: a.example, upstream_proxy: 'ftp://u:s3cret@a:1'}]", ":1: upstream_proxy: not a proxy's"),
+        ("upstream_proxy: environment", ":1: upstream_proxy: environment: all_proxy: invalid proxy address"),
+        (
+            "feeds: [{match: a.example, upstream_proxy: 'ftp://u:s3cret@a:1'}]",
+            ":1: upstream_proxy: invalid proxy address",
+        ),
         ("proxy: http://u:s3cret@a:1", ":1: unknown option 'proxy'; did you mean 'upstream_proxy'?"),
         ("http_proxy: http://u:s3cret@a:1", ":1: unknown option 'http_proxy'; did you mean 'upstream_proxy'?"),
     ],
@@ -372,5 +375,5 @@ async def test_reload_takes_over_another_parent_proxy_and_refuses_a_wrong_one(
     path.write_text("upstream_proxy: ftp://u:s3cret@three.example.com:3128\n")
     reloaded(path, made, app)
     assert str(app.parent_of(target)) == "socks5://two.example.com:1080"
-    assert "upstream_proxy: not a proxy's address" in caplog.text
+    assert "upstream_proxy: invalid proxy address" in caplog.text
     assert "s3cret" not in caplog.text

@@ -68,5 +68,5 @@ def test_commands_take_the_parent_of_the_environment_and_of_the_file(
     monkeypatch.setenv("FEEDPROXY_UPSTREAM_PROXY", "socks5://10.0.0.1:1080")
     assert admin_client.request_settings(False).upstream_proxy == "socks5://10.0.0.1:1080"
     monkeypatch.setenv("FEEDPROXY_UPSTREAM_PROXY", "somewhere")
-    with pytest.raises(UsageError, match="FEEDPROXY_UPSTREAM_PROXY: upstream_proxy: not a proxy's address"):
+    with pytest.raises(UsageError, match="FEEDPROXY_UPSTREAM_PROXY: upstream_proxy: invalid proxy address"):
         admin_client.request_settings(False)
