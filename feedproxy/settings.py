@@ -552,7 +552,7 @@ class Settings:
     admin_hosts: tuple[str, ...] = option(
         (),
         "Further host names that the admin listener accepts.",
-        "Other names are refused, because a web page can create a name with this address.",
+        "feedproxy refuses other names. Otherwise a web page could reach it by a name of its own (DNS rebinding).",
         restart=True,
     )
     log_format: str = option(

@@ -86,7 +86,7 @@ class TTL_VERY_SHORT(Note):
     level = Level.WARN
     category = Category.SCHEDULE
     summary = "The ttl, %(ttl)s minutes, is shorter than any reader's polling interval."
-    advice = "It invites needless polls and has no benefit. To notify readers within seconds, use WebSub or rssCloud."
+    advice = "Such a ttl causes needless polls and has no benefit. To notify readers at once, use WebSub or rssCloud."
     reference = "RSS Feed State, TTL; WebSub"
 
 
@@ -135,5 +135,5 @@ class NEWS_IN_SKIPPED_HOURS(Note):
     level = Level.WARN
     category = Category.SCHEDULE
     summary = "%(count)s of %(total)s entries were published in hours that the feed asks readers to skip."
-    advice = "The last one was published on %(when)s. Hours are in GMT, not in the local time zone."
+    advice = "The last of these entries was published on %(when)s. Hours are in GMT, not in the local time zone."
     reference = "RSS 2.0, skipHours and skipDays; RSS Feed State"

@@ -194,8 +194,8 @@ class TAG_ALWAYS_NEW(Note):
     category = Category.CONDITIONS
     summary = "The same content has a different ETag in each response."
     advice = """\
-    It was `%(first)s` first and `%(second)s` later, so no request is ever answered with 304. Compute the tag from
-    the content, not from the time, the process, or the server (Apache: `FileETag MTime Size`)."""
+    The ETag was `%(first)s` first and `%(second)s` later, so no request is ever answered with 304. Compute the tag
+    from the content, not from the time, the process, or the server (Apache: `FileETag MTime Size`)."""
     reference = "RFC 9110, section 8.8.1"
 
 
@@ -204,7 +204,7 @@ class LAST_MODIFIED_ALWAYS_NEW(Note):
     category = Category.CONDITIONS
     summary = "The same content has a different Last-Modified in each response."
     advice = """\
-    It was %(first)s first and %(second)s later. Send the date of the newest entry instead of the time of the
+    The date was %(first)s first and %(second)s later. Send the date of the newest entry instead of the time of the
     request."""
     reference = "RFC 9110, section 8.8.2.1"
 

@@ -384,7 +384,7 @@ def never() -> Iterator[Promise]:
     for control, fwd in FORBIDDEN.items():
         for what, feed in (("ttl", ttl("600")), ("skipHours", hours(13))):
             yield at(
-                f"{what} does not hold a copy that HTTP forbids to use stale",
+                f"{what} holds no copy if HTTP forbids using it stale",
                 RFC_9111_AGE,
                 control,
                 feed,
