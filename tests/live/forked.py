@@ -5,6 +5,7 @@ other way: its own pid, environment, folder, standard streams and signals. What 
 started (preloaded libraries, inherited sockets) is started by exec, as `Process` decides.
 """
 
+import functools
 import gc
 import json
 import os
@@ -14,9 +15,13 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import IO, Any
+
+from mitmproxy import certs
+from mitmproxy.options import CONF_BASENAME
 
 ROOT = Path(__file__).resolve().parents[2]
 MESSAGE_MAX = 200_000
@@ -93,9 +98,9 @@ class Nursery:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for each in (ours, theirs):
             each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MESSAGE_MAX)
-        run = "from tests.live.forked import main; import sys; main(int(sys.argv[1]))"
+        run = "from tests.live.forked import main; import sys; main(int(sys.argv[1]), sys.argv[2])"
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-        command = [sys.executable, "-P", "-c", run, str(theirs.fileno())]
+        command = [sys.executable, "-P", "-c", run, str(theirs.fileno()), authority_folder().name]
         subprocess.Popen(command, pass_fds=(theirs.fileno(),), env={**os.environ, "PYTHONPATH": path})
         theirs.close()
         self._control = ours
@@ -118,17 +123,29 @@ class Nursery:
 nursery = Nursery()
 
 
-def main(descriptor: int) -> None:
+@functools.cache
+def authority_folder() -> tempfile.TemporaryDirectory[str]:
+    """Make mitmproxy's authority once: its keys take half as long as all else that a start does."""
+    folder = tempfile.TemporaryDirectory()
+    certs.CertStore.from_store(folder.name, CONF_BASENAME, 2048)
+    return folder
+
+
+def main(descriptor: int, authority: str) -> None:
     """Fork a process for every order that comes, until there are no tests any more."""
     import feedproxy.cli
     from feedproxy import serve, supervisor  # noqa: F401 -- imported once, for all that are forked
     from feedproxy.http import uri
+    from feedproxy.server.fastpath import compatibility, proxy_mode  # noqa: F401
     from feedproxy.web import templates
 
     feedproxy.cli.make_parser()
     # What is computed once in a process, and would be in each of them.
     templates.make_ready()
     uri.site_of_host("www.example")
+    compatibility.find_missing()
+    certs.load_pem_private_key = functools.cache(certs.load_pem_private_key)  # type: ignore[misc]
+    certs.CertStore.from_store(authority, CONF_BASENAME, 2048)
     # What is here already is looked at by no collection in them: that would copy every page of it.
     gc.collect()
     gc.freeze()

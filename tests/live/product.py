@@ -3,6 +3,7 @@
 import os
 import queue
 import re
+import shutil
 import signal
 import socket
 import ssl
@@ -15,7 +16,7 @@ from http.client import HTTPMessage, HTTPResponse
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.live.forked import Forked, nursery
+from tests.live.forked import Forked, authority_folder, nursery
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -145,6 +146,8 @@ class Feedproxy(Process):
         self.folder = folder
         self.store = store or folder / "store"
         self.confdir = folder / "conf"
+        if not self.confdir.exists():
+            shutil.copytree(authority_folder().name, self.confdir)
         command = [*COMMAND, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--store", str(self.store)]
         if allow_private:
             command.append("--allow-private")
