@@ -52,7 +52,7 @@ def machine() -> dict[str, Any]:
 def versions() -> dict[str, str]:
     """Of all that took part."""
     found = {"feedproxy": version("feedproxy"), "mitmproxy": version("mitmproxy")}
-    for name, flag in (("nginx", "-v"), ("varnishd", "-V"), ("squid", "-v")):
+    for name, flag in (("nginx", "-v"), ("varnishd", "-V"), ("squid", "-v"), ("haproxy", "-v"), ("h2o", "-v")):
         path = next((peer.path for peer in PEERS if peer.program == name), None)
         if path:
             done = subprocess.run([path, flag], capture_output=True, text=True, timeout=30, check=False)

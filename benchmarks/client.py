@@ -78,6 +78,8 @@ def verify(server: Server, row: Row, name: str = "1") -> tuple[str, Answer]:
         if content != feed.feed(name):
             raise Unequal(f"{server.name}, {row.title}: another content ({len(content)} bytes decoded)")
         tag = whole.fields.get("etag", "")
+        if not server.caches:
+            return tag, whole
         known = get(connection, feed.path(name), {**plain, "If-None-Match": tag})
         if not tag or known.status != 304 or known.fields.get("etag", tag) != tag:
             raise Unequal(f"{server.name}, {row.title}: {known.status} to its own tag {tag!r}, not 304")

@@ -130,7 +130,7 @@ def play(
     """Round by round, row by row, server by server, until all is done or the time (monotonic) is over."""
     for row in rows:
         if row.count > 1:
-            for server in servers:
+            for server in (server for server in servers if server.takes_part(row)):
                 started = time.monotonic()
                 warm(server, row, until)
                 say(f"{server.name} has {row.count} feeds after {time.monotonic() - started:.0f} s")
@@ -139,7 +139,7 @@ def play(
     lost: set[tuple[str, str]] = set()
     for turn, row in itertools.product(range(rounds), rows):
         for server in servers[turn % len(servers) :] + servers[: turn % len(servers)]:
-            if (row.key, server.name) in lost or (row.tls and server.tls_port is None):
+            if (row.key, server.name) in lost or not server.takes_part(row):
                 continue
             if time.monotonic() > until:
                 say("the time is over: fewer rounds than asked for")

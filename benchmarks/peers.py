@@ -16,13 +16,14 @@ from pathlib import Path
 
 from benchmarks import feed
 from benchmarks.load import pinned, split_cpus
+from benchmarks.rows import Row
 from conformance.caches import PATH, ConfigTemplate
 from conformance.process import free_port, started
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 MEMORY = 2 * 1024**3
-GROUPS = ("nginx", "Varnish", "Squid")
+GROUPS = ("nginx", "Varnish", "Squid", "HAProxy", "H2O")
 """The columns of the table: the better of a peer's variants counts."""
 
 
@@ -55,6 +56,8 @@ class Peer:
     command: Callable[[str, Place], list[str]]
     check: Callable[[list[str]], list[str]]
     tls: bool = False
+    caches: bool = True
+    """False for a server that passes every request on: only its misses are measured."""
 
     @property
     def path(self) -> str | None:
@@ -73,6 +76,11 @@ class Server:
     tls_port: int | None = None
     tls_pid: int | None = None
     """The process of that port, where it is another."""
+    caches: bool = True
+
+    def takes_part(self, row: Row) -> bool:
+        """Return whether this row is measured with this server."""
+        return (self.caches or row.miss) and (not row.tls or self.tls_port is not None)
 
     def url(self, path: str, tls: bool = False) -> str:
         """The address of this path here."""
@@ -118,6 +126,14 @@ def _squid(program: str, place: Place) -> list[str]:
     return [program, "-N", "-n", f"bench{place.port}", "-f", str(_write(place, "squid.conf"))]
 
 
+def _haproxy(program: str, place: Place) -> list[str]:
+    return [program, "-db", "-f", str(_write(place, "haproxy.cfg"))]
+
+
+def _h2o(program: str, place: Place) -> list[str]:
+    return [program, "-c", str(_write(place, "h2o.conf"))]
+
+
 def _tested(command: list[str]) -> list[str]:
     return [*command, "-t"]
 
@@ -130,6 +146,10 @@ def _parsed(command: list[str]) -> list[str]:
     return [command[0], "-k", "parse", *command[2:]]
 
 
+def _checked(command: list[str]) -> list[str]:
+    return [*command, "-c"]
+
+
 NGINX = Peer("nginx", "nginx", "nginx", _nginx, _tested, tls=True)
 PEERS = (
     NGINX,
@@ -137,6 +157,8 @@ PEERS = (
     Peer("Varnish", "Varnish", "varnishd", _varnish, _compiled),
     Peer("Varnish, both codings", "Varnish", "varnishd", _varnish_both, _compiled),
     Peer("Squid", "Squid", "squid", _squid, _parsed),
+    Peer("HAProxy", "HAProxy", "haproxy", _haproxy, _checked),
+    Peer("H2O", "H2O", "h2o", _h2o, _tested, caches=False),
 )
 
 
@@ -194,7 +216,8 @@ class Stage:
         place = replace(self.place(peer.name), workers=workers)
         command = peer.command(peer.path or peer.program, place)
         pid = self._start(command, place.port, peer.name, None if free else self.server_cpus)
-        return Server(peer.name, peer.group, pid, place.port, place.tls_port if peer.tls else None)
+        tls_port = place.tls_port if peer.tls else None
+        return Server(peer.name, peer.group, pid, place.port, tls_port, caches=peer.caches)
 
     def feedproxy(
         self, *more: str, name: str = "feedproxy", free: bool = False, module: str = "feedproxy.cli"
