@@ -6,7 +6,8 @@ determine all instants.
 
 A refresh that is due waits in the lane of its site. A lane runs LANE_WIDTH refreshes at a time. All lanes together run
 as many as it takes to finish what is due within DRAIN, by the recent duration of refreshes. So many feeds that are due
-at the same second are fetched in parallel, and a start after a long stop does not fetch all at once.
+at the same second are fetched in parallel, and a start after a long stop does not fetch all at once. Refreshes that
+take longer than SLOW give their places to others, so that a few sites that do not answer hold up no other.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from itertools import takewhile
 from typing import assert_never
 
 from feedproxy.aio import THROTTLED_BLOCKING_TIME, throttled, yielding
@@ -27,14 +29,18 @@ logger = logging.getLogger(__name__)
 AT_ONCE = 8
 """Scheduled refreshes under way that are always admitted: readers' own come first."""
 
-AT_ONCE_MAX = 256
-"""Scheduled refreshes under way at most: a quarter of the file descriptors that a process usually has."""
+AT_ONCE_MAX = 160
+"""Scheduled refreshes under way at most. The connections to origins (upstream/client.py) have room for 40 more, which
+readers wait for."""
 
 LANE_WIDTH = 2
 """Scheduled refreshes of one site under way at a time, as browsers had connections to a server (RFC 2616, 8.1.4)."""
 
 DRAIN: Seconds = 10
 """Seconds within which what is due shall be under way: well within the lead that a refresh has (policy/polling.py)."""
+
+SLOW: Seconds = 5
+"""Seconds after which a refresh does not count as under way any more, up to AT_ONCE_MAX."""
 
 SMOOTHING = 0.1
 """Weight of the last refresh in the mean time that refreshes take."""
@@ -85,7 +91,10 @@ class Agenda:
         self._took: Seconds = 1.0
         self._runner: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[None] | None = None
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._under_way: dict[asyncio.Task[None], Seconds] = {}
+        """Refreshes in the order in which they began, and when, on the monotonic clock."""
+        self._alarm: asyncio.Task[None] | None = None
+        self._alarm_at: Instant = 0.0
         self._wakes: asyncio.Event | None = None
         self._closed = False
         self._latest: Instant = 0.0
@@ -98,9 +107,14 @@ class Agenda:
 
     @property
     def limit(self) -> int:
-        """Refreshes that may be under way now: what is due, times what each takes, by the time there is for all."""
+        """Refreshes that may be under way now: what is due, times what each takes, by the time there is for all.
+
+        Slow ones come in addition.
+        """
         wanted = math.ceil((len(self._waiting) + len(self._under_way)) * self._took / DRAIN)
-        return min(max(AT_ONCE, wanted), AT_ONCE_MAX)
+        begin = time.monotonic() - SLOW
+        slow = sum(1 for _ in takewhile(lambda began: began < begin, self._under_way.values()))
+        return min(max(AT_ONCE, wanted) + slow, AT_ONCE_MAX)
 
     @property
     def next_at(self) -> Instant | None:
@@ -133,7 +147,7 @@ class Agenda:
     async def close(self) -> None:
         """Start no further refreshes; the coordinator ends the current ones."""
         self._closed = True
-        tasks = [task for task in (self._runner, self._starting, *self._under_way) if task is not None]
+        tasks = [task for task in (self._runner, self._starting, self._alarm, *self._under_way) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -223,21 +237,26 @@ class Agenda:
         return self._busy.get(lane, 0) < LANE_WIDTH
 
     async def _wait(self, wakes: asyncio.Event) -> None:
-        left = self._heap[0][0] - self._clock.now() if self._heap else NAP
-        sleeping = asyncio.ensure_future(self._clock.sleep(min(left, NAP)))
-        waking = asyncio.ensure_future(wakes.wait())
-        try:
-            await asyncio.wait((sleeping, waking), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sleeping.cancel()
-            waking.cancel()
+        """Wait until a feed is due or something has changed; NAP at most."""
+        now = self._clock.now()
+        at = min(self._heap[0][0], now + NAP) if self._heap else now + NAP
+        # Each refresh that ends wakes the loop: the alarm is set anew only for an earlier instant.
+        if self._alarm is None or self._alarm.done() or at < self._alarm_at:
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm, self._alarm_at = asyncio.ensure_future(self._ring(at - now, wakes)), at
+        await wakes.wait()
+
+    async def _ring(self, seconds: Seconds, wakes: asyncio.Event) -> None:
+        await self._clock.sleep(seconds)
+        wakes.set()
 
     def _turn(self, target: str, lane: str, due: Instant) -> None:
         match self._look(target):
             case Refresh():
                 self._busy[lane] = self._busy.get(lane, 0) + 1
                 task = asyncio.ensure_future(self._refreshed(target, lane, due))
-                self._under_way.add(task)
+                self._under_way[task] = time.monotonic()
             case Later(at):
                 self._put(target, at)
             case Rest():
@@ -247,16 +266,15 @@ class Agenda:
 
     async def _refreshed(self, target: str, lane: str, due: Instant) -> None:
         """Refresh a feed that is due since that instant."""
-        began = time.monotonic()
         try:
             await self._refresh(target)
         except Exception:
             logger.exception("scheduler: refresh failed")
         finally:
-            self._took += SMOOTHING * (time.monotonic() - began - self._took)
             task = asyncio.current_task()
-            if task is not None:
-                self._under_way.discard(task)
+            assert task is not None
+            began = self._under_way.pop(task)
+            self._took += SMOOTHING * (time.monotonic() - began - self._took)
             self._leave(lane)
 
     def _leave(self, lane: str) -> None:

@@ -1,6 +1,7 @@
 """The agenda: what is due is done, a few at a time, and never twice."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from itertools import pairwise
 
@@ -215,6 +216,46 @@ async def test_fast_origins_need_few_refreshes_at_once(world: World) -> None:
     world.agenda._waiting = {str(number) for number in range(1000)}
 
     assert world.agenda.limit == AT_ONCE
+
+
+async def test_sites_that_do_not_answer_hold_up_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.agenda.close()
+    agenda = laned(world)
+    world.gate.clear()
+    world.due = {f"{letter}{number}": NOON + 10 for letter in "abcd" for number in range(LANE_WIDTH)}
+    for target in world.due:
+        agenda.note(target)
+    await world.pass_time(15)
+    assert len(world.refreshed) == AT_ONCE == agenda.limit
+    started = time.monotonic()
+
+    monkeypatch.setattr("feedproxy.refresh.prefetch_scheduler.time.monotonic", lambda: started + 10)
+    for letter in "efg":
+        world.due[letter] = NOON + 20
+        agenda.note(letter)
+    await world.pass_time(10)
+
+    assert set(world.refreshed) >= set("efg")
+
+
+async def test_refresh_that_ends_sets_no_further_alarm(world: World) -> None:
+    world.due = {str(number): NOON + 10 for number in range(30)} | {"late": NOON + 50}
+    for target in world.due:
+        world.agenda.note(target)
+    await world.pass_time(1)
+    alarms: list[float] = []
+    sleep = world.clock.sleep
+
+    async def counted(seconds: float) -> None:
+        alarms.append(seconds)
+        await sleep(seconds)
+
+    world.clock.sleep = counted  # type: ignore[method-assign]
+    await world.pass_time(10)
+    await world.pass_time(0)
+
+    assert len(world.refreshed) == 30
+    assert len(alarms) <= 2
 
 
 async def test_feed_with_a_surprise_is_planned_anew_within_a_minute(world: World) -> None:
