@@ -169,7 +169,7 @@ class FORMAT_OLD(Note):
     category = Category.FORMAT
     summary = "The format, %(format)s, has a successor."
     advice = """\
-    Readers understand it, but it has no place for some of guids, dates, self links and enclosures. Use RSS 2.0, Atom
+    Readers support it, but it lacks elements for guids, dates, self links or enclosures. Use RSS 2.0, Atom
     or JSON Feed 1.1."""
     reference = "RSS 2.0; RFC 4287; JSON Feed 1.1"
 

@@ -117,7 +117,7 @@ class GUID_NO_ADDRESS(Note):
     level = Level.WARN
     category = Category.IDENTITY
     summary = "A guid is declared as an address but is not one (%(count)s in total, such as `%(example)s`)."
-    advice = 'Without `isPermaLink="false"`, readers may open it in a browser.'
+    advice = 'Without `isPermaLink="false"`, readers may open the guid in a browser.'
     reference = "RSS 2.0, guid"
 
 
@@ -262,7 +262,7 @@ class ENTRIES_EMPTY(Note):
     level = Level.WARN
     category = Category.CONTENT
     summary = "%(count)s entries have neither a title nor a text."
-    advice = "RSS requires at least one of them; readers have nothing to show."
+    advice = "RSS requires a title or a description in each item. Without both, readers have nothing to show."
     reference = "RSS 2.0, item"
 
 

@@ -116,7 +116,7 @@ class REFUSED(Note):
 class TURNED_AWAY(Note):
     level = Level.BAD
     category = Category.FAILURES
-    summary = "The server refuses the first request as one too many (%(status)s)."
+    summary = "The server refuses the first request because of a limit (%(status)s)."
     advice = """\
     A limit per network address first affects offices and feed services, which send one request for many people.
     Raise the limit, send `Retry-After`, and do not count requests with validators: a 304 costs little."""
@@ -222,7 +222,8 @@ class NO_FEED(Note):
     category = Category.FORMAT
     summary = "The document is not a feed: it is neither RSS, Atom, JSON Feed nor CDF (it looks like %(kind)s)."
     advice = """\
-    The root element must be `rss`, `feed`, `rdf:RDF` or `CHANNEL`, or the value of `version` that of JSON Feed."""
+    An XML feed has the root element `rss`, `feed`, `rdf:RDF` or `CHANNEL`. A JSON Feed has the address of JSON Feed
+    in `version`."""
     reference = "RSS 2.0; RFC 4287, section 4.1.1; JSON Feed 1.1"
 
 
@@ -312,7 +313,7 @@ class CHARSET_UNKNOWN(Note):
     level = Level.WARN
     category = Category.FORMAT
     summary = "The charset in Content-Type, `%(charset)s`, is unknown."
-    advice = "Omit it, because the document declares its encoding, or send `utf-8`."
+    advice = "Omit the charset, because the document declares its encoding, or send `utf-8`."
     reference = "RFC 7303, section 3"
 
 

@@ -180,7 +180,7 @@ class SELF_LINK_NAMESPACE_WRONG(Note):
     level = Level.WARN
     category = Category.SUBSCRIBING
     summary = "The self link is in an unknown namespace (%(namespace)s)."
-    advice = f'Readers look for `xmlns:atom="{ATOM}"`, to the letter.'
+    advice = f'Readers look for exactly `xmlns:atom="{ATOM}"`.'
     reference = "Universal Subscription Mechanism, Atom Link Construct; RFC 4287, section 1.2"
 
 

@@ -78,7 +78,7 @@ class _Edit(Fault):
 
 
 class Ttl(_Edit):
-    """The channel's `ttl` is the value, in minutes (default: 0, which is invalid).
+    """The channel has the value as its `ttl`, in minutes (default: 0, which is invalid).
 
     Other invalid values are `ttl=-5`, `ttl=soon` and `ttl=99999999`.
 
@@ -92,7 +92,7 @@ class Ttl(_Edit):
 
 
 class SkipHours(_Edit):
-    """The channel's `skipHours` are the value: hours of GMT, from 0 to 23 (default: all 24, which is invalid).
+    """The channel has the value as its `skipHours`: hours in GMT, from 0 to 23 (default: all 24, which is invalid).
 
     A good reader does not poll in those hours, counts them in GMT and not in its own time zone, treats 24 as 0, and
     ignores a list of all hours.
@@ -104,7 +104,7 @@ class SkipHours(_Edit):
 
 
 class SkipDays(_Edit):
-    """The channel's `skipDays` are the value: English names of days in GMT (default: all seven, which is invalid).
+    """The channel has the value as its `skipDays`: English names of days in GMT (default: all seven, which is invalid).
 
     A good reader does not poll on those days, and ignores a list of all days.
     """
