@@ -23,7 +23,7 @@ type Point = tuple[float, float]
 LIFETIMES = (300, 900, 3600, 10_800, 21_600)
 """Seconds for which the peers keep everything; each makes a budget."""
 
-PRICES = ("1min", "5min", "30min", "2h", "4h")
+PRICES = ("1min", "5min", "30min", "2h", "8h")
 """Values of `polling` that feedproxy is played with, without the feeds' hints."""
 
 PRICES_WITH_HINTS = ("5min", "2h")
