@@ -172,7 +172,7 @@ class SELF_LINK_TITLE_WRONG(Note):
     level = Level.INFO
     category = Category.SUBSCRIBING
     summary = "The self link's title is `%(title)s`, but the channel's title is `%(expected)s`."
-    advice = "The attribute title should be the channel's title. Readers may ignore it."
+    advice = "The attribute `title` should be the channel's title. Readers may ignore it."
     reference = "Universal Subscription Mechanism, title Attribute"
 
 
