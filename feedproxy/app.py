@@ -9,15 +9,16 @@ import contextlib
 import logging
 import secrets
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakKeyDictionary
+
+from aiohttp import web
 
 from feedproxy import __version__
 from feedproxy.access.gatekeeper import Gatekeeper
-from feedproxy.admin.server import AdminHandler
 from feedproxy.clock import Clock, Seconds, SystemClock
 from feedproxy.cluster.node import ClusterNode
 from feedproxy.endpoints.feed_list import FeedList, ImportedFeeds
@@ -30,10 +31,9 @@ from feedproxy.notify.database import database_file
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.service import Service
 from feedproxy.proxy.visibility import is_public
-from feedproxy.refresh.credentialed_client import CredentialedClient
+from feedproxy.refresh.credentialed_client import ClosableOriginClient, CredentialedClient
 from feedproxy.refresh.events import Events
 from feedproxy.refresh.paused_and_blocked import OperatorDecisions
-from feedproxy.refresh.redirects import OriginClient
 from feedproxy.request.endpoints import Call, Endpoints
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.request.url_mapping import to_public
@@ -70,10 +70,8 @@ SAVE_INTERVAL = 600
 """Seconds between two writes of the subscriber counts. A crash loses ten minutes of reads, and no feed."""
 
 
-class Client(OriginClient, Protocol):
-    """HTTP client of the service. It is closed together with the App."""
-
-    async def close(self) -> None: ...
+type AdminHandler = Callable[[web.Request], Awaitable[web.Response]]
+"""Handler of a request to the admin listener for an action or a page."""
 
 
 class App:
@@ -83,7 +81,7 @@ class App:
         self,
         clock: Clock | None = None,
         *,
-        make_client: Callable[[Settings], Client] | None = None,
+        make_client: Callable[[Settings], ClosableOriginClient] | None = None,
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         """Create an App. `make_client` returns a client instead of that of upstream/client.py, such as one for a
@@ -180,7 +178,7 @@ class App:
         self._adopted = options
         self.settings_generation += 1
 
-    def make_client(self, policy: AddressPolicy) -> Client:
+    def make_client(self, policy: AddressPolicy) -> ClosableOriginClient:
         """Return a new client for requests to origins."""
         if self._make_client is not None:
             return self._make_client(self.settings)
@@ -375,7 +373,7 @@ class _Services:
         self.gatekeeper = Gatekeeper(settings, app.clock, secret, _nonce_file(settings.local_store, app.worker))
         client = app.make_client(self.policy)
         credentialed = CredentialedClient(client, self.gatekeeper.with_credentials)
-        self.fetcher: Client = RecordingClient(credentialed, lambda: app.recorder, app.clock)
+        self.fetcher: ClosableOriginClient = RecordingClient(credentialed, lambda: app.recorder, app.clock)
         self.counts = SubscriberCounts(
             window=settings.subscriber_window,
             claim_max=settings.claim_max,

@@ -38,10 +38,10 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"lab", "proxy"}),
     frozenset({"check", "endpoints", "notify"}),
     frozenset({"telemetry"}),
-    frozenset({"admin"}),
     frozenset({"cluster"}),
     frozenset({"workers"}),
     frozenset({"app"}),
+    frozenset({"admin"}),
     frozenset({"server"}),
     frozenset({"addons"}),
     frozenset({"serve"}),
@@ -214,10 +214,7 @@ def test_no_addon_is_named_like_a_module_or_holds_a_dataclass() -> None:
 
 
 def test_modules_import_one_another_in_no_cycle() -> None:
-    imported = {
-        _dotted(path): {name for _, name in _imports(path, tree) if name != _dotted(path)}
-        for path, tree in _sources().items()
-    }
+    imported = {_dotted(path): {name for _, name in _imports(path) if name != _dotted(path)} for path in _sources()}
     TopologicalSorter(imported).prepare()  # raises CycleError, which names the modules
 
 

@@ -10,9 +10,10 @@ import asyncio
 from aiohttp import web
 
 from feedproxy.admin import form
-from feedproxy.admin.pages.feed_pages import OUTCOME, AppView, FeedPages, Notice, as_json, wants_json
+from feedproxy.admin.pages.feed_pages import OUTCOME, FeedPages, Notice, as_json, wants_json
 from feedproxy.admin.pages.feed_table import FeedTableCache
 from feedproxy.aio import yielding
+from feedproxy.app import App
 from feedproxy.clock import Seconds
 from feedproxy.feed import subscription_address
 from feedproxy.feed.opml import Subscription, SubscriptionList
@@ -53,7 +54,7 @@ SENTENCES = {
 class AdminActions:
     """The handlers of POST requests."""
 
-    def __init__(self, app: AppView, feed_table: FeedTableCache, pages: FeedPages) -> None:
+    def __init__(self, app: App, feed_table: FeedTableCache, pages: FeedPages) -> None:
         self._app = app
         self._feed_table = feed_table
         self._pages = pages

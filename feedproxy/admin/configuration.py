@@ -6,7 +6,8 @@ from typing import Any
 
 from aiohttp import web
 
-from feedproxy.admin.pages.feed_pages import AppView, FeedPages, as_json, wants_json
+from feedproxy.admin.pages.feed_pages import FeedPages, as_json, wants_json
+from feedproxy.app import App
 from feedproxy.rules import Rule
 from feedproxy.settings import Settings, defaults, format_value
 from feedproxy.telemetry.redacted import View, redact_text
@@ -20,7 +21,7 @@ HIDDEN = "(set)"
 class Configuration:
     """The handler of `/configuration`."""
 
-    def __init__(self, app: AppView, pages: FeedPages) -> None:
+    def __init__(self, app: App, pages: FeedPages) -> None:
         self._app = app
         self._pages = pages
 

@@ -7,7 +7,8 @@ from functools import partial
 from aiohttp import BodyPartReader, web
 
 from feedproxy.admin import form
-from feedproxy.admin.pages.feed_pages import OUTCOME, AppView, as_json, wants_json
+from feedproxy.admin.pages.feed_pages import OUTCOME, as_json, wants_json
+from feedproxy.app import App
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.feed import opml, subscription_address
 from feedproxy.feed.opml import Subscription, SubscriptionList
@@ -39,7 +40,7 @@ class ListTooLarge(FeedproxyError):
 class FeedListImport:
     """The handlers of `/opml`."""
 
-    def __init__(self, app: AppView) -> None:
+    def __init__(self, app: App) -> None:
         self._app = app
 
     async def take(self, request: web.Request) -> web.Response:
@@ -90,7 +91,7 @@ class FeedListImport:
         return web.Response(body=document, headers={"Content-Type": opml.MEDIA_TYPE})
 
 
-async def _origin_addresses(listing: SubscriptionList, app: AppView) -> SubscriptionList:
+async def _origin_addresses(listing: SubscriptionList, app: App) -> SubscriptionList:
     """Return the list with the addresses of origins instead of this proxy's, and with each feed once."""
     settings, own_origins = app.settings, dict[str, bool]()
     feeds: dict[str, Subscription] = {}

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from types import MappingProxyType
 
@@ -19,11 +19,12 @@ from feedproxy.admin.admin_listener import AdminListener, Route
 from feedproxy.admin.auth import AdminAuth, admin_token, listen_address
 from feedproxy.admin.configuration import Configuration
 from feedproxy.admin.pages.dashboard import Dashboard
-from feedproxy.admin.pages.feed_pages import OUTCOME, AppView, FeedPages, Notice
+from feedproxy.admin.pages.feed_pages import OUTCOME, FeedPages, Notice
 from feedproxy.admin.pages.feed_table import FeedTableCache
 from feedproxy.admin.pages.notifications import NotificationsPage
 from feedproxy.admin.pages.reader_scores import ReaderScores, ReadersPage
 from feedproxy.admin.pages.relocations import RelocationsPage
+from feedproxy.app import AdminHandler, App
 from feedproxy.telemetry.redacted import redact_text
 from feedproxy.web import templates
 
@@ -34,9 +35,6 @@ action_logger = logging.getLogger("feedproxy.operator")
 LOGGED_PARAMETERS = ("deed", "id", "url", "pattern", "feed", "name", "seconds", "replace", "intercept")
 """Parameters of an action that are logged."""
 
-type AdminHandler = Callable[[web.Request], Awaitable[web.Response]]
-"""Handler of a request for an action or a page."""
-
 
 class AdminServer:
     """The routes of the proxy's admin listener. `is_listening` is used instead of `app.ready` if it is given.
@@ -46,7 +44,7 @@ class AdminServer:
 
     def __init__(
         self,
-        app: AppView,
+        app: App,
         is_listening: Callable[[], bool] | None = None,
         extra_actions: Mapping[str, AdminHandler] = MappingProxyType({}),
         extra_pages: Mapping[str, AdminHandler] = MappingProxyType({}),

@@ -17,7 +17,7 @@ from feedproxy.feed.parse.parser import read
 from feedproxy.notify.changes.change_log import ChangeLog, FeedSnapshot, snapshot_of
 from feedproxy.notify.database import NotificationDatabase, shift_deadlines
 from feedproxy.notify.delivery.delivery_queue import DeliveryQueue
-from feedproxy.notify.delivery.delivery_worker import CallbackCaller, DeliveryWorker
+from feedproxy.notify.delivery.delivery_worker import DeliveryWorker
 from feedproxy.notify.delivery.outage import Outages
 from feedproxy.notify.notification_events import NotificationEvents
 from feedproxy.notify.notification_peers import NotificationPeers, SingleMachine
@@ -31,6 +31,7 @@ from feedproxy.refresh.events import FeedChanged, RefreshEnded
 from feedproxy.request.url_mapping import is_upstream_target
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
+from feedproxy.upstream.callback_client import CallbackClient
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ class NotificationService:
         proxy: Service,
         settings: Callable[[], Settings],
         settings_for: Callable[[str], Settings],
-        caller: CallbackCaller,
+        caller: CallbackClient,
         clock: Clock,
         listed_feeds: Callable[[], Awaitable[Container[str]]],
         peers: NotificationPeers | None = None,

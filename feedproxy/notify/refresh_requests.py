@@ -11,7 +11,6 @@ import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol as Shape
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError
@@ -19,7 +18,7 @@ from feedproxy.lru import LRU
 from feedproxy.notify.changes.change_log import ChangeLog
 from feedproxy.notify.database import NotificationDatabase
 from feedproxy.notify.rate_limit import RateLimiter
-from feedproxy.proxy.cache_admin import RefreshReport
+from feedproxy.proxy.cache_admin import CacheAdmin
 from feedproxy.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -54,22 +53,6 @@ class UnknownSite:
     count: int
 
 
-class FeedRefresher(Shape):
-    """The interface of CacheAdmin, as far as this queue uses it."""
-
-    def next_allowed_fetch(self, target: str) -> Instant | None: ...
-
-    async def refresh(self, target: str) -> RefreshReport: ...
-
-    async def flush(self, target: str) -> None: ...
-
-    def to_upstream_url(self, address: str) -> str: ...
-
-    def is_feed(self, target: str) -> bool: ...
-
-    async def feeds_named_by(self, target: str) -> list[str]: ...
-
-
 class RefreshRequests:
     """The queue. It accepts pings and pushes, and runs the refreshes that they request."""
 
@@ -78,7 +61,7 @@ class RefreshRequests:
         database: NotificationDatabase,
         changes: ChangeLog,
         clock: Clock,
-        service: FeedRefresher,
+        cache_admin: CacheAdmin,
         settings: Callable[[], Settings],
         *,
         write_pending_changes: Callable[[], Awaitable[None]],
@@ -87,7 +70,7 @@ class RefreshRequests:
         self._database = database
         self._changes = changes
         self._clock = clock
-        self._service = service
+        self._cache_admin = cache_admin
         self._settings = settings
         self._write_pending_changes = write_pending_changes
         self._wake = wake
@@ -102,14 +85,14 @@ class RefreshRequests:
         Otherwise the URLs name sites, and the result is all their feeds. Raises StoreError.
         """
         for address in addresses:
-            if self._service.is_feed(target := self._service.to_upstream_url(address)):
+            if self._cache_admin.is_feed(target := self._cache_admin.to_upstream_url(address)):
                 return [target]
         await self._write_pending_changes()  # includes feeds that were just fetched
         found: dict[str, None] = {}
         for address in addresses:
-            for form in dict.fromkeys((address, self._service.to_upstream_url(address))):
+            for form in dict.fromkeys((address, self._cache_admin.to_upstream_url(address))):
                 found.update(dict.fromkeys(await self._changes.feeds_of_site(form)))
-        return [target for target in found if self._service.is_feed(target)]
+        return [target for target in found if self._cache_admin.is_feed(target)]
 
     async def accept_ping(self, targets: Sequence[str], source: str) -> None:
         """Enqueue refreshes of feeds that the client at the address `source` reports as changed.
@@ -197,7 +180,7 @@ class RefreshRequests:
         )
         for row in rows:
             target = row["target"]
-            if (next_allowed := self._service.next_allowed_fetch(target)) is not None:
+            if (next_allowed := self._cache_admin.next_allowed_fetch(target)) is not None:
                 await self._postpone(target, next_allowed, row["tries"])
             else:
                 refresh = self._run(target, row["tries"], row["pings"])
@@ -230,11 +213,11 @@ class RefreshRequests:
         try:
             started, is_test = self._clock.now(), target in self._tests
             self._tests.discard(target)
-            report = await self._service.refresh(target)
+            report = await self._cache_admin.refresh(target)
             if report.outcome == "failed" and tries + 1 < TRIES_MAX:
                 await self._postpone(target, self._clock.now() + 60 * 2.0**tries, tries + 1)
             else:
-                await self._service.flush(target)
+                await self._cache_admin.flush(target)
                 interval = 0 if is_test else self._settings().ping_interval
                 await self._database.run(lambda db: _finish(db, target, pings, started, interval, is_test=is_test))
                 await self._follow_autodiscovery(target)
@@ -250,11 +233,15 @@ class RefreshRequests:
 
         The linked URL is not searched for feeds itself, so that pages that link each other form no loop.
         """
-        if self._settings().ping_unknown != "fetch" or self._service.is_feed(target) or target in self._autodiscovered:
+        if (
+            self._settings().ping_unknown != "fetch"
+            or self._cache_admin.is_feed(target)
+            or target in self._autodiscovered
+        ):
             return
-        for feed in (await self._service.feeds_named_by(target))[:1]:
+        for feed in (await self._cache_admin.feeds_named_by(target))[:1]:
             self._autodiscovered.put(feed, True)
-            if not self._service.is_feed(feed):
+            if not self._cache_admin.is_feed(feed):
                 await self.enqueue_unknown(feed)
 
     async def _postpone(self, target: str, until: Instant, tries: int) -> None:

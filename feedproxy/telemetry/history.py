@@ -9,10 +9,10 @@ import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, fields
-from typing import Protocol
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import StoreError
+from feedproxy.store.interface import Store
 
 HOUR: Seconds = 3_600
 DAY: Seconds = 86_400
@@ -150,14 +150,6 @@ def merge_histories(histories: Iterable[History]) -> History:
     return total
 
 
-class HistoryStore(Protocol):
-    """The part of the Store interface that stores histories."""
-
-    def get_state(self, name: str) -> bytes | None: ...
-
-    async def put_state(self, name: str, data: bytes) -> None: ...
-
-
 class HistoryRecorder:
     """Recorder of the history of worker `index` among `size` workers. `count` returns the current values of its
     counters.
@@ -165,7 +157,7 @@ class HistoryRecorder:
     The history continues the stored one. The first worker also continues the histories of workers that no longer exist.
     """
 
-    def __init__(self, count: Callable[[], TrafficCounts], store: HistoryStore, index: int = 0, size: int = 1) -> None:
+    def __init__(self, count: Callable[[], TrafficCounts], store: Store, index: int = 0, size: int = 1) -> None:
         self.history = History()
         self._count = count
         self._before = NO_TRAFFIC

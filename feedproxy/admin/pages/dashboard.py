@@ -9,11 +9,12 @@ from aiohttp import web
 
 from feedproxy import __version__
 from feedproxy.admin.pages import activity_views, charts, health
-from feedproxy.admin.pages.feed_pages import SORTS, AppView, FeedPages, as_json, by_state, subscribers_of, wants_json
+from feedproxy.admin.pages.feed_pages import SORTS, FeedPages, as_json, by_state, subscribers_of, wants_json
 from feedproxy.admin.pages.feed_state import State
 from feedproxy.admin.pages.feed_table import FeedTable
 from feedproxy.admin.pages.reader_scores import ReaderScores
 from feedproxy.admin.pages.store_usage import StoreUsageMeter
+from feedproxy.app import App
 from feedproxy.clock import Seconds
 from feedproxy.http import uri
 from feedproxy.lab.score_page import grade_level
@@ -40,7 +41,7 @@ class Dashboard:
     """The handlers of `/` and of the history."""
 
     def __init__(
-        self, app: AppView, pages: FeedPages, is_listening: Callable[[], bool], reader_scores: ReaderScores
+        self, app: App, pages: FeedPages, is_listening: Callable[[], bool], reader_scores: ReaderScores
     ) -> None:
         self._app = app
         self._pages = pages

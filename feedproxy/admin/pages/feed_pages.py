@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlencode
 
 from aiohttp import web
@@ -20,25 +20,15 @@ from feedproxy.admin.pages.feed_state import MEANING, State
 from feedproxy.admin.pages.feed_table import FeedTable, FeedTableCache
 from feedproxy.admin.pages.serializers import feed_view, view_resource
 from feedproxy.admin.pages.versions import version_list
-from feedproxy.clock import Clock
-from feedproxy.endpoints.feed_list import FeedList
+from feedproxy.app import App
 from feedproxy.errors import FeedproxyError, NotFound
 from feedproxy.http.negotiation import choose_media_type
 from feedproxy.lru import LRU
-from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.service import Service
-from feedproxy.refresh.paused_and_blocked import OperatorDecisions
 from feedproxy.request.upstream_request import feed_id
-from feedproxy.rules import Rules
-from feedproxy.scoring.live_scores import LiveScores
-from feedproxy.settings import Settings
 from feedproxy.telemetry import aggregation, recent_activity
-from feedproxy.telemetry.history import HistoryRecorder
-from feedproxy.telemetry.metrics import CONTENT_TYPE, Metrics
-from feedproxy.telemetry.recent_activity import RecentActivity
+from feedproxy.telemetry.metrics import CONTENT_TYPE
 from feedproxy.telemetry.redacted import View, public_name
-from feedproxy.upstream.address_policy import AddressPolicy
-from feedproxy.upstream.own_listeners import OwnListeners
 from feedproxy.web import templates
 
 PER_PAGE = 50
@@ -66,59 +56,6 @@ SORTS: Mapping[str, tuple[str, Callable[[View], Any]]] = {
 }
 
 
-class AppView(Protocol):
-    """The parts of the App that the admin pages show."""
-
-    @property
-    def settings(self) -> Settings: ...
-
-    clock: Clock
-    rules: Rules
-    metrics: Metrics
-    journal: RecentActivity
-    draining: bool
-    terminating: bool
-    ready: bool
-    connections: int
-    peer_metrics: aggregation.PeerMetrics
-
-    @property
-    def opened(self) -> bool: ...
-
-    @property
-    def service(self) -> Service: ...
-
-    @property
-    def live_scores(self) -> LiveScores: ...
-
-    @property
-    def notifications(self) -> NotificationService: ...
-
-    @property
-    def history_recorder(self) -> HistoryRecorder: ...
-
-    @property
-    def workers(self) -> int: ...
-
-    @property
-    def decisions(self) -> OperatorDecisions: ...
-
-    @property
-    def feed_list(self) -> FeedList: ...
-
-    @property
-    def policy(self) -> AddressPolicy: ...
-
-    @property
-    def listeners(self) -> OwnListeners: ...
-
-    def problems(self) -> tuple[str, ...]: ...
-
-    def settings_for(self, target: str) -> Settings: ...
-
-    def status_lines(self) -> tuple[str, ...]: ...
-
-
 class StoreClosed(FeedproxyError):
     """The proxy is closing its store."""
 
@@ -137,7 +74,7 @@ class Notice:
 class FeedPages:
     """The handlers of pages about feeds and of probes. They change nothing."""
 
-    def __init__(self, app: AppView, feed_table: FeedTableCache, is_listening: Callable[[], bool]) -> None:
+    def __init__(self, app: App, feed_table: FeedTableCache, is_listening: Callable[[], bool]) -> None:
         self._app = app
         self._feed_table = feed_table
         self._is_listening = is_listening

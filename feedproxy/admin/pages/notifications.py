@@ -6,7 +6,8 @@ Views contain neither secrets of subscriptions nor secrets in addresses.
 from aiohttp import web
 
 from feedproxy.admin import form
-from feedproxy.admin.pages.feed_pages import AppView, FeedPages, Notice, as_json, wants_json
+from feedproxy.admin.pages.feed_pages import FeedPages, Notice, as_json, wants_json
+from feedproxy.app import App
 from feedproxy.errors import FeedproxyError
 from feedproxy.notify.pings import messages
 from feedproxy.notify.pings.sinks import PingSinks, site_ping_request
@@ -28,7 +29,7 @@ _STATES = {
 class NotificationsPage:
     """The handlers of `/notifications`."""
 
-    def __init__(self, app: AppView, pages: FeedPages) -> None:
+    def __init__(self, app: App, pages: FeedPages) -> None:
         self._app = app
         self._pages = pages
 

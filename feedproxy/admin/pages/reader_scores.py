@@ -10,7 +10,8 @@ from typing import Any
 
 from aiohttp import web
 
-from feedproxy.admin.pages.feed_pages import AppView, FeedPages, as_json, wants_json
+from feedproxy.admin.pages.feed_pages import FeedPages, as_json, wants_json
+from feedproxy.app import App
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.lab.score_page import grade_level, with_code
 from feedproxy.scoring import score_report
@@ -36,7 +37,7 @@ class ScoreSummary:
 class ReaderScores:
     """Calculator of the scores of the readers that all workers track."""
 
-    def __init__(self, app: AppView) -> None:
+    def __init__(self, app: App) -> None:
         self._app = app
         self._last: tuple[Instant, ScoreSummary] | None = None
 

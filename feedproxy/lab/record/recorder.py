@@ -8,7 +8,7 @@ import hashlib
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from feedproxy.clock import Clock, Instant
 from feedproxy.errors import FeedproxyError
@@ -19,7 +19,7 @@ from feedproxy.lab.record.exchange import Exchange, Side, content_digest
 from feedproxy.lab.record.har_writer import HarWriter, RecordingFailed
 from feedproxy.lab.record.redact import Redactor
 from feedproxy.lru import LRU
-from feedproxy.refresh.redirects import OriginClient
+from feedproxy.refresh.credentialed_client import ClosableOriginClient
 from feedproxy.upstream.fetched import Fetched, Oversized
 
 logger = logging.getLogger("feedproxy.record")
@@ -113,16 +113,10 @@ def _decode_body(body: bytes, encoding: str) -> tuple[bytes, bool]:
         return body, True
 
 
-class ClosableClient(OriginClient, Protocol):
-    """An origin client that can be closed."""
-
-    async def close(self) -> None: ...
-
-
 class RecordingClient:
     """An origin client that records its exchanges while a recorder is set."""
 
-    def __init__(self, client: ClosableClient, recorder: Callable[[], Recorder | None], clock: Clock) -> None:
+    def __init__(self, client: ClosableOriginClient, recorder: Callable[[], Recorder | None], clock: Clock) -> None:
         self._client = client
         self._recorder = recorder
         self._clock = clock

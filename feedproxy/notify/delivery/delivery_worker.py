@@ -13,15 +13,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
-from typing import Protocol as Shape
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError, FetchTimeout, StoreError
-from feedproxy.http.message import Fields, Response
+from feedproxy.http.message import Response
 from feedproxy.notify.delivery.delivery_queue import DeliveryOutcome, DeliveryQueue, next_try
 from feedproxy.notify.protocol import Delivery, Message, Protocol, Refused, Retry, Verdict
 from feedproxy.notify.subscriptions import State, Subscription, Subscriptions, registrable_domain
-from feedproxy.upstream.callback_client import AddressTrust
+from feedproxy.upstream.callback_client import CallbackClient
 
 logger = logging.getLogger(__name__)
 
@@ -59,24 +58,6 @@ class Overloaded(FeedproxyError):
     detail = "busy"
 
 
-class CallbackCaller(Shape):
-    """The interface of the client that sends messages (upstream/callback_client.py)."""
-
-    async def call(
-        self,
-        method: str,
-        url: str,
-        fields: Fields | None = None,
-        body: bytes = b"",
-        *,
-        trust: AddressTrust = AddressTrust.UNTRUSTED,
-    ) -> Response: ...
-
-    def check(self, url: str) -> None: ...
-
-    async def resolve(self, url: str) -> list[str]: ...
-
-
 @dataclass(slots=True)
 class DeliveryCounts:
     """Number of attempts since the start, by outcome."""
@@ -105,7 +86,7 @@ class DeliveryWorker:
         self,
         queue: DeliveryQueue,
         subscriptions: Subscriptions,
-        caller: CallbackCaller,
+        caller: CallbackClient,
         protocols: Mapping[str, Protocol],
         clock: Clock,
         *,
@@ -137,7 +118,7 @@ class DeliveryWorker:
         """Return the response to a message that is sent at once, because a client waits for the outcome.
 
         Such messages are challenges and test notifications. They count towards the limits of their host. Raises
-        Overloaded, FetchTimeout after REQUEST_TIMEOUT, and the errors of CallbackCaller.
+        Overloaded, FetchTimeout after REQUEST_TIMEOUT, and the errors of CallbackClient.
         """
         host = registrable_domain(message.url)
         await self._wait_for_capacity(host)
