@@ -10,21 +10,21 @@ from pathlib import Path
 
 from feedproxy.cli import main
 from feedproxy.clock import Instant, SystemClock
-from feedproxy.refresh.prefetch_scheduler import Agenda
+from feedproxy.refresh.prefetch_scheduler import PrefetchScheduler
 
 
 def watch(offset: float) -> list[tuple[Instant, float, str]]:
     """Shift the clock, and return the list to which each refresh is added: its instant, its delay, and the feed."""
     begun: list[tuple[Instant, float, str]] = []
-    refreshed = Agenda._refreshed
+    refreshed = PrefetchScheduler._refreshed
     SystemClock.now = lambda _: time.time() + offset  # type: ignore[method-assign]
 
-    async def noted(agenda: Agenda, target: str, lane: str, due: Instant) -> None:
+    async def noted(scheduler: PrefetchScheduler, target: str, lane: str, due: Instant) -> None:
         now = time.time() + offset
         begun.append((now, now - due, target))
-        await refreshed(agenda, target, lane, due)
+        await refreshed(scheduler, target, lane, due)
 
-    Agenda._refreshed = noted  # type: ignore[method-assign]
+    PrefetchScheduler._refreshed = noted  # type: ignore[method-assign]
     return begun
 
 

@@ -28,7 +28,7 @@ from feedproxy.proxy.service import Service
 from feedproxy.server.fastpath.gc_policy import freeze_startup_objects
 from feedproxy.telemetry.log_format import LineHandler
 
-AT_ONCE = 8
+CONCURRENT_MIN = 8
 MISS_SHARE = 1 / 3
 """A 304 is to cost at most this part of a first fetch."""
 
@@ -43,12 +43,12 @@ async def each(targets: Sequence[str], act: Callable[[str], Awaitable[object]]) 
         for target in waiting:
             await act(target)
 
-    await asyncio.gather(*(some() for _ in range(AT_ONCE)))
+    await asyncio.gather(*(some() for _ in range(CONCURRENT_MIN)))
 
 
 async def scheduled(service: Service, target: str) -> None:
     """Refresh a feed as the schedule does when its instant has come. Raises ValueError where the origin failed."""
-    service.admin.agenda._look(target)
+    service.admin.scheduler._plan_for(target)
     done = await service.admin._coordinator.refresh(target)
     if done.fwd_status != 304:
         raise ValueError(f"{target}: {done.fwd_status}, not 304: {done.reason}")

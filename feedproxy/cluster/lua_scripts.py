@@ -53,7 +53,10 @@ local version = tonumber(redis.call('HGET', KEYS[1], 'f') or '0')
 if version <= tonumber(ARGV[1]) then return {string.format('%.0f', version), false} end
 return {string.format('%.0f', version), redis.call('HGET', KEYS[1], 'd')}
 """)
-"""KEYS copy; ARGV known version. Returns the stored version and, if it is later, the copy (false if it was purged)."""
+"""Return the stored version of a copy and, if it is later than the known one, the copy (false if it was purged).
+
+KEYS: copy. ARGV: known version.
+"""
 
 ACQUIRE_LEASE = Script(
     _NUMBERS
@@ -67,9 +70,9 @@ if stored <= tonumber(ARGV[2]) then return {text(token), text(stored), false} en
 return {text(token), text(stored), redis.call('HGET', KEYS[2], 'd')}
 """
 )
-"""KEYS lease, copy, fence; ARGV milliseconds, known version, own token.
+"""Acquire a lease. Return its token (0 if another machine holds it), the stored version and, if it is later, the copy.
 
-Returns the token (0 if another machine holds the lease), the stored version and, if it is later, the copy.
+KEYS: lease, copy, fence. ARGV: milliseconds, known version, own token.
 """
 
 RENEW_LEASE = Script("""
@@ -77,14 +80,20 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1
 """)
-"""KEYS lease; ARGV token, milliseconds. Returns whether the token still holds the lease."""
+"""Renew a lease. Return whether the token still holds it.
+
+KEYS: lease. ARGV: token, milliseconds.
+"""
 
 RELEASE_LEASE = Script("""
 if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 redis.call('PUBLISH', ARGV[2], ARGV[3])
 return 1
 """)
-"""KEYS lease; ARGV token, channel, message. A late call does not release the lease of another machine."""
+"""Release a lease and publish a message. A late call does not release the lease of another machine.
+
+KEYS: lease. ARGV: token, channel, message.
+"""
 
 PUT_COPY = Script(
     _NUMBERS
@@ -104,11 +113,12 @@ publish(KEYS[4], KEYS[5], ARGV[6], ARGV[7], version, ARGV[8])
 return {1, text(version)}
 """
 )
-"""KEYS copy, lease, barrier, sequence, log. ARGV version, copy, token of a lease to release or nothing, token to
-compare with the barrier, milliseconds, channel, length of the log, message.
+"""Store a copy. Return whether it was accepted, and the version that is stored afterwards.
 
-Returns whether the copy was accepted, and the stored version. Refused are older versions, and fetches that began before
-all targets were purged.
+Older versions are refused, and so are fetches that began before all targets were purged.
+
+KEYS: copy, lease, barrier, sequence, log. ARGV: version, copy, token of a lease to release or nothing, token to compare
+with the barrier, milliseconds, channel, length of the log, message.
 """
 
 PURGE_COPY = Script(
@@ -126,9 +136,9 @@ publish(KEYS[3], KEYS[4], ARGV[3], ARGV[4], version, ARGV[5])
 return text(version)
 """
 )
-"""KEYS copy, fence, sequence, log; ARGV version (0 for now), milliseconds, channel, length of the log, message.
+"""Delete a copy. Its version remains, so that copies of earlier fetches are refused.
 
-The version remains, so that copies of earlier fetches are refused.
+KEYS: copy, fence, sequence, log. ARGV: version (0 for now), milliseconds, channel, length of the log, message.
 """
 
 INVALIDATE_ALL = Script(
@@ -141,9 +151,9 @@ publish(KEYS[3], KEYS[4], ARGV[1], ARGV[2], token, ARGV[3])
 return text(token)
 """
 )
-"""KEYS barrier, fence, sequence, log; ARGV channel, length of the log, message.
+"""Refuse the copies of all fetches in progress.
 
-Copies of fetches in progress are refused afterwards.
+KEYS: barrier, fence, sequence, log. ARGV: channel, length of the log, message.
 """
 
 PUBLISH = Script(
@@ -153,34 +163,43 @@ PUBLISH = Script(
 return text(publish(KEYS[1], KEYS[2], ARGV[1], ARGV[2], 0, ARGV[3]))
 """
 )
-"""KEYS sequence, log; ARGV channel, length of the log, message. Returns the number of the event."""
+"""Publish an event and append it to the log. Return its number.
+
+KEYS: sequence, log. ARGV: channel, length of the log, message.
+"""
 
 PUBLISH_UNLOGGED = Script("return redis.call('PUBLISH', ARGV[1], ARGV[2])")
-"""ARGV channel, message. For events that may be lost."""
+"""Publish an event that may be lost. ARGV: channel, message."""
 
 EVENTS_SINCE = Script("""
 local now = redis.call('GET', KEYS[1]) or '0'
 return {now, redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[1], '+inf')}
 """)
-"""KEYS sequence, log; ARGV a number. Returns the last number, and all events after the given number."""
+"""Return the last event number, and all events after a given number.
+
+KEYS: sequence, log. ARGV: the given number.
+"""
 
 LAST_EVENT_NUMBER = Script("return redis.call('GET', KEYS[1]) or '0'")
-"""KEYS sequence. Returns the number of the last event."""
+"""Return the number of the last event. KEYS: sequence."""
 
 COPY_VERSION = Script("return {redis.call('HGET', KEYS[1], 'f') or '0', redis.call('HEXISTS', KEYS[1], 'd')}")
-"""KEYS copy. Returns its version, and whether a copy is stored."""
+"""Return the version of a copy, and whether the copy is stored. KEYS: copy."""
 
 CLAIM_CHANGE = Script("""
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end
 return redis.call('GET', KEYS[1]) == ARGV[1] and 1 or 0
 """)
-"""KEYS claim; ARGV machine, milliseconds. Returns whether the machine is the first to claim the change."""
+"""Return whether a machine is the first to claim a change.
+
+KEYS: claim. ARGV: machine, milliseconds.
+"""
 
 SCAN_COPIES = Script("""
 local found = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', 500)
 return {found[1], found[2]}
 """)
-"""ARGV cursor, pattern. Returns the next cursor, and keys."""
+"""Return the next cursor of a scan, and keys. ARGV: cursor, pattern."""
 
 RECORD_READER = Script("""
 local when, max_length, life, width = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
@@ -206,10 +225,11 @@ redis.call('DEL', KEYS[1])
 redis.call('SET', crowd, '1', 'PX', life)
 return 1
 """)
-"""KEYS readers; ARGV pseudonym, instant, largest number of exactly counted readers, lifetime in milliseconds,
-milliseconds of a part, beginning of the window.
+"""Record a reader of a feed. The readers are a set with instants or, above a maximum, one HyperLogLog for each part of
+the window.
 
-The readers are a set with instants. Above that number, they are a HyperLogLog for each part of the window.
+KEYS: readers. ARGV: pseudonym, instant, largest number of exactly counted readers, lifetime in milliseconds,
+milliseconds of a part, beginning of the window.
 """
 
 COUNT_READERS = Script("""
@@ -220,17 +240,23 @@ for number = math.floor(tonumber(ARGV[1]) / width), math.floor(tonumber(ARGV[2])
 end
 return redis.call('PFCOUNT', unpack(names))
 """)
-"""KEYS readers; ARGV beginning and end of the window, milliseconds of a part. Returns the number of readers."""
+"""Return the number of readers of a feed.
+
+KEYS: readers. ARGV: beginning and end of the window, milliseconds of a part.
+"""
 
 RECORD_CLAIM = Script("""
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
 return 1
 """)
-"""KEYS claims; ARGV service with feed and machine, number with instant, milliseconds."""
+"""Record the number of subscribers that a service claims for a feed.
+
+KEYS: claims. ARGV: service with feed and machine, number with instant, milliseconds.
+"""
 
 GET_CLAIMS = Script("return redis.call('HGETALL', KEYS[1])")
-"""KEYS claims. Returns all claims."""
+"""Return all claims for a feed. KEYS: claims."""
 
 SCRIPTS = (
     *(

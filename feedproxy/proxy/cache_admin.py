@@ -27,7 +27,7 @@ from feedproxy.refresh.coordinator import RefreshCoordinator
 from feedproxy.refresh.policy import polling, prefetch, throttle
 from feedproxy.refresh.policy import push as pushing
 from feedproxy.refresh.policy.feed_freshness import assess
-from feedproxy.refresh.prefetch_scheduler import Agenda
+from feedproxy.refresh.prefetch_scheduler import PrefetchScheduler
 from feedproxy.refresh.resource_update import superseded
 from feedproxy.refresh.result import RefreshObserver
 from feedproxy.request.url_mapping import equivalent_urls, is_upstream_target, to_public, to_upstream
@@ -111,7 +111,7 @@ class CacheAdmin:
         self._peers = peers
         self._ownership = ownership
         self._demand = demand
-        self.agenda = Agenda(
+        self.scheduler = PrefetchScheduler(
             clock,
             self._own_prefetch_plan,
             self._prefetch,
@@ -190,7 +190,7 @@ class CacheAdmin:
         seconds."""
         if (resource := self._store.get_latest(target)) is not None:
             await self._store.put(replace(resource, last_push=self._clock.now(), push_lease_expires=promised))
-            self.agenda.note(target)
+            self.scheduler.note(target)
 
     async def extend_push_lease(self, target: str, promised: Instant) -> None:
         """Extend the push lease of a target until `promised`. A lease that has ended stays ended."""
@@ -203,7 +203,7 @@ class CacheAdmin:
         resource = self._store.get_latest(target)
         if resource is not None and resource.push_lease_expires:
             await self._store.put(replace(resource, push_lease_expires=0.0))
-            self.agenda.note(target)
+            self.scheduler.note(target)
 
     async def apply_push(self, target: str, body: bytes, media_type: str | None) -> str:
         """Store pushed content as if it had been fetched. Return the reason for a refusal, or an empty string.
@@ -349,12 +349,12 @@ class CacheAdmin:
     def reschedule(self, target: str) -> None:
         """Recompute the next scheduled refresh of a target after another process has changed the stored resource."""
         if self.owns(target):
-            self.agenda.note(target)
+            self.scheduler.note(target)
 
     def resume(self) -> None:
         """Fill the schedule from the stored subscriber counts, beginning with the most recently requested feeds."""
         feeds = dict.fromkeys([*reversed(self._counts.targets()), *self._counts.rhythms.targets()])
-        self.agenda.start(feeds, self._earliest_refresh)
+        self.scheduler.start(feeds, self._earliest_refresh)
 
     def _earliest_refresh(self, target: str) -> Instant | None:
         """Return an instant before which no refresh of a feed is worth its price; None if that is not known.
@@ -393,7 +393,7 @@ class CacheAdmin:
 
     async def _prefetch(self, target: str) -> None:
         if await self._peers.sync(target) and not isinstance(self._own_prefetch_plan(target), prefetch.Refresh):
-            self.agenda.note(target)  # a peer has refreshed the target already
+            self.scheduler.note(target)  # a peer has refreshed the target already
             return
         self._observer.scheduled(target)
         await asyncio.shield(self._coordinator.refresh(target))

@@ -5,8 +5,8 @@ whether it may still be used, and the header fields that state both. `reusable_h
 nothing else. `recompute_hit` computes the three properties again, with the functions of the pipeline.
 
 Between two instants at which a decision can change (hit_validity.py), only the age grows. `advance_hit` then adds the
-elapsed seconds, which takes a thirtieth of the time of `recompute_hit`. That saves time when more feeds are requested
-than requests arrive for each feed in a second.
+elapsed seconds, which takes a thirtieth of the time of `recompute_hit`. That saves time for feeds with less than one
+request per second.
 """
 
 from dataclasses import dataclass

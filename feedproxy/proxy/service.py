@@ -138,7 +138,7 @@ class Service:
         DECODED_BODIES.resize(limits.decoded)
 
     def _on_refresh_ended(self, event: RefreshEnded) -> None:
-        self.admin.agenda.note(event.target)
+        self.admin.scheduler.note(event.target)
 
     async def answer(self, request: Request, client: ClientContext) -> ProxyResponse | PassThrough:
         """Return the response to a GET or HEAD. A failure is a response, too: FeedproxyError is never raised."""
@@ -186,6 +186,6 @@ class Service:
     async def close(self, timeout: Seconds) -> None:
         """Wait at most `timeout` seconds for work in progress, then cancel the rest and close the parts in order."""
         until = asyncio.get_running_loop().time() + timeout
-        await self.admin.agenda.close()
+        await self.admin.scheduler.close()
         for part in (self._codings, self._deltas, self._dictionaries, self._conversion_cache, self._coordinator):
             await part.close(max(0.0, until - asyncio.get_running_loop().time()))

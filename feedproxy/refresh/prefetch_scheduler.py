@@ -1,13 +1,14 @@
-"""Scheduled refreshes: a heap of instants, one per feed, and lanes that keep a slow site from holding up others.
+"""The scheduler of refreshes ahead of readers: a heap with one instant per feed, and a lane for each site.
 
-The policy (policy/prefetch.py) is asked again when a feed's instant has come: a feed that another request or process
-has refreshed meanwhile gets its next instant. Nothing is stored for a restart: the store and the readers' polls
-determine all instants.
+When the instant of a feed has come, the policy (policy/prefetch.py) decides again. A feed that another request or
+process has refreshed in the meantime gets a new instant. Nothing is stored for a restart, because all instants follow
+from the store and the readers' polls.
 
-A refresh that is due waits in the lane of its site. A lane runs LANE_WIDTH refreshes at a time. All lanes together run
-as many as it takes to finish what is due within DRAIN, by the recent duration of refreshes. So many feeds that are due
-at the same second are fetched in parallel, and a start after a long stop does not fetch all at once. Refreshes that
-take longer than SLOW give their places to others, so that a few sites that do not answer hold up no other.
+A refresh that is due waits in the lane of its site, so that a slow site does not delay others. A lane runs at most
+LANE_WIDTH refreshes at a time. All lanes together run as many as are needed to finish the due refreshes within
+DRAIN_TIME seconds, by the recent duration of refreshes. Many feeds that are due at the same second are therefore
+fetched in parallel. A start after a long stop does not fetch all feeds at once. Refreshes that take longer than SLOW
+seconds are not counted, so that sites that do not answer do not delay others.
 """
 
 import asyncio
@@ -26,30 +27,31 @@ from feedproxy.refresh.policy.prefetch import Later, Plan, Refresh, Rest
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE = 8
-"""Scheduled refreshes under way that are always admitted: readers' own come first."""
+CONCURRENT_MIN = 8
+"""Number of concurrent scheduled refreshes that is always permitted. Readers' own requests take precedence."""
 
-AT_ONCE_MAX = 160
-"""Scheduled refreshes under way at most. The connections to origins (upstream/client.py) have room for 40 more, which
-readers wait for."""
+CONCURRENT_MAX = 160
+"""Largest number of concurrent scheduled refreshes. The connections to origins (upstream/client.py) are 40 more, for
+refreshes that readers wait for."""
 
 LANE_WIDTH = 2
-"""Scheduled refreshes of one site under way at a time, as browsers had connections to a server (RFC 2616, 8.1.4)."""
+"""Largest number of concurrent scheduled refreshes of one site: as many as the connections of a client to a server in
+RFC 2616, section 8.1.4."""
 
-DRAIN: Seconds = 10
-"""Seconds within which what is due shall be under way: well within the lead that a refresh has (policy/polling.py)."""
+DRAIN_TIME: Seconds = 10
+"""Seconds within which due refreshes should be started: much less than the lead of a refresh (policy/polling.py)."""
 
-SLOW: Seconds = 5
-"""Seconds after which a refresh does not count as under way any more, up to AT_ONCE_MAX."""
+SLOW_AFTER: Seconds = 5
+"""Seconds after which a refresh is not counted as concurrent any more, up to CONCURRENT_MAX refreshes in total."""
 
 SMOOTHING = 0.1
-"""Weight of the last refresh in the mean time that refreshes take."""
+"""Weight of the last refresh in the mean duration of refreshes."""
 
-NAP: Seconds = 60
-"""Longest sleep in seconds, after which a suspended machine or a clock that was set is noticed."""
+SLEEP_MAX: Seconds = 60
+"""Longest sleep in seconds, after which a suspended machine or a changed clock is noticed."""
 
 
-def _no_surprises() -> list[str]:
+def _no_targets() -> list[str]:
     return []
 
 
@@ -57,45 +59,45 @@ def _unknown(_: str) -> Instant | None:
     return None
 
 
-class Agenda:
-    """Owns the scheduled refreshes.
+class PrefetchScheduler:
+    """The schedule of refreshes ahead of readers.
 
-    `look` decides about one feed, `refresh` fetches it and returns when that is over. `lane_of` gives the lane of a
-    feed, its site usually. `surprises` returns the feeds with readers that have polled at other times than the last
-    plan expected. These feeds are planned again within MAX_SLEEP.
+    `plan_for` returns the plan for one feed. `refresh` fetches a feed and returns when that is done. `lane_of` returns
+    the lane of a feed, usually its site. `surprises` returns the feeds with readers that have polled at other times
+    than the last plan expected. Such feeds are planned again within SLEEP_MAX seconds.
     """
 
     def __init__(
         self,
         clock: Clock,
-        look: Callable[[str], Plan],
+        plan_for: Callable[[str], Plan],
         refresh: Callable[[str], Awaitable[object]],
         *,
         lane_of: Callable[[str], str] | None = None,
-        surprises: Callable[[], list[str]] = _no_surprises,
+        surprises: Callable[[], list[str]] = _no_targets,
     ) -> None:
         self._clock = clock
-        self._look = look
+        self._plan_for = plan_for
         self._refresh = refresh
         self._lane_of = lane_of
         self._surprises = surprises
         self._due: dict[str, Instant] = {}
         self._heap: list[tuple[Instant, str]] = []
         self._lanes: dict[str, deque[tuple[str, Instant]]] = {}
-        """The feeds that wait, and since when each is due."""
+        """For each lane, the feeds that wait, with the instant from which each is due."""
         self._free: deque[str] = deque()
-        """Lanes in which something waits and may begin, each once; first in, first served."""
+        """Lanes with a waiting feed that may start, each once, in order."""
         self._busy: dict[str, int] = {}
-        """Refreshes under way by lane."""
+        """Number of refreshes in progress by lane."""
         self._waiting: set[str] = set()
-        self._took: Seconds = 1.0
+        self._mean_duration: Seconds = 1.0
         self._runner: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[None] | None = None
-        self._under_way: dict[asyncio.Task[None], Seconds] = {}
-        """Refreshes in the order in which they began, and when, on the monotonic clock."""
-        self._alarm: asyncio.Task[None] | None = None
-        self._alarm_at: Instant = 0.0
-        self._wakes: asyncio.Event | None = None
+        self._in_progress: dict[asyncio.Task[None], Seconds] = {}
+        """Refreshes in progress in the order of their beginning, with the time of it on the monotonic clock."""
+        self._timer: asyncio.Task[None] | None = None
+        self._timer_at: Instant = 0.0
+        self._wake_event: asyncio.Event | None = None
         self._closed = False
         self._latest: Instant = 0.0
 
@@ -107,34 +109,35 @@ class Agenda:
 
     @property
     def limit(self) -> int:
-        """Refreshes that may be under way now: what is due, times what each takes, by the time there is for all.
+        """Return the number of refreshes that may be in progress now, from the number that is due and their mean
+        duration.
 
-        Slow ones come in addition.
+        Slow refreshes are permitted in addition.
         """
-        wanted = math.ceil((len(self._waiting) + len(self._under_way)) * self._took / DRAIN)
-        begin = time.monotonic() - SLOW
-        slow = sum(1 for _ in takewhile(lambda began: began < begin, self._under_way.values()))
-        return min(max(AT_ONCE, wanted) + slow, AT_ONCE_MAX)
+        needed = math.ceil((len(self._waiting) + len(self._in_progress)) * self._mean_duration / DRAIN_TIME)
+        begin = time.monotonic() - SLOW_AFTER
+        slow = sum(1 for _ in takewhile(lambda began: began < begin, self._in_progress.values()))
+        return min(max(CONCURRENT_MIN, needed) + slow, CONCURRENT_MAX)
 
     @property
     def next_at(self) -> Instant | None:
-        """Return the instant at which the next feed is due; None if none is planned."""
+        """Return the instant at which the next feed is due, or None if none is planned."""
         return self._heap[0][0] if self._heap else None
 
     def start(self, targets: Iterable[str], earliest: Callable[[str], Instant | None] = _unknown) -> None:
-        """Plan these feeds, a few at a time, in their order.
+        """Plan these feeds in their order, a few at a time.
 
-        A plan takes a read from the disk. `earliest` returns an instant before which a feed is certainly not due; the
-        feed is planned then, and at once where that instant is not known.
+        A plan needs a read from the disk. `earliest` returns an instant before which a feed is certainly not due, or
+        None. The feed is planned at that instant, and immediately for None.
         """
         self._starting = asyncio.ensure_future(self._start(targets, earliest))
-        self._run_on()
+        self._ensure_running()
 
     def note(self, target: str) -> None:
-        """Plan a feed of which something new is known."""
+        """Plan a feed again, because something about it has changed."""
         if self._closed:
             return
-        match self._look(target):
+        match self._plan_for(target):
             case Refresh():
                 self._put(target, self._clock.now())
             case Later(at):
@@ -145,9 +148,9 @@ class Agenda:
                 assert_never(never)
 
     async def close(self) -> None:
-        """Start no further refreshes; the coordinator ends the current ones."""
+        """Start no further refreshes. The coordinator ends the current ones."""
         self._closed = True
-        tasks = [task for task in (self._runner, self._starting, self._alarm, *self._under_way) if task is not None]
+        tasks = [task for task in (self._runner, self._starting, self._timer, *self._in_progress) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -164,32 +167,32 @@ class Agenda:
 
     def _put(self, target: str, at: Instant) -> None:
         if target in self._waiting:
-            return  # it is looked at when its turn comes
+            return  # it is planned again when its turn comes
         if self._due.get(target) != at:
             self._due[target] = at
             heapq.heappush(self._heap, (at, target))
-            self._tidy()
-        self._run_on()
-        if self._wakes is not None and self._heap[0] == (at, target):
-            self._wakes.set()
+            self._drop_superseded()
+        self._ensure_running()
+        if self._wake_event is not None and self._heap[0] == (at, target):
+            self._wake_event.set()
 
-    def _run_on(self) -> None:
+    def _ensure_running(self) -> None:
         if self._runner is None:
-            self._wakes = asyncio.Event()
-            self._runner = asyncio.ensure_future(self._run(self._wakes))
+            self._wake_event = asyncio.Event()
+            self._runner = asyncio.ensure_future(self._run(self._wake_event))
 
-    def _tidy(self) -> None:
-        """Instants that were put off stay in the heap until their time; not when they are most of it."""
+    def _drop_superseded(self) -> None:
+        """Remove superseded instants from the heap when they are most of it. Otherwise they stay until they are due."""
         if len(self._heap) > 64 + 2 * len(self._due):
             self._heap = [(at, target) for target, at in self._due.items()]
             heapq.heapify(self._heap)
 
-    async def _run(self, wakes: asyncio.Event) -> None:
+    async def _run(self, wake_event: asyncio.Event) -> None:
         while True:
-            wakes.clear()
+            wake_event.clear()
             now = self._clock.now()
             if is_set_back(self._latest, now):
-                # The clock was set back: what is due was reckoned with another.
+                # The clock was set back: all instants were computed with another clock.
                 async for target in throttled(list(self._due)):
                     self.note(target)
             self._latest = now
@@ -200,10 +203,10 @@ class Agenda:
                 if time.monotonic() >= until:
                     await asyncio.sleep(0)
                     until = time.monotonic() + THROTTLED_BLOCKING_TIME
-            await self._wait(wakes)
+            await self._wait(wake_event)
 
     def _collect(self) -> bool:
-        """Move one feed that is due into its lane; return whether there was one."""
+        """Move one due feed into its lane. Return whether there was one."""
         while self._heap and self._heap[0][0] <= self._clock.now():
             at, target = heapq.heappop(self._heap)
             if self._due.get(target) == at:
@@ -217,13 +220,13 @@ class Agenda:
         return False
 
     def _launch(self) -> bool:
-        """Give one feed its turn, the lanes one after the other; return whether there was one that may begin."""
-        if not self._free or len(self._under_way) >= self.limit:
+        """Start one waiting feed, taking the lanes in turn. Return whether there was one that may start."""
+        if not self._free or len(self._in_progress) >= self.limit:
             return False
         lane = self._free.popleft()
         target, due = self._lanes[lane].popleft()
         self._waiting.discard(target)
-        self._turn(target, lane, due)
+        self._start_refresh(target, lane, due)
         if not self._lanes[lane]:
             del self._lanes[lane]
         elif self._has_room(lane):
@@ -236,27 +239,27 @@ class Agenda:
     def _has_room(self, lane: str) -> bool:
         return self._busy.get(lane, 0) < LANE_WIDTH
 
-    async def _wait(self, wakes: asyncio.Event) -> None:
-        """Wait until a feed is due or something has changed; NAP at most."""
+    async def _wait(self, wake_event: asyncio.Event) -> None:
+        """Wait until a feed is due or something has changed, at most SLEEP_MAX seconds."""
         now = self._clock.now()
-        at = min(self._heap[0][0], now + NAP) if self._heap else now + NAP
-        # Each refresh that ends wakes the loop: the alarm is set anew only for an earlier instant.
-        if self._alarm is None or self._alarm.done() or at < self._alarm_at:
-            if self._alarm is not None:
-                self._alarm.cancel()
-            self._alarm, self._alarm_at = asyncio.ensure_future(self._ring(at - now, wakes)), at
-        await wakes.wait()
+        at = min(self._heap[0][0], now + SLEEP_MAX) if self._heap else now + SLEEP_MAX
+        # Each refresh that ends wakes the loop. The timer is replaced only for an earlier instant.
+        if self._timer is None or self._timer.done() or at < self._timer_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer, self._timer_at = asyncio.ensure_future(self._wake_after(at - now, wake_event)), at
+        await wake_event.wait()
 
-    async def _ring(self, seconds: Seconds, wakes: asyncio.Event) -> None:
+    async def _wake_after(self, seconds: Seconds, wake_event: asyncio.Event) -> None:
         await self._clock.sleep(seconds)
-        wakes.set()
+        wake_event.set()
 
-    def _turn(self, target: str, lane: str, due: Instant) -> None:
-        match self._look(target):
+    def _start_refresh(self, target: str, lane: str, due: Instant) -> None:
+        match self._plan_for(target):
             case Refresh():
                 self._busy[lane] = self._busy.get(lane, 0) + 1
-                task = asyncio.ensure_future(self._refreshed(target, lane, due))
-                self._under_way[task] = time.monotonic()
+                task = asyncio.ensure_future(self._run_refresh(target, lane, due))
+                self._in_progress[task] = time.monotonic()
             case Later(at):
                 self._put(target, at)
             case Rest():
@@ -264,8 +267,8 @@ class Agenda:
             case never:
                 assert_never(never)
 
-    async def _refreshed(self, target: str, lane: str, due: Instant) -> None:
-        """Refresh a feed that is due since that instant."""
+    async def _run_refresh(self, target: str, lane: str, due: Instant) -> None:
+        """Refresh a feed that has been due since the instant `due`."""
         try:
             await self._refresh(target)
         except Exception:
@@ -273,16 +276,16 @@ class Agenda:
         finally:
             task = asyncio.current_task()
             assert task is not None
-            began = self._under_way.pop(task)
-            self._took += SMOOTHING * (time.monotonic() - began - self._took)
-            self._leave(lane)
+            began = self._in_progress.pop(task)
+            self._mean_duration += SMOOTHING * (time.monotonic() - began - self._mean_duration)
+            self._end_refresh(lane)
 
-    def _leave(self, lane: str) -> None:
+    def _end_refresh(self, lane: str) -> None:
         had_room = self._has_room(lane)
         self._busy[lane] -= 1
         if not self._busy[lane]:
             del self._busy[lane]
         if lane in self._lanes and not had_room:
             self._free.append(lane)
-        if self._waiting and self._wakes is not None:
-            self._wakes.set()
+        if self._waiting and self._wake_event is not None:
+            self._wake_event.set()

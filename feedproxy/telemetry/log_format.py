@@ -178,7 +178,7 @@ def as_text(
 
 
 MARK = "<line>"
-"""Placeholder of the message by which the prefix of lines is found."""
+"""Text that takes the place of the message when the prefix of log lines is determined."""
 
 
 class LineHandler(logging.StreamHandler[Any]):

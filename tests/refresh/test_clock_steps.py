@@ -8,7 +8,7 @@ import pytest
 from feedproxy.clock import ManualClock
 from feedproxy.notify.rate_limit import RateLimiter
 from feedproxy.refresh.policy.prefetch import Later, Plan, Refresh
-from feedproxy.refresh.prefetch_scheduler import Agenda
+from feedproxy.refresh.prefetch_scheduler import PrefetchScheduler
 from feedproxy.store.coordination import LocalSiteThrottle, SiteThrottle
 from feedproxy.store.resource import (
     Failures,
@@ -113,13 +113,13 @@ async def test_schedule_made_ahead_is_made_anew_after_the_clock_is_set_back() ->
     async def refresh(_: str) -> None:
         refreshed.set()
 
-    agenda = Agenda(clock, look, refresh)
-    agenda.note("feed")
+    scheduler = PrefetchScheduler(clock, look, refresh)
+    scheduler.note("feed")
     await asyncio.sleep(0)
     clock.advance(-86_400)
-    agenda.note("other")  # its loop turns at the latest after a nap
+    scheduler.note("other")  # its loop turns at the latest after a nap
     async with asyncio.timeout(PATIENCE):
         await refreshed.wait()
-        while "feed" in agenda:  # noqa: ASYNC110 (no event to wait for)
+        while "feed" in scheduler:  # noqa: ASYNC110 (no event to wait for)
             await asyncio.sleep(0)
-    await agenda.close()
+    await scheduler.close()

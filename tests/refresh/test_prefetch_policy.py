@@ -140,7 +140,7 @@ def test_a_feed_that_nobody_asks_for_is_left_alone() -> None:
     found = planned(a_feed(), NOON + HOUR, readers=0)
 
     assert isinstance(found, Rest)
-    assert "not asked for within 60 min" in found.reason or "1 h" in found.reason
+    assert "not requested within 60 min" in found.reason or "1 h" in found.reason
 
 
 def test_few_readers_do_not_make_a_feed_of_short_life_asked_all_the_time() -> None:

@@ -10,7 +10,13 @@ import pytest
 from feedproxy.aio import THROTTLED_BLOCKING_TIME
 from feedproxy.clock import ManualClock
 from feedproxy.refresh.policy.prefetch import Later, Plan, Refresh, Rest
-from feedproxy.refresh.prefetch_scheduler import AT_ONCE, AT_ONCE_MAX, LANE_WIDTH, NAP, Agenda
+from feedproxy.refresh.prefetch_scheduler import (
+    CONCURRENT_MAX,
+    CONCURRENT_MIN,
+    LANE_WIDTH,
+    SLEEP_MAX,
+    PrefetchScheduler,
+)
 from tests.waiting import PATIENCE
 
 NOON = 1_800_000_000.0
@@ -25,7 +31,7 @@ class World:
         self.refreshed: list[str] = []
         self.gate = asyncio.Event()
         self.gate.set()
-        self.agenda = Agenda(self.clock, self.look, self.refresh)
+        self.scheduler = PrefetchScheduler(self.clock, self.look, self.refresh)
 
     def look(self, target: str) -> Plan:
         if target not in self.due:
@@ -37,7 +43,7 @@ class World:
         self.refreshed.append(target)
         await self.gate.wait()
         self.due[target] = self.clock.now() + 3600
-        self.agenda.note(target)
+        self.scheduler.note(target)
 
     async def pass_time(self, seconds: float) -> None:
         self.clock.advance(seconds)
@@ -49,13 +55,13 @@ class World:
 async def world() -> AsyncIterator[World]:
     made = World()
     yield made
-    await made.agenda.close()
+    await made.scheduler.close()
 
 
 async def test_each_feed_is_refreshed_at_its_own_moment(world: World) -> None:
     world.due = {"a": NOON + 100, "b": NOON + 50}
     for target in world.due:
-        world.agenda.note(target)
+        world.scheduler.note(target)
 
     await world.pass_time(60)
     assert world.refreshed == ["b"]
@@ -65,45 +71,45 @@ async def test_each_feed_is_refreshed_at_its_own_moment(world: World) -> None:
 
 async def test_feed_refreshed_by_another_process_is_rescheduled(world: World) -> None:
     world.due = {"a": NOON + 100}
-    world.agenda.note("a")
+    world.scheduler.note("a")
     await world.pass_time(50)
     world.due["a"] = NOON + 3000
 
     await world.pass_time(60)
 
     assert world.refreshed == []
-    assert "a" in world.agenda
+    assert "a" in world.scheduler
 
 
 async def test_rhythms_of_unread_feed_are_removed(world: World) -> None:
     world.due = {"a": NOON + 100}
-    world.agenda.note("a")
+    world.scheduler.note("a")
     world.due.clear()
 
     await world.pass_time(110)
 
     assert world.refreshed == []
-    assert len(world.agenda) == 0
+    assert len(world.scheduler) == 0
 
 
 async def test_only_a_few_are_under_way_at_a_time(world: World) -> None:
     world.gate.clear()
-    world.due = {str(number): NOON + 10 for number in range(3 * AT_ONCE)}
+    world.due = {str(number): NOON + 10 for number in range(3 * CONCURRENT_MIN)}
     for target in world.due:
-        world.agenda.note(target)
+        world.scheduler.note(target)
 
     await world.pass_time(20)
-    assert len(world.refreshed) == AT_ONCE
+    assert len(world.refreshed) == CONCURRENT_MIN
     world.gate.set()
     await world.pass_time(0)
     await world.pass_time(0)
-    assert len(world.refreshed) == len(set(world.refreshed)) == 3 * AT_ONCE
+    assert len(world.refreshed) == len(set(world.refreshed)) == 3 * CONCURRENT_MIN
 
 
 async def test_a_start_takes_up_all_that_is_read(world: World) -> None:
     world.due = {str(number): NOON + 10 + number for number in range(30)}
-    world.agenda.start(list(world.due))
-    await _until(lambda: len(world.agenda) == 30)
+    world.scheduler.start(list(world.due))
+    await _until(lambda: len(world.scheduler) == 30)
 
     await world.pass_time(60)
 
@@ -117,11 +123,11 @@ async def test_start_decides_about_a_feed_when_it_can_be_due_at_the_earliest(wor
         looked.append(target)
         return world.look(target)
 
-    await world.agenda.close()
+    await world.scheduler.close()
     world.due = {"soon": NOON + 50, "later": NOON + 5000, "unknown": NOON + 5000}
-    world.agenda = Agenda(world.clock, look, world.refresh)
-    world.agenda.start(list(world.due), {"soon": NOON + 40, "later": NOON + 4000}.get)
-    await _until(lambda: len(world.agenda) == 3)
+    world.scheduler = PrefetchScheduler(world.clock, look, world.refresh)
+    world.scheduler.start(list(world.due), {"soon": NOON + 40, "later": NOON + 4000}.get)
+    await _until(lambda: len(world.scheduler) == 3)
     assert looked == ["unknown"]
 
     await world.pass_time(100)
@@ -133,9 +139,9 @@ async def test_start_decides_about_a_feed_when_it_can_be_due_at_the_earliest(wor
 async def test_rescheduling_does_not_grow_the_heap(world: World) -> None:
     for number in range(1000):
         world.due["a"] = NOON + 10_000 - number
-        world.agenda.note("a")
+        world.scheduler.note("a")
 
-    assert len(world.agenda._heap) < 100
+    assert len(world.scheduler._heap) < 100
 
 
 async def _until(holds: Callable[[], bool]) -> None:
@@ -157,32 +163,32 @@ async def test_taking_up_many_feeds_leaves_most_of_the_time_to_others(world: Wor
             pass
         return look(target)
 
-    agenda = Agenda(world.clock, slow, world.refresh)
-    agenda.start(names)
+    scheduler = PrefetchScheduler(world.clock, slow, world.refresh)
+    scheduler.start(names)
     turns = 0
-    while len(agenda) < len(names):
+    while len(scheduler) < len(names):
         await asyncio.sleep(0)
         turns += 1
-    await agenda.close()
+    await scheduler.close()
 
     in_one_go = [later - earlier < THROTTLED_BLOCKING_TIME for earlier, later in pairwise(looked)]
     assert turns > len(names) // 4
     assert "1111" not in "".join("1" if each else "0" for each in in_one_go)
 
 
-def laned(world: World) -> Agenda:
+def laned(world: World) -> PrefetchScheduler:
     """A scheduler whose lanes are the feeds' first letters."""
-    world.agenda = Agenda(world.clock, world.look, world.refresh, lane_of=lambda target: target[0])
-    return world.agenda
+    world.scheduler = PrefetchScheduler(world.clock, world.look, world.refresh, lane_of=lambda target: target[0])
+    return world.scheduler
 
 
 async def test_slow_site_holds_up_no_other(world: World) -> None:
-    await world.agenda.close()
-    agenda = laned(world)
+    await world.scheduler.close()
+    scheduler = laned(world)
     world.gate.clear()
     world.due = {f"slow{number}": NOON + 10 for number in range(50)} | {f"{letter}": NOON + 20 for letter in "abcd"}
     for target in world.due:
-        agenda.note(target)
+        scheduler.note(target)
 
     await world.pass_time(30)
 
@@ -199,23 +205,23 @@ async def test_limit_adapts_to_what_is_due_and_to_how_long_it_takes(world: World
     world.gate.clear()
     world.due = {str(number): NOON + 10 for number in range(3000)}
     for target in world.due:
-        world.agenda.note(target)
-    world.agenda._took = 1.0
+        world.scheduler.note(target)
+    world.scheduler._mean_duration = 1.0
 
     await world.pass_time(20)
     async with asyncio.timeout(PATIENCE):
-        while len(world.refreshed) < AT_ONCE_MAX:  # noqa: ASYNC110 -- what is waited for happens inside the code under test
+        while len(world.refreshed) < CONCURRENT_MAX:  # noqa: ASYNC110 -- what is waited for happens inside the code under test
             await asyncio.sleep(0.001)
 
-    assert AT_ONCE < world.agenda.limit <= AT_ONCE_MAX
-    assert len(world.refreshed) == AT_ONCE_MAX
+    assert CONCURRENT_MIN < world.scheduler.limit <= CONCURRENT_MAX
+    assert len(world.refreshed) == CONCURRENT_MAX
 
 
 async def test_fast_origins_need_few_refreshes_at_once(world: World) -> None:
-    world.agenda._took = 0.005
-    world.agenda._waiting = {str(number) for number in range(1000)}
+    world.scheduler._mean_duration = 0.005
+    world.scheduler._waiting = {str(number) for number in range(1000)}
 
-    assert world.agenda.limit == AT_ONCE
+    assert world.scheduler.limit == CONCURRENT_MIN
 
 
 async def test_sites_that_do_not_answer_hold_up_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +265,7 @@ async def test_refresh_that_ends_sets_no_further_alarm(world: World) -> None:
 
 
 async def test_feed_with_a_surprise_is_planned_anew_within_a_minute(world: World) -> None:
-    await world.agenda.close()
+    await world.scheduler.close()
     surprises: list[str] = []
 
     def take() -> list[str]:
@@ -267,29 +273,29 @@ async def test_feed_with_a_surprise_is_planned_anew_within_a_minute(world: World
         surprises.clear()
         return taken
 
-    world.agenda = Agenda(world.clock, world.look, world.refresh, surprises=take)
-    world.agenda.start([])
+    world.scheduler = PrefetchScheduler(world.clock, world.look, world.refresh, surprises=take)
+    world.scheduler.start([])
     await world.pass_time(1)
     world.due = {"a": NOON + 200}
     surprises.append("a")
 
-    await world.pass_time(NAP)
-    assert "a" in world.agenda
-    assert world.agenda.next_at == NOON + 200
+    await world.pass_time(SLEEP_MAX)
+    assert "a" in world.scheduler
+    assert world.scheduler.next_at == NOON + 200
 
 
 async def test_refresh_that_fails_frees_its_lane(world: World) -> None:
-    await world.agenda.close()
+    await world.scheduler.close()
 
     async def fail(target: str) -> None:
         world.refreshed.append(target)
         del world.due[target]
         raise RuntimeError("a test's own")
 
-    world.agenda = Agenda(world.clock, world.look, fail, lane_of=lambda _: "one")
+    world.scheduler = PrefetchScheduler(world.clock, world.look, fail, lane_of=lambda _: "one")
     world.due = {str(number): NOON + 10 for number in range(10)}
     for target in world.due:
-        world.agenda.note(target)
+        world.scheduler.note(target)
     for _ in range(12):
         await world.pass_time(20)
     assert len(world.refreshed) == 10

@@ -131,12 +131,12 @@ async def test_after_a_restart_the_schedule_goes_on(stage):
     proxy, origin, clock = await stage(polling="balanced")
     origin.publish("/feed.rss", a_feed("one", ttl=60))
     await proxy.get("/feed.rss")
-    agenda = proxy.service.admin.agenda
+    scheduler = proxy.service.admin.scheduler
     # As if the process had ended here: what was on the agenda is only in the store.
-    agenda._due.clear()
-    agenda._heap.clear()
+    scheduler._due.clear()
+    scheduler._heap.clear()
     proxy.service.admin.resume()
-    await agenda._starting
+    await scheduler._starting
     await pass_time(proxy, clock, minutes=61)
     assert origin.requests == 2
     (await proxy.get("/feed.rss")).expect(200, cache="hit")

@@ -1,14 +1,15 @@
-"""The next refresh of a feed, weighed by one price: the staleness it saves against a request. Pure.
+"""The next refresh of a feed, decided by one price: the staleness that a refresh saves against the cost of a request.
 
-A request costs `price` seconds of staleness. A refresh is worth what it saves: the staleness of all polls that it
-serves, until the next refresh. Both are weighed over the polls that are expected (subscribers/poll_rhythms.py), with
-the rate at which the feed changes (feed/change_rate.py). The cheapest plan is found by a dynamic programme over
-clusters of expected polls; only its first refresh is carried out, and everything is weighed anew afterwards.
+A request costs `price` seconds of staleness. A refresh saves staleness at all polls that it serves, until the next
+refresh. Both are computed for the expected polls (subscribers/poll_rhythms.py), with the rate at which the feed changes
+(feed/change_rate.py). Dynamic programming over clusters of expected polls finds the cheapest plan. Only its first
+refresh is carried out. Then a new plan is made. All functions are pure.
 
-A refresh comes shortly before the first poll it serves. At any other time it would cost the same and save less.
+A refresh comes shortly before the first poll that it serves. At any other time it would cost the same and save less.
 
-A copy answers as long as HTTP and the feed's hints grant, or for `lifetime_for`. A poll beyond that costs a request
-anyway, and the reader waits for it: so one that is likely to come is anticipated.
+A copy may answer as long as HTTP and the feed's hints permit, or for the lifetime that `lifetime_for` returns. A later
+poll causes a request anyway, and its reader waits for it. A poll that is likely to come later is therefore anticipated
+by a refresh.
 """
 
 import math
@@ -20,57 +21,61 @@ from feedproxy.feed.change_rate import age_for, expected_staleness
 from feedproxy.subscribers.poll_rhythms import ExpectedPoll
 
 LEAD: Seconds = 60
-"""Seconds between a refresh and its poll: time for a slow origin, and for other refreshes in the same lane."""
+"""Seconds between a refresh and the first poll that it serves: time for a slow origin, and for other refreshes in the
+same lane."""
 
-CLUSTER: Seconds = 90
-"""Polls within so many seconds are served by one refresh: little is published in between."""
+CLUSTER_LENGTH: Seconds = 90
+"""Longest time in seconds between polls that one refresh serves. Little is published in that time."""
 
-COARSER = 0.1
-"""Clusters further ahead are longer, by this part of their distance: their instants are not known so well."""
+DISTANT_CLUSTER_SHARE = 0.1
+"""Length of a distant cluster as a fraction of its distance, if that is longer. Distant polls are less predictable."""
 
 CLUSTERS_MAX = 32
-"""Clusters that are weighed. They reach beyond a day, unless readers come all the time."""
+"""Largest number of clusters in a plan. They cover more than a day, unless readers poll all the time."""
 
 HORIZON: Seconds = 30 * 3600
-"""Polls further ahead are not weighed: tomorrow's first poll is, when today's last is over."""
+"""Seconds from now within which polls are considered: at the last poll of a day, the first one of the next day."""
 
-MARGIN, MARGIN_MAX = 0.02, 30.0
-"""The part of a copy's time, and the seconds at most, that are left out at its end: a reader's interval varies, and is
-often the very lifetime that the feed states."""
+MARGIN = 0.02
+"""Fraction of a copy's lifetime at its end within which a poll counts as too late. The interval of a reader varies, and
+often equals the lifetime that the feed states."""
+
+MARGIN_MAX = 30.0
+"""The same margin as a largest number of seconds."""
 
 RENEWED = 0.06
-"""Probability that no poll has renewed an expired copy, below which the plan counts it as renewed: a reader's poll is
-expected with a probability of 95 % (subscribers/poll_rhythms.py)."""
+"""Probability below which an expired copy counts as renewed by a poll. A reader's poll is expected with a probability
+of 95 % (subscribers/poll_rhythms.py)."""
 
 WAIT_PRICE = 2.0
-"""The cost of a reader that waits for the origin, in prices of a request. (In the simulated week 0 makes one poll in
-thirty wait, 2 one in two hundred, and 10 saves no request any more.)"""
+"""Cost of a reader's wait for the origin, in prices of a request. In the simulated week, one poll in thirty waits with
+0, and one in two hundred with 2. From 10 on, no further request is saved."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The current copy, and how long the next one is valid."""
+    """The current copy of a feed, and a function for the lifetime of the next one."""
 
     refreshed: Instant
     expires: Instant
-    """The instant until which it may answer."""
+    """Last instant at which it may answer."""
     until: Callable[[Instant], Instant]
-    """Returns until when a copy made at an instant may answer."""
+    """Returns the last instant at which a copy made at a given instant may answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A refresh at `at`, and why."""
+    """A planned refresh at the instant `at`."""
 
     at: Instant
     readers: float
-    """Expected polls that it serves."""
+    """Number of expected polls that it serves."""
     by: Instant
-    """The last of them."""
+    """Instant of the last of these polls."""
     worth: Seconds
-    """The staleness that it is expected to save, summed over these polls."""
+    """Staleness in seconds that it is expected to save, summed over these polls."""
     anticipates: bool
-    """True if the copy may not answer one of these polls, so that a reader would have to wait."""
+    """True if the present copy may not answer one of these polls, so that a reader would have to wait."""
 
 
 UNEXPECTED_HOURLY: Seconds = 45 * 60
@@ -80,12 +85,13 @@ UNEXPECTED_HOURLY: Seconds = 45 * 60
 def lifetime_for(
     per_second: float, price: Seconds, *, minimum: Seconds, maximum: Seconds, is_expected: bool = True
 ) -> Seconds:
-    """Return how long a copy may answer if neither HTTP nor the feed states a lifetime.
+    """Return the seconds for which a copy may answer if neither HTTP nor the feed states a lifetime.
 
-    The lifetime ends when the expected staleness of one unexpected poll costs as much as a request and a wait. If no
-    poll is expected (`is_expected`), no refresh comes ahead of one either. Then the lifetime is at most proportional to
-    the cube root of the usual gap between changes, which gives many feeds the least staleness for a number of requests:
-    a feed that changes every T and is fetched every L is late by L²/6T on average and costs 1/L requests.
+    The lifetime ends when the expected staleness of one unexpected poll costs as much as a request and a wait. Without
+    expected polls (`is_expected` is false), no refresh precedes a poll. Then the lifetime is at most proportional to
+    the cube root of the usual gap between changes. For a given number of requests, this gives many feeds the least
+    staleness: a feed that changes every T seconds and is fetched every L seconds is late by L²/6T on average, and costs
+    1/L requests.
     """
     lifetime = age_for(per_second, (1 + WAIT_PRICE) * price)
     if not is_expected:
@@ -94,7 +100,7 @@ def lifetime_for(
 
 
 def margin(refreshed: Instant, expires: Instant) -> Seconds:
-    """Return the seconds before the end of a copy's time within which a poll is not relied on to come in time."""
+    """Return the seconds before the end of a copy's lifetime within which a poll counts as too late."""
     return min(MARGIN_MAX, MARGIN * max(0.0, expires - refreshed))
 
 
@@ -107,27 +113,27 @@ def plan(
     price: Seconds,
     permitted: Callable[[Instant], Instant],
 ) -> Planned | None:
-    """Return the next refresh of the cheapest plan; None where every poll is served best without one.
+    """Return the next refresh of the cheapest plan, or None if all polls are served best without one.
 
-    `polls` are in order, those later than HORIZON are left out. The feed changes `per_second` times. `permitted` gives
-    the first moment from an instant on at which the origin may be asked.
+    `polls` are in order of time; those later than HORIZON are ignored. The feed changes `per_second` times per second.
+    `permitted` returns the first instant, from a given one on, at which the origin may be asked.
     """
     clusters = _clusters(polls, now)
     if not clusters:
         return None
     at = [permitted(max(now, cluster.first - LEAD)) for cluster in clusters]
-    weighing = _Weighing(clusters, at, per_second, price, copy.until)
+    search = _PlanSearch(clusters, at, per_second, price, copy.until)
     for number in range(len(clusters) - 1, -1, -1):
-        weighing.weigh(number)
-    first = weighing.cheapest(copy.refreshed, copy.expires, 0, before=True)[1]
+        search.solve(number)
+    first = search.cheapest(copy.refreshed, copy.expires, 0, before=True)[1]
     if first == len(clusters):
         return None
-    served = clusters[first : weighing.reach(first)]
+    served = clusters[first : search.end_of_served(first)]
     return Planned(
         at[first],
         sum(cluster.weight for cluster in served),
         served[-1].last,
-        weighing.staleness(copy.refreshed, served) - weighing.staleness(at[first], served),
+        search.staleness(copy.refreshed, served) - search.staleness(at[first], served),
         any(cluster.middle >= copy.expires - margin(copy.refreshed, copy.expires) for cluster in served),
     )
 
@@ -138,7 +144,7 @@ class _Cluster:
     last: Instant
     weight: float
     middle: Instant
-    """The mean instant of its polls."""
+    """Mean instant of its polls."""
 
 
 def _clusters(polls: Sequence[ExpectedPoll], now: Instant) -> list[_Cluster]:
@@ -150,7 +156,9 @@ def _clusters(polls: Sequence[ExpectedPoll], now: Instant) -> list[_Cluster]:
             continue
         at, weight = max(poll.at, now), poll.weight
         latest = clusters[-1] if clusters else None
-        if latest is not None and at - latest.first <= max(CLUSTER, COARSER * (latest.first - now)):
+        if latest is not None and at - latest.first <= max(
+            CLUSTER_LENGTH, DISTANT_CLUSTER_SHARE * (latest.first - now)
+        ):
             latest.last = at
             latest.middle += (at - latest.middle) * weight / (latest.weight + weight)
             latest.weight += weight
@@ -161,8 +169,8 @@ def _clusters(polls: Sequence[ExpectedPoll], now: Instant) -> list[_Cluster]:
     return clusters
 
 
-class _Weighing:
-    """The dynamic programme. `at[n]` is when a refresh for cluster n would come."""
+class _PlanSearch:
+    """The dynamic programming. `at[n]` is the instant of a refresh before cluster n."""
 
     def __init__(
         self,
@@ -178,49 +186,52 @@ class _Weighing:
         self._price = price
         self._until = until
         self._costs = [math.inf] * len(clusters)
-        """The least cost from a cluster on with a refresh just before it; infinite where it may not come in time."""
+        """Least cost from each cluster on with a refresh just before it, or infinity if the refresh cannot come in
+        time."""
         self._nexts = [len(clusters)] * len(clusters)
-        """Before which cluster the refresh after that one comes."""
+        """For each cluster with a refresh just before it: the cluster before which the next refresh comes."""
 
-    def weigh(self, number: int) -> None:
-        """Find the least cost from this cluster on with a refresh just before it; later ones are weighed already."""
+    def solve(self, number: int) -> None:
+        """Compute the least cost from this cluster on with a refresh just before it. Later clusters are computed
+        first."""
         at = self._at[number]
         if at <= self._clusters[number].last:
             cost, self._nexts[number] = self.cheapest(at, self._until(at), number)
             self._costs[number] = self._price + cost
 
     def cheapest(self, refreshed: Instant, expires: Instant, number: int, *, before: bool = False) -> tuple[float, int]:
-        """Return the least cost from cluster `number` on with this copy, and before which cluster a refresh comes.
+        """Return the least cost from cluster `number` on with this copy, and the cluster before which the next refresh
+        comes.
 
-        A refresh may come before `number` itself where `before` is true.
+        With `before`, the next refresh may come before `number` itself.
         """
-        spent, best, where = 0.0, math.inf, len(self._clusters)
+        cost, best, next_cluster = 0.0, math.inf, len(self._clusters)
         due = 0.0
         for index in range(number, len(self._clusters)):
-            if (before or index > number) and spent + self._costs[index] < best:
-                best, where = spent + self._costs[index], index
+            if (before or index > number) and cost + self._costs[index] < best:
+                best, next_cluster = cost + self._costs[index], index
             cluster = self._clusters[index]
             if not due and cluster.middle >= expires - margin(refreshed, expires):
                 due = 1.0
             if due:
-                # One poll renews the copy, and its reader waits for that. It may be any of the next ones.
+                # One poll renews the copy, and its reader waits for that. It may be any of the following polls.
                 renewing = min(due, cluster.weight)
-                spent += renewing * (1 + WAIT_PRICE) * self._price
+                cost += renewing * (1 + WAIT_PRICE) * self._price
                 due -= renewing
                 if due < RENEWED:
                     due, refreshed, expires = 0.0, cluster.middle, self._until(cluster.middle)
             else:
-                spent += cluster.weight * expected_staleness(self._per_second, cluster.middle - refreshed)
-            if spent >= best:
-                return best, where
-        return (spent, len(self._clusters)) if spent < best else (best, where)
+                cost += cluster.weight * expected_staleness(self._per_second, cluster.middle - refreshed)
+            if cost >= best:
+                return best, next_cluster
+        return (cost, len(self._clusters)) if cost < best else (best, next_cluster)
 
-    def reach(self, number: int) -> int:
-        """Return the first cluster that a refresh before `number` serves no longer."""
+    def end_of_served(self, number: int) -> int:
+        """Return the first cluster that a refresh before `number` does not serve any more."""
         return self._nexts[number]
 
     def staleness(self, refreshed: Instant, served: Sequence[_Cluster]) -> Seconds:
-        """Return the expected staleness of these polls with a copy of that time, summed."""
+        """Return the expected staleness in seconds of these polls with a copy from the instant `refreshed`, summed."""
         return sum(
             cluster.weight * expected_staleness(self._per_second, cluster.middle - refreshed) for cluster in served
         )

@@ -1,15 +1,15 @@
-"""The next refresh of a feed ahead of its readers, within what HTTP, the feed's hints and the origin allow. Pure.
+"""The next refresh of a feed ahead of its readers, within the limits of HTTP, the feed's hints and the origin.
 
-Where the readers' rhythms are known, the price of a request decides (polling.py): the feed is refreshed shortly before
-an expected poll, if that saves enough staleness. For readers without a rhythm it is refreshed shortly before its copy
-may no longer answer, unless that would cost more requests than they send polls.
+If the readers' rhythms are known, the price of a request decides (polling.py). The feed is refreshed shortly before an
+expected poll if that saves enough staleness. For readers without a rhythm, the feed is refreshed shortly before its
+copy expires. This must not cost more requests than these readers send polls. All functions are pure.
 
-Bounds of both:
+Limits of both:
 
 * No refresh while the publisher's hints are valid: max-age, Expires, ttl, sy:*, or a push lease.
-* No refresh in an hour or on a day that the publisher wants to be skipped, whatever HTTP says.
+* No refresh in an hour or on a day that the publisher wants to be skipped, even if HTTP permits one.
 * No refresh of a feed without a usable copy: no-cache, no-store, moved or ended.
-* Minimum intervals, Retry-After and back-off (throttle.py) apply as to every other request.
+* Minimum intervals, Retry-After and back-off (throttle.py) apply as to all other requests.
 """
 
 import zlib
@@ -29,27 +29,30 @@ from feedproxy.store.resource import Resource
 from feedproxy.subscribers.poll_rhythms import ExpectedPoll
 
 LEAD = 0.05
+"""Fraction of a copy's lifetime before its end at which a refresh starts: enough time for a slow origin. Jitter of up
+to a half of it separates feeds that were fetched together."""
+
 LEAD_MAX: Seconds = 60
-"""A refresh comes this part of a lifetime ahead of its end, a minute at most: time enough for a slow origin, and
-little of what the publisher granted is given away. A random half of it keeps feeds apart that came together."""
+"""The same lead as a largest number of seconds."""
 
 SPREAD: Seconds = 10
-"""Seconds over which refreshes are spread after skipped hours or a pause: at midnight, thousands may be due."""
+"""Seconds over which refreshes are spread after skipped hours or a pause: thousands may be due at midnight."""
 
 GAP_MIN: Seconds = 30
-"""Shortest interval of scheduled refreshes; feeds with shorter lifetimes are fetched on clients' requests."""
+"""Shortest interval between scheduled refreshes in seconds. Feeds with shorter lifetimes are fetched when clients
+request them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """Refresh now."""
+    """The plan to refresh now."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Decide again at `at`."""
+    """The plan to decide again at the instant `at`."""
 
     at: Instant
     reason: str
@@ -57,7 +60,7 @@ class Later:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """No scheduled refresh until a client, a ping or the operator causes a fetch."""
+    """The plan to make no scheduled refresh until a client, a ping or the operator causes a fetch."""
 
     reason: str
 
@@ -65,13 +68,13 @@ class Rest:
 type Plan = Refresh | Later | Rest
 
 IDLE: Seconds = 3600
-"""A feed without a reader for so long, or for one lifetime where that is longer, is not refreshed ahead."""
+"""Seconds without a reader, or one lifetime if that is longer, after which a feed is not refreshed ahead any more."""
 
 REVIEW: Seconds = 6 * 3600
 """Seconds until the next decision if no refresh is worth its price."""
 
 STATED = frozenset({Source.TARGETED, Source.S_MAXAGE, Source.MAX_AGE, Source.EXPIRES, Source.HINT})
-"""Lifetimes that the publisher states; others are estimates, and a refresh may precede their end."""
+"""Sources of lifetimes that the publisher states. All others are estimates, and a refresh may precede their end."""
 
 
 class Audience(Protocol):
@@ -97,14 +100,16 @@ def plan(
     jitter: float,
     price_factor: float = 1.0,
 ) -> Plan:
-    """Return what the schedule has to do for one feed. `freshness` is that of its newest stored response, `permission`
-    the throttle's, `jitter` a number in [0, 1] that is the feed's own. `price_factor` multiplies the price where the
-    site limits requests (refresh/site_limits.py).
+    """Return the plan of the schedule for one feed.
+
+    `freshness` is that of the feed's newest stored response, `permission` is that of the throttle, and `jitter` is the
+    feed's own number in [0, 1]. `price_factor` multiplies the price if the site limits requests
+    (refresh/site_limits.py).
     """
     if settings.polling == "off":
         return Rest("polling is off: the next reader's request")
     if resource is None or resource.channel is None or not resource.variants or freshness is None:
-        return Rest("no copy of a feed is held")
+        return Rest("no copy of a feed is stored")
     if reason := _unusable(resource, freshness, now, settings):
         return Rest(reason)
     bounds = _bounds(resource, freshness, now, settings, jitter)
@@ -119,7 +124,7 @@ def plan(
         return found
     if isinstance(permission, throttle.Deferred):
         return Later(permission.until + SPREAD * jitter / 10, permission.reason)
-    return Refresh(found.reason if found.at != bounds.ahead else "its copy's time is over soon")
+    return Refresh(found.reason if found.at != bounds.ahead else "its copy expires soon")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +132,15 @@ class _Bounds:
     """The instants between which a feed may be refreshed ahead."""
 
     end: Instant
-    """The copy answers until then."""
+    """Last instant at which the copy may answer."""
     granted: Seconds
-    """The seconds for which a copy answers."""
+    """Seconds for which a copy may answer."""
     ahead: Instant
-    """Shortly before `end`: the refresh for readers without a rhythm."""
+    """Instant shortly before `end`, at which the feed is refreshed for readers without a rhythm."""
     until: Callable[[Instant], Instant]
-    """Returns until when a copy made at an instant answers."""
+    """Returns the last instant at which a copy made at a given instant may answer."""
     permitted: Callable[[Instant], Instant]
-    """The first moment from an instant on at which the origin may be asked."""
+    """Returns the first instant, from a given one on, at which the origin may be asked."""
 
 
 def _bounds(resource: Resource, freshness: Freshness, now: Instant, settings: Settings, jitter: float) -> _Bounds:
@@ -152,7 +157,7 @@ def _bounds(resource: Resource, freshness: Freshness, now: Instant, settings: Se
         if pause > at:
             at = pause + SPREAD * jitter
         if settings.feed_hints != "off" and resource.channel is not None:
-            # An overdue refresh, after a stop or a pause, is due now.
+            # A refresh that is overdue after a stop or a pause is due now.
             free = next_unskipped(resource.channel.schedule, max(at, now))
             if free > max(at, now):
                 at = free + SPREAD * jitter
@@ -177,7 +182,7 @@ def _weighed(
     price_factor: float,
     jitter: float,
 ) -> Later | None:
-    """Return the refresh that is worth its price, with the reason; None if none is."""
+    """Return the next refresh that is worth its price, with the reason, or None."""
     if not expected:
         return None
     refreshed = resource.variants[-1].response_time
@@ -193,13 +198,13 @@ def _weighed(
     if planned is None:
         return None
     readers = max(1, round(planned.readers))
-    # Readers that poll many feeds at once are expected for all of them at the same instant.
+    # A reader that polls many feeds at once is expected for all of them at the same instant.
     at = planned.at if planned.at <= now else bounds.permitted(planned.at + SPREAD * jitter)
     return Later(
         at,
         f"{readers} {'reader' if readers == 1 else 'readers'} expected by {_clock(planned.by)}, "
         f"changes about every {span(rate.usual_gap)}, worth {_minutes(planned.worth)} of staleness"
-        + ("; the copy's time is over by then" if planned.anticipates else "")
+        + ("; the copy has expired by then" if planned.anticipates else "")
         + ("; the site limits requests" if price_factor > 1.1 else ""),
     )
 
@@ -213,17 +218,18 @@ def _minutes(seconds: Seconds) -> str:
 
 
 def own_jitter(target: str) -> float:
-    """Return a number in [0, 1) that is the same for a feed in every process and at every start, whatever its port."""
+    """Return a number in [0, 1) from the target. It is the same in each process and at each start, and ignores the
+    port."""
     host, _ = uri.split_host_port(target)
     path, _, query = target.partition("://")[2].partition("/")[2].partition("?")
     return zlib.crc32(f"{host}/{path}?{query}".encode("utf-8", "surrogatepass")) / 2**32
 
 
 def _unusable(resource: Resource, freshness: Freshness, now: Instant, settings: Settings) -> str:
-    """Return why no refresh would spare a reader the wait; empty if one would."""
+    """Return the reason why a refresh would spare no reader a wait, or an empty string."""
     newest, control = resource.variants[-1], freshness.control
     if control.no_cache or control.no_store or control.private or newest.authorized:
-        return "HTTP wants every use of it validated: the next reader's request"
+        return "HTTP requires validation at each use: the next reader's request"
     if newest.invalid:
         return "its copy was invalidated: the next reader's request"
     if (
@@ -231,19 +237,19 @@ def _unusable(resource: Resource, freshness: Freshness, now: Instant, settings: 
         and freshness.allowance is None
         and not rests_until(resource, newest, freshness, settings)
     ):
-        return "its copy is never good for long: the next reader's request"
+        return "its copy is valid only briefly: the next reader's request"
     if relocation.active_relocation(resource.relocation, now, settings, target=resource.target) is not None:
         return "it has moved or ended"
     return ""
 
 
 def _unread(audience: Audience, bounds: _Bounds) -> str:
-    """Return why the readers without a rhythm are too few for a refresh ahead; empty if they are not."""
+    """Return the reason why a refresh for readers without a rhythm would cost too much, or an empty string."""
     granted = max(bounds.granted, GAP_MIN)
     window = max(granted, IDLE)
     readers = audience.recent(window)
     if readers == 0:
-        return f"not asked for within {span(window)}: the next reader's request"
+        return f"not requested within {span(window)}: the next reader's request"
     if readers * granted / window < 1:
-        return "its readers come too seldom for its short lifetime: the next one's request"
+        return "requested too seldom for its short lifetime: the next reader's request"
     return ""
