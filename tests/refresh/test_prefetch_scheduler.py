@@ -225,20 +225,20 @@ async def test_fast_origins_need_few_refreshes_at_once(world: World) -> None:
 
 
 async def test_sites_that_do_not_answer_hold_up_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    await world.agenda.close()
-    agenda = laned(world)
+    await world.scheduler.close()
+    scheduler = laned(world)
     world.gate.clear()
     world.due = {f"{letter}{number}": NOON + 10 for letter in "abcd" for number in range(LANE_WIDTH)}
     for target in world.due:
-        agenda.note(target)
+        scheduler.note(target)
     await world.pass_time(15)
-    assert len(world.refreshed) == AT_ONCE == agenda.limit
+    assert len(world.refreshed) == CONCURRENT_MIN == scheduler.limit
     started = time.monotonic()
 
     monkeypatch.setattr("feedproxy.refresh.prefetch_scheduler.time.monotonic", lambda: started + 10)
     for letter in "efg":
         world.due[letter] = NOON + 20
-        agenda.note(letter)
+        scheduler.note(letter)
     await world.pass_time(10)
 
     assert set(world.refreshed) >= set("efg")
@@ -247,7 +247,7 @@ async def test_sites_that_do_not_answer_hold_up_no_other(world: World, monkeypat
 async def test_refresh_that_ends_sets_no_further_alarm(world: World) -> None:
     world.due = {str(number): NOON + 10 for number in range(30)} | {"late": NOON + 50}
     for target in world.due:
-        world.agenda.note(target)
+        world.scheduler.note(target)
     await world.pass_time(1)
     alarms: list[float] = []
     sleep = world.clock.sleep
