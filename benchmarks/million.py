@@ -163,8 +163,8 @@ def fill(folder: Path, world: World, originals: dict[tuple[bool, bool], int], no
             at = last + SPACING * place
             at -= interval * (at > now)
             for before in range(3, 0, -1):
-                counts.rhythms.note(world.target(number), pseudonym, at - before * interval)
-            counts.seen(world.target(number), pseudonym, agent(reader), at)
+                counts.rhythms.record(world.target(number), pseudonym, at - before * interval)
+            counts.record_read(world.target(number), pseudonym, agent(reader), at)
     disk.write_state("counts", counts.dump())
     disk.write_state("rhythms", counts.rhythms.dump())
     disk.close()

@@ -123,7 +123,7 @@ class Play:
             while self._due is not None and self._due <= now:
                 self._review(self._due)
             self._poll(now)
-            if self._rhythms.note("", Pseudonym(reader + 1, reader + 1), now):
+            if self._rhythms.record("", Pseudonym(reader + 1, reader + 1), now):
                 self._review(now)
 
     def _poll(self, now: float) -> None:
@@ -160,7 +160,7 @@ class Play:
     def _review(self, now: float) -> None:
         lifetime = self._lifetime()
         planned = polling.plan(
-            self._rhythms.expected("", now, now + polling.HORIZON),
+            self._rhythms.expected_polls("", now, now + polling.HORIZON),
             now,
             polling.Copy(self._fetched, self._fetched + lifetime, lambda at: at + lifetime),
             per_second=self._rate.per_second,

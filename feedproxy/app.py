@@ -475,7 +475,7 @@ class _Services:
         with contextlib.suppress(StoreError):
             await self.store.put_state("counts", await self.counts.dump_yielding())
             await self.feed_list.save_requested()
-            await self.store.put_state("rhythms", await self.counts.rhythms.dump_unhurried())
+            await self.store.put_state("rhythms", await self.counts.rhythms.dump_yielding())
 
     async def close(self, timeout: Seconds) -> None:
         """Save the state and close all parts. Refreshes and deliveries in progress have `timeout` seconds in total."""

@@ -28,7 +28,7 @@ async def test_who_came_while_the_counts_were_written_is_known_after_a_restart(
     counts, opened = first.service.counts, first._services
     assert opened is not None
     for target in feeds:
-        counts.seen(target, Pseudonym(1, 0), "curl/8", NOON)
+        counts.record_read(target, Pseudonym(1, 0), "curl/8", NOON)
     begun, write = asyncio.Event(), counts._write
 
     def noticed(writing: object) -> object:
@@ -39,8 +39,8 @@ async def test_who_came_while_the_counts_were_written_is_known_after_a_restart(
     opened._saving.cancel()
     opened._saving = asyncio.ensure_future(opened._save())
     await begun.wait()
-    counts.seen(feeds[0], Pseudonym(2, 0), "curl/8", NOON)
-    counts.seen("https://example.com/new", Pseudonym(2, 0), "curl/8", NOON)
+    counts.record_read(feeds[0], Pseudonym(2, 0), "curl/8", NOON)
+    counts.record_read("https://example.com/new", Pseudonym(2, 0), "curl/8", NOON)
     assert not opened._saving.done()
     await first.close()
 

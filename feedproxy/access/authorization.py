@@ -1,8 +1,8 @@
 """The decision whether a client may read a feed.
 
-A rule's `readers` lists the permitted users: names, or `*` for every authenticated user; empty permits all clients. A
-client proves its user name by Basic (RFC 7617), by WSSE (seed 003), or by a secret address. Credentials for this proxy
-never go upstream (DESIGN, section 2).
+The option `readers` of a rule lists the permitted users: names, or `*` for every authenticated user. An empty list
+permits all clients. A client proves its user name by Basic (RFC 7617), by WSSE (seed 003), or by a secret address.
+Credentials for this proxy are never sent upstream (DESIGN, section 2).
 """
 
 from collections.abc import Mapping
@@ -18,23 +18,24 @@ from feedproxy.http.message import Fields
 
 ANY_USER = "*"
 
-_TOO_MANY_GUESSES = "Too many wrong passwords came from that address."
+_TOO_MANY_GUESSES = "Too many wrong passwords came from this network address."
 
 
 CREDENTIAL_FIELDS = ("authorization", "proxy-authorization", "x-wsse")
-"""Request fields with credentials for this proxy."""
+"""Request fields that contain credentials for this proxy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Authorized:
-    """Access is granted to `user`; empty where the feed needs no credentials."""
+    """The decision that `user` may read the feed. `user` is empty if the feed requires no credentials."""
 
     user: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """The client must authenticate: 401, in the explicit proxy 407 (RFC 9110, 15.5.2 and 15.5.8)."""
+    """The decision that the client must authenticate: 401, or 407 in the explicit proxy (RFC 9110, sections 15.5.2
+    and 15.5.8)."""
 
     reason: str
     challenges: tuple[tuple[str, str], ...]
@@ -43,7 +44,8 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The authenticated user may not read the feed, or the client's network has guessed too often."""
+    """The decision that the user may not read the feed, or that the client's network has sent too many wrong
+    passwords."""
 
     reason: str
     status: int = 403
@@ -54,7 +56,7 @@ type AuthorizationDecision = Authorized | Challenge | Denied
 
 
 class Authorizer:
-    """Decides with a password file and a file of WSSE secrets; each may be missing."""
+    """Decides with a password file and a file of WSSE secrets. Either file may be missing."""
 
     def __init__(
         self,
@@ -75,9 +77,10 @@ class Authorizer:
     async def decide(
         self, readers: tuple[str, ...], fields: Fields, address: str, *, proxy: bool = False, user: str = ""
     ) -> AuthorizationDecision:
-        """Decide whether the client may read; `user` was authenticated before, by a secret address or its tunnel.
+        """Decide whether the client may read the feed, and return the decision.
 
-        `proxy` selects the explicit proxy's fields, for which clients support Basic only.
+        `readers` are the permitted users. `user` is already authenticated by a secret address or by the tunnel. `proxy`
+        selects the explicit proxy's fields, for which clients support only Basic.
         """
         if not readers:
             return Authorized(user)
@@ -86,21 +89,24 @@ class Authorizer:
                 return Denied(_TOO_MANY_GUESSES, 429, wait)
             proved = await self._authenticate(fields, proxy=proxy)
             if proved is None:
-                return Denied("Too many readers are signing in at once.", 503, 5)
+                return Denied("Too many readers are authenticating at the same time.", 503, 5)
             if not proved:
                 if self._has_credentials(fields, proxy=proxy):
                     self._guess_limit.record_wrong(address)
                 return self._challenge(proxy=proxy)
-            # Concurrent guesses above the limit are all refused, so that a client cannot tell the right one.
+            # Above the limit, all concurrent guesses are refused, so that a client cannot recognise the right one.
             if (wait := self._guess_limit.retry_after(address)) > 0:
                 return Denied(_TOO_MANY_GUESSES, 429, wait)
             user = proved
         if ANY_USER in readers or user in readers:
             return Authorized(user)
-        return Denied("This feed is for others.")
+        return Denied("This feed is for other users.")
 
     async def _authenticate(self, fields: Fields, *, proxy: bool) -> str | None:
-        """Return the authenticated user; empty without valid credentials, None while too many checks wait."""
+        """Return the authenticated user.
+
+        Return an empty text without valid credentials, and None if too many passwords wait to be checked.
+        """
         if not proxy and self._secrets is not None and (token := wsse.parse(fields.get("x-wsse") or "")):
             verdict = self._wsse_verifier.verify(token, self._secrets.value, self._clock.now())
             return token.user if verdict is wsse.TokenVerdict.PROVED else ""

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from feedproxy.http.field_values import quote
 
 CREDENTIALS_MAX = 4_096
-"""Characters of a field that is parsed as credentials."""
+"""Maximum length of a field that is parsed as credentials, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class BasicCredentials:
-    """A user name and its password."""
+    """A user name with its password."""
 
     user: str
     password: str = field(repr=False)
 
 
 def parse(value: str) -> BasicCredentials | None:
-    """Return the credentials of `Authorization: Basic …`; None for other schemes and malformed values.
+    """Parse `Authorization: Basic …` and return the credentials. Return None for other schemes and malformed values.
 
     "The user-id and password MUST NOT contain any control characters" (RFC 7617, section 2). Bytes that are not UTF-8
     are decoded as ISO-8859-1, which old feed readers send.
@@ -42,10 +42,10 @@ def parse(value: str) -> BasicCredentials | None:
 
 
 def format_credentials(password: BasicCredentials) -> str:
-    """Return the value of Authorization."""
+    """Return the credentials as a value of Authorization."""
     return "Basic " + base64.b64encode(f"{password.user}:{password.password}".encode()).decode("ascii")
 
 
 def challenge(realm: str) -> str:
-    """Return the value of WWW-Authenticate or Proxy-Authenticate, with UTF-8 (RFC 7617, section 2.1)."""
+    """Return a value of WWW-Authenticate or Proxy-Authenticate that requests UTF-8 (RFC 7617, section 2.1)."""
     return f'Basic realm={quote(realm)}, charset="UTF-8"'

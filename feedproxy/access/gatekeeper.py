@@ -1,4 +1,4 @@
-"""Authorization of clients and credentials for origins, from the operator's files."""
+"""Authorization of clients, and credentials for origins, according to the operator's files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ from feedproxy.settings import Settings
 
 @contextmanager
 def _prefix_errors(option: str) -> Iterator[None]:
-    """Prefix UsageError with the option that names the file."""
+    """Return a context manager that puts the option with the file's name before the message of a UsageError."""
     try:
         yield
     except UsageError as error:
@@ -29,8 +29,8 @@ def _prefix_errors(option: str) -> Iterator[None]:
 class Gatekeeper:
     """Authorizes requests and selects credentials for origins.
 
-    The constructor raises UsageError for a file that cannot be used. `nonces` is the folder of used WSSE proofs, which
-    all processes share.
+    The constructor raises UsageError if a file cannot be used. `nonces` is the folder of used WSSE proofs, which all
+    processes share.
     """
 
     def __init__(self, settings: Settings, clock: Clock, seed: bytes, nonces: Path | None = None) -> None:
@@ -54,16 +54,17 @@ class Gatekeeper:
     async def authorize(
         self, readers: tuple[str, ...], fields: Fields, address: str, *, proxy: bool, user: str = ""
     ) -> tuple[str, Fields]:
-        """Return the user, and the fields that may go upstream: without credentials where a rule asks for them.
+        """Return the user, and the fields that may be sent upstream.
 
-        Raises AccessDenied, and BadTarget for an ambiguous address to which different rules apply.
+        They have no credentials if a rule requires credentials. Raises AccessDenied, and BadTarget for an ambiguous
+        address to which different rules apply.
         """
         if not readers:
             return user, fields
         if readers == BLOCKED:
             raise AccessDenied("the operator of this proxy has blocked this feed", 403)
         if readers == AMBIGUOUS:
-            raise BadTarget("this address can be read in several ways, and not all of them are for the same readers")
+            raise BadTarget("this address has several interpretations with different permitted users")
         match await self.authorizer.decide(readers, fields, address, proxy=proxy, user=user):
             case Authorized(proved):
                 return proved, fields.without(*CREDENTIAL_FIELDS)
@@ -74,7 +75,8 @@ class Gatekeeper:
                 raise AccessDenied(reason, status, later)
 
     def key_for(self, target: str, user: str) -> str:
-        """Return the key of the stored resource for this user: the target, or one with a credential's name."""
+        """Return the key of the stored resource for this user: the target, or the target with the name of a
+        credential."""
         if self._origin_credentials is None:
             return target
         credential = self._origin_credentials.credential_for(target, user)
@@ -87,6 +89,6 @@ class Gatekeeper:
             return request
         plain = Request(request.method, target, request.fields)
         if self._origin_credentials is None:
-            raise FetchError("the wallet that this copy was made with is not there")
+            raise FetchError("the credential of this copy is not in the wallet file")
         credential = self._origin_credentials.find_by_name(name, target)
         return credential.apply_to(plain, self._clock.now()) if credential is not None else plain

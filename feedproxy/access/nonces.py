@@ -1,7 +1,7 @@
-"""Used WSSE proofs in a folder, shared by all workers and kept over a restart.
+"""Used WSSE proofs in a folder that all workers share. They survive a restart.
 
-"We need to make sure that the nonce being passed has not recently been used" (seed 003, 11.1.8). "Recently" is as long
-as the digest is accepted.
+"We need to make sure that the nonce being passed has not recently been used" (seed 003, 11.1.8). "Recently" means as
+long as the digest is accepted.
 """
 
 import contextlib
@@ -20,7 +20,10 @@ CLEANUP_INTERVAL: Seconds = 60
 
 
 class NonceFolder:
-    """A folder with a file for each proof, named by the hash of its digest; the file's time is its expiry."""
+    """A folder with a file for each proof.
+
+    The file is named after the hash of the digest, and its modification time is its expiry.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -28,7 +31,10 @@ class NonceFolder:
         self._failed = False
 
     def claim(self, proof: bytes, until: Instant, now: Instant) -> bool:
-        """Record a proof as used and return True; False if it was used before. A folder that fails accepts all."""
+        """Record a proof as used. Return False if it was used before.
+
+        If the folder fails, every proof is accepted.
+        """
         name = hashlib.sha256(proof).hexdigest()
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

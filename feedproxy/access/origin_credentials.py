@@ -1,10 +1,12 @@
-"""Credentials for origins: feed readers that cannot authenticate get private feeds through the proxy.
+"""Credentials for origins. Feed readers that cannot authenticate get private feeds through the proxy.
 
-The operator writes them into one file, each for the feeds that its pattern matches and for its users: one user, every
-authenticated user (`user: "*"`), or every client (`anybody: true`). Content that is fetched with a credential is a
-resource of its own. Its key is the target with the credential's name as fragment, which no client's target can have
-(http/uri.py drops fragments). So requests without the credential, or with another, never select a private copy. A
-changed password gives a new name, and copies made with the old one are never selected again.
+The operator writes the credentials into one file. Each is for the feeds that its pattern matches, and for its users:
+one user, every authenticated user (`user: "*"`), or every client (`anybody: true`).
+
+Content that is fetched with a credential is a separate resource. Its key is the target with the credential's name as
+fragment, which no client's target can have (http/uri.py drops fragments). Requests without the credential, or with
+another one, therefore never select a private copy. A changed password changes the name, and copies made with the old
+one are never selected again.
 
     - match: https://intranet.example/*
       user: "*"
@@ -39,14 +41,14 @@ KINDS = ("basic", "wsse", "bearer", "query")
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A credential for an origin. `name` changes with the secret but does not reveal it."""
+    """A credential for an origin. `name` changes with the secret, but does not reveal it."""
 
     name: str
     kind: str
     secret: Mapping[str, str] = field(repr=False)
 
     def apply_to(self, request: Request, now: Instant) -> Request:
-        """Return the request with this credential."""
+        """Return the request with this credential added."""
         fields = request.fields.without("authorization", "x-wsse", "cookie")
         match self.kind:
             case "basic":
@@ -66,7 +68,7 @@ class Credential:
 
 @dataclass(frozen=True, slots=True)
 class CredentialEntry:
-    """An entry of the wallet file: target pattern, user, and credential."""
+    """An entry of the wallet file: a target pattern, a user, and a credential."""
 
     match: TargetPattern
     user: str
@@ -86,13 +88,13 @@ def cache_key(target: str, credential: Credential) -> str:
 
 
 def split_key(resource_key: str) -> CacheKeyParts:
-    """Return target and credential name of a key; the name is empty for a plain target."""
+    """Return the target and the credential's name of a key. The name is empty if there is no credential."""
     target, _, name = resource_key.partition(CREDENTIAL_MARK)
     return CacheKeyParts(target, name)
 
 
 class OriginCredentials:
-    """The entries of a wallet file, reloaded when it changes. The constructor raises UsageError."""
+    """The entries of a wallet file, which is reloaded when it changes. The constructor raises UsageError."""
 
     def __init__(self, path: str, clock: Clock, seed: bytes) -> None:
         self._file: ReloadingFile[tuple[CredentialEntry, ...]] = ReloadingFile(
@@ -100,7 +102,10 @@ class OriginCredentials:
         )
 
     def credential_for(self, target: str, user: str) -> Credential | None:
-        """Return the credential for this user's requests for the target; the user's own entry takes precedence."""
+        """Return the credential for this user's requests for the target. Return None if there is none.
+
+        An entry for the user has priority over entries for all users.
+        """
         found: Credential | None = None
         for entry in self._file.value:
             if not entry.match.matches(target):
@@ -112,13 +117,14 @@ class OriginCredentials:
         return found
 
     def find_by_name(self, name: str, target: str) -> Credential | None:
-        """Return the credential of that name; None if its pattern excludes the target, to which a redirect led.
+        """Return the credential with this name.
 
-        Raises FetchError if it was removed.
+        Return None if its pattern excludes the target, to which a redirect led. Raises FetchError if the credential was
+        removed.
         """
         named = [entry for entry in self._file.value if entry.credential.name == name]
         if not named:
-            raise FetchError("the wallet has no such credential any more")
+            raise FetchError("the credential is no longer in the wallet file")
         return next((entry.credential for entry in named if entry.match.matches(target)), None)
 
 
@@ -128,17 +134,18 @@ def request_with(request: Request, fields: Fields) -> Request:
 
 
 def parse_wallet(text: str, name: str, *, seed: bytes) -> tuple[CredentialEntry, ...]:
-    """Return the entries of a wallet. Raises UsageError, which names the place and never repeats a secret.
+    """Parse a wallet file and return its entries.
 
-    `seed` is this installation's secret: it prevents guessing a password from a credential's name.
+    Raises UsageError; its message names the position and never contains a secret. `seed` is this installation's secret:
+    it prevents guessing a password from the name of a credential.
     """
     try:
         read: Any = YAML(typ="safe", pure=True).load(io.StringIO(text))
     except MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise UsageError(f"{name}:{line}: this is no YAML") from error
+        raise UsageError(f"{name}:{line}: invalid YAML") from error
     except YAMLError as error:
-        raise UsageError(f"{name}: this is no YAML") from error
+        raise UsageError(f"{name}: invalid YAML") from error
     if read is None:
         return ()
     if not isinstance(read, list):
@@ -157,7 +164,7 @@ def _entry(read: Any, place: str, seed: bytes) -> CredentialEntry:
         raise UsageError(f"{place}: match: {error}") from error
     user, anybody = read.get("user", ""), read.get("anybody", False)
     if bool(user) == (anybody is True) or not isinstance(user, str):
-        raise UsageError(f'{place}: say whose it is: `user: NAME`, `user: "*"`, or `anybody: true`')
+        raise UsageError(f'{place}: expected `user: NAME`, `user: "*"`, or `anybody: true`')
     kinds = [kind for kind in KINDS if kind in read]
     if len(kinds) != 1:
         raise UsageError(f"{place}: expected one of {', '.join(KINDS)}")
@@ -176,5 +183,5 @@ def _secret(kind: str, read: Any, place: str) -> dict[str, str]:
     if kind in ("basic", "wsse") and set(secret) != {"user", "password"}:
         raise UsageError(f"{place}: {kind}: expected user and password")
     if any(ord(sign) < 32 or ord(sign) == 127 for value in secret.values() for sign in value):
-        raise UsageError(f"{place}: {kind}: a control character")
+        raise UsageError(f"{place}: {kind}: invalid value: control character")
     return secret

@@ -1,7 +1,7 @@
-"""Users and their passwords, in the form that `htpasswd -B` writes: `name:hash`, with bcrypt or Argon2.
+"""Users and their passwords in the form that `htpasswd -B` writes: `name:hash`, with bcrypt or Argon2.
 
-Checking a password is slow by design. Polls of many feed readers would keep a processor busy, so a verified password is
-remembered for VERIFIED_FOR, as a keyed hash in memory only.
+Checking a password is slow by design, and polls of many feed readers would occupy a processor. A verified password is
+therefore remembered for VERIFIED_FOR, as a keyed hash in memory only.
 """
 
 import asyncio
@@ -22,32 +22,37 @@ from feedproxy.lru import LRU
 VERIFIED_FOR: Seconds = 900
 VERIFIED_MAX = 10_000
 BCRYPT_BYTES = 72
-"""Bytes of a password that bcrypt considers; a longer password is refused."""
+"""Number of bytes of a password that bcrypt uses. A longer password is refused."""
 
 CHECKS_WAITING_MAX = 32
-"""Passwords that wait to be checked; further requests are refused."""
+"""Maximum number of passwords that wait to be checked. Further requests are refused."""
 
 _DUMMY_HASH = bcrypt.hashpw(secrets.token_bytes(16), bcrypt.gensalt(5)).decode("ascii")
-"""The hash to check against if the file has no users; `htpasswd -B` writes cost 5."""
+"""The hash that is checked if the file has no users. `htpasswd -B` writes cost 5."""
 
 
 def parse_users(text: str, name: str) -> dict[str, str]:
-    """Return the hashes of a password file, by user. Raises UsageError, which names the line."""
+    """Parse a password file and return the hashes by user. Raises UsageError with the line in its message."""
     users: dict[str, str] = {}
     for number, line in significant_lines(text):
         user, colon, hashed = line.partition(":")
         if not colon or not user:
             raise UsageError(f"{name}:{number}: expected NAME:HASH, as `htpasswd -B` writes it")
         if not hashed.startswith(("$2a$", "$2b$", "$2y$", "$argon2")):
-            raise UsageError(f"{name}:{number}: {user}: neither bcrypt nor Argon2; make it with `htpasswd -B`")
+            raise UsageError(
+                f"{name}:{number}: {user}: expected a hash of bcrypt or Argon2, as `htpasswd -B` writes it"
+            )
         if user in users:
-            raise UsageError(f"{name}:{number}: {user} is there twice")
+            raise UsageError(f"{name}:{number}: {user} occurs twice")
         users[user] = hashed
     return users
 
 
 def parse_secrets(text: str, name: str) -> dict[str, str]:
-    """Return plain passwords for WSSE, by user. Raises UsageError, which names the line, not the password."""
+    """Parse a file of plain passwords for WSSE and return them by user.
+
+    Raises UsageError; its message names the line, and never contains a password.
+    """
     found: dict[str, str] = {}
     for number, line in significant_lines(text):
         user, colon, secret = line.partition(":")
@@ -70,7 +75,7 @@ class PasswordFile:
         self._waiting = 0
 
     async def verify(self, given: BasicCredentials) -> bool | None:
-        """Return whether the password is the user's; None while too many checks wait."""
+        """Return True if the password is the user's. Return None if too many passwords wait to be checked."""
         hashed = self._file.value.get(given.user)
         if self._version != self._file.version:
             self._version = self._file.version
@@ -93,9 +98,10 @@ class PasswordFile:
         return True
 
     def _hash_for_unknown(self, user: str) -> str:
-        """Return the hash to check an unknown user against: another user's, always the same for a name.
+        """Return the hash to check for an unknown user: another user's, always the same for a name.
 
-        The file's hashes may have several kinds and costs; a dummy of one cost would reveal unknown names.
+        The hashes in the file may differ in kind and cost. A dummy hash of one cost would reveal which names are
+        unknown.
         """
         hashes = list(self._file.value.values()) or [_DUMMY_HASH]
         chosen = hashlib.blake2b(user.encode(), key=self._key, digest_size=8).digest()
@@ -103,7 +109,7 @@ class PasswordFile:
 
 
 def verify_hash(hashed: str, password: str) -> bool:
-    """Return whether this is the hash of the password, in constant time. Slow."""
+    """Return True if this is the hash of the password. It takes constant time, and is slow."""
     raw = password.encode()
     if hashed.startswith("$argon2"):
         try:

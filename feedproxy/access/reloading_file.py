@@ -1,4 +1,7 @@
-"""A file that is parsed again when it has changed; errors keep its previous contents."""
+"""A file that is parsed again when it has changed.
+
+If the new content is invalid, the previous content remains in use.
+"""
 
 import logging
 import os
@@ -11,11 +14,11 @@ from feedproxy.errors import UsageError
 logger = logging.getLogger(__name__)
 
 CHECK_INTERVAL: Seconds = 1
-"""Shortest time in seconds between two checks of a file, so that most requests cost no system call."""
+"""Minimum time between two checks of a file, in seconds, so that most requests need no system call."""
 
 
 class ReloadingFile[T]:
-    """The parsed contents of a file. The constructor raises UsageError; a reload that fails is logged."""
+    """The parsed content of a file. The constructor raises UsageError; a failed reload is logged."""
 
     def __init__(self, path: str, parse: Callable[[str, str], T], clock: Clock) -> None:
         self._path = Path(path).expanduser()
@@ -25,11 +28,11 @@ class ReloadingFile[T]:
         self._seen = self._state()
         self._value = self._read()
         self.version = 0
-        """The number of reloads."""
+        """Number of reloads."""
 
     @property
     def value(self) -> T:
-        """The contents as last parsed without error."""
+        """The content of the last successful parsing."""
         now = self._clock.now()
         if not 0 <= now - self._last_check < CHECK_INTERVAL:
             self._last_check = now
@@ -56,11 +59,11 @@ class ReloadingFile[T]:
         except OSError as error:
             raise UsageError(f"{self._path}: {error.strerror or error}") from error
         except UnicodeDecodeError as error:
-            raise UsageError(f"{self._path}: this is no UTF-8") from error
+            raise UsageError(f"{self._path}: expected UTF-8") from error
         return self._parse(text, str(self._path))
 
 
 def significant_lines(text: str) -> list[tuple[int, str]]:
-    """Return the lines with their numbers, without empty lines and comments."""
+    """Return the lines with their numbers, except empty lines and comments."""
     numbered = enumerate(text.splitlines(), start=1)
     return [(number, line.strip()) for number, line in numbered if line.strip() and not line.lstrip().startswith("#")]

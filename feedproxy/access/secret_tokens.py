@@ -1,8 +1,8 @@
-"""Secret addresses: each authenticates its user for the feeds of a pattern, until it is revoked (seed 003, 11.1.8).
+"""Secret addresses. Each authenticates its user for the feeds of a pattern until it is revoked (seed 003, 11.1.8).
 
 "The simplest way … is to store some kind of secret in the feed URL." It suits feed readers without support for
-passwords. A leaked address works for every client, so each reader gets its own address that can be revoked. The file
-stores hashes only and reveals no address. 144 random bits need no slow hash.
+passwords. A leaked address works for every client, so each reader gets its own address, which can be revoked. The file
+stores only hashes, so it reveals no address. A token has 144 random bits, so no slow hash is needed.
 """
 
 import hashlib
@@ -21,14 +21,16 @@ from feedproxy.http.target_uri.url_pattern import TargetPattern
 TOKEN_BYTES = 18
 
 PREFIX = "fp1"
-"""First characters of a token: it mixes letters and digits, so that logs redact it (http/target_uri/redaction.py)."""
+"""First characters of a token. They mix letters and digits, so that logs redact it (http/target_uri/redaction.py)."""
 
-HEADER = "# Secret addresses: id, user, pattern, hash. `feedproxy token` edits this file; a line less revokes one.\n"
+HEADER = (
+    "# Secret addresses: id, user, pattern, hash. `feedproxy token` edits this file; removing a line revokes one.\n"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class SecretToken:
-    """A secret address without its secret; the operator knows it by `id`."""
+    """A secret address without its secret. The operator identifies it by `id`."""
 
     id: str
     user: str
@@ -37,12 +39,12 @@ class SecretToken:
 
 
 def hash_of(token: str) -> str:
-    """Return the hash of a token, as the file stores it."""
+    """Return the hash of a token, which the file stores."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def parse_tokens(text: str, name: str) -> dict[str, SecretToken]:
-    """Return the tokens of a file, by hash. Raises UsageError, which names the line."""
+    """Parse a file of tokens and return them by hash. Raises UsageError with the line in its message."""
     found: dict[str, SecretToken] = {}
     for number, line in significant_lines(text):
         parts = line.split()
@@ -57,22 +59,22 @@ def parse_tokens(text: str, name: str) -> dict[str, SecretToken]:
 
 
 class TokenFile:
-    """The tokens of a file, reloaded when it changes."""
+    """The tokens of a file, which is reloaded when it changes."""
 
     def __init__(self, path: str, clock: Clock) -> None:
         self._file: ReloadingFile[dict[str, SecretToken]] = ReloadingFile(path, parse_tokens, clock)
 
     def user_of(self, token: str, target: str) -> str | None:
-        """Return the user of a token that is valid for the target; else None.
+        """Return the user of a token that is valid for the target. Return None if it is not valid.
 
-        The lookup is by hash: the duration of a comparison reveals nothing of the token.
+        Tokens are found by their hash, so the duration of a comparison reveals nothing about the token.
         """
         found = self._file.value.get(hash_of(token))
         return found.user if found is not None and found.pattern.matches(target) else None
 
 
 def issue(path: Path, user: str, pattern: str) -> tuple[SecretToken, str]:
-    """Write a new token to the file, and return it with its value, which is not stored. Raises UsageError."""
+    """Write a new token to the file. Return it with its value, which is not stored. Raises UsageError."""
     if not user or any(sign.isspace() for sign in user):
         raise UsageError(f"invalid user name {user!r}: expected a name without spaces")
     try:
@@ -80,7 +82,7 @@ def issue(path: Path, user: str, pattern: str) -> tuple[SecretToken, str]:
     except BadTarget as error:
         raise UsageError(str(error)) from error
     if any(sign.isspace() for sign in pattern):
-        raise UsageError(f"invalid pattern {pattern!r}: it has spaces")
+        raise UsageError(f"invalid pattern {pattern!r}: expected one without spaces")
     secret = PREFIX + secrets.token_hex(TOKEN_BYTES)
     token = SecretToken(secrets.token_hex(4), user, parsed, hash_of(secret))
     _write(path, [*list_tokens(path), token])
@@ -98,7 +100,7 @@ def revoke(path: Path, names: Iterable[str]) -> list[SecretToken]:
 
 
 def list_tokens(path: Path) -> list[SecretToken]:
-    """Return the tokens of a file; none if it does not exist. Raises UsageError."""
+    """Return the tokens of a file. Return an empty list if the file does not exist. Raises UsageError."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -109,7 +111,7 @@ def list_tokens(path: Path) -> list[SecretToken]:
 
 
 def _write(path: Path, tokens: Iterable[SecretToken]) -> None:
-    """Replace the file atomically: a running proxy reads either the old or the new one."""
+    """Replace the file atomically: a running proxy reads either the old or the new file."""
     written = "".join(f"{token.id} {token.user} {token.pattern.text} {token.hashed}\n" for token in tokens)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

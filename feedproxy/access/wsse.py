@@ -1,13 +1,13 @@
-"""WSSE UsernameToken: early Atom's proof of a password that is not sent (seed 003, 11.1.8).
+"""WSSE UsernameToken, from the early days of Atom: a proof of a password that is not sent (seed 003, 11.1.8).
 
 `digest = base64(sha1(nonce + created + password))`. "The specification was cloudy as to whether a binary or ASCII
-hexadecimal representation of the SHA1 sum was to be used". Clients also differ in whether the nonce is hashed as sent
-or decoded. All four forms are accepted.
+hexadecimal representation of the SHA1 sum was to be used". Some clients hash the nonce as sent, others decode it first.
+All four forms are accepted.
 
-A proof is valid once, and only near the time it was made. It is remembered by its SHA-1 sum, because one sum can be
-sent in many spellings: raw or hexadecimal, the nonce encoded once more or in non-canonical base64, characters moved
-between nonce and Created, another user with the same password. A new sum needs the password. The server must know the
-plain password, so it is for WSSE alone and differs from that for Basic.
+A proof is valid once, and only near the time at which it was made. It is remembered by its SHA-1 sum, because one sum
+can be sent in many spellings: raw or hexadecimal, with the nonce encoded once more or in non-canonical base64, with
+characters moved between nonce and Created, or for another user with the same password. A new sum requires the password.
+The server must know the plain password, so it should be used only for WSSE, and differ from the one for Basic.
 """
 
 import base64
@@ -29,10 +29,11 @@ from feedproxy.http.date import format_rfc3339
 from feedproxy.http.field_values import quote
 
 TOKEN_LIFETIME: Seconds = 300
-"""Seconds that Created may differ from now, both ways: "the server must check that the date is recent"."""
+"""Seconds by which Created may differ from the current time, both ways: "the server must check that the date is
+recent"."""
 
 PROOFS_MAX = 100_000
-"""Unexpired proofs that are remembered; with more, new ones are refused."""
+"""Maximum number of unexpired proofs that are remembered. If it is reached, new proofs are refused."""
 
 FIELD_MAX = 2_048
 
@@ -44,14 +45,14 @@ class TokenVerdict(StrEnum):
 
     PROVED = "proved"
     UNKNOWN = "unknown user or wrong digest"
-    OLD = "made too long ago, or by a clock that is wrong"
+    OLD = "made too long ago, or with a wrong clock"
     REPLAYED = "seen before"
-    BUSY = "too many tokens at once"
+    BUSY = "too many tokens at the same time"
 
 
 @dataclass(frozen=True, slots=True)
 class UsernameToken:
-    """The value of X-WSSE; `digest` and `nonce` are as sent."""
+    """The value of X-WSSE. `digest` and `nonce` are as sent."""
 
     user: str
     digest: str = field(repr=False)
@@ -60,7 +61,7 @@ class UsernameToken:
 
 
 def parse(value: str) -> UsernameToken | None:
-    """Return the token of a field X-WSSE; None for other and malformed values."""
+    """Parse the field X-WSSE and return its token. Return None for other and malformed values."""
     kind, _, rest = value.strip().partition(" ")
     if kind.lower() != "usernametoken" or len(value) > FIELD_MAX:
         return None
@@ -72,7 +73,7 @@ def parse(value: str) -> UsernameToken | None:
 
 
 def created_at(token: UsernameToken) -> Instant | None:
-    """Return the token's time of creation; a time without zone is UTC."""
+    """Return the time at which the token was created. A time without a zone is UTC. Return None if it is invalid."""
     try:
         moment = datetime.fromisoformat(token.created.strip())
     except ValueError:
@@ -81,7 +82,7 @@ def created_at(token: UsernameToken) -> Instant | None:
 
 
 def digests(nonce: str, created: str, password: str) -> list[str]:
-    """Return the accepted digests: raw or hexadecimal, nonce as sent or decoded."""
+    """Return the accepted digests: raw or hexadecimal, with the nonce as sent or decoded."""
     return [text for _, text in _sums(nonce, created, password)]
 
 
@@ -90,7 +91,7 @@ def _sums(nonce: str, created: str, password: str) -> list[tuple[bytes, str]]:
     nonces = [nonce.encode()]
     with contextlib.suppress(binascii.Error, ValueError):
         decoded = base64.b64decode(nonce, validate=True)
-        # RFC 4648, section 3.5: of spellings that decode to the same bytes only the canonical one is accepted.
+        # Of the spellings that decode to the same bytes, only the canonical one is accepted (RFC 4648, section 3.5).
         if base64.b64encode(decoded).decode("ascii") == nonce:
             nonces.append(decoded)
     made = []
@@ -102,21 +103,25 @@ def _sums(nonce: str, created: str, password: str) -> list[tuple[bytes, str]]:
 
 
 class WsseVerifier:
-    """Verifies tokens, each of them once."""
+    """Verifies tokens. Each token is accepted once."""
 
     def __init__(
         self, *, window: Seconds = TOKEN_LIFETIME, proofs_max: int = PROOFS_MAX, shared: NonceFolder | None = None
     ) -> None:
-        """`shared` holds the proofs that other processes have accepted."""
+        """Create a verifier.
+
+        `window` is the time for which a token is valid, in seconds. `shared` has the proofs that other processes have
+        accepted.
+        """
         self._window = window
         self._shared = shared
         self._proofs_max = proofs_max
         self._seen: OrderedDict[bytes, Instant] = OrderedDict()
 
     def verify(self, token: UsernameToken, passwords: Mapping[str, str], now: Instant) -> TokenVerdict:
-        """Verify a token and record its proof, so that it is not accepted again."""
+        """Verify a token and return the result. An accepted proof is recorded, so that it is not accepted again."""
         password = passwords.get(token.user)
-        # A user that does not exist takes as long as one that does.
+        # The check takes the same time for unknown users as for known users.
         made = _sums(token.nonce, token.created, password if password is not None else secrets.token_hex(8))
         matches = [summed for summed, text in made if hmac.compare_digest(text.encode(), token.digest.encode())]
         if password is None or not matches:
@@ -127,12 +132,13 @@ class WsseVerifier:
         summed = matches[0]
         if summed in self._seen:
             return TokenVerdict.REPLAYED
-        # Only when full: after a clock is set back, expired proofs would be accepted again.
+        # Expired proofs are removed only when the table is full. After the clock was set back, they would be accepted
+        # again.
         if len(self._seen) >= self._proofs_max:
             self._forget_expired(now)
         if len(self._seen) >= self._proofs_max:
             return TokenVerdict.BUSY
-        # Created may be ahead of now by the window; the proof is valid for the window after that.
+        # Created may be ahead of the current time by the window, and the proof is valid for the window after that.
         self._seen[summed] = until = now + 2 * self._window
         if self._shared is not None and not self._shared.claim(summed, until, now):
             return TokenVerdict.REPLAYED

@@ -60,7 +60,7 @@ class ClusterNode:
             self.connection,
             self.keys,
             self.machine,
-            self._believed_claim,
+            self._confirmed_claim,
             clock,
             window=settings.subscriber_window,
             period=max(86_400, settings.subscriber_window),
@@ -87,7 +87,7 @@ class ClusterNode:
     def join(self, service: Service, notifications: NotificationService, metrics: Metrics) -> None:
         """Let the service use the copies of other machines, and send this machine's changes to them."""
         self._service, self._notifications = service, notifications
-        service.counts.reader_seen.subscribe(self.sums.note)
+        service.counts.reader_seen.subscribe(self.sums.record)
         service.counts.reader_seen.subscribe(self._polls.note)
         self.store.peer_copy_applied.subscribe(metrics.target_updated.emit)
         self.store.peer_copy_applied.subscribe(service.admin.reschedule)
@@ -164,8 +164,8 @@ class ClusterNode:
 
     # -- internals
 
-    def _believed_claim(self, target: str, fetcher: str, feed_id: str, now: Instant) -> int:
-        return self._service.counts.believed(target, fetcher, feed_id, now) if self._service is not None else 0
+    def _confirmed_claim(self, target: str, fetcher: str, feed_id: str, now: Instant) -> int:
+        return self._service.counts.confirmed_claim(target, fetcher, feed_id, now) if self._service is not None else 0
 
     def _begin(self) -> None:
         self.store.replicator.start()
@@ -234,7 +234,7 @@ class ClusterNode:
                 rhythms, now = self._service.counts.rhythms, self._clock.now()
                 for polled, pseudonym, at in shared_polls.parse_polls(event.payload):
                     if self._is_mine(polled):
-                        rhythms.note_from_peer(polled, pseudonym, min(at, now))
+                        rhythms.record_from_peer(polled, pseudonym, min(at, now))
             case "change" if self._notifications is not None and self._is_mine(target):
                 payload = dict(event.payload)
                 self._notifications.on_peer_change(FeedSnapshot(is_new=payload.pop("first"), **payload))

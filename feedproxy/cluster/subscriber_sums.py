@@ -51,8 +51,8 @@ class _Sum:
 class SubscriberSums:
     """Exchange of reader counts with Redis: it sends this machine's readers and receives the sums.
 
-    `believed` returns the accepted claim of one service (`SubscriberCounts.believed`). `exact_max` is the largest
-    number of readers of a feed that are counted exactly.
+    `confirmed_claim` returns the confirmed claim of one service. `exact_max` is the largest number of readers of a feed
+    that are counted exactly.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class SubscriberSums:
         connection: RedisConnection,
         keys: RedisKeys,
         machine: str,
-        believed: Callable[[str, str, str, Instant], int],
+        confirmed_claim: Callable[[str, str, str, Instant], int],
         clock: Clock,
         *,
         window: Seconds,
@@ -71,7 +71,7 @@ class SubscriberSums:
         self._connection = connection
         self._keys = keys
         self._machine = machine
-        self._believed = believed
+        self._confirmed_claim = confirmed_claim
         self._clock = clock
         self._window = window
         self._period = period
@@ -86,7 +86,7 @@ class SubscriberSums:
         """Return the number of unsent requests."""
         return self._size
 
-    def note(self, read: ReadRecord) -> None:
+    def record(self, read: ReadRecord) -> None:
         """Record a read of a feed on this machine."""
         target = read[0]
         if self._size >= WAITING_MAX:
@@ -95,7 +95,7 @@ class SubscriberSums:
         self._waiting.setdefault(target, []).append(read)
         self._size += 1
 
-    def together(self, target: str, direct: int, claimed: int, now: Instant) -> int:
+    def total_with_peers(self, target: str, direct: int, claimed: int, now: Instant) -> int:
         """Return the number of the feed's subscribers on all machines, which is at least that on this machine."""
         sums = self._sums.get(target)
         if sums is None or not now - sums.at < self._window:
@@ -138,13 +138,13 @@ class SubscriberSums:
                 )
             except RedisUnavailable:
                 for read in reads[start:]:
-                    self.note(read)
+                    self.record(read)
                 raise
 
     def _calls(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> list[ScriptCall]:
         lifetime = int(2 * (self._window + self._period) * 1000)
         if claim := parse_claim(user_agent):
-            count = self._believed(target, claim.fetcher, claim.feed_id, now)
+            count = self._confirmed_claim(target, claim.fetcher, claim.feed_id, now)
             member = json.dumps([claim.fetcher, claim.feed_id, self._machine])
             return [
                 (

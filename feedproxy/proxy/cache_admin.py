@@ -69,17 +69,17 @@ class FeedAudience:
         """Return the number of readers without a known rhythm that requested the feed in the last `window` seconds."""
         since, rhythms = self.now - window, self.counts.rhythms
         direct = 0
-        if rhythms.sampled(self.target) < READERS_MAX:
+        if rhythms.count_sampled(self.target) < READERS_MAX:
             # A full sample already represents all readers, including those without a rhythm.
-            direct = max(0, self.counts.recent(self.target, since) - rhythms.regular(self.target, since))
+            direct = max(0, self.counts.count_recent(self.target, since) - rhythms.count_regular(self.target, since))
         return direct + self.demand.count_since(self.target, since)
 
     def expected(self, until: Instant) -> Sequence[ExpectedPoll]:
         """Return the polls that are expected until the instant `until`, earliest first."""
         rhythms, readers = self.counts.rhythms, 0
-        if rhythms.sampled(self.target) == READERS_MAX:
-            readers = self.counts.recent(self.target, self.now - DAY)
-        return rhythms.expected(self.target, self.now, until, readers=readers)
+        if rhythms.count_sampled(self.target) == READERS_MAX:
+            readers = self.counts.count_recent(self.target, self.now - DAY)
+        return rhythms.expected_polls(self.target, self.now, until, readers=readers)
 
 
 class CacheAdmin:

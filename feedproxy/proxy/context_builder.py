@@ -42,7 +42,7 @@ class ContextBuilder:
         is_new = resource is None or not resource.variants
         own_agent = is_feed or client.entrance is not Entrance.PROXY
         new_reader = None
-        if is_feed or (own_agent and is_new and self._counts.knows(target)):
+        if is_feed or (own_agent and is_new and self._counts.contains(target)):
             self.count_reader(request, client)
         elif own_agent and is_new and client.is_counted:
             # The User-Agent sent to the origin includes this reader at once. The reader is counted only when the

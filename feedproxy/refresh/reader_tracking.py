@@ -36,18 +36,20 @@ class ReaderTracker:
         """Count the client as a reader of the target."""
         now = self._clock.now()
         pseudonym = self._identifier.pseudonym(client.address, agent, client.user, now)
-        self.counts.seen(target, pseudonym, agent, now)
+        self.counts.record_read(target, pseudonym, agent, now)
 
     def has_expected_readers(self, target: str) -> bool:
         """Return whether polls of this target are expected within the time that the schedule plans."""
         now = self._clock.now()
-        return bool(self.counts.rhythms.expected(target, now, now + HORIZON))
+        return bool(self.counts.rhythms.expected_polls(target, now, now + HORIZON))
 
     def upstream_user_agent(self, target: str, newcomer: str | None = None) -> str:
         """Return the User-Agent for requests to the origin of this target. `newcomer` is the User-Agent of an uncounted
         reader."""
         now = self._clock.now()
-        subscribers = self.counts.total(target, now) if newcomer is None else self.counts.alone(newcomer, now)
+        subscribers = (
+            self.counts.total(target, now) if newcomer is None else self.counts.count_with_first_reader(newcomer, now)
+        )
         contact = self._settings_for(target).contact_url
         return user_agent.format_user_agent(self._version, contact, subscribers, feed_id(target, self._installation))
 

@@ -1,4 +1,4 @@
-"""The context of one client request, and the two values with which it can be answered."""
+"""The context of one client request, and the two kinds of answers to it."""
 
 from dataclasses import dataclass
 
@@ -20,25 +20,25 @@ class ProxyResponse:
     reason: str = ""
     feed: bool = False
     stored: StoredResponse | None = None
-    """The stored response that it was made from; None for a local response."""
+    """The stored response from which it was made; None for a local response."""
     interim: tuple[Response, ...] = ()
-    """Preceding 1xx responses, for the client of the forwarded request (RFC 9110, section 15.2)."""
+    """The 1xx responses before it, for the client of the forwarded request (RFC 9110, section 15.2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassThrough:
-    """The request is streamed by mitmproxy; `status` is its Cache-Status."""
+    """The decision to let mitmproxy stream the request. `status` is its Cache-Status."""
 
     status: CacheStatus
 
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """A client's request, with everything that is looked up once.
+    """A client's request with everything that is looked up once.
 
-    `upstream_request` is the request to send to the origin, `own_agent` whether it has feedproxy's User-Agent. For
-    `key`, `varying_fields`, `withheld_names` and `has_credentials` see UpstreamRequest. `sends_range`: the client's
-    Range is forwarded.
+    `upstream_request` is the request to send to the origin, and `own_agent` says that it has feedproxy's User-Agent.
+    `key`, `varying_fields`, `withheld_names` and `has_credentials` are those of UpstreamRequest. `sends_range` says
+    that the client's Range is forwarded.
     """
 
     request: Request

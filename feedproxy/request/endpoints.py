@@ -1,6 +1,6 @@
 """feedproxy's own endpoints on the main listener, below `/-/` (option `endpoint_prefix`).
 
-A feature adds its endpoints to the App's `Endpoints` when it starts. For each request the content is read up to the
+A feature adds its endpoints to the App's `Endpoints` when it starts. For each request, the content is read up to the
 endpoint's limit, and the handler's response is sent. If a handler raises FeedproxyError, the client gets a problem
 document.
 """
@@ -13,15 +13,15 @@ from feedproxy.http.message import Request, Response
 from feedproxy.request.entrance import ClientContext
 
 CONTENT_MAX = 65_536
-"""Bytes of content of a call, at most, unless its endpoint has another limit."""
+"""Maximum size of a call's content, in bytes, unless its endpoint has another limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """A request for an endpoint.
 
-    `path` is the part behind the prefix, without the query: `RPC2`, `as/atom/https://example.com/feed.xml`; `query` is
-    verbatim, without its question mark. `request.target` has both, as the client sent them.
+    `path` is the part after the prefix without the query, such as `RPC2` or `as/atom/https://example.com/feed.xml`.
+    `query` is unchanged, without its question mark. `request.target` has both, as the client sent them.
     """
 
     request: Request
@@ -34,24 +34,25 @@ class Call:
 type Handler = Callable[[Call], Awaitable[Response]]
 
 type ContentLimit = Callable[[str], int]
-"""The limit of a call's content in bytes, by its path: paths with a valid secret may have a higher one."""
+"""A function that returns the limit of a call's content, in bytes, for its path. Paths with a valid secret may have
+a higher limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A handler, its methods, and the limit of the content in bytes."""
+    """A handler with its methods and the limit of the content in bytes."""
 
     handler: Handler
     methods: tuple[str, ...] = ("GET", "HEAD")
     content_max: int | ContentLimit = CONTENT_MAX
 
     def content_limit(self, path: str) -> int:
-        """Return the limit of the content of a call of this path, in bytes."""
+        """Return the limit of the content for a call of this path, in bytes."""
         return self.content_max if isinstance(self.content_max, int) else self.content_max(path)
 
 
 class Endpoints:
-    """The endpoints by path behind the prefix. A path that ends in a slash stands for all paths below it."""
+    """The endpoints, keyed by the path after the prefix. A path that ends in a slash covers all paths below it."""
 
     def __init__(self) -> None:
         self._exact: dict[str, Endpoint] = {}
@@ -65,19 +66,22 @@ class Endpoints:
         methods: tuple[str, ...] = ("GET", "HEAD"),
         content_max: int | ContentLimit = CONTENT_MAX,
     ) -> None:
-        """Add `path` (`RPC2`, `as/`). Raises UsageError if it has another handler already."""
+        """Add an endpoint at `path`, such as `RPC2` or `as/`. Raises UsageError if the path has another handler."""
         table = self._below if path.endswith("/") else self._exact
         present = table.get(path)
         if present is not None and present.handler != handler:
-            raise UsageError(f"endpoint {path!r} has another handler already")
+            raise UsageError(f"endpoint {path!r} already has another handler")
         table[path] = Endpoint(handler, methods, content_max)
 
     def remove(self, path: str) -> None:
-        """Remove an endpoint."""
+        """Remove the endpoint at `path`."""
         (self._below if path.endswith("/") else self._exact).pop(path, None)
 
     def find(self, path: str) -> Endpoint | None:
-        """Return the endpoint of a path behind the prefix: the exact one, else the longest path above it."""
+        """Return the endpoint for a path after the prefix. Return None if there is none.
+
+        It is the endpoint at exactly this path, or that of the longest path above it.
+        """
         if (exact := self._exact.get(path)) is not None:
             return exact
         above = [prefix for prefix in self._below if path.startswith(prefix)]

@@ -1,4 +1,4 @@
-"""The three ways to reach the proxy (gateway, forward proxy, reverse proxy), and their rules for response fields."""
+"""The three entrances of the proxy (gateway, forward proxy, reverse proxy), and their rules for response fields."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +11,7 @@ from feedproxy.request.url_mapping import rebase
 
 
 class Entrance(StrEnum):
-    """The way by which a request reaches the proxy."""
+    """The way in which a request reaches the proxy."""
 
     GATEWAY = "gateway"
     PROXY = "proxy"
@@ -20,11 +20,11 @@ class Entrance(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClientContext:
-    """The origin of a request: its entrance, the proxy's address as the client wrote it, and the client's identity.
+    """The client of a request: its entrance, the proxy's address as the client wrote it, and the client's identity.
 
     `base` is the proxy's address without a trailing slash, such as `http://proxy.example:8080`. `address` is the
     client's IP address, which trusted proxies may state. `user` is an authenticated name, or empty. `is_counted` is
-    False for requests that do not count as those of a subscriber.
+    False if the request does not count as one of a subscriber.
     """
 
     entrance: Entrance
@@ -36,7 +36,7 @@ class ClientContext:
 
 GATEWAY_FIELDS = frozenset(
     {
-        # The message and its freshness.
+        # Fields about the message and its freshness.
         "age",
         "cache-control",
         "cache-status",
@@ -52,7 +52,7 @@ GATEWAY_FIELDS = frozenset(
         "vary",
         "via",
         "warning",
-        # Its content. Content-Security-Policy is set by feedproxy.
+        # Fields about the content. feedproxy sets Content-Security-Policy.
         "accept-ranges",
         "content-digest",
         "content-disposition",
@@ -69,7 +69,7 @@ GATEWAY_FIELDS = frozenset(
         "link",
         "mime-version",
         "repr-digest",
-        # Further requests.
+        # Fields about further requests.
         "allow",
         "accept-patch",
         "accept-post",
@@ -85,7 +85,7 @@ GATEWAY_FIELDS = frozenset(
         "ratelimit-remaining",
         "ratelimit-reset",
         "www-authenticate",
-        # Access by scripts of other web origins, without credentials.
+        # Fields for access by scripts of other web origins, without credentials.
         "access-control-allow-headers",
         "access-control-allow-methods",
         "access-control-allow-origin",
@@ -97,35 +97,33 @@ GATEWAY_FIELDS = frozenset(
         "server",
     }
 )
-"""Fields of an origin's response that pass the gateway. Names that begin with `X-` pass as well, since browsers do not
-give new ones a meaning (RFC 6648), except SERVER_COMMAND_PREFIXES.
-
-Some fields affect a whole web origin, which at the gateway is every site: cookies, workers, reports, HSTS, log-in
-states, device-bound sessions, trials. This is a list of permitted fields because browsers get new ones each year.
-"""
+"""Fields of an origin's response that the gateway passes on. Names that begin with `X-` are passed on, too, except
+SERVER_COMMAND_PREFIXES: browsers do not give new `X-` names a meaning (RFC 6648). Some fields affect a whole web
+origin, which at the gateway includes every site: cookies, workers, reports, HSTS, log-in states, device-bound
+sessions, trials. The list names permitted fields because browsers get new fields each year."""
 
 
 SERVER_COMMAND_PREFIXES = ("x-accel-", "x-envoy-", "x-lighttpd-", "x-litespeed-", "x-reproxy-", "x-sendfile")
-"""Beginnings of names by which a server commands the web server or load balancer in front of it: nginx and others then
-send a local file, or a page of another location, instead of the response."""
+"""Beginnings of field names with which a server gives commands to a web server or load balancer in front of it.
+nginx and others then send a local file, or a page of another location, instead of the response."""
 
 
 def passes_gateway(name: str) -> bool:
-    """Return whether a field of an origin's response, by its name, passes the gateway."""
+    """Return True if the gateway passes on a field of an origin's response with this name."""
     lowered = name.lower()
     return lowered in GATEWAY_FIELDS or (lowered.startswith("x-") and not lowered.startswith(SERVER_COMMAND_PREFIXES))
 
 
 def apply_entrance_rules(fields: Fields, client: ClientContext, *, target: str, upstream: str) -> Fields:
-    """Return the fields of a response with the rules of the client's entrance applied.
+    """Return the fields of a response after the rules of the client's entrance have been applied.
 
-    The gateway is one web origin for the whole web. Without the sandbox a page of one site could read responses of
+    The gateway is one web origin for all sites. Without the sandbox, a page of one site could read responses of
     another, and cookies of one site would be sent to all.
     """
     fields = _rewrite_location(fields, client, target=target, upstream=upstream)
-    fields = fields.without("alt-svc")  # an alternative for the origin is not one for the proxy (RFC 7838)
+    fields = fields.without("alt-svc")  # an alternative service for the origin does not serve the proxy (RFC 7838)
     if client.entrance is Entrance.GATEWAY:
-        if target:  # else it is a local response
+        if target:  # otherwise it is a local response
             fields = Fields(line for line in fields if passes_gateway(line[0]))
             fields = _with_own_realms(fields, uri.origin_of(target))
         fields = fields.with_field("Content-Security-Policy", "sandbox")
@@ -134,9 +132,10 @@ def apply_entrance_rules(fields: Fields, client: ClientContext, *, target: str, 
 
 
 def make_private(fields: Fields) -> Fields:
-    """Mark a response to an authenticated client as private (RFC 9111, 5.2.2.7), whatever the origin permits.
+    """Return the fields with the response to an authenticated client marked as private (RFC 9111, section 5.2.2.7).
 
-    A request for a secret address has no Authorization by which a downstream cache could recognise it.
+    The origin's directives are overridden: a request for a secret address has no Authorization by which a downstream
+    cache could recognise it.
     """
     rest = without_directives(fields, "public", "private", "s-maxage", "proxy-revalidate")
     fields = fields.without("cdn-cache-control", "surrogate-control", "surrogate-key")
@@ -144,10 +143,10 @@ def make_private(fields: Fields) -> Fields:
 
 
 def _with_own_realms(fields: Fields, origin: str) -> Fields:
-    """Return the fields with the target's origin in front of each realm.
+    """Return the fields with the target's origin at the beginning of each realm.
 
-    For a browser a realm belongs to a web origin (RFC 9110, 11.5), here the gateway's. Otherwise a site could get the
-    password for another site by naming the same realm.
+    For a browser, a realm belongs to a web origin (RFC 9110, section 11.5), here to the gateway's. Without the
+    addition, a site could get the password for another site by naming the same realm.
     """
     if "www-authenticate" not in fields:
         return fields
@@ -168,10 +167,10 @@ def _rewrite_location(fields: Fields, client: ClientContext, *, target: str, ups
 
 
 def rewrite_location(location: str, client: ClientContext, *, target: str, upstream: str) -> str:
-    """Return a Location that keeps the client inside its entrance.
+    """Return a Location that keeps the client in its entrance.
 
-    An address that the proxy cannot fetch (another scheme) is unchanged. So is a relative one with the same meaning at
-    the client's address, including the fragment (RFC 9110, 10.2.2).
+    An address with a scheme that the proxy cannot fetch is unchanged. A relative reference is also unchanged if it has
+    the same meaning at the client's address, including the fragment (RFC 9110, section 10.2.2).
     """
     try:
         absolute = uri.resolve(target, location)
@@ -185,7 +184,7 @@ def rewrite_location(location: str, client: ClientContext, *, target: str, upstr
 
 
 def public_url_for(target: str, client: ClientContext, *, upstream: str) -> str:
-    """Return the URL of a target for this client: in reverse mode the public one."""
+    """Return the URL of a target for this client: in reverse mode, the public address."""
     return _public_url(target, client, upstream) or target
 
 

@@ -1,11 +1,11 @@
-"""The client's address as stated by trusted proxies: Forwarded or X-Forwarded-For.
+"""The client's address as stated by trusted proxies in Forwarded or X-Forwarded-For.
 
-Each proxy adds its entry at the right end, so the last entry is that of the connected peer. The entry before it counts
+Each proxy appends its entry on the right, so the last entry is that of the connected peer. The entry before it counts
 only if the last one names another trusted proxy, which has written it. Entries further to the left may come from the
 client.
 
-X-Forwarded-Proto, X-Forwarded-Host and X-Forwarded-Port do not have entries: a value of the client looks like one of a
-proxy. Only the scheme is read (with X-Forwarded-For): a wrong one merely affects addresses in this client's response.
+X-Forwarded-Proto, X-Forwarded-Host and X-Forwarded-Port have no entries: a client's value looks like a proxy's. Only
+the scheme is used, together with X-Forwarded-For: a wrong scheme only affects addresses in this client's response.
 """
 
 import ipaddress
@@ -19,13 +19,13 @@ X_FORWARDED_FOR = "x-forwarded-for"
 FORWARDED = "forwarded"
 
 HOPS_MAX = 16
-"""Entries that are read, from the right: more than any installation has trusted proxies in a row."""
+"""Maximum number of entries that are read, from the right. No installation has as many trusted proxies in a row."""
 
 ENTRY_MAX = 1024
-"""Bytes of one entry, at most: four parameters with a host name of up to 255 bytes each."""
+"""Maximum length of one entry, in bytes: four parameters with a host name of up to 255 bytes each."""
 
-# RFC 7239, section 4; tokens may have the characters of an address with a port, which some senders do not quote.
-# Possessive quantifiers: white space between semicolons could otherwise cause exponential backtracking.
+# RFC 7239, section 4. Tokens may have the characters of an address with a port, which some senders do not quote.
+# Quantifiers are possessive, because white space between semicolons could otherwise cause exponential backtracking.
 _PAIR = r"""[!#$%&'*+.^_`|~0-9A-Za-z-]++=(?:"(?:[^"\\]|\\.)*+"|[!#$%&'*+.^_`|~0-9A-Za-z:\[\]-]*+)"""
 _ENTRY = re.compile(rf"[ \t]*+{_PAIR}(?:[ \t]*+;[ \t]*+(?:{_PAIR})?+)*+[ \t]*+")
 _PAIRS = re.compile(r"""(?<![^=;\s])([^=;\s]++)=("(?:[^"\\]|\\.)*+"|[^";\s]*+)""")
@@ -35,7 +35,10 @@ _SCHEMES = ("http", "https")
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One entry: the address of a proxy's peer ("" if it is hidden or unknown), scheme and host."""
+    """One entry: the address of a proxy's peer, the scheme, and the host.
+
+    The address is empty if it is hidden or unknown.
+    """
 
     address: str
     scheme: str = ""
@@ -43,9 +46,9 @@ class Hop:
 
 
 def client_hop(fields: Fields, field_name: str, peer: str, is_trusted: Callable[[str], bool]) -> Hop:
-    """Return the client, as the trusted `peer` and the trusted proxies before it state in the field `field_name`.
+    """Return the client according to the trusted `peer` and the trusted proxies before it, in the field `field_name`.
 
-    Scheme and host are those of the peer's own entry. Without a usable entry the address is the peer's.
+    Scheme and host are those of the peer's own entry. If no entry is usable, the address is the peer's.
     """
     nearest, address = Hop(""), canonical(peer)
     passed = {_host_key(address)}
@@ -55,7 +58,7 @@ def client_hop(fields: Fields, field_name: str, peer: str, is_trusted: Callable[
         if not hop.address:
             break
         address = hop.address
-        # A proxy occurs once in a chain: a client on the machine of a trusted proxy is not a further proxy.
+        # A proxy occurs once in a chain. A client on the machine of a trusted proxy is not another proxy.
         if _host_key(address) in passed or not is_trusted(address):
             break
         passed.add(_host_key(address))
@@ -63,7 +66,10 @@ def client_hop(fields: Fields, field_name: str, peer: str, is_trusted: Callable[
 
 
 def canonical(address: str) -> str:
-    """Return an IP address in canonical form, without zone, an IPv4-mapped one as IPv4; "" if it is invalid."""
+    """Return an IP address in canonical form, without zone; an IPv4-mapped address becomes IPv4.
+
+    Return an empty text if it is invalid.
+    """
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -74,7 +80,7 @@ def canonical(address: str) -> str:
 
 
 def _host_key(address: str) -> str:
-    """Return the key of a machine: its address, or the same key for all loopback addresses."""
+    """Return a key for the machine with this address. All loopback addresses have the same key."""
     return "loopback" if address and ipaddress.ip_address(address).is_loopback else address
 
 
@@ -100,8 +106,8 @@ def _iter_hops(fields: Fields, field_name: str) -> Iterator[Hop]:
 def _iter_entries(value: str) -> Iterator[str]:
     """Yield the entries of Forwarded from the right, up to the first malformed one.
 
-    An entry is the shortest well-formed end of the value. An unclosed quote of the client therefore cannot include
-    entries of proxies. A quoted string with a comma is complete, since a part of it is not an entry.
+    An entry is the shortest well-formed end of the value. An unclosed quotation mark of the client therefore cannot
+    include entries of proxies. A quoted string with a comma is complete, because a part of it is not an entry.
     """
     end = len(value)
     for _ in range(HOPS_MAX):
@@ -126,7 +132,10 @@ def _unquote(value: str) -> str:
 
 
 def _node_address(node: str) -> str:
-    """Return the address of a node, without port; "" for `unknown` and obfuscated names (RFC 7239, section 6)."""
+    """Return the address of a node, without its port.
+
+    Return an empty text for `unknown` and obfuscated names (RFC 7239, section 6).
+    """
     node = _unquote(node)
     found = _NODE.fullmatch(node)
     return canonical(found[1] or found[2] if found else node)

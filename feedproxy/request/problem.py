@@ -9,25 +9,25 @@ from feedproxy.http.negotiation import choose_media_type
 
 TITLES = {
     301: "This feed has moved",
-    400: "That address cannot be fetched",
-    401: "Credentials are needed",
+    400: "This address cannot be fetched",
+    401: "Credentials are required",
     403: "Blocked by this proxy",
     404: "Not found",
-    405: "That method is not for this address",
-    406: "There is nothing like that here",
+    405: "Method not allowed for this address",
+    406: "Not found",
     410: "This feed has ended",
-    413: "That is more than is read here",
-    502: "The origin gave no usable answer",
-    503: "Please come back later",
-    504: "The origin took too long",
+    413: "The request is too large",
+    502: "The origin sent no usable response",
+    503: "Please try again later",
+    504: "The origin did not respond in time",
     508: "Proxy loop detected",
 }
 
-UNREADABLE_TITLE = "This request cannot be read"
-"""The title for an invalid HTTP message."""
+UNREADABLE_TITLE = "The request is invalid"
+"""Title for an invalid HTTP message."""
 
-NO_COPY_TITLE = "There is no copy"
-"""The title for a 504 by only-if-cached: the origin was not asked."""
+NO_COPY_TITLE = "No copy is stored"
+"""Title for a 504 because of only-if-cached: no request was sent to the origin."""
 
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -47,9 +47,9 @@ def problem_response(
     request: Request | None = None,
     extra: tuple[tuple[str, str], ...] = (),
 ) -> Response:
-    """Return an error response: status, a `detail` token of the closed list, and the reason in one sentence.
+    """Return an error response with a status, a `detail` token of the closed list, and the reason in one sentence.
 
-    It has no-store, since the next request may succeed.
+    It has no-store, because the next request may succeed.
     """
     titles: dict[str, str] = {Detail.ONLY_IF_CACHED: NO_COPY_TITLE, Detail.BAD_REQUEST: UNREADABLE_TITLE}
     title = titles.get(detail) or TITLES.get(status, "Something went wrong")
@@ -84,6 +84,6 @@ def problem_response(
 
 
 def _as_sentence(reason: str) -> str:
-    """Return the reason as a sentence, with a capital unless it begins with a host name."""
+    """Return the reason as a sentence. Its first letter becomes a capital unless the reason begins with a host name."""
     first = reason.partition(" ")[0]
     return (reason[:1].upper() + reason[1:] if first.isalpha() else reason).rstrip(".") + "."

@@ -1,7 +1,7 @@
-"""Policy for no-cache and max-age=0 in requests for feeds (RFC 9111, sections 5.2.1.1 and 5.2.1.4).
+"""Policy for no-cache and max-age=0 in requests for feeds.  RFC 9111, sections 5.2.1.1 and 5.2.1.4
 
-Some feed readers send these directives with every poll. For `reload_interval` after the last fetch, and in hours that
-the feed skips, they are ignored. A reload in a browser is recognized by fields that only browsers send. Other content
+Some feed readers send these directives with every poll. They are ignored for `reload_interval` after the last fetch,
+and in hours that the feed skips. A reload in a browser is recognised by fields that only browsers send. Other content
 than feeds, and an origin's no-cache, follow HTTP (docs/decisions/no-cache-from-feed-readers.md).
 """
 
@@ -32,7 +32,7 @@ def apply_reload_policy(
 
 
 def is_browser_navigation(request: Fields) -> bool:
-    """Return whether a browser navigates to the page: Sec-Fetch-Mode says so, or Accept lists HTML."""
+    """Return True if a browser navigates to the page: Sec-Fetch-Mode says so, or Accept lists HTML."""
     mode = request.get("sec-fetch-mode")
     if mode is not None:
         return mode.strip().lower() == "navigate"

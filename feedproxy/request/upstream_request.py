@@ -14,7 +14,7 @@ from feedproxy.request.entrance import ClientContext, Entrance
 from feedproxy.store.resource import Resource
 
 ACCEPT_ENCODING = "gzip, br, zstd"
-"""Accept-Encoding of all upstream requests: the copy is decoded, and then coded as each client accepts."""
+"""Accept-Encoding of all upstream requests. The copy is decoded, and then coded as each client accepts."""
 
 ACCEPT = (
     "application/rss+xml, application/atom+xml, application/feed+json, application/rdf+xml, "
@@ -23,16 +23,16 @@ ACCEPT = (
 """Accept of requests for a shared copy of a feed."""
 
 NOT_FORWARDED = frozenset(
-    # Conditions and ranges are evaluated by the cache; if forwarded, they would affect the stored copy.
+    # The cache evaluates conditions and ranges. If they were forwarded, they would affect the stored copy.
     {"if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "range"}
-    # Deltas are made here, from stored versions (RFC 3229).
+    # Deltas are made by feedproxy, from stored versions (RFC 3229).
     | {"a-im"}
-    # So is compression with a client's dictionary (RFC 9842).
+    # Compression with a client's dictionary is done by feedproxy, too (RFC 9842).
     | {"available-dictionary", "dictionary-id"}
-    # The client's identity or claimed address: the answer is for all clients.
+    # Fields with the client's identity or claimed address; the answer is for all clients.
     | {"forwarded", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-remote-ip", "x-remote-addr", "client-ip"}
     | {"true-client-ip", "x-true-client-ip", "x-originating-ip", "x-proxyuser-ip", "wl-proxy-client-ip"}
-    # Fields by which frameworks answer for another address, host, scheme or method.
+    # Fields that make frameworks answer for another address, host, scheme or method.
     | {"x-original-url", "x-original-uri", "x-original-path", "x-original-host", "x-rewrite-url", "x-rewrite-uri"}
     | {"x-host", "x-http-host-override", "x-host-override", "x-http-host", "x-server-name", "x-base-url", "base-url"}
     | {"x-url-scheme", "x-scheme", "x-proto", "x-protocol", "x-https", "x-ssl", "front-end-https", "x-request-uri"}
@@ -42,11 +42,12 @@ NOT_FORWARDED = frozenset(
     | {"traceparent", "tracestate", "baggage", "b3", "x-request-id", "x-correlation-id", "x-amzn-trace-id"}
     | {"x-cloud-trace-context", "x-trace-id", "x-request-start", "x-queue-start", "x-varnish", "cdn-loop"}
     | {"x-azure-ref", "x-unique-id", "x-arr-log-id", "fly-request-id", "x-vercel-id", "akamai-origin-hop"}
-    # The circumstances of a browser's request.
+    # Fields about the circumstances of a browser's request.
     | {"dnt", "sec-gpc", "upgrade-insecure-requests", "priority", "x-moz", "purpose", "x-purpose", "early-data"}
     | {"accept-encoding", "host", "content-length", "content-type", "expect"}
 )
-"""Names of fields that are not forwarded, in lower case and with hyphens: some origins take an underscore for one."""
+"""Names of fields that are not forwarded, in lower case and with hyphens. Some origins treat an underscore as a
+hyphen."""
 
 _NOT_FORWARDED_PREFIXES = (
     "x-forwarded",
@@ -58,10 +59,10 @@ _NOT_FORWARDED_PREFIXES = (
     "fastly-",
     "x-amz-cf-",
 )
-"""Beginnings of names of further fields that are not forwarded."""
+"""Beginnings of further field names that are not forwarded."""
 
 _PROXY_FIELDS = frozenset({"accept-encoding", "cache-control", "pragma", "via"})
-"""Fields that do not make a request client-specific: this module writes them."""
+"""Fields that do not make a request client-specific, because this module writes them."""
 
 _FEED_TYPES = ("application/rss+xml", "application/atom+xml", "application/feed+json", "application/rdf+xml")
 
@@ -70,7 +71,7 @@ _CREDENTIAL = re.compile(
     r"|.*(?:token|secret|passw|api-?key|access-?key|session|signature|credential|csrf|xsrf|-auth(?:\Z|-)).*"
 )
 _ORDINARY = re.compile(r"[\w*;=.,+/ -]{0,256}", re.ASCII)
-"""Values of a field nominated by Vary that may be forwarded in a request for a shared copy."""
+"""Matches values of a field that Vary nominates, if they may be forwarded in a request for a shared copy."""
 
 _DIRECTIVES = re.compile(
     r"(?:(?:no-cache|no-store|no-transform|only-if-cached|max-stale|(?:max-age|max-stale|min-fresh|stale-if-error)"
@@ -78,7 +79,7 @@ _DIRECTIVES = re.compile(
 )
 _VIA_MEMBER = re.compile(r"(?:HTTP/)?\d(?:\.\d)? feedproxy-[0-9a-f]{8}", re.IGNORECASE)
 VIA_MEMBERS_MAX = 16
-"""Members of Via of other feedproxies that are forwarded, at most."""
+"""Maximum number of Via members of other feedproxies that are forwarded."""
 
 _SIMPLE_RANGE = re.compile(r"bytes=(?:\d{1,18}-\d{0,18}|-\d{1,18})")
 _CODINGS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "identity", "*"})
@@ -88,9 +89,9 @@ _CODINGS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "identity", "*"
 class UpstreamRequest:
     """An upstream request.
 
-    `key`: its client-specific fields; the response is stored for requests with the same fields only.
-    `varying_fields`: its fields that Vary nominates. `withheld_names`: names of the client's fields that it lacks.
-    `has_credentials`: it has fields that identify a user.
+    `key` are its client-specific fields; the response is stored only for requests with the same fields.
+    `varying_fields` are its fields that Vary nominates. `withheld_names` are names of the client's fields that it
+    lacks. `has_credentials` says that a field identifies a user.
     """
 
     request: Request
@@ -102,19 +103,19 @@ class UpstreamRequest:
 
 @memoize_short()
 def is_forwarded(name: str) -> bool:
-    """Return whether a client's field may be forwarded in a request for a response that may be stored."""
+    """Return True if a client's field may be forwarded in a request for a response that may be stored."""
     plain = name.lower().replace("_", "-")
     return plain not in NOT_FORWARDED and not plain.startswith(_NOT_FORWARDED_PREFIXES)
 
 
 def shared_names(shared_fields: tuple[str, ...]) -> frozenset[str]:
-    """Return the names of `shared_fields`, in lower case."""
+    """Return the names of `shared_fields` in lower case."""
     return frozenset(name.lower() for name in shared_fields)
 
 
 @memoize_short()
 def is_credential(name: str) -> bool:
-    """Return whether a field of this name identifies a user."""
+    """Return True if a field with this name identifies a user."""
     return _CREDENTIAL.fullmatch(name.lower().replace("_", "-")) is not None
 
 
@@ -132,13 +133,13 @@ def build_upstream_request(
     """Return the upstream request for a client's GET or HEAD.
 
     A shared copy is requested with standard fields only: other fields could affect it although Vary does not nominate
-    them. A request that needs client-specific fields is forwarded with them, and they become the `key` of the response.
-    For a known feed only credentials are forwarded in addition.
+    them. If a request needs client-specific fields, it is forwarded with them, and they become the `key` of the
+    response. For a known feed, only credentials are forwarded in addition.
 
-    `via` is this proxy's Via member. `own_agent` returns feedproxy's User-Agent if it replaces the client's. With
-    `keep_range` Range and Accept-Encoding are forwarded: the response may be partial. `shared_fields` are further
-    fields, in lower case, that do not make a request client-specific (option shared_fields), except credentials.
-    With `sends_language` the first request for a feed has the client's Accept-Language.
+    `via` is this proxy's Via member. `own_agent` returns feedproxy's User-Agent if it replaces the client's. If
+    `keep_range` is True, Range and Accept-Encoding are forwarded: the response may be partial. `shared_fields` are
+    names of further fields, in lower case, that do not make a request client-specific (option shared_fields), except
+    credentials. If `sends_language` is True, the first request for a feed has the client's Accept-Language.
     """
     client_fields = request.fields.end_to_end()
     forwarded = client_fields.without("user-agent", *[name for name, _ in client_fields if not is_forwarded(name)])
@@ -170,7 +171,7 @@ def build_upstream_request(
         elif "accept" not in varying and accept is not None:
             lines.append(("Accept", "*/*"))
         lines += [line for line in forwarded if line[0].lower() in shared_fields and line[0] not in varying]
-        # Some feeds are available in several languages, which only Vary in the response shows.
+        # Some feeds are available in several languages. Only Vary in the response shows this.
         language = [line for line in client_specific if _is_language(*line)] if sends_language and not known else []
         fields, key = Fields((*lines, *language, *_cache_control_lines(client_fields))), Fields((*secrets, *language))
         withheld = {name.lower() for name, _ in client_specific if name not in key}
@@ -201,7 +202,7 @@ def build_upstream_request(
 
 
 def _is_client_specific(name: str, value: str) -> bool:
-    """Return whether a field makes a request client-specific."""
+    """Return True if a field makes a request client-specific."""
     name = name.lower()
     if name in ("accept", "accept-language"):
         return not _is_anything(value)
@@ -218,14 +219,14 @@ def _is_anything(value: str | None) -> bool:
 
 @memoize_short()
 def _is_for_feeds(accept: str) -> bool:
-    """Return whether this Accept is that of a feed reader."""
+    """Return True if this value of Accept is that of a feed reader."""
     if not any(media_type in accept.lower() for media_type in _FEED_TYPES):
         return False
     return negotiation.choose_media_type(accept, (*_FEED_TYPES, "text/html")) != "text/html"
 
 
 def _cache_control_lines(client_fields: Fields) -> list[tuple[str, str]]:
-    """Return Cache-Control and Pragma of a request, with known directives only."""
+    """Return the lines of Cache-Control and Pragma to forward, with known directives only."""
     lines = []
     value = client_fields.combined("cache-control")
     if value is not None and not _DIRECTIVES.fullmatch(value):
@@ -252,7 +253,7 @@ def _is_unusual_control(name: str, value: str) -> bool:
 
 
 def _via_members(client_fields: Fields) -> str:
-    """Return the members of Via of feedproxies, by which loops are detected."""
+    """Return the Via members of feedproxies, by which loops are detected."""
     members = (member.strip() for member in (client_fields.combined("via") or "").split(","))
     return ", ".join([member for member in members if _VIA_MEMBER.fullmatch(member)][-VIA_MEMBERS_MAX:])
 
@@ -275,13 +276,13 @@ def background_request(target: str, *, via: str, agent: str) -> Request:
 
 
 def with_via(fields: Fields, via: str) -> Fields:
-    """Return the fields with this proxy's member at the end of Via (RFC 9110, section 7.6.3)."""
+    """Return the fields with this proxy's member appended to Via (RFC 9110, section 7.6.3)."""
     before = fields.combined("via")
     return fields.with_field("Via", f"{before}, {via}" if before else via)
 
 
 def is_loop(fields: Fields, pseudonym: str) -> bool:
-    """Return whether Via already has this installation's pseudonym: a loop."""
+    """Return True if Via contains this installation's pseudonym, which means a loop."""
     via = fields.combined("via")
     return via is not None and any(
         len(parts := member.split()) >= 2 and parts[1] == pseudonym for member in via.split(",")
@@ -289,14 +290,14 @@ def is_loop(fields: Fields, pseudonym: str) -> bool:
 
 
 def surrogate_key(target: str) -> str:
-    """Return the value of Surrogate-Key, by which caches in front of feedproxy know all forms of this target."""
+    """Return the value of Surrogate-Key, by which caches in front of feedproxy identify all forms of this target."""
     return f"feed-{feed_id(target)}"
 
 
 def feed_id(target: str, installation: str = "") -> str:
-    """Return a hexadecimal name for a target: in the operator's addresses, and as feed-id in User-Agent.
+    """Return a hexadecimal name for a target. It is used in the operator's addresses, and as feed-id in User-Agent.
 
-    For User-Agent it depends on the `installation`: two feedproxies claim different subscribers of a feed, and must
-    not have the same feed-id at its origin.
+    For User-Agent, the name depends on the `installation`: two feedproxies claim different subscribers of a feed and
+    must not have the same feed-id at its origin.
     """
     return hashlib.blake2b(target.encode(), digest_size=8, key=installation.encode()).hexdigest()

@@ -1,8 +1,8 @@
-"""Mapping between a feed's two addresses in reverse mode: the upstream's and the public one.
+"""Mapping between the two addresses of a feed in reverse mode: the upstream's and the public one.
 
-Feeds are fetched and stored under the upstream's address. Clients and operators know the public one. They differ only
-in their beginning: `upstream` or `public_url`. An address that is not below `upstream` has no public form, and cannot
-be requested through the proxy.
+Feeds are fetched and stored under the upstream's address; clients and operators use the public one. They differ only in
+their beginning: `upstream` or `public_url`. An address that is not below `upstream` has no public form, and cannot be
+requested through the proxy.
 """
 
 from functools import lru_cache
@@ -13,7 +13,7 @@ from feedproxy.settings import Settings
 
 
 def is_upstream_target(target: str, settings: Settings) -> bool:
-    """Return whether a normalised target is at the origin of the option `upstream`."""
+    """Return True if a normalised target is at the origin of the option `upstream`."""
     if not settings.upstream:
         return False
     origin = _origin_of(settings.upstream)
@@ -26,7 +26,7 @@ def _origin_of(upstream: str) -> str:
 
 
 def rebase(target: str, old: str, new: str) -> str | None:
-    """Return a normalised target with `new` in place of its beginning `old`; None if it is not below `old`.
+    """Return a normalised target with its beginning `old` replaced by `new`. Return None if it is not below `old`.
 
     Raises BadTarget if `old` is invalid.
     """
@@ -35,7 +35,10 @@ def rebase(target: str, old: str, new: str) -> str | None:
 
 
 def to_public(target: str, settings: Settings) -> str:
-    """Return the normalised public address of this target: below `public_url` if it is set, else the target itself."""
+    """Return the normalised public address of this target.
+
+    It is below `public_url` if that option is set; otherwise it is the target itself.
+    """
     target = uri.without_fragment(target)
     if settings.upstream and settings.public_url and (found := rebase(target, settings.upstream, settings.public_url)):
         return uri.normalise(found)
@@ -43,9 +46,9 @@ def to_public(target: str, settings: Settings) -> str:
 
 
 def to_upstream(address: str, settings: Settings) -> str:
-    """Return the target of a normalised address: the upstream's for a public one, else the address itself.
+    """Return the target of a normalised address: the upstream's for a public address, otherwise the address itself.
 
-    An address below both, if one is a folder of the other, is taken for the upstream's.
+    If `upstream` and `public_url` are folders of each other, an address below both counts as the upstream's.
     """
     if not settings.upstream or not settings.public_url or rebase(address, settings.upstream, "") is not None:
         return address
@@ -56,8 +59,8 @@ def to_upstream(address: str, settings: Settings) -> str:
 def redirect_target(address: str, start: str, settings: Settings) -> str:
     """Return the target of a redirect from `start` to `address`.
 
-    The upstream redirects to its public address, which means the upstream's target; from other origins the address is
-    taken literally.
+    If the upstream redirects to its public address, the result is the upstream's target. An address from other origins
+    is unchanged.
     """
     return to_upstream(address, settings) if is_upstream_target(start, settings) else address
 
@@ -66,7 +69,7 @@ def displayed_url(address: str, settings: Settings, base: str = "") -> str:
     """Return an address for publication, without the upstream's origin.
 
     It begins with `public_url`, or with `base`, the proxy's address in the request. An address at the upstream's origin
-    that is not below `upstream` has no public form, and is replaced by that beginning.
+    that is not below `upstream` has no public form; it is replaced by that beginning.
     """
     public = settings.public_url or base
     if not settings.upstream or not public:

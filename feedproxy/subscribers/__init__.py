@@ -1,1 +1,1 @@
-"""Subscriber counts: claimed and observed readers of feeds."""
+"""Subscriber counts of feeds: claimed subscribers and directly observed readers."""

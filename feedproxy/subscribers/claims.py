@@ -1,11 +1,11 @@
 """Validation of the subscriber numbers that fetchers claim.
 
-Any client can send `1000000 subscribers`. So each claim is capped, and one that has grown too fast, or is very large
-from the start, counts only when it is repeated an hour later. Meanwhile the last confirmed claim counts. Growth is
-measured from the claim of an hour ago, since a claim could otherwise climb by small jumps within a minute.
+Any client can send `1000000 subscribers`, so each claim is capped. A claim that has grown too fast, or is very large
+from the start, counts only when it is repeated an hour later; until then the last confirmed claim counts. Growth is
+measured from the claim of an hour ago, because a claim could otherwise grow by small steps within a minute.
 
-A fetcher may use several machines with different numbers. The largest claim that is confirmed and within the window
-counts, never their sum.
+A fetcher may use several machines with different numbers. The largest confirmed claim within the window counts, never
+their sum.
 """
 
 from dataclasses import dataclass, replace
@@ -13,57 +13,63 @@ from dataclasses import dataclass, replace
 from feedproxy.clock import Instant, Seconds
 
 CONFIRMATION: Seconds = 3600
-"""Seconds after which a sudden claim is confirmed by its repetition."""
+"""Seconds after which the repetition of a sudden claim confirms it."""
 
 FIRST_MAX = 10_000
-"""Largest first claim that counts at once; few feeds have more subscribers at one service. A larger one must be
-repeated an hour later, like a sudden jump."""
+"""Maximum first claim that counts at once; few feeds have more subscribers at one service. A larger one must be
+repeated an hour later, like a sudden increase."""
 
 PEAKS_MAX = 8
-"""Peaks stored for one fetcher's claim."""
+"""Maximum number of peaks stored for one fetcher's claim."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimState:
     """The claims of one fetcher for one feed.
 
-    `peaks` are confirmed claims with their last instant, each smaller and later than the one before: only such can
-    become the largest current one. `anchor` is the claim to measure growth from, and its instant. `held` is an
-    unconfirmed claim and the instant it was first made. `times` counts the requests with a claim.
+    `peaks` are confirmed claims with the instant at which each was last made. Each is smaller and later than the one
+    before; only such claims can become the largest current one. `anchor` is the claim from which growth is measured,
+    with its instant. `unconfirmed` is an unconfirmed claim, with the instant at which it was first made. `times` is the
+    number of requests with a claim.
     """
 
     peaks: tuple[tuple[int, Instant], ...]
     anchor: tuple[int, Instant]
-    held: tuple[int, Instant] | None
+    unconfirmed: tuple[int, Instant] | None
     last: Instant
     times: int
 
 
 def current_claim(claim_state: ClaimState, now: Instant, window: Seconds) -> int:
-    """Return the largest confirmed claim made less than `window` ago; 0 if there is none."""
+    """Return the largest confirmed claim made less than `window` seconds ago. Return 0 if there is none."""
     return next((count for count, made in claim_state.peaks if now - made < window), 0)
 
 
 def clamp_times(claim_state: ClaimState, now: Instant) -> ClaimState:
-    """Return the state with `now` in place of instants in the future: the clock was set back."""
+    """Return the state with instants in the future replaced by `now`. They occur after the clock was set back."""
     return replace(
         claim_state,
         peaks=tuple((count, min(made, now)) for count, made in claim_state.peaks),
         anchor=(claim_state.anchor[0], min(claim_state.anchor[1], now)),
-        held=(claim_state.held[0], min(claim_state.held[1], now)) if claim_state.held else None,
+        unconfirmed=(claim_state.unconfirmed[0], min(claim_state.unconfirmed[1], now))
+        if claim_state.unconfirmed
+        else None,
         last=min(claim_state.last, now),
     )
 
 
 def unconfirmed_claim(claim_state: ClaimState, now: Instant, window: Seconds) -> int | None:
-    """Return the claim that waits to be confirmed; None if there is none."""
-    return claim_state.held[0] if claim_state.held and now - claim_state.held[1] < window else None
+    """Return the claim that waits for confirmation. Return None if there is none."""
+    return claim_state.unconfirmed[0] if claim_state.unconfirmed and now - claim_state.unconfirmed[1] < window else None
 
 
 def update_claim(
     claim_state: ClaimState | None, count: int, now: Instant, *, window: Seconds, jump: float
 ) -> ClaimState:
-    """Return the state after another claim. `jump` is the factor of growth that is too fast; 0 accepts every claim."""
+    """Return the state after another claim.
+
+    `jump` is the factor of growth within an hour above which a claim must be confirmed; 0 accepts every claim.
+    """
     if claim_state is None or now - claim_state.last >= window:
         times = 1 if claim_state is None else claim_state.times + 1
         if jump and count > FIRST_MAX:
@@ -76,12 +82,12 @@ def update_claim(
         return replace(updated, peaks=_with_peak(claim_state.peaks, count, now, window))
     # This request of the fetcher renews its confirmed claim.
     updated = replace(updated, peaks=_with_peak(claim_state.peaks, standing, now, window))
-    unconfirmed = claim_state.held
+    unconfirmed = claim_state.unconfirmed
     if unconfirmed is None or now - unconfirmed[1] >= window or count > jump * unconfirmed[0]:
-        return replace(updated, held=(count, now))
+        return replace(updated, unconfirmed=(count, now))
     if now - unconfirmed[1] < CONFIRMATION:
         return updated
-    return replace(updated, peaks=_with_peak(updated.peaks, count, now, window), anchor=(count, now), held=None)
+    return replace(updated, peaks=_with_peak(updated.peaks, count, now, window), anchor=(count, now), unconfirmed=None)
 
 
 def _with_peak(

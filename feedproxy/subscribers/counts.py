@@ -1,13 +1,13 @@
 """Subscriber counts of feeds, which requests to origins report to publishers.
 
-The count of a feed is the largest current claim of each (fetcher, feed id), plus the distinct direct readers within the
-window, the current one included. A request with a claim comes from a fetcher, not from a reader. A fetcher or reader
-counts once, whatever the number of its requests.
+The count of a feed is the sum of the largest current claim of each fetcher and feed id, and of the distinct direct
+readers within the window, including the current one. A request with a claim comes from a fetcher, not from a reader. A
+fetcher or reader counts once, for any number of requests.
 
 Memory is bounded for any input. A reader takes about 100 bytes in a table in the order of last requests. If there are
-too many entries, the feed with by far the most readers is halved, oldest first, so that a flood on one feed does not
-affect others. Otherwise the feeds requested longest ago are removed. A flood of invented fetchers displaces itself: a
-claim made once is removed before a repeated one.
+too many entries, and one feed has by far the most readers, the older half of its readers is removed, so that a flood on
+one feed does not affect others. Otherwise the feeds requested longest ago are removed. A flood of invented fetchers
+removes only its own claims: a claim made once is removed before a repeated one.
 """
 
 import asyncio
@@ -31,27 +31,28 @@ from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.subscribers.replication import CLAIM_INTERVAL, READER_INTERVAL, ReadRecord, is_due
 
 RECENT_MAX = 1000
-"""Readers up to which `recent` counts."""
+"""Maximum number to which `count_recent` counts readers."""
 
 
 SWEEP_BATCH = 128
-"""Feeds checked and readers removed per request while expired ones are removed: a tenth of a millisecond."""
+"""Number of feeds checked and readers removed in one request while expired ones are removed; it takes a tenth of a
+millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimView:
-    """One fetcher's claim: the number that counts, an unconfirmed one if there is one, and its last instant."""
+    """One fetcher's claim: the number that counts, the unconfirmed number if there is one, and the last instant."""
 
     fetcher: str
     feed_id: str
     count: int
-    held_back: int | None
+    unconfirmed_count: int | None
     last: Instant
 
 
 @dataclass(frozen=True, slots=True)
 class CountView:
-    """A feed's count and its parts; `readers` are the direct readers by product, the most frequent first."""
+    """A feed's count and its parts. `readers` are the direct readers by product, the most frequent first."""
 
     total: int
     direct: int
@@ -60,28 +61,28 @@ class CountView:
 
 
 class PeerCounts(Protocol):
-    """Counts of other machines."""
+    """The subscriber counts of other machines."""
 
-    def together(self, target: str, direct: int, claimed: int, now: Instant) -> int:
-        """Return the feed's subscribers on all machines, given those of this one."""
+    def total_with_peers(self, target: str, direct: int, claimed: int, now: Instant) -> int:
+        """Return the feed's subscribers on all machines. `direct` and `claimed` are the counts of this machine."""
         ...
 
 
 class NoPeerCounts:
-    """The default without a cluster: this machine's counts are all."""
+    """The default without a cluster: only this machine's counts."""
 
-    def together(self, target: str, direct: int, claimed: int, now: Instant) -> int:
+    def total_with_peers(self, target: str, direct: int, claimed: int, now: Instant) -> int:
         """Return the sum of both counts."""
         return direct + claimed
 
 
 class SubscriberCounts:
-    """The counts of all feeds; not thread-safe.
+    """The counts of all feeds. It is not thread-safe.
 
     `window` is in seconds. `claim_max` limits the claims of one fetcher for one feed, under all its feed ids.
     `claim_jump` is the growth within an hour above which a claim must be confirmed. `readers_max` and `claims_max`
-    limit one feed, `feeds_max` and `entries_max` (of about 100 bytes each) all together. `peers` has the counts of
-    other machines.
+    limit the entries of one feed; `feeds_max` and `entries_max` limit those of all feeds. An entry takes about 100
+    bytes. `peers` has the counts of other machines.
     """
 
     def __init__(
@@ -107,27 +108,27 @@ class SubscriberCounts:
         self._names = ProductNames()
         self._entries = 0
         self._pruned: Instant = 0.0
-        self._unswept: list[str] = []  # targets still to be pruned, the next at the end
+        self._unswept: list[str] = []  # targets that remain to be pruned, the next one at the end
         self.reader_seen: Signal[ReadRecord] = Signal()
         """Emits the requests that other processes and machines need for their counts (replication.py)."""
         self.distinct = DistinctReaders()
         self.rhythms = PollRhythms(window=window, feeds_max=feeds_max, readers_max=entries_max)
         self._peers = peers or NoPeerCounts()
 
-    def seen(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> None:
-        """Record a request: of a fetcher if the User-Agent has a claim, else of a direct reader."""
-        if self._note(target, pseudonym, user_agent, now):
+    def record_read(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> None:
+        """Record a request: that of a fetcher if the User-Agent has a claim, otherwise that of a direct reader."""
+        if self._record(target, pseudonym, user_agent, now):
             self.reader_seen.emit((target, pseudonym, user_agent, now))
 
     def apply_peer_reads(self, events: Iterable[ReadRecord]) -> None:
         """Record requests to another process that counts the same feeds."""
         for event in events:
-            self._note(*event)
+            self._record(*event)
 
-    def _note(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> bool:
-        """Record one request; return whether other processes need to know it."""
-        self.distinct.note(target, pseudonym, now)
-        self.rhythms.note(target, pseudonym, now)
+    def _record(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> bool:
+        """Record one request. Return True if other processes need to know it."""
+        self.distinct.record(target, pseudonym, now)
+        self.rhythms.record(target, pseudonym, now)
         if not self._unswept and abs(now - self._pruned) >= self._window / 24:
             self._pruned, self._unswept = now, list(self._feeds)
         if self._unswept:
@@ -143,7 +144,8 @@ class SubscriberCounts:
             readers = feed.readers
             name, value = product(user_agent), readers.get(pseudonym.current)
             if value is not None and self._names[value & 0xFF] == name:
-                # As most requests: the same reader and product; the record moves to the end with a new instant.
+                # This is the most frequent case: the same reader and product. The record moves to the end with a new
+                # instant.
                 del readers[pseudonym.current]
                 before = (value >> 8) / 1000
                 latest = int(now * 1000) if is_set_back(before, now) else max(int(now * 1000), value >> 8)
@@ -154,12 +156,12 @@ class SubscriberCounts:
             self._make_room()
         return is_news
 
-    def knows(self, target: str) -> bool:
-        """Return whether the feed has any reader or claim."""
+    def contains(self, target: str) -> bool:
+        """Return True if the feed has a reader or a claim."""
         return target in self._feeds
 
-    def alone(self, user_agent: str, now: Instant) -> int:
-        """Return the count of a new feed after a first request with this User-Agent, without recording it."""
+    def count_with_first_reader(self, user_agent: str, now: Instant) -> int:
+        """Return the count of a new feed after a first request with this User-Agent. The request is not recorded."""
         claim = parse_claim(user_agent)
         if claim is None:
             return 1
@@ -169,35 +171,35 @@ class SubscriberCounts:
         return current_claim(claim_state, now, self._window)
 
     def total(self, target: str, now: Instant) -> int:
-        """Return the feed's subscribers."""
+        """Return the number of the feed's subscribers."""
         feed = self._feeds.get(target)
         if feed is None:
             return 0
         self._expire(feed, now)
-        return self._peers.together(target, feed.size, self._claimed(feed, now), now)
+        return self._peers.total_with_peers(target, feed.size, self._claimed(feed, now), now)
 
-    def believed(self, target: str, fetcher: str, feed_id: str, now: Instant) -> int:
+    def confirmed_claim(self, target: str, fetcher: str, feed_id: str, now: Instant) -> int:
         """Return the confirmed claim of one fetcher."""
         feed = self._feeds.get(target)
-        belief = feed.claims.get((fetcher, feed_id)) if feed is not None else None
-        return current_claim(belief, now, self._window) if belief is not None else 0
+        claim_state = feed.claims.get((fetcher, feed_id)) if feed is not None else None
+        return current_claim(claim_state, now, self._window) if claim_state is not None else 0
 
-    def recent(self, target: str, since: Instant) -> int:
-        """Return the number of readers and fetchers of this feed since then; RECENT_MAX at most."""
+    def count_recent(self, target: str, since: Instant) -> int:
+        """Return the number of readers and fetchers that requested this feed after `since`, at most RECENT_MAX."""
         feed = self._feeds.get(target)
         if feed is None:
             return 0
         limit = int(since * 1000)
         latest_first = islice(feed.latest_first(), RECENT_MAX)
         readers = sum(1 for _ in takewhile(lambda value: value >> 8 >= limit, latest_first))
-        return min(RECENT_MAX, readers + sum(belief.last >= since for belief in feed.claims.values()))
+        return min(RECENT_MAX, readers + sum(claim_state.last >= since for claim_state in feed.claims.values()))
 
-    def last(self, target: str) -> Instant | None:
-        """Return the instant of the last request for this feed; None if there is none."""
+    def last_read(self, target: str) -> Instant | None:
+        """Return the instant of the last request for this feed. Return None if there was none."""
         feed = self._feeds.get(target)
         if feed is None:
             return None
-        instants = [belief.last for belief in feed.claims.values()]
+        instants = [claim_state.last for claim_state in feed.claims.values()]
         if (value := feed.newest()) is not None:
             instants.append((value >> 8) / 1000)
         return max(instants, default=None)
@@ -209,11 +211,11 @@ class SubscriberCounts:
         claims = (
             ClaimView(
                 *key,
-                current_claim(belief, now, self._window),
-                unconfirmed_claim(belief, now, self._window),
-                belief.last,
+                current_claim(claim_state, now, self._window),
+                unconfirmed_claim(claim_state, now, self._window),
+                claim_state.last,
             )
-            for key, belief in feed.claims.items()
+            for key, claim_state in feed.claims.items()
         )
         products = Counter(self._names[value & 0xFF] for value in feed.readers.values())
         return CountView(
@@ -224,26 +226,29 @@ class SubscriberCounts:
         )
 
     async def by_reader(self, now: Instant) -> list[tuple[str, int, int]]:
-        """Return for each product its direct and its claimed subscriptions to all feeds, the most first.
+        """Return the direct and the claimed subscriptions to all feeds for each product, sorted with the most first.
 
-        A reader of three feeds has three subscriptions. Direct ones that have left the window may be included until
-        they are pruned, which begins within the hour.
+        A reader of three feeds has three subscriptions. Direct subscriptions that have left the window may be included
+        until they are pruned, which begins within the hour.
         """
         claimed = Counter[str]()
         async for feed in yielding(list(self._feeds.values())):
-            for (fetcher, _), belief in feed.claims.items():
-                claimed[fetcher] += current_claim(belief, now, self._window)
+            for (fetcher, _), claim_state in feed.claims.items():
+                claimed[fetcher] += current_claim(claim_state, now, self._window)
         direct = Counter(dict(self._names.uses()))
         names = direct.keys() | claimed.keys()
         found = [(name, direct[name], claimed[name]) for name in names if direct[name] or claimed[name]]
         return sorted(found, key=lambda row: (-row[1] - row[2], row[0]))
 
     def targets(self) -> list[str]:
-        """Return the feeds in the order of last requests, the latest at the end."""
+        """Return the feeds in the order of their last requests, the latest last."""
         return list(self._feeds)
 
     def prune(self, now: Instant) -> None:
-        """Remove what has left the window. `seen` does so 24 times a window, in small steps with each request."""
+        """Remove readers and claims that have left the window.
+
+        `record_read` does so 24 times a window, in small steps with each request.
+        """
         self._pruned, self._unswept = now, []
         self.rhythms.prune(now)
         for target, feed in list(self._feeds.items()):
@@ -252,29 +257,35 @@ class SubscriberCounts:
                 self._forget(target)
 
     def dump(self) -> bytes:
-        """Return everything as bytes for `load`: fetchers, products, pseudonyms and instants, never an address."""
+        """Return all counts as bytes for `load`: fetchers, products, pseudonyms and instants, but no addresses."""
         writing = counts_codec.CountsWriter()
         for _ in self._write(writing):
             pass
         return writing.whole()
 
     async def dump_yielding(self) -> bytes:
-        """Return the same as `dump`, in slices. Requests between two slices may be missing until the next dump."""
+        """Return the same as `dump`, with pauses for other tasks.
+
+        Requests during a pause may be missing until the next dump.
+        """
         writing = counts_codec.CountsWriter()
         async for _ in yielding(self._write(writing)):
             pass
         return await asyncio.to_thread(writing.whole)
 
     def load(self, data: bytes, now: Instant) -> None:
-        """Replace all counts by `data`, which `dump` returned. If it raises StoreError, nothing has changed."""
+        """Replace all counts by `data`, which `dump` returned.
+
+        If it raises StoreError, the counts are unchanged.
+        """
         names, uses, feeds = counts_codec.load(data, now)
         self._names, self._feeds, self._entries = ProductNames(names), {}, 0
         for number, count in uses.items():
-            self._names.use(number, count)
+            self._names.add_readers(number, count)
         for target, packed, claims in feeds:
             feed = self._feeds[target] = FeedReaders(packed)
-            for key, belief in claims.items():
-                feed.claim(key, belief)
+            for key, claim_state in claims.items():
+                feed.claim(key, claim_state)
             self._entries += feed.weight() + weight_of_name(target)
         limit = int((now - self._window) * 1000)
         if not all(not claims and self._are_current(self._feeds[target], limit, now) for target, _, claims in feeds):
@@ -283,10 +294,10 @@ class SubscriberCounts:
             self._make_room()
 
     def _write(self, writing: counts_codec.CountsWriter) -> Iterator[None]:
-        names, edition = None, 0
+        names, generation = None, 0
         for target in list(self._feeds):
-            if names is not self._names or edition != self._names.edition:
-                names, edition = self._names, self._names.edition
+            if names is not self._names or generation != self._names.generation:
+                names, generation = self._names, self._names.generation
                 writing.names(names.all())
             feed = self._feeds.get(target)
             if feed is not None:
@@ -298,17 +309,17 @@ class SubscriberCounts:
         # The key has changed since the reader's last request: the new pseudonym replaces the old one.
         for known in (pseudonym.current, pseudonym.previous):
             if (value := feed.readers.pop(known, None)) is not None:
-                self._names.leave(value & 0xFF)
+                self._names.remove_reader(value & 0xFF)
                 before = (value >> 8) / 1000
                 now = max(now, before)
                 break
         else:
             self._entries += 1
         number = self._names.number(name)
-        self._names.use(number)
+        self._names.add_readers(number)
         feed.readers[pseudonym.current] = int(now * 1000) << 8 | number
         if len(feed.readers) > self._readers_max:
-            # Many at once: finding a dict's first item is slow after many deletions at its front.
+            # Many are removed at once: finding a dict's first item is slow after many deletions at its front.
             self._drop(feed, list(islice(feed.readers, max(1, self._readers_max // 8))))
         return is_due(before, now, READER_INTERVAL)
 
@@ -319,18 +330,18 @@ class SubscriberCounts:
             if len(feed.claims) >= self._claims_max and not self._make_room_for_claim(feed, now):
                 return False
             self._entries += CLAIM_WEIGHT
-        belief = update_claim(
+        claim_state = update_claim(
             before, min(claim.count, self._claim_max), now, window=self._window, jump=self._claim_jump
         )
-        feed.claim(key, belief)
-        if before is None or [count for count, _ in before.peaks] != [count for count, _ in belief.peaks]:
+        feed.claim(key, claim_state)
+        if before is None or [count for count, _ in before.peaks] != [count for count, _ in claim_state.peaks]:
             return True
-        return before.held != belief.held or is_due(before.last, now, CLAIM_INTERVAL)
+        return before.unconfirmed != claim_state.unconfirmed or is_due(before.last, now, CLAIM_INTERVAL)
 
     def _make_room_for_claim(self, feed: FeedReaders, now: Instant) -> bool:
         self._expire(feed, now)
         if len(feed.claims) >= self._claims_max:
-            made_once = [(belief.last, key) for key, belief in feed.claims.items() if belief.times == 1]
+            made_once = [(claim_state.last, key) for key, claim_state in feed.claims.items() if claim_state.times == 1]
             if not made_once:
                 return False
             self._retract(feed, min(made_once)[1])
@@ -338,8 +349,8 @@ class SubscriberCounts:
 
     def _claimed(self, feed: FeedReaders, now: Instant) -> int:
         by_fetcher: Counter[str] = Counter()
-        for (fetcher, _), belief in feed.claims.items():
-            by_fetcher[fetcher] += current_claim(belief, now, self._window)
+        for (fetcher, _), claim_state in feed.claims.items():
+            by_fetcher[fetcher] += current_claim(claim_state, now, self._window)
         return sum(min(count, self._claim_max) for count in by_fetcher.values())
 
     def _sweep(self, now: Instant) -> None:
@@ -356,7 +367,7 @@ class SubscriberCounts:
                     self._forget(target)
 
     def _expire(self, feed: FeedReaders, now: Instant, at_most: int | None = None) -> int:
-        """Remove readers that have left the window, `at_most` so many; return their number."""
+        """Remove readers that have left the window, at most `at_most`. Return the number of removed readers."""
         limit = int((now - self._window) * 1000)
         if not feed.claims and self._are_current(feed, limit, now):
             return 0
@@ -366,7 +377,7 @@ class SubscriberCounts:
             expired = takewhile(lambda item: item[1] >> 8 <= limit, feed.readers.items())
             gone = [key for key, _ in islice(expired, at_most)]
             self._drop(feed, gone)
-        for silent in [key for key, belief in feed.claims.items() if now - belief.last >= self._window]:
+        for silent in [key for key, claim_state in feed.claims.items() if now - claim_state.last >= self._window]:
             self._retract(feed, silent)
         return len(gone)
 
@@ -377,10 +388,10 @@ class SubscriberCounts:
         return oldest is not None and newest is not None and limit < oldest >> 8 and newest >> 8 <= now * 1000
 
     def _clamp_times(self, feed: FeedReaders, now: Instant) -> None:
-        """Replace instants in the future by `now`: the clock was set back."""
-        for name, belief in list(feed.claims.items()):
-            if is_set_back(belief.last, now):
-                feed.claims[name] = clamp_times(belief, now)
+        """Replace instants in the future by `now`. They occur after the clock was set back."""
+        for name, claim_state in list(feed.claims.items()):
+            if is_set_back(claim_state.last, now):
+                feed.claims[name] = clamp_times(claim_state, now)
         latest = feed.newest()
         if latest is None or not is_set_back((latest >> 8) / 1000, now):
             return
@@ -391,7 +402,7 @@ class SubscriberCounts:
 
     def _drop(self, feed: FeedReaders, keys: Iterable[int]) -> None:
         for key in keys:
-            self._names.leave(feed.readers.pop(key) & 0xFF)
+            self._names.remove_reader(feed.readers.pop(key) & 0xFF)
             self._entries -= 1
 
     def _retract(self, feed: FeedReaders, key: tuple[str, str]) -> None:
@@ -409,7 +420,7 @@ class SubscriberCounts:
             if not too_much and len(self._feeds) <= self._feeds_max:
                 return
             largest = max(self._feeds.values(), key=lambda feed: feed.size)
-            # The search for the largest is slow, so a single feed must hold much.
+            # The search for the largest feed is slow, so it is done only if a single feed may have many entries.
             if too_much and largest.size * 64 >= self._entries_max:
                 self._drop(largest, list(islice(largest.readers, (largest.size + 1) // 2)))
             else:

@@ -1,9 +1,9 @@
 """The stored form of the counts, for a restart.
 
-Eight bytes `fpcount1`, the CRC-32 of all that follows, the header's length, the header as JSON, and the readers: for
-each feed of the header, in its order, its pseudonyms and then their values, as many as the header says. All numbers are
-little-endian, of 4 bytes for checksum and length, and of 8 for the rest. Another form gets another last digit. Unknown
-forms are refused, and counting starts from zero.
+It has eight bytes `fpcount1`, the CRC-32 of everything that follows, the length of the header, the header as JSON, and
+the readers. For each feed of the header, in its order, there are as many pseudonyms as the header says, and then as
+many values. All numbers are little-endian: checksum and length have 4 bytes, the others 8. Another form gets another
+last digit. Unknown forms are refused, and counting starts from zero.
 """
 
 import json
@@ -30,9 +30,9 @@ _NONE: Claims = {}
 
 
 class CountsWriter:
-    """Writes the counts feed by feed; requests may be counted in between.
+    """Writes the counts one feed after another. Requests may be counted in between.
 
-    The meaning of product numbers may change meanwhile. A number that had another meaning for earlier feeds is written
+    The meaning of product numbers may change in between. A number that had another meaning for earlier feeds is written
     as the number for all further names.
     """
 
@@ -50,8 +50,8 @@ class CountsWriter:
     def add(self, target: str, feed: FeedReaders) -> None:
         """Add a feed."""
         claims = [
-            [*key, belief.peaks, belief.anchor, belief.held, belief.last, belief.times]
-            for key, belief in feed.claims.items()
+            [*key, claim_state.peaks, claim_state.anchor, claim_state.unconfirmed, claim_state.last, claim_state.times]
+            for key, claim_state in feed.claims.items()
         ]
         self._listed.append(_json([target, feed.size, claims]))
         if feed.packed and not self._others:
@@ -64,7 +64,7 @@ class CountsWriter:
         self._parts += [_pack(readers.keys()), _pack(values)]
 
     def whole(self) -> bytes:
-        """Return all as bytes; in any thread, once the last feed is added."""
+        """Return the stored form after the last feed was added. May be called in any thread."""
         header = f'{{"names":{_json(self._names)},"feeds":[{",".join(self._listed)}]}}'.encode()
         parts = [struct.pack("<I", len(header)), header, *self._parts]
         checksum = 0
@@ -74,9 +74,9 @@ class CountsWriter:
 
 
 def load(data: bytes, now: Instant) -> tuple[list[str], Counter[int], list[Known]]:
-    """Return product names, the number of readers for each, and the feeds.
+    """Return the product names, the number of readers for each, and the feeds.
 
-    Instants after `now` (the clock was wrong) become `now`. Raises StoreError for damaged data and other forms.
+    Instants after `now` become `now`: the clock was wrong. Raises StoreError for damaged data and other forms.
     """
     if not data.startswith(MAGIC):
         raise StoreError("subscriber counts of an unknown form")
@@ -94,7 +94,7 @@ def load(data: bytes, now: Instant) -> tuple[list[str], Counter[int], list[Known
             feeds.append((str(target), _readers(rest[offset : offset + 16 * size], size, now), _claims(claims, now)))
             offset += 16 * size
         if max(uses := products(feeds), default=-1) >= len(names):
-            raise ValueError("a name's number without a name")
+            raise ValueError("a number without a name")
         return names, uses, feeds
     except (ValueError, KeyError, TypeError, IndexError, struct.error) as error:
         raise StoreError(f"damaged subscriber counts: {error}") from error
@@ -127,11 +127,11 @@ def _claims(claims: Sequence[Any], now: Instant) -> Claims:
         (str(fetcher), str(feed_id)): ClaimState(
             tuple(_pair(peak, now) for peak in peaks),
             _pair(anchor, now),
-            _pair(held, now) if held else None,
+            _pair(unconfirmed, now) if unconfirmed else None,
             min(float(last), now),
             int(times),
         )
-        for fetcher, feed_id, peaks, anchor, held, last, times in claims
+        for fetcher, feed_id, peaks, anchor, unconfirmed, last, times in claims
     }
 
 

@@ -1,8 +1,8 @@
 """Distinct readers of each feed within a month, for public lists.
 
-A feed with a single reader may be that reader's secret, whatever its address looks like. So public lists name only
-feeds with several readers. A few readers of each feed are remembered, with the instant of the last request, under a
-pseudonym with a key for the whole window (pseudonyms.py).
+A feed with a single reader may be that reader's secret, even if its address does not look like one. Public lists
+therefore name only feeds with several readers. A few readers of each feed are remembered with the instant of the last
+request, under a pseudonym with one key for the whole window (pseudonyms.py).
 """
 
 from collections import Counter, OrderedDict
@@ -13,28 +13,28 @@ from feedproxy.http.target_uri.redaction import has_secret
 from feedproxy.subscribers.pseudonyms import PERIOD, Pseudonym
 
 READERS_PER_FEED = 16
-"""Readers remembered per feed; no list needs more."""
+"""Maximum number of readers remembered for each feed. No list needs more."""
 
 FEEDS_MAX = 20_000
-"""Feeds that are remembered; the one requested longest ago is removed first."""
+"""Maximum number of feeds that are remembered. The one requested longest ago is removed first."""
 
 REPEAT_INTERVAL: Seconds = 3600
-"""Seconds between two updates of a reader's instant."""
+"""Minimum time between two updates of a reader's instant, in seconds."""
 
 type Readers = dict[int, int]
-"""Instants of the last request, in whole seconds, by pseudonym; the oldest first."""
+"""Instants of the last request in whole seconds, keyed by pseudonym, the oldest first."""
 
 
 class DistinctReaders:
-    """The latest distinct readers of each feed; not thread-safe."""
+    """The latest distinct readers of each feed. It is not thread-safe."""
 
     def __init__(self) -> None:
         self._feeds: OrderedDict[str, Readers] = OrderedDict()
         self.changes = 0
-        """A counter of changes."""
+        """Number of changes so far."""
 
-    def note(self, target: str, pseudonym: Pseudonym, now: Instant) -> None:
-        """Record a reader's request, unless the address has a secret."""
+    def record(self, target: str, pseudonym: Pseudonym, now: Instant) -> None:
+        """Record a reader's request, unless the address contains a secret."""
         readers = self._feeds.get(target)
         if readers is not None and now - readers.get(pseudonym.long_term, 0) < REPEAT_INTERVAL:
             return
@@ -59,7 +59,7 @@ class DistinctReaders:
             self._feeds.popitem(last=False)
 
     def since(self, since: Instant) -> Iterator[tuple[str, Readers]]:
-        """Yield the feeds requested since then, with their readers."""
+        """Yield the feeds requested after `since`, with their readers."""
         for target, readers in list(self._feeds.items()):
             recent = {pseudonym: at for pseudonym, at in readers.items() if at > since}
             if recent:
@@ -67,14 +67,14 @@ class DistinctReaders:
 
 
 def count_distinct(readers: Readers) -> int:
-    """Return the least number of readers: pseudonyms of two periods may be of one reader."""
+    """Return the minimum number of readers. Pseudonyms of two periods may belong to the same reader."""
     return max(Counter(at // int(PERIOD) for at in readers.values()).values(), default=0)
 
 
 def merge_readers(
     first: Mapping[str, Readers], others: Iterable[tuple[str, Readers]], since: Instant
 ) -> dict[str, Readers]:
-    """Return the readers of two sources since then, by feed."""
+    """Return the readers of two sources after `since`, by feed."""
     together = DistinctReaders()
     for target, readers in (*first.items(), *others):
         together.add(target, readers)

@@ -1,11 +1,11 @@
-"""When the readers of a feed poll it: the interval and phase of each, and the polls to be expected from that.
+"""Rhythms of readers: the interval and phase with which each polls a feed, and the polls to expect.
 
-Of each feed at most READERS_MAX readers are sampled, the first that come, in 48 bytes each. A reader is known by the
-rotating pseudonym that the counts use (pseudonyms.py), and forgotten with the same window. What is sampled stands for
-all: a feed with a thousand readers is expected to be polled as its sample is, so many times over.
+At most READERS_MAX readers of each feed are sampled, the first to poll, with 48 bytes each. A reader is identified by
+the rotating pseudonym that the counts use (pseudonyms.py), and forgotten with the same window. The sample represents
+all readers: if a feed has ten times as many readers, ten times as many polls are expected.
 
-Polls that follow one another at the reader's usual interval are a session. A longer pause ends it: a reader that runs
-in working hours is expected to begin the next one as long after the last as before.
+Polls at the reader's usual interval form a session. A longer pause ends the session. A reader that runs in working
+hours is expected to begin the next session after the same time as the last one.
 """
 
 import asyncio
@@ -21,42 +21,45 @@ from feedproxy.errors import StoreError
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
 READERS_MAX = 64
-"""Readers sampled per feed: enough for the shape of a day."""
+"""Maximum number of readers sampled for each feed: enough for the distribution over a day."""
 
 FEEDS_MAX = 200_000
 RECORDS_MAX = 1_000_000
-"""Feeds of which readers are sampled, and readers of all of them together, unless the constructor is told others. The
-feeds polled longest ago are forgotten first."""
+"""Default of the maximum number of feeds with sampled readers, and of readers of all feeds together. The feeds
+polled longest ago are forgotten first."""
 
 SURPRISES_MAX = 10_000
-"""Feeds queued for an early new plan of their next refresh. Feeds beyond the limit keep the instant planned before."""
+"""Maximum number of feeds that wait for an early new plan of their next refresh. Further feeds keep the planned
+instant."""
 
 REPEAT: Seconds = 20
-"""A poll so soon after the reader's last one is the same poll: a second request, or another process's word of it."""
+"""Seconds after a reader's poll within which another poll counts as the same: a second request, or the report of
+another process."""
 
 SESSION_BREAK = 2.5
-"""A pause of so many usual intervals ends a session: one poll may be missed."""
+"""Number of usual intervals that a pause must last to end a session. One poll may be missed."""
 
 DAY: Seconds = 86_400
-"""The next session is expected a day after the last began, where nothing else was seen."""
+"""Seconds from the beginning of one session to the next, if no other cycle was observed."""
 
 OVERDUE = 1.25
-"""A reader that is late by a quarter of its longest interval has missed its poll: it is expected one interval later."""
+"""Factor of the longest interval after which a poll counts as missed. The reader is then expected one interval
+later."""
 
 BEYOND = 0.5
-"""The part of the range of the last intervals by which the next one may lie outside. A refresh that comes too early
-costs a copy some minutes of age. One that comes too late is in vain: the reader gets the copy of the poll before."""
+"""Share of the range of a reader's last intervals by which the next interval may be shorter or longer than all of
+them. If a refresh is too early, the copy is some minutes old; if it is too late, the reader gets the previous copy."""
 
 CONTINUES, RETURNS, MISSED, EXTENDS = 0.95, 0.85, 0.5, 0.2
-"""The probability that a reader polls again: in a session, in the next session, after a missed poll, and in a session
-that has lasted as long as the one before."""
+"""Probabilities that a reader polls again: in a session, in the next session, after a missed poll, and in a session
+that has already lasted as long as the previous one."""
 
 PUNCTUAL: Seconds = 90
-"""A poll within so many seconds of the usual interval leaves the planned refresh as it is: that much is one cluster of
-polls (refresh/policy/polling.py)."""
+"""Seconds by which a poll may differ from the usual interval without changing the planned refresh. They are one cluster
+of polls (refresh/policy/polling.py)."""
 
 SWEEP_BATCH = 4
-"""Feeds that are checked for readers outside the window with each poll."""
+"""Number of feeds that are checked for readers outside the window at each poll."""
 
 GAPS_MAX = 5
 _RECORD = struct.Struct("<Qdfff5f")
@@ -64,32 +67,33 @@ _KEY, _LAST = struct.Struct("<Q"), struct.Struct("<d")
 _HEAD = struct.Struct("<HH")
 MAGIC = b"fprhyth1"
 NAME_MAX = 0xFFFF
-"""Bytes of the longest address that is written."""
+"""Maximum length of an address that is written, in bytes."""
 
 
 class ExpectedPoll(NamedTuple):
-    """Polls expected at an instant. `weight` is their expected number: a probability for one reader."""
+    """Polls expected at an instant. `weight` is their expected number; for one reader, it is a probability."""
 
     at: Instant
     weight: float
 
 
 class _Reader(NamedTuple):
-    """One reader's record: last poll, time since its session began, the session before, and the last gaps."""
+    """The record of one reader: its last poll, the time since its session began, the previous session, and the last
+    gaps."""
 
     key: int
     last: Instant
     since_begin: Seconds
     length: Seconds
-    """Of the session before; 0 where none is known."""
+    """Duration of the previous session, in seconds; 0 if it is unknown."""
     cycle: Seconds
-    """Between the beginnings of the last two sessions; 0 where none is known."""
+    """Seconds between the beginnings of the last two sessions; 0 if it is unknown."""
     gaps: tuple[Seconds, ...]
-    """The last ones, the newest in front."""
+    """The last intervals between polls, in seconds, the newest first."""
 
 
 class PollRhythms:
-    """The rhythms of the readers of all feeds. `window` in seconds; not for several threads at once."""
+    """The rhythms of the readers of all feeds. `window` is in seconds. It is not thread-safe."""
 
     def __init__(self, *, window: Seconds = DAY, feeds_max: int = FEEDS_MAX, readers_max: int = RECORDS_MAX) -> None:
         self._window = window
@@ -98,35 +102,35 @@ class PollRhythms:
         self._bytes = 0
         self._swept: Instant = 0.0
         self._unswept: list[str] = []
-        self._feeds: dict[str, bytearray] = {}  # polled longest ago first
+        self._feeds: dict[str, bytearray] = {}  # the feed polled longest ago is first
         self._surprises: dict[str, None] = {}
         self._full_until: dict[str, Instant] = {}
-        """For feeds with READERS_MAX records: before that instant none of them leaves the window."""
+        """For feeds with READERS_MAX records: the instant before which none of the records leaves the window."""
 
     def __len__(self) -> int:
         return len(self._feeds)
 
-    def note(self, target: str, pseudonym: Pseudonym, now: Instant) -> bool:
-        """Record a poll; return whether it was a surprise, so that other polls are expected than before."""
-        surprise = self._note(target, pseudonym, now)
+    def record(self, target: str, pseudonym: Pseudonym, now: Instant) -> bool:
+        """Record a poll. Return True if it was unexpected, so that the expected polls have changed."""
+        surprise = self._record(target, pseudonym, now)
         if surprise and len(self._surprises) < SURPRISES_MAX:
             self._surprises[target] = None
         return surprise
 
-    def note_from_peer(self, target: str, pseudonym: Pseudonym, at: Instant) -> None:
-        """Record a poll that another machine reports, late. It has no effect if a later one of the reader is known."""
+    def record_from_peer(self, target: str, pseudonym: Pseudonym, at: Instant) -> None:
+        """Record a poll that another machine reported later. Do nothing if a later poll of the reader is known."""
         records = self._feeds.get(target, bytearray())
         for key in (pseudonym.current, pseudonym.previous):
             place = _find(records, key)
             if place >= 0 and _LAST.unpack_from(records, place + _KEY.size)[0] >= at:
                 return
-        self.note(target, pseudonym, at)
+        self.record(target, pseudonym, at)
 
     def targets(self) -> list[str]:
-        """Return the feeds of which readers are known, the feed that was polled last at the end."""
+        """Return the feeds with known readers, the feed that was polled last at the end."""
         return list(self._feeds)
 
-    def _note(self, target: str, pseudonym: Pseudonym, now: Instant) -> bool:
+    def _record(self, target: str, pseudonym: Pseudonym, now: Instant) -> bool:
         self._sweep(now)
         records = self._feeds.pop(target, None)
         if records is None:
@@ -146,7 +150,7 @@ class PollRhythms:
                 self._bytes += len(fresh)
                 while self._bytes > self._bytes_max and len(self._feeds) > 1:
                     self.forget(next(iter(self._feeds)))
-            # A clock that was set back leaves instants further ahead than a window: they count for nothing.
+            # After the clock was set back, instants may be ahead by more than a window. They are ignored.
             elif (
                 not 0 < self._full_until.get(target, 0.0) - now <= self._window
                 and (at := self._outdated(target, records, now)) >= 0
@@ -157,24 +161,27 @@ class PollRhythms:
             return True
         return self._poll(records, at, pseudonym.current, now)
 
-    def sampled(self, target: str) -> int:
-        """Return how many readers of a feed are sampled."""
+    def count_sampled(self, target: str) -> int:
+        """Return the number of sampled readers of a feed."""
         return len(self._feeds.get(target, b"")) // _RECORD.size
 
-    def regular(self, target: str, since: Instant) -> int:
-        """Return how many of them have polled since then, and before: from them polls are expected."""
+    def count_regular(self, target: str, since: Instant) -> int:
+        """Return the number of sampled readers that have polled at least twice, last after `since`.
+
+        Their next polls can be expected.
+        """
         records = self._feeds.get(target, bytearray())
         return sum(reader.last >= since and bool(reader.gaps) for reader in _readers(records))
 
     def take_surprises(self) -> list[str]:
-        """Return the feeds of which other polls are expected than before, and forget that."""
+        """Return the feeds with changed expected polls, and clear the list."""
         targets, self._surprises = list(self._surprises), {}
         return targets
 
-    def expected(self, target: str, now: Instant, until: Instant, *, readers: int = 0) -> list[ExpectedPoll]:
-        """Return the polls to be expected from now on, in order.
+    def expected_polls(self, target: str, now: Instant, until: Instant, *, readers: int = 0) -> list[ExpectedPoll]:
+        """Return the expected polls from `now` until `until`, in order.
 
-        `readers` is how many the feed has in all: where they are more than the sample, each sampled one stands for
+        `readers` is the total number of the feed's readers. If it exceeds the sample, each sampled reader represents
         several.
         """
         records = self._feeds.get(target)
@@ -189,7 +196,7 @@ class PollRhythms:
         return polls
 
     def next_poll(self, target: str, now: Instant) -> Instant | None:
-        """Return when the first poll is expected, if soon; None where readers without a rhythm may come earlier."""
+        """Return the instant of the first expected poll. Return None if readers without a rhythm may come earlier."""
         records = self._feeds.get(target)
         if not records or len(records) == READERS_MAX * _RECORD.size:
             return None
@@ -226,11 +233,11 @@ class PollRhythms:
             self._feeds[target] = bytearray(current)
 
     def dump(self) -> bytes:
-        """Return everything as bytes, for `load`: pseudonyms and times, never an address."""
+        """Return all rhythms as bytes for `load`: pseudonyms and times, but no addresses."""
         return _whole(list(self._parts()))
 
-    async def dump_unhurried(self) -> bytes:
-        """Return the same, in slices; polls that come meanwhile may be missing."""
+    async def dump_yielding(self) -> bytes:
+        """Return the same as `dump`, with pauses for other tasks. Polls during a pause may be missing."""
         return await asyncio.to_thread(_whole, [part async for part in yielding(self._parts())])
 
     def _parts(self) -> Iterator[bytes]:
@@ -240,9 +247,10 @@ class PollRhythms:
                 yield _HEAD.pack(len(name), len(records) // _RECORD.size) + name + records
 
     def load(self, data: bytes, now: Instant) -> None:
-        """Replace what is known by what `dump` returned. Raises StoreError, and then nothing has changed.
+        """Replace all rhythms by `data`, which `dump` returned.
 
-        Polls noted after `now` (the clock was wrong) are of now.
+        Polls after `now` become polls at `now`: the clock was wrong. If it raises StoreError, the rhythms are
+        unchanged.
         """
         body = data[len(MAGIC) + 4 :]
         if not data.startswith(MAGIC):
@@ -261,7 +269,7 @@ class PollRhythms:
                 records = bytearray(body[at : at + count * _RECORD.size])
                 at += count * _RECORD.size
                 if len(records) != count * _RECORD.size or count > READERS_MAX:
-                    raise ValueError("records of a wrong length")
+                    raise ValueError("records with a wrong length")
                 feeds[name] = records
                 if not self._are_current(records, now):
                     outdated.append(name)
@@ -276,23 +284,26 @@ class PollRhythms:
             self.forget(next(iter(self._feeds)))
 
     def _sweep(self, now: Instant) -> None:
-        """Forget readers that have left the window: of all feeds 24 times in a window, a few feeds with each poll."""
+        """Forget readers outside the window. Each feed is checked 24 times a window, a few feeds at each poll."""
         if not self._unswept and abs(now - self._swept) >= self._window / 24:
             self._swept, self._unswept = now, list(self._feeds)
         for _ in range(min(SWEEP_BATCH, len(self._unswept))):
             self.expire(self._unswept.pop(), now)
 
     def _are_current(self, records: bytearray, now: Instant) -> bool:
-        """Return whether all these polls are within the window before now. Raises ValueError for invalid records."""
+        """Return True if all these polls are within the window before `now`. Raises ValueError for invalid records."""
         begin, are_current = now - self._window, True
         for _, *numbers in _RECORD.iter_unpack(records):
             if min(numbers) < 0 or not math.isfinite(sum(numbers)):
-                raise ValueError("a number that is no time")
+                raise ValueError("invalid instant")
             are_current = are_current and begin < numbers[0] <= now
         return are_current
 
     def _outdated(self, target: str, records: bytearray, now: Instant) -> int:
-        """Return the place of a record that has left the window; -1 where there is none, for as long as that lasts."""
+        """Return the position of a record that has left the window.
+
+        Return -1 if there is none; no search is made until one may leave the window.
+        """
         for number, reader in enumerate(_readers(records)):
             if abs(now - reader.last) >= self._window:
                 return number * _RECORD.size
@@ -325,7 +336,7 @@ def _whole(parts: list[bytes]) -> bytes:
 
 
 def _find(records: bytearray, key: int) -> int:
-    """The place of a pseudonym's record; -1 where it has none."""
+    """Return the position of a pseudonym's record. Return -1 if it has none."""
     wanted, at = _KEY.pack(key), -1
     while True:
         at = records.find(wanted, at + 1)
@@ -348,21 +359,21 @@ def _padded(gaps: tuple[Seconds, ...]) -> tuple[Seconds, ...]:
 
 
 def _correct(records: bytearray, now: Instant) -> None:
-    """Replace polls after now by polls of now."""
+    """Replace polls after `now` by polls at `now`."""
     for at in range(0, len(records), _RECORD.size):
         (last,) = _LAST.unpack_from(records, at + _KEY.size)
         _LAST.pack_into(records, at + _KEY.size, min(last, now))
 
 
 def _usual(gaps: tuple[Seconds, ...]) -> Seconds:
-    """The lower median: one night between two polls says nothing of the interval."""
+    """Return the lower median of the intervals. A night between two polls does not affect it."""
     return sorted(gaps)[(len(gaps) - 1) // 2] if gaps else 0.0
 
 
 def _possible(gaps: list[Seconds]) -> list[Seconds]:
-    """Return the intervals after which the next poll may come: those observed, a shorter and a longer one, in order.
+    """Return the intervals after which the next poll may come, in order: those observed, a shorter and a longer one.
 
-    The next one of n + 1 equally distributed intervals is the shortest with a probability of 1 / (n + 1).
+    Of n + 1 equally distributed intervals, the next is the shortest with a probability of 1 / (n + 1).
     """
     shortest, longest = min(gaps), max(gaps)
     beyond = BEYOND * (longest - shortest)
@@ -370,10 +381,13 @@ def _possible(gaps: list[Seconds]) -> list[Seconds]:
 
 
 def _polls_of(reader: _Reader, now: Instant, until: Instant, multiple: float) -> Iterator[ExpectedPoll]:
-    """The polls expected of one reader: the next at each of its last intervals, the later ones at the usual one."""
+    """Yield the expected polls of one reader.
+
+    The next poll is expected at each of the reader's last intervals, and later polls at the usual interval.
+    """
     usual = _usual(reader.gaps)
     if not usual:
-        return  # one poll is no rhythm
+        return  # a single poll is not a rhythm
     elapsed, begin = now - reader.last, reader.last - reader.since_begin
     gaps = _possible([gap for gap in reader.gaps if gap < SESSION_BREAK * usual])
     cycle = reader.cycle if 0.5 * DAY < reader.cycle < 1.5 * DAY else DAY
@@ -393,7 +407,7 @@ def _polls_of(reader: _Reader, now: Instant, until: Instant, multiple: float) ->
             nearest = reader.last + usual * math.floor(elapsed / usual)
         yield from _repeated(nearest + usual, usual, now, min(until, end), multiple * likely)
         if reader.length == 0:
-            return  # it never paused: it is not expected to
+            return  # the reader has never paused, and is not expected to
     start = begin + cycle
     while start + usual <= now:
         start += cycle
@@ -408,7 +422,10 @@ def _polls_of(reader: _Reader, now: Instant, until: Instant, multiple: float) ->
 
 
 def _repeated(first: Instant, interval: Seconds, now: Instant, until: Instant, weight: float) -> Iterator[ExpectedPoll]:
-    """Polls from `first` on at an interval. Those far ahead are put together: their instants are not known so well."""
+    """Yield polls at a regular interval from `first` on.
+
+    Polls in the distant future are combined, because their instants are uncertain.
+    """
     at = first
     while at <= until:
         together = max(1, int(0.1 * (at - now) / interval))

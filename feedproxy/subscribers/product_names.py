@@ -7,14 +7,14 @@ OTHER = "other"
 
 
 class ProductNames:
-    """Up to 255 names in use, each with a number; number 0 stands for all further ones."""
+    """Up to 255 names in use, each with a number. Number 0 stands for all further names."""
 
     def __init__(self, names: Sequence[str] = (OTHER,)) -> None:
         self._names = list(names[:NAMES_MAX]) or [OTHER]
         self._uses = [0] * len(self._names)
         self._numbers = {name: number for number, name in enumerate(self._names)}
-        self.edition = 0
-        """A counter of changes to the meaning of a number."""
+        self.generation = 0
+        """Number of changes to the meaning of a number."""
 
     def __getitem__(self, number: int) -> str:
         return self._names[number]
@@ -24,11 +24,11 @@ class ProductNames:
         return list(self._names)
 
     def uses(self) -> Iterator[tuple[str, int]]:
-        """Return the names in use, and the number of readers of each."""
+        """Yield the names in use, with the number of readers of each."""
         return ((name, count) for name, count in zip(self._names, self._uses, strict=True) if count)
 
     def number(self, name: str) -> int:
-        """Return the number of a name, a new one if needed; 0 if all are in use."""
+        """Return the number of a name; assign one if it has none. Return 0 if all are in use."""
         number = self._numbers.get(name)
         if number is not None:
             return number
@@ -43,13 +43,13 @@ class ProductNames:
             del self._numbers[self._names[number]]
             self._names[number] = name
         self._numbers[name] = number
-        self.edition += 1
+        self.generation += 1
         return number
 
-    def use(self, number: int, count: int = 1) -> None:
+    def add_readers(self, number: int, count: int = 1) -> None:
         """Add readers to a number."""
         self._uses[number] += count
 
-    def leave(self, number: int) -> None:
-        """Remove a reader from a number, which is free without readers."""
+    def remove_reader(self, number: int) -> None:
+        """Remove a reader from a number. A number without readers becomes free."""
         self._uses[number] -= 1

@@ -1,16 +1,18 @@
-"""Pseudonyms of readers: they tell readers apart without storing their identity.
+"""Pseudonyms of readers: they distinguish readers without storing their identity.
 
 A reader is identified by address, User-Agent and, if authenticated, user name. Only a pseudonym is stored: a hash under
-a key that changes with every period. It reveals nothing without the secret, and pseudonyms of different periods cannot
-be linked. The key is derived from the secret and the period's number. So all processes with the same secret agree, and
-a reader counts once over a restart. Guard the secret: with it, all addresses can be tried. Replacing it makes all
+a key that changes with every period. Without the secret it reveals nothing, and pseudonyms of different periods cannot
+be linked.
+
+The key is derived from the secret and the number of the period. All processes with the same secret therefore agree, and
+a reader counts once after a restart. Protect the secret: it permits testing all addresses. Replacing it makes all
 stored pseudonyms meaningless.
 
-A change of the key must not count a reader twice, so a pseudonym includes that of the period before. This suffices if a
-period is at least as long as the window of counting.
+A reader must not count twice when the key changes, so a pseudonym includes that of the previous period. This suffices
+if a period is at least as long as the window of counting.
 
-Two hashes take longer than the rest of a fast-path hit, and most readers request several feeds in a row. So a pseudonym
-is cached for a minute, in memory only.
+Two hashes take longer than the rest of a fast-path hit, and most readers request several feeds in a row. A pseudonym is
+therefore cached for a minute, in memory only.
 """
 
 import hashlib
@@ -20,23 +22,23 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.upstream.special_networks import client_network
 
 PERIOD: Seconds = 30 * 86_400
-"""Seconds for which a pseudonym is valid in distinct_readers.py."""
+"""Seconds for which a pseudonym in distinct_readers.py is valid."""
 
 SECRET_MIN = 16
-"""Shortest secret in bytes: 128 bits resist exhaustive search."""
+"""Minimum length of the secret, in bytes: 128 bits resist exhaustive search."""
 
 MEMO_TIME: Seconds = 60
 KNOWN_MAX = 8192
-"""Pseudonyms in the cache."""
+"""Maximum number of cached pseudonyms."""
 
 INPUT_LENGTH_MAX = 512
-"""Characters of a User-Agent in the cache; real ones have less than 400."""
+"""Maximum length of a cached User-Agent, in characters. Real ones have less than 400."""
 
 
 class Pseudonym(NamedTuple):
-    """A reader's pseudonyms of this period and the one before: numbers of 60 bits.
+    """A reader's pseudonyms for the current period and the previous one: numbers of 60 bits.
 
-    The smallest int objects hold 60 bits, and the probability of a collision among a million readers is 1 in 2 million.
+    The smallest int objects have 60 bits. The probability of a collision among a million readers is 1 in 2 million.
     """
 
     current: int
@@ -46,7 +48,7 @@ class Pseudonym(NamedTuple):
 
 
 class Identifier:
-    """Computes pseudonyms. Raises ValueError for a secret of less than SECRET_MIN bytes."""
+    """Computes pseudonyms. Raises ValueError if the secret has less than SECRET_MIN bytes."""
 
     def __init__(self, secret: bytes, *, period: Seconds = 86_400) -> None:
         if len(secret) < SECRET_MIN:
@@ -62,10 +64,10 @@ class Identifier:
         self._since: Instant = 0.0
 
     def pseudonym(self, address: str, user_agent: str, user: str, now: Instant) -> Pseudonym:
-        """Return the pseudonym of a reader; `user` is empty without authentication.
+        """Return the pseudonym of a reader. `user` is empty without authentication.
 
         An authenticated reader is identified by its user name, not by its address. An IPv6 address counts by its
-        network of 64 bits: a machine changes the rest of it every day (RFC 8981).
+        network of 64 bits, because a machine changes the rest of its address every day (RFC 8981).
         """
         number = int(now // self._period)
         if number != self._number or int(now // PERIOD) != self._long_period:
@@ -93,7 +95,7 @@ class Identifier:
         return min(now + MEMO_TIME, (now // self._period + 1) * self._period)
 
     def _hashed(self, address: str, user_agent: str, user: str) -> Pseudonym:
-        # None of the three contains NUL, so the text is unambiguous.
+        # None of the three parts contains NUL, so the text is unambiguous.
         origin = f"user\0{user}" if user else f"address\0{client_network(address)}"
         text = f"{origin}\0{user_agent}".encode("utf-8", "surrogatepass")
         return Pseudonym(*[_digest(text, key) for key in self._keys])

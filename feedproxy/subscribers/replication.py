@@ -1,8 +1,8 @@
-"""Read events for other processes, so that each counts all readers.
+"""Read events for other processes, so that each process counts all readers.
 
-Repeated requests of a reader are reported once in READER_INTERVAL only, which suffices for counts over a day, and for
-rhythms of polls (poll_rhythms.py). An event has the arguments of `SubscriberCounts.seen`, with the pseudonym and never
-the address.
+Repeated requests of a reader are reported only once in READER_INTERVAL. This suffices for counts over a day, and for
+rhythms of polls (poll_rhythms.py). An event has the arguments of `SubscriberCounts.record_read`, with the pseudonym and
+never the address.
 """
 
 from collections.abc import Iterable
@@ -12,18 +12,19 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
 READER_INTERVAL: Seconds = 60
-"""Seconds between two events of a reader of a feed: its feed is not fetched oftener by default."""
+"""Minimum time between two events of a reader of a feed, in seconds. By default, no feed is fetched more often."""
 CLAIM_INTERVAL: Seconds = 60
-"""Seconds between two events of a fetcher with an unchanged claim."""
+"""Minimum time between two events of a fetcher with an unchanged claim, in seconds."""
 WAITING_MAX = 50_000
-"""Events that wait to be sent; above it the older half is dropped, since later requests repeat them."""
+"""Maximum number of events that wait to be sent. Above it, the older half is dropped, because later requests repeat
+them."""
 AGENT_MAX = 1000
 
 type Event = list[Any]
-"""Target, pseudonym, User-Agent, instant, in JSON."""
+"""A request in JSON: target, pseudonym, User-Agent, instant."""
 
 type ReadRecord = tuple[str, Pseudonym, str, Instant]
-"""The same, parsed."""
+"""A parsed request: target, pseudonym, User-Agent, instant."""
 
 
 class ReadEvents:
@@ -32,7 +33,7 @@ class ReadEvents:
     def __init__(self) -> None:
         self._waiting: list[Event] = []
 
-    def note(self, read: ReadRecord) -> None:
+    def record(self, read: ReadRecord) -> None:
         """Record a reader's request."""
         target, pseudonym, user_agent, now = read
         if len(self._waiting) >= WAITING_MAX:
@@ -46,12 +47,12 @@ class ReadEvents:
 
 
 def is_due(before: Instant | None, now: Instant, interval: Seconds) -> bool:
-    """Return whether an event is due: at the first request within each multiple of `interval`."""
+    """Return True if an event is due: at the first request in each multiple of `interval`."""
     return before is None or before // interval != now // interval
 
 
 def read_events(events: Iterable[Any]) -> list[ReadRecord]:
-    """Parse events. Raises ValueError or TypeError for invalid ones."""
+    """Parse events and return the requests. Raises ValueError or TypeError for invalid events."""
     return [
         (str(target), Pseudonym(*map(int, pseudonym)), str(agent), float(now))
         for target, *pseudonym, agent, now in events

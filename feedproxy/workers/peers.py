@@ -103,7 +103,7 @@ class WorkerPeers:
         self._shared = coordination if isinstance(coordination, SharedMemoryCoordination) else None
         self._generation = coordination.generation
         self._reads = ReadEvents()
-        service.counts.reader_seen.subscribe(self._reads.note)
+        service.counts.reader_seen.subscribe(self._reads.record)
 
     async def start(self) -> None:
         """Start answering the other workers, and load the reader counts of one of them."""
@@ -296,7 +296,7 @@ class WorkerPeers:
         return web.Response(body=await self._service.counts.dump_yielding())
 
     async def _send_rhythms(self, _: web.Request) -> web.Response:
-        return web.Response(body=await self._service.counts.rhythms.dump_unhurried())
+        return web.Response(body=await self._service.counts.rhythms.dump_yielding())
 
     async def _receive_reads(self, request: web.Request) -> web.Response:
         try:

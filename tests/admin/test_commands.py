@@ -51,7 +51,7 @@ async def test_status_and_page_say_when_a_feed_is_refreshed_next_and_why(
     rhythms = proxy.app.service.counts.rhythms
     for number in range(3):
         for hour in (3, 2, 1, 0):
-            rhythms.note(TARGET, Pseudonym(number + 1, 0), NOW - hour * 3600)
+            rhythms.record(TARGET, Pseudonym(number + 1, 0), NOW - hour * 3600)
     await proxy.keep(a_resource(minutes_ago=10, max_age=3000))
 
     assert await _run(proxy, "status") == 0

@@ -18,7 +18,7 @@ async def test_cluster_rhythm_of_a_reader_is_known_on_all_machines(start: Start)
     now = one.app.clock.now()
 
     for ago in (3, 2, 1, 0):
-        one.service.counts.seen(TARGET, READER, "reader/1", now - ago * HOUR)
+        one.service.counts.record_read(TARGET, READER, "reader/1", now - ago * HOUR)
 
     next_poll = await until(lambda: next_poll_at(other))
     assert next_poll == pytest.approx(now + HOUR, abs=1)
@@ -32,12 +32,12 @@ async def test_cluster_reader_that_asks_the_machines_in_turn_has_one_rhythm_on_e
     for number in range(4):
         asked, other = machines[number % 2], machines[1 - number % 2]
         at = now - (3 - number) * HOUR
-        asked.service.counts.seen(TARGET, READER, "reader/1", at)
+        asked.service.counts.record_read(TARGET, READER, "reader/1", at)
         known, is_rhythm = other.service.counts.rhythms, number > 0
-        await until(lambda known=known, at=at, is_rhythm=is_rhythm: known.regular(TARGET, at - 1) == is_rhythm)
+        await until(lambda known=known, at=at, is_rhythm=is_rhythm: known.count_regular(TARGET, at - 1) == is_rhythm)
 
     for machine in machines:
-        assert machine.service.counts.rhythms.sampled(TARGET) == 1
+        assert machine.service.counts.rhythms.count_sampled(TARGET) == 1
         assert next_poll_at(machine) == pytest.approx(now + HOUR, abs=1)
 
 

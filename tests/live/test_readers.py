@@ -133,7 +133,7 @@ def test_a_broken_down_origin_is_not_noticed(come: Open, origin: Origin, kind: t
     reader, address = come(kind, way)
     assert reader.read(address(path)) == NEWS
 
-    origin.publish(path, b"<html>Please come back later</html>", 503, Content_Type="text/html")
+    origin.publish(path, b"<html>Please try again later</html>", 503, Content_Type="text/html")
 
     assert reader.read(address(path)) == NEWS
     assert len(origin.asked(path)) == 2

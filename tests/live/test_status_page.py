@@ -251,7 +251,7 @@ async def test_pages_fit_a_phone_whatever_readers_and_publishers_say(office: Off
         )
     )
     for agent in (f"{long}/1.0 ({long})", f"{long} 5 subscribers; feed-id={long}"):
-        app.service.counts.seen(target, Pseudonym(7, 8), agent, now)
+        app.service.counts.record_read(target, Pseudonym(7, 8), agent, now)
         app.journal.record_request(
             RequestActivity(now, "gateway", "GET", target, 200, 1, f"feedproxy; detail={long}", agent)
         )

@@ -223,14 +223,14 @@ def test_feed_that_is_read_is_refreshed_within_lifetime_max(price: float, gap: f
         now = NOW + (number + dice.uniform(0, 0.02)) * HOUR
         while due <= now:
             refreshed, due = due, math.inf
-        rhythms.note("", Pseudonym(1, 1), now)
+        rhythms.record("", Pseudonym(1, 1), now)
         if now - refreshed > lifetime_for(1 / gap, price, minimum=300, maximum=lifetime_max):
             refreshed = now
             waited += 1
         assert now - refreshed <= lifetime_max
         lifetime = lifetime_for(1 / gap, price, minimum=300, maximum=lifetime_max)
         found = plan(
-            rhythms.expected("", now, now + DAY),
+            rhythms.expected_polls("", now, now + DAY),
             now,
             a_copy(refreshed, refreshed + lifetime, lifetime),
             per_second=1 / gap,

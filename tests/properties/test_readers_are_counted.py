@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedproxy.http.user_agent import compose, parse_claim, product
+from feedproxy.http.user_agent import format_user_agent, parse_claim, product
 from feedproxy.subscribers.claims import PEAKS_MAX, ClaimState, current_claim, update_claim
 from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.pseudonyms import Identifier
@@ -37,7 +37,7 @@ def test_direct_readers_are_those_who_asked_within_the_window(
     now = NOW
     for address, agent, user, pause in requests:
         now += pause
-        counts.seen(FEED, identifier.pseudonym(address, agent, user, now), agent, now)
+        counts.record_read(FEED, identifier.pseudonym(address, agent, user, now), agent, now)
         home = user or ("2001:db8::" if ":" in address else address)
         last[home, agent] = now
 
@@ -64,7 +64,7 @@ def test_within_an_hour_a_claim_grows_tenfold_at_most_unless_confirmed(claims: l
     belief = update_claim(None, 100, NOW, window=WINDOW, jump=10)
     now = NOW
     for count, pause in claims:
-        before, waited = current_claim(belief, now, WINDOW), belief.held
+        before, waited = current_claim(belief, now, WINDOW), belief.unconfirmed
         now += pause % 3000
         belief = update_claim(belief, count, now, window=WINDOW, jump=10)
 
@@ -80,7 +80,7 @@ def test_what_is_dumped_can_be_loaded(requests: list[tuple[str, str, str, int]])
     now = NOW
     for address, agent, user, pause in requests:
         now += pause
-        counts.seen(f"https://{address}/", identifier.pseudonym(address, agent, user, now), agent, now)
+        counts.record_read(f"https://{address}/", identifier.pseudonym(address, agent, user, now), agent, now)
     data = counts.dump()
     again = SubscriberCounts()
     again.load(data, now)
@@ -103,7 +103,7 @@ def test_any_user_agent_can_be_read(user_agent: str) -> None:
 @unhurried
 @given(st.integers(1, 10**12), st.text("0123456789abcdef", min_size=1, max_size=64), st.text(max_size=25))
 def test_what_feedproxy_says_of_itself_it_understands(count: int, feed_id: str, contact: str) -> None:
-    said = compose("1.0", f"https://example.com/{contact}", count, feed_id)
+    said = format_user_agent("1.0", f"https://example.com/{contact}", count, feed_id)
     claim = parse_claim(said)
 
     assert said.isascii()

@@ -62,8 +62,8 @@ def test_limit_of_pings_used_up_ahead_fills_again(step: float) -> None:
 @pytest.mark.parametrize("step", STEPS)
 def test_reader_counted_ahead_leaves_the_window_in_its_time(step: float) -> None:
     counts = SubscriberCounts(window=86_400, claim_max=1000, claim_jump=0)
-    counts.seen("feed", Pseudonym(1, 1), "Reader/1", NOW + step)
-    counts.seen("feed", Pseudonym(2, 2), "Bot/1 (30 subscribers)", NOW + step)
+    counts.record_read("feed", Pseudonym(1, 1), "Reader/1", NOW + step)
+    counts.record_read("feed", Pseudonym(2, 2), "Bot/1 (30 subscribers)", NOW + step)
     counts.prune(NOW)
     assert counts.total("feed", NOW) == 31
     counts.prune(NOW + 90_000)

@@ -676,7 +676,7 @@ async def test_landing_page_previews_a_pasted_feed_as_text_and_counts_no_subscri
     assert "Bold" in text
     assert "<script" not in text
     assert is_sandboxed(seen)
-    assert not proxy.service.counts.knows(origin.url("/feed.rss"))
+    assert not proxy.service.counts.contains(origin.url("/feed.rss"))
     assert "1 subscriber" not in (origin.heard.get("user-agent") or "")
 
 

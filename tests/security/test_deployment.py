@@ -67,7 +67,7 @@ def test_unit_bounds_memory_and_tasks() -> None:
     units = {"M": 2**20, "G": 2**30}
 
     assert int(high[:-1]) * units[high[-1]] < int(most[:-1]) * units[most[-1]] <= 4 * 2**30
-    look_ups, others, readers = THREADS.places, 40, 1 + QUICK_HELPERS_MAX + SLOW_HELPERS_MAX
+    look_ups, others, readers = THREADS.slots, 40, 1 + QUICK_HELPERS_MAX + SLOW_HELPERS_MAX
     assert 4 * (look_ups + others + readers) <= int(tasks) <= 4096
 
 

@@ -3,7 +3,7 @@ test."""
 
 import pytest
 
-from feedproxy.http.user_agent import compose
+from feedproxy.http.user_agent import format_user_agent
 from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.pseudonyms import Identifier
 
@@ -24,7 +24,9 @@ class Office:
         self, user_agent: str = "NetNewsWire", address: str = "192.0.2.1", *, user: str = "", feed: str = FEED
     ) -> int:
         """A request; says what the feed's count is then."""
-        self.counts.seen(feed, self.identifier.pseudonym(address, user_agent, user, self.now), user_agent, self.now)
+        self.counts.record_read(
+            feed, self.identifier.pseudonym(address, user_agent, user, self.now), user_agent, self.now
+        )
         return self.counts.total(feed, self.now)
 
     def total(self, feed: str = FEED) -> int:
@@ -283,7 +285,7 @@ def test_what_is_held_back_is_shown_apart(office: Office) -> None:
     office.asks(feedly(500))
 
     (claim,) = office.counts.view(FEED, office.now).claims
-    assert (claim.fetcher, claim.count, claim.held_back) == ("feedly", 20, 500)
+    assert (claim.fetcher, claim.count, claim.unconfirmed_count) == ("feedly", 20, 500)
 
 
 def test_holding_back_can_be_switched_off() -> None:
@@ -301,10 +303,10 @@ def test_holding_back_can_be_switched_off() -> None:
     [(0, "(+https://example.com/; feed-id=9a)"), (1, "; 1 subscriber;"), (2, "; 2 subscribers;")],
 )
 def test_the_count_is_told_in_words(count: int, said: str) -> None:
-    assert said in compose("1.0", "https://example.com/", count, "9a")
+    assert said in format_user_agent("1.0", "https://example.com/", count, "9a")
 
 
 def test_one_feedproxy_behind_another_passes_its_count_on(office: Office) -> None:
     office.asks("curl/8.5.0")
 
-    assert office.asks(compose("1.0", "https://office.example/", 12, "9a")) == 13
+    assert office.asks(format_user_agent("1.0", "https://office.example/", 12, "9a")) == 13

@@ -47,7 +47,7 @@ class Proxy:
         """So many different readers ask for a feed."""
         for number in range(times):
             pseudonym = Pseudonym(number + 1, number + 1_000_001)
-            self.app.service.counts.seen(target, pseudonym, agent, NOW)
+            self.app.service.counts.record_read(target, pseudonym, agent, NOW)
 
     async def get(self, path: str, **headers: str) -> tuple[int, str]:
         async with self.session.get(self.admin.url + path, headers=_named(headers), allow_redirects=False) as answer:

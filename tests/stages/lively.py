@@ -134,7 +134,7 @@ def let_read(app: App) -> None:
         for agent, count in READERS[:kinds]:
             for _ in range(count):
                 number += 1
-                app.service.counts.seen(target, Pseudonym(number, number + 1_000_000), agent, NOW)
+                app.service.counts.record_read(target, Pseudonym(number, number + 1_000_000), agent, NOW)
     fields = Fields([("Content-Type", "application/rss+xml"), ("ETag", '"0006"')])
     channel = read(document("The Harbour Gazette", range(30, 52)), "application/rss+xml")
     for minute in range(0, 24 * 60, 2):

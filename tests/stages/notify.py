@@ -134,7 +134,7 @@ class Stand:
     async def read(self, target: str = TARGET, *, readers: int = 3) -> None:
         """The feed is fetched, whatever its turn; so many different readers have asked for it."""
         for number in range(1, readers + 1):
-            self.app.service.counts.distinct.note(target, Pseudonym(number, number, number), self.clock.now())
+            self.app.service.counts.distinct.record(target, Pseudonym(number, number, number), self.clock.now())
         await self.app.service._coordinator.refresh(target)
         await self.settled()
 

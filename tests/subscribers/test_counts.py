@@ -30,7 +30,7 @@ def traced(counts: SubscriberCounts, requests: Iterable[tuple[str, Pseudonym, st
     tracemalloc.start()
     try:
         for target, pseudonym, user_agent, now in requests:
-            counts.seen(target, pseudonym, user_agent, now)
+            counts.record_read(target, pseudonym, user_agent, now)
         return tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
@@ -42,7 +42,7 @@ def traced(counts: SubscriberCounts, requests: Iterable[tuple[str, Pseudonym, st
 def test_the_view_names_direct_readers_by_product_the_most_frequent_first() -> None:
     counts = SubscriberCounts()
     for number, agent in enumerate(["curl/8", "NetNewsWire (RSS Reader)", "curl/7", "Miniflux/2.2.0", "curl/8"]):
-        counts.seen(FEED, reader(number + 1), agent, NOW)
+        counts.record_read(FEED, reader(number + 1), agent, NOW)
 
     assert counts.view(FEED, NOW).readers == (("curl", 3), ("Miniflux", 1), ("NetNewsWire", 1))
 
@@ -50,7 +50,7 @@ def test_the_view_names_direct_readers_by_product_the_most_frequent_first() -> N
 def test_the_view_sorts_claims_by_what_they_count_for() -> None:
     counts = SubscriberCounts()
     for agent in ["Feedbin feed-id:7 - 142 subscribers", "Feedly/1.0 (poller; 457 subscribers;)"]:
-        counts.seen(FEED, reader(1), agent, NOW)
+        counts.record_read(FEED, reader(1), agent, NOW)
 
     view = counts.view(FEED, NOW + 60)
 
@@ -79,18 +79,18 @@ def test_a_reader_costs_about_a_hundred_bytes() -> None:
 def test_a_feed_holds_no_more_readers_than_its_cap_and_the_latest_stay() -> None:
     counts = SubscriberCounts(readers_max=1000)
     for number in range(1, 20_001):
-        counts.seen(FEED, reader(number), "curl/8", NOW + number / 1000)
+        counts.record_read(FEED, reader(number), "curl/8", NOW + number / 1000)
 
     total = counts.total(FEED, NOW + 20)
     assert 800 < total <= 1000
-    counts.seen(FEED, reader(20_000), "curl/8", NOW + 20)
+    counts.record_read(FEED, reader(20_000), "curl/8", NOW + 20)
     assert counts.total(FEED, NOW + 20) == total
 
 
 def test_no_more_feeds_are_held_than_the_cap_and_the_latest_stay() -> None:
     counts = SubscriberCounts(feeds_max=100)
     for number in range(5000):
-        counts.seen(f"https://example.com/{number}", reader(1), "curl/8", NOW)
+        counts.record_read(f"https://example.com/{number}", reader(1), "curl/8", NOW)
 
     assert 90 < len(counts.targets()) <= 100
     assert counts.total("https://example.com/4999", NOW) == 1
@@ -99,9 +99,9 @@ def test_no_more_feeds_are_held_than_the_cap_and_the_latest_stay() -> None:
 def test_a_flood_on_one_feed_costs_the_others_nothing() -> None:
     counts = SubscriberCounts(entries_max=10_000)
     for number in range(200):
-        counts.seen(f"https://example.com/{number}", reader(1), "curl/8", NOW)
+        counts.record_read(f"https://example.com/{number}", reader(1), "curl/8", NOW)
     for number in range(1, 50_000):
-        counts.seen("https://example.com/flooded", reader(number), f"bot{number}", NOW)
+        counts.record_read("https://example.com/flooded", reader(number), f"bot{number}", NOW)
 
     assert all(counts.total(f"https://example.com/{number}", NOW) == 1 for number in range(200))
 
@@ -109,9 +109,9 @@ def test_a_flood_on_one_feed_costs_the_others_nothing() -> None:
 def test_a_flood_of_made_up_fetchers_leaves_the_true_ones() -> None:
     counts = SubscriberCounts()
     for minute in range(3):
-        counts.seen(FEED, reader(1), "Feedly/1.0 (poller; 457 subscribers;)", NOW + 60 * minute)
+        counts.record_read(FEED, reader(1), "Feedly/1.0 (poller; 457 subscribers;)", NOW + 60 * minute)
     for number in range(10_000):
-        counts.seen(FEED, reader(1), f"Bot{number}/1.0 (1 subscriber)", NOW + 300)
+        counts.record_read(FEED, reader(1), f"Bot{number}/1.0 (1 subscriber)", NOW + 300)
 
     view = counts.view(FEED, NOW + 300)
     assert view.claims[0].fetcher == "feedly"
@@ -121,10 +121,10 @@ def test_a_flood_of_made_up_fetchers_leaves_the_true_ones() -> None:
 def test_when_all_fetchers_are_known_ones_no_further_one_is_taken() -> None:
     counts = SubscriberCounts(claims_max=3)
     for number in (1, 2, 3, 1, 2, 3, 4):
-        counts.seen(FEED, reader(1), f"Fetcher{number}/1.0 (5 subscribers)", NOW)
+        counts.record_read(FEED, reader(1), f"Fetcher{number}/1.0 (5 subscribers)", NOW)
 
     assert counts.total(FEED, NOW) == 15
-    counts.seen(FEED, reader(1), "Fetcher4/1.0 (6 subscribers)", NOW + DAY)
+    counts.record_read(FEED, reader(1), "Fetcher4/1.0 (6 subscribers)", NOW + DAY)
     assert counts.total(FEED, NOW + DAY) == 6
 
 
@@ -148,11 +148,11 @@ def test_a_flood_of_random_user_agents_and_feeds_cannot_fill_the_memory(agent: s
 def test_names_of_products_are_bounded_and_become_free_again() -> None:
     counts = SubscriberCounts()
     for number in range(400):
-        counts.seen(FEED, reader(number + 1), f"bot{number}/1.0", NOW)
+        counts.record_read(FEED, reader(number + 1), f"bot{number}/1.0", NOW)
     assert dict(counts.view(FEED, NOW).readers)["other"] == 400 - 255
 
-    counts.seen(FEED, reader(999), "NetNewsWire", NOW + DAY)
-    counts.seen(FEED, reader(1000), "Liferea/1.15", NOW + DAY + 1)
+    counts.record_read(FEED, reader(999), "NetNewsWire", NOW + DAY)
+    counts.record_read(FEED, reader(1000), "Liferea/1.15", NOW + DAY + 1)
 
     assert counts.view(FEED, NOW + DAY + 1).readers == (("Liferea", 1), ("NetNewsWire", 1))
 
@@ -160,11 +160,11 @@ def test_names_of_products_are_bounded_and_become_free_again() -> None:
 def test_readers_outside_the_window_are_swept() -> None:
     counts = SubscriberCounts()
     for number in range(1000):
-        counts.seen(f"https://example.com/{number}", reader(number + 1), "curl/8", NOW)
-        counts.seen(f"https://example.com/{number}", reader(1), "Feedly/1.0 (5 subscribers)", NOW)
+        counts.record_read(f"https://example.com/{number}", reader(number + 1), "curl/8", NOW)
+        counts.record_read(f"https://example.com/{number}", reader(1), "Feedly/1.0 (5 subscribers)", NOW)
 
     for second in range(1000):
-        counts.seen(FEED, reader(1), "curl/8", NOW + DAY + second)
+        counts.record_read(FEED, reader(1), "curl/8", NOW + DAY + second)
 
     assert counts.targets() == [FEED]
 
@@ -172,12 +172,12 @@ def test_readers_outside_the_window_are_swept() -> None:
 def test_no_request_waits_until_all_who_left_are_forgotten() -> None:
     counts = SubscriberCounts()
     for number in range(1000):
-        counts.seen(f"https://example.com/{number}", reader(number + 1), "curl/8", NOW)
-        counts.seen("https://example.com/crowded", reader(number + 1), "curl/8", NOW)
+        counts.record_read(f"https://example.com/{number}", reader(number + 1), "curl/8", NOW)
+        counts.record_read("https://example.com/crowded", reader(number + 1), "curl/8", NOW)
     held = []
 
     while len(counts.targets()) > 1:
-        counts.seen(FEED, reader(1), "curl/8", NOW + DAY + len(held))
+        counts.record_read(FEED, reader(1), "curl/8", NOW + DAY + len(held))
         held.append(len(counts.targets()))
 
     assert len(held) > 10
@@ -187,12 +187,12 @@ def test_no_request_waits_until_all_who_left_are_forgotten() -> None:
 def test_reader_returning_during_sweep_is_counted() -> None:
     counts = SubscriberCounts()
     for number in range(1000):
-        counts.seen(f"https://example.com/{number}", reader(number + 1), "curl/8", NOW)
+        counts.record_read(f"https://example.com/{number}", reader(number + 1), "curl/8", NOW)
 
-    counts.seen(FEED, reader(1), "curl/8", NOW + DAY)
-    counts.seen("https://example.com/999", reader(1000), "curl/8", NOW + DAY)
+    counts.record_read(FEED, reader(1), "curl/8", NOW + DAY)
+    counts.record_read("https://example.com/999", reader(1000), "curl/8", NOW + DAY)
     for second in range(1000):
-        counts.seen(FEED, reader(1), "curl/8", NOW + DAY + second)
+        counts.record_read(FEED, reader(1), "curl/8", NOW + DAY + second)
 
     assert counts.targets() == ["https://example.com/999", FEED]
     assert counts.total("https://example.com/999", NOW + DAY + 1000) == 1
@@ -200,10 +200,10 @@ def test_reader_returning_during_sweep_is_counted() -> None:
 
 def test_a_clock_set_back_breaks_nothing() -> None:
     counts = SubscriberCounts()
-    counts.seen(FEED, reader(1), "curl/8", NOW + 30 * DAY)
-    counts.seen(FEED, reader(2), "Feedly/1.0 (5 subscribers)", NOW + 30 * DAY)
-    counts.seen(FEED, reader(3), "curl/8", NOW)
-    counts.seen(FEED, reader(2), "Feedly/1.0 (6 subscribers)", NOW)
+    counts.record_read(FEED, reader(1), "curl/8", NOW + 30 * DAY)
+    counts.record_read(FEED, reader(2), "Feedly/1.0 (5 subscribers)", NOW + 30 * DAY)
+    counts.record_read(FEED, reader(3), "curl/8", NOW)
+    counts.record_read(FEED, reader(2), "Feedly/1.0 (6 subscribers)", NOW)
 
     assert counts.total(FEED, NOW) >= 2
 
@@ -213,7 +213,7 @@ def test_a_request_counts_in_microseconds() -> None:
     begun = time.process_time()
     for number in range(20_000):
         agent = "NetNewsWire (RSS Reader; https://netnewswire.com/)"
-        counts.seen(FEED, identifier.pseudonym(f"192.0.2.{number % 256}", agent, "", NOW), agent, NOW)
+        counts.record_read(FEED, identifier.pseudonym(f"192.0.2.{number % 256}", agent, "", NOW), agent, NOW)
 
     assert (time.process_time() - begun) / 20_000 < 100e-6
 
@@ -226,14 +226,14 @@ def a_busy_day() -> SubscriberCounts:
     for number in range(300):
         address, agent, now = f"198.51.100.{number % 250}", f"Reader{number % 40}/1.0", NOW + number
         target = f"https://example.com/{number % 7}"
-        counts.seen(target, identifier.pseudonym(address, agent, "ann" * (number % 3), now), agent, now)
-        counts.seen(
+        counts.record_read(target, identifier.pseudonym(address, agent, "ann" * (number % 3), now), agent, now)
+        counts.record_read(
             target,
             identifier.pseudonym(address, agent, "", now),
             f"Feedbin feed-id:{number % 5} - 9 readers",
             now,
         )
-    counts.seen(target, reader(1), "Feedbin feed-id:1 - 99999 readers", NOW + 300)
+    counts.record_read(target, reader(1), "Feedbin feed-id:1 - 99999 readers", NOW + 300)
     return counts
 
 
@@ -250,12 +250,12 @@ def test_counts_survive_a_restart() -> None:
 
 def test_counting_goes_on_after_a_restart_without_counting_anybody_twice() -> None:
     before, after = SubscriberCounts(), SubscriberCounts()
-    before.seen(FEED, Pseudonym(11, 1), "curl/8", NOW)
-    before.seen(FEED, Pseudonym(22, 2), "curl/8", NOW)
+    before.record_read(FEED, Pseudonym(11, 1), "curl/8", NOW)
+    before.record_read(FEED, Pseudonym(22, 2), "curl/8", NOW)
 
     after.load(before.dump(), NOW + 60)
-    after.seen(FEED, Pseudonym(11, 1), "curl/8", NOW + 60)
-    after.seen(FEED, Pseudonym(33, 22), "curl/8", NOW + 60)
+    after.record_read(FEED, Pseudonym(11, 1), "curl/8", NOW + 60)
+    after.record_read(FEED, Pseudonym(33, 22), "curl/8", NOW + 60)
 
     assert after.total(FEED, NOW + 60) == 2
     assert after.total(FEED, NOW + 60 + DAY) == 0
@@ -279,7 +279,7 @@ def test_the_caps_hold_for_what_is_loaded() -> None:
 
 def test_readers_seen_in_the_future_count_as_seen_now() -> None:
     before, after = SubscriberCounts(), SubscriberCounts()
-    before.seen(FEED, reader(1), "curl/8", NOW + 90 * DAY)
+    before.record_read(FEED, reader(1), "curl/8", NOW + 90 * DAY)
 
     after.load(before.dump(), NOW)
 
@@ -343,20 +343,20 @@ async def test_readers_during_dump_are_neither_lost_nor_counted_twice(
 ) -> None:
     step_by_step(monkeypatch)
     counts, feeds = SubscriberCounts(), [f"https://example.com/{number}" for number in range(10)]
-    counts.seen(feeds[4], reader(5), "first-4/1", NOW)
+    counts.record_read(feeds[4], reader(5), "first-4/1", NOW)
     for number, target in enumerate(feeds):
         if number != 4:
-            counts.seen(target, reader(number + 1), f"first-{number}/1", NOW + DAY)
+            counts.record_read(target, reader(number + 1), f"first-{number}/1", NOW + DAY)
 
     writing = asyncio.ensure_future(counts.dump_yielding())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert not writing.done()
-    counts.seen(feeds[0], reader(100), "late/1", NOW + DAY)  # written already
-    counts.seen(feeds[9], reader(101), "late/1", NOW + DAY)  # not yet
-    counts.seen("https://example.com/new", reader(102), "late/1", NOW + DAY)
+    counts.record_read(feeds[0], reader(100), "late/1", NOW + DAY)  # written already
+    counts.record_read(feeds[9], reader(101), "late/1", NOW + DAY)  # not yet
+    counts.record_read("https://example.com/new", reader(102), "late/1", NOW + DAY)
     counts.prune(NOW + DAY)  # feed 4 is gone
-    counts.seen(feeds[8], reader(9), "first-8/1", NOW + DAY)  # the same reader again
+    counts.record_read(feeds[8], reader(9), "first-8/1", NOW + DAY)  # the same reader again
     again = SubscriberCounts()
     again.load(await writing, NOW + DAY)
 
@@ -372,16 +372,16 @@ async def test_a_product_whose_number_another_gets_while_the_counts_are_written_
 ) -> None:
     step_by_step(monkeypatch)
     counts = SubscriberCounts()
-    counts.seen("https://example.com/a", reader(1), "alpha/1", NOW)
+    counts.record_read("https://example.com/a", reader(1), "alpha/1", NOW)
     for number in range(NAMES_MAX):
-        counts.seen("https://example.com/b", reader(number + 2), f"name-{number}/1", NOW)
+        counts.record_read("https://example.com/b", reader(number + 2), f"name-{number}/1", NOW)
 
     writing = asyncio.ensure_future(counts.dump_yielding())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert not writing.done()
-    counts.seen("https://example.com/a", reader(1), "name-0/1", NOW)  # nobody has alpha any more
-    counts.seen("https://example.com/b", reader(3), "omega/1", NOW)  # which takes alpha's number
+    counts.record_read("https://example.com/a", reader(1), "name-0/1", NOW)  # nobody has alpha any more
+    counts.record_read("https://example.com/b", reader(3), "omega/1", NOW)  # which takes alpha's number
     again = SubscriberCounts()
     again.load(await writing, NOW)
 
@@ -398,11 +398,11 @@ def test_unrequested_feed_stays_packed_and_is_dumped_unchanged() -> None:
     assert all(feed.packed for feed in after._feeds.values())
     assert after.dump() == before.dump()
     for target in before.targets():
-        assert after.recent(target, NOW + 100) == before.recent(target, NOW + 100)
-        assert after.last(target) == before.last(target)
+        assert after.count_recent(target, NOW + 100) == before.count_recent(target, NOW + 100)
+        assert after.last_read(target) == before.last_read(target)
     assert all(feed.packed for feed in after._feeds.values())
 
     for counts in (before, after):
-        counts.seen("https://example.com/3", reader(7), "curl/8", NOW + 401)
+        counts.record_read("https://example.com/3", reader(7), "curl/8", NOW + 401)
     assert not after._feeds["https://example.com/3"].packed
     assert after.dump() == before.dump()

@@ -21,12 +21,12 @@ def reader(number: int) -> Pseudonym:
 def polled(instants: Iterable[float], number: int = 1, rhythms: PollRhythms | None = None) -> PollRhythms:
     rhythms = PollRhythms() if rhythms is None else rhythms
     for instant in instants:
-        rhythms.note(FEED, reader(number), instant)
+        rhythms.record(FEED, reader(number), instant)
     return rhythms
 
 
 def expected(rhythms: PollRhythms, now: float = NOW, ahead: float = 6 * HOUR, readers: int = 0) -> list[ExpectedPoll]:
-    return rhythms.expected(FEED, now, now + ahead, readers=readers)
+    return rhythms.expected_polls(FEED, now, now + ahead, readers=readers)
 
 
 def weight_between(polls: list[ExpectedPoll], begin: float, end: float) -> float:
@@ -96,25 +96,25 @@ def test_repeated_request_is_the_same_poll() -> None:
 
 def test_reader_is_known_under_the_pseudonym_of_the_period_before() -> None:
     rhythms = polled([NOW - HOUR])
-    rhythms.note(FEED, Pseudonym(77, reader(1).current), NOW)
-    assert rhythms.sampled(FEED) == 1
+    rhythms.record(FEED, Pseudonym(77, reader(1).current), NOW)
+    assert rhythms.count_sampled(FEED) == 1
     assert expected(rhythms)[0].at == pytest.approx(NOW + HOUR)
 
 
 def test_surprises_are_reported_and_expected_polls_are_not() -> None:
     rhythms = PollRhythms()
-    surprises = [rhythms.note(FEED, reader(1), NOW + number * HOUR) for number in range(6)]
+    surprises = [rhythms.record(FEED, reader(1), NOW + number * HOUR) for number in range(6)]
     assert surprises == [True, True, False, False, False, False]
-    assert rhythms.note(FEED, reader(1), NOW + 5 * HOUR + 55 * MINUTE)  # five minutes early
-    assert rhythms.note(FEED, reader(1), NOW + 14 * HOUR)  # a new session
-    assert rhythms.note(FEED, reader(2), NOW + 14 * HOUR)  # a new reader
+    assert rhythms.record(FEED, reader(1), NOW + 5 * HOUR + 55 * MINUTE)  # five minutes early
+    assert rhythms.record(FEED, reader(1), NOW + 14 * HOUR)  # a new session
+    assert rhythms.record(FEED, reader(2), NOW + 14 * HOUR)  # a new reader
 
 
 def test_sample_is_bounded_and_stands_for_the_readers_beyond_it() -> None:
     rhythms = PollRhythms()
     for number in range(3 * READERS_MAX):
         polled([NOW - HOUR, NOW], number, rhythms)
-    assert rhythms.sampled(FEED) == READERS_MAX
+    assert rhythms.count_sampled(FEED) == READERS_MAX
     alone = weight_between(expected(rhythms), NOW, NOW + 1.2 * HOUR)
     together = weight_between(expected(rhythms, readers=3 * READERS_MAX), NOW, NOW + 1.2 * HOUR)
     assert together == pytest.approx(3 * alone)
@@ -134,7 +134,7 @@ def test_reader_is_forgotten_with_the_window_and_gives_place_to_another() -> Non
     polled([NOW - HOUR, NOW], 1000, rhythms)
     assert expected(rhythms)
     rhythms.prune(NOW)
-    assert rhythms.sampled(FEED) == 1
+    assert rhythms.count_sampled(FEED) == 1
     rhythms.prune(NOW + 2 * DAY)
     assert len(rhythms) == 0
 
@@ -142,24 +142,24 @@ def test_reader_is_forgotten_with_the_window_and_gives_place_to_another() -> Non
 def test_full_sample_of_a_clock_that_was_ahead_gives_place_to_readers() -> None:
     rhythms = PollRhythms()
     for number in range(READERS_MAX + 1):  # the last one finds no place
-        rhythms.note(FEED, reader(number + 1), NOW + 365 * DAY)
+        rhythms.record(FEED, reader(number + 1), NOW + 365 * DAY)
 
-    assert rhythms.note(FEED, reader(READERS_MAX + 2), NOW)
+    assert rhythms.record(FEED, reader(READERS_MAX + 2), NOW)
 
 
 def test_feeds_are_bounded_and_the_one_polled_longest_ago_is_forgotten() -> None:
     rhythms = PollRhythms(feeds_max=2)
     for number, name in enumerate(("one", "two", "one", "three")):
-        rhythms.note(name, reader(1), NOW + number * HOUR)
-    assert [rhythms.sampled(name) for name in ("one", "two", "three")] == [1, 0, 1]
+        rhythms.record(name, reader(1), NOW + number * HOUR)
+    assert [rhythms.count_sampled(name) for name in ("one", "two", "three")] == [1, 0, 1]
 
 
 def test_readers_of_all_feeds_are_bounded_together() -> None:
     rhythms = PollRhythms(readers_max=3)
     for feed in ("one", "two"):
         for number in (1, 2):
-            rhythms.note(feed, reader(number), NOW)
-    assert [rhythms.sampled(name) for name in ("one", "two")] == [0, 2]
+            rhythms.record(feed, reader(number), NOW)
+    assert [rhythms.count_sampled(name) for name in ("one", "two")] == [0, 2]
 
     loaded = PollRhythms(readers_max=1)
     loaded.load(rhythms.dump(), NOW)
@@ -191,7 +191,7 @@ def test_next_poll_is_unknown_if_one_reader_has_no_rhythm() -> None:
 
 def test_clock_that_was_set_back_begins_the_rhythm_anew() -> None:
     rhythms = polled([NOW + 5 * HOUR, NOW + 6 * HOUR])
-    assert rhythms.note(FEED, reader(1), NOW)
+    assert rhythms.record(FEED, reader(1), NOW)
     assert expected(rhythms) == []
 
 
@@ -241,7 +241,7 @@ def test_expected_polls_are_in_order_and_ahead_whatever_was_polled() -> None:
         for number in range(dice.randrange(6)):
             at = NOW - DAY
             while at < NOW:
-                rhythms.note(FEED, reader(number), at)
+                rhythms.record(FEED, reader(number), at)
                 at += dice.choice((90.0, 900.0, HOUR, HOUR, 9 * HOUR)) * dice.uniform(0.7, 1.3)
         polls = expected(rhythms, ahead=30 * HOUR)
         assert polls == sorted(polls)

@@ -54,7 +54,7 @@ async def start(app: App) -> None:
 
 def polled(app: App, *ago: float) -> None:
     for hours in ago:
-        app.service.counts.seen(TARGET, READER, "reader/1", NOON - hours * HOUR)
+        app.service.counts.record_read(TARGET, READER, "reader/1", NOON - hours * HOUR)
 
 
 def rhythms(app: App) -> PollRhythms:

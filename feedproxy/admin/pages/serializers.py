@@ -196,7 +196,7 @@ def _subscribers(counts: CountView) -> View:
                 "fetcher": plain_text(claim.fetcher, 60),
                 "feed_id": plain_text(claim.feed_id, 64),
                 "count": claim.count,
-                "held_back": claim.held_back,
+                "held_back": claim.unconfirmed_count,
                 "last": iso(claim.last),
             }
             for claim in counts.claims

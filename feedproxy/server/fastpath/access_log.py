@@ -84,7 +84,7 @@ class AccessLogger:
         client = self._identify(address, user_agent_line, now)
         if template.schedule is not None:
             app = self._app
-            app.service.counts.seen(template.target, client.pseudonym, client.user_agent, now)
+            app.service.counts.record_read(template.target, client.pseudonym, client.user_agent, now)
             if template.request_lines:
                 self._score(template, address, client.user_agent, now)
         return self._store_line(template, client, now)
