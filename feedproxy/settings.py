@@ -312,7 +312,7 @@ class Settings:
     stale_max: int = option(
         604_800,
         "Maximum time for which a good copy is served while its origin fails.",
-        "For 403 and 404 it is a day at most.",
+        "After a 403 or 404, it is a day at most.",
         per_feed=True,
         unit="s",
     )

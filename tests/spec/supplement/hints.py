@@ -359,7 +359,7 @@ def silent() -> Iterator[Promise]:
     yield at(name, TTL, "", ttl("60"), got, end, -1, fresh, control={})
     yield at(name, TTL, "", ttl("60"), got, end, 0, ASKED, control={})
     yield at(name, TTL, "", ttl("60"), got, end, 1, ASKED, control={})
-    name = "Without an HTTP lifetime, a copy is also held in skipped hours and days"
+    name = "Without an HTTP lifetime, a copy also stays fresh in skipped hours and days"
     for source, case, feed, start, over in (
         (SKIP_HOURS, "hours", hours(23, 0), "2028-02-29T23:30:00", "2028-03-01T01:00:00"),
         (SKIP_DAYS, "a day", days("Sunday"), "2028-12-31T23:00:00", "2029-01-01T00:00:00"),

@@ -359,7 +359,7 @@ def own() -> Iterator[Promise]:
     )
     document = b"<redirect><newLocation>http://origin.example/new.rss</newLocation></redirect>"
     yield row(
-        "A move that the origin has just announced states that the origin was asked",
+        "After a move that the origin has just announced, Cache-Status states that the origin was asked",
         (Publish(document),),
         "fwd=uri-miss; fwd-status=200; detail=moved",
         301,
@@ -369,7 +369,7 @@ def own() -> Iterator[Promise]:
     )
     ended = Publish(b"<redirect><newLocation/></redirect>")
     yield row(
-        "An end that the origin has just announced states that the origin was asked",
+        "After an end that the origin has just announced, Cache-Status states that the origin was asked",
         (ended,),
         "fwd=uri-miss; fwd-status=200; detail=gone",
         410,
@@ -414,7 +414,7 @@ def own() -> Iterator[Promise]:
         source=PEACE,
     )
     yield row(
-        "Without a copy, clients get Retry-After until the origin's Retry-After has passed",
+        "Without a copy, clients get a 503 with Retry-After until the origin's Retry-After has passed",
         (Break((429, b"", {"Retry-After": "600"})), Ask(), Wait(599)),
         "detail=retry-after",
         503,
