@@ -1,11 +1,11 @@
 """A stored response: the metadata that RFC 9111 requires (section 3), and the content that is served."""
 
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from feedproxy.clock import Instant
 from feedproxy.http.coding import content_coding
+from feedproxy.http.coding.deflate import zlib
 from feedproxy.http.message import Fields
 
 CODINGS_MAX = 256

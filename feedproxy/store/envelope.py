@@ -6,10 +6,10 @@ takes 20 µs, SHA-256 51 µs and BLAKE2b 92 µs.
 """
 
 import struct
-import zlib
 from enum import IntEnum
 
 from feedproxy.errors import StoreError
+from feedproxy.http.coding.deflate import zlib
 
 VERSION = 1
 LATER_VERSION = 2

@@ -355,3 +355,12 @@ def test_what_was_encoded_takes_no_more_memory_than_it_has_bytes(label: str) -> 
         tracemalloc.stop()
 
     assert taken < len(encoded) + 4096
+
+
+def test_gzip_of_zlib_and_of_its_replacement_decode_alike() -> None:
+    content = b"<rss>" + b"".join(b"<item>%d</item>" % number for number in range(5000))
+
+    assert gzip.decompress(encode(content, "gzip", 6)) == content
+    assert decode(gzip.compress(content), "gzip", limit=len(content)) == content
+    with pytest.raises(Undecodable):
+        decode(gzip.compress(content)[:-9], "gzip", limit=len(content))

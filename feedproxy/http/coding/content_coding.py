@@ -11,13 +11,13 @@ Encoding writes neither a time nor a file name. The same content therefore has t
 """
 
 import io
-import zlib
 from collections.abc import Callable, Generator
 
 import brotli
 import zstandard
 
 from feedproxy.errors import TooLarge, Undecodable
+from feedproxy.http.coding.deflate import zlib
 
 CODINGS = ("br", "zstd", "gzip")
 """The codings that feedproxy writes, in order of preference among equal weights: the smallest result first. A coding
