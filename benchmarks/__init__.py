@@ -1,1 +1,2 @@
-"""What feedproxy costs, beside other caches: `make bench`; benchmarks/README.md has the method."""
+"""Benchmarks: the cost of feedproxy compared with other caches. Run `make bench`; benchmarks/README.md describes the
+method."""

@@ -1,4 +1,4 @@
-"""Measure everything: `make bench`, or python -m benchmarks [--quick] [--rows …] [--parts …] [--json FILE]."""
+"""Run all benchmarks: `make bench`, or `python -m benchmarks [--quick] [--rows …] [--parts …] [--json FILE]`."""
 
 import argparse
 import datetime
@@ -25,18 +25,18 @@ from conformance.process import DidNotStart
 
 PARTS = ("latency", "workers", "footprint", "store", "hits")
 MINUTES, QUICK_MINUTES = 9.7, 1.9
-"""For all of it; servers need a moment to end."""
+"""Time limit of a whole run and of a quick one, in minutes. It includes the time that servers need to end."""
 MARGIN = 10
-"""Seconds before, when no run begins any more."""
+"""Seconds before the time limit within which no further measurement starts."""
 
 
 def say(line: str) -> None:
-    """Progress."""
+    """Print a line of progress to standard error."""
     print(line, file=sys.stderr, flush=True)
 
 
 def machine() -> dict[str, Any]:
-    """What it was measured on."""
+    """Return the properties of this machine."""
     info = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     found = re.search(r"^model name\s*:\s*(.*)$", info, re.MULTILINE)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -50,7 +50,7 @@ def machine() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Of all that took part."""
+    """Return the versions of all measured programs."""
     found = {"feedproxy": version("feedproxy"), "mitmproxy": version("mitmproxy")}
     for name, flag in (("nginx", "-v"), ("varnishd", "-V"), ("squid", "-v"), ("haproxy", "-v"), ("h2o", "-v")):
         path = next((peer.path for peer in PEERS if peer.program == name), None)
@@ -62,21 +62,21 @@ def versions() -> dict[str, str]:
 
 
 def stop(*_: object) -> None:
-    """SIGTERM ends what was started, too; and Ctrl-C does where the shell had it ignored."""
+    """Exit on SIGTERM or SIGINT, so that started servers are ended. A shell may have made Ctrl-C ignored."""
     raise KeyboardInterrupt
 
 
 class TimeIsOver(Exception):
-    """Longer than `make bench` may take: a server hangs, or the machine is busy with something else."""
+    """The time limit of `make bench` is reached: a server hangs, or the machine is busy."""
 
 
 def over(*_: object) -> None:
-    """SIGALRM: what was measured so far is told all the same."""
+    """Raise TimeIsOver on SIGALRM, so that the results so far are reported."""
     raise TimeIsOver
 
 
 def one_part(part: str, stage: Stage, quick: bool, rounds: int, seconds: int) -> list[Aim]:
-    """The figures of this part. Raises what servers and their answers give reason to."""
+    """Return the figures of one part. Raises the errors of servers and of wrong responses."""
     match part:
         case "latency":
             return latency.play(stage, 3 if quick else 10)
@@ -87,13 +87,13 @@ def one_part(part: str, stage: Stage, quick: bool, rounds: int, seconds: int) ->
 
 
 def store_alone(many: int) -> str:
-    """What store.py tells, listing so many targets."""
+    """Return the output of store.py with `many` targets."""
     command = [sys.executable, "-m", "benchmarks.store", str(many)]
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=120).stdout
 
 
 def main() -> int:
-    """Measure, show, write."""
+    """Run the benchmarks, print the results and write them to the file."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one round of a second: two minutes, not ten")
     parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS)
@@ -127,7 +127,7 @@ def main() -> int:
         "aims": [],
     }
     complete = True
-    # The hits come last: they take what time is left.
+    # The hits come last, because they use the remaining time.
     for part in (each for each in PARTS if each in args.parts):
         say(f"== {part}")
         try:

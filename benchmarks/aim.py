@@ -1,11 +1,12 @@
-"""A figure that is no ratio to a peer: what was measured, and what is to be reached."""
+"""A figure that is not a ratio to a peer: a measured value and its target."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """`sense` is ≤ or ≥; without a target the figure is there to compare with; None: it could not be measured."""
+    """A figure. `sense` is ≤ or ≥. Without a target, it is for comparison only. A value of None could not be
+    measured."""
 
     what: str
     value: float | None

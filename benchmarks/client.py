@@ -1,4 +1,4 @@
-"""One request by hand, to see that an answer is right before it is timed."""
+"""Single requests, which check that a server's response is right before it is measured."""
 
 import gzip
 import http.client
@@ -15,12 +15,12 @@ from benchmarks.rows import Row
 
 
 class Unequal(Exception):
-    """A server's answer is not the one that all are to give."""
+    """A server's response differs from the one that all servers must give."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Status, fields with their names in small letters, content as sent, and bytes on the wire."""
+    """A response: its status, its fields with lower-case names, its content as sent, and its bytes on the wire."""
 
     status: int
     fields: Mapping[str, str]
@@ -30,7 +30,7 @@ class Answer:
 
 @contextmanager
 def connected(port: int, tls: bool = False) -> Iterator[http.client.HTTPConnection]:
-    """A connection to this port here."""
+    """Yield a connection to this port on loopback."""
     if tls:
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -44,7 +44,7 @@ def connected(port: int, tls: bool = False) -> Iterator[http.client.HTTPConnecti
 
 
 def get(connection: http.client.HTTPConnection, path: str, fields: Mapping[str, str]) -> Answer:
-    """Raises OSError, HTTPException."""
+    """Return the response to a GET. Raises OSError, HTTPException."""
     connection.putrequest("GET", path, skip_host=True, skip_accept_encoding=True)
     for name, value in fields.items():
         connection.putheader(name, value)
@@ -58,13 +58,13 @@ def get(connection: http.client.HTTPConnection, path: str, fields: Mapping[str, 
 
 
 def asked(origin: int) -> int:
-    """How many feeds the origin has been asked for."""
+    """Return the number of feeds that were requested from the origin."""
     with connected(origin) as connection:
         return int(get(connection, "/asked", {}).content)
 
 
 def verify(server: Server, row: Row, name: str = "1") -> tuple[str, Answer]:
-    """The tag this server gives its copy, and its answer to this row's request. Raises Unequal."""
+    """Return the entity tag of this server's copy, and its response to this row's request. Raises Unequal."""
     port = server.tls_port if row.tls else server.port
     assert port is not None
     with connected(port, row.tls) as connection:
@@ -87,13 +87,13 @@ def verify(server: Server, row: Row, name: str = "1") -> tuple[str, Answer]:
 
 
 def warm(server: Server, row: Row, until: float, at_once: int = 8) -> None:
-    """Have the server fetch all feeds of this row, before that time (monotonic). Raises Unequal."""
+    """Make the server fetch all feeds of this row before `until` (monotonic). Raises Unequal."""
 
     def some(first: int) -> None:
         with connected(server.port) as connection:
             for number in range(first, row.count + 1, at_once):
                 if time.monotonic() > until:
-                    raise Unequal(f"{server.name} has fetched {number} of {row.count} feeds when the time is over")
+                    raise Unequal(f"{server.name} has fetched {number} of {row.count} feeds within the time limit")
                 answer = get(connection, feed.path(str(number)), row.fields(""))
                 if answer.status != 200:
                     raise Unequal(f"{server.name}: {answer.status} for feed {number}")

@@ -1,12 +1,12 @@
-"""What a conversion costs: milliseconds and memory, for a feed of 60 KB and one of 5 MB.
+"""The cost of a conversion: milliseconds and memory, for a feed of 60 KB and one of 5 MB.
 
     python benchmarks/convert.py [--seconds N]
 
-Method: a made-up RSS 2.0 feed with HTML, persons, categories, enclosures and Media RSS is read into the model, and
-written in every format; the least of several times counts, since the rest is other people's work on the machine. `of
-a read` is the time in shares of that of reading: what the tenth format costs beside the parse it does not need.
-Memory is what Python's own allocator has at its peak beside what it had before (tracemalloc, in a run of its own;
-lxml's trees are not its). No figure here is asserted anywhere.
+Method: an artificial RSS 2.0 feed with HTML, persons, categories, enclosures and Media RSS is parsed and written in
+each format. The least of several times is reported, because other programs only add to it. `of a read` is the time
+divided by that of parsing. It shows the cost of a further format, which needs no further parsing. Memory is the peak of
+Python's own allocator minus its initial value (tracemalloc, in a separate run); lxml's trees are not included. No test
+checks these figures.
 """
 
 import argparse
@@ -30,7 +30,7 @@ _HEAD = (
 
 
 def a_feed(size: int) -> bytes:
-    """A feed of about so many bytes."""
+    """Return a feed of about `size` bytes."""
     pieces, length, number = [_HEAD], len(_HEAD), 0
     while length < size:
         number += 1
@@ -50,7 +50,7 @@ def a_feed(size: int) -> bytes:
 
 
 def least(work: Callable[[], object], seconds: float) -> float:
-    """The least time of one run, in milliseconds, of those that fit into so many seconds (three at least)."""
+    """Return the least time of one run in milliseconds, of at least three runs within `seconds`."""
     times: list[float] = []
     until = time.perf_counter() + seconds
     while len(times) < 3 or time.perf_counter() < until:
@@ -61,7 +61,7 @@ def least(work: Callable[[], object], seconds: float) -> float:
 
 
 def peak(work: Callable[[], object]) -> float:
-    """Megabytes that one run needs at its peak."""
+    """Return the peak memory of one run in megabytes."""
     tracemalloc.start()
     try:
         work()
@@ -71,7 +71,7 @@ def peak(work: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=0.5, help="for each figure")
     seconds: float = parser.parse_args().seconds

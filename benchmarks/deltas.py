@@ -1,12 +1,13 @@
-"""Bytes of feed updates as gzip, as 226 and as dcz. Run: python -m benchmarks.deltas --histories DIR
+"""Bytes of feed updates as gzip, as 226 and as dcz: `python -m benchmarks.deltas --histories DIR`.
 
-DIR holds the histories of feeds, one each: an archive (`*.tar.xz`), or a folder, of versions in the order of their
-names. An update is a version with other bytes than the version before. Of each history the first 60 versions count
+DIR contains the histories of feeds. Each is an archive (`*.tar.xz`) or a folder of versions in the order of their
+names. An update is a version with other bytes than the one before. The first 60 versions of each history count
 (`--versions`), so that no feed outweighs the others.
 
-For each update the reader has the version before: it gets the new one in gzip, or the entries that are new to it as 226
-(in gzip; the whole where that is no larger), or the new one as dcz with the old one as dictionary. The last row leaves
-out what is no new version to feedproxy, because only a date or a generator differs: there a reader gets 304.
+For each update, the reader has the version before. It gets the new version in one of three forms: in gzip; only the new
+entries as 226 in gzip, or the whole if that is not larger; or as dcz with the old version as dictionary. The last row
+leaves out updates in which only a date or a generator differs: for feedproxy they are no new version, and a reader gets
+304.
 """
 
 import argparse
@@ -26,15 +27,15 @@ from feedproxy.feed.parse import parser
 from feedproxy.http.coding import compression_dictionary, content_coding
 
 LEVEL = 6
-"""gzip's, as feedproxy has it."""
+"""Compression level of gzip, which is feedproxy's."""
 
 TO_REACH = (7.0, 2.2)
-"""gzip ÷ dcz and 226 ÷ dcz, at least."""
+"""Targets for the ratios gzip ÷ dcz and 226 ÷ dcz."""
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """One update: bytes in each form, the seconds that each took to make, and whether its content is new."""
+    """One update: its bytes in each form, the seconds to make each, and whether its content is new."""
 
     gzip: int
     im: int
@@ -46,7 +47,7 @@ class Update:
 
 
 def histories(folder: Path) -> Iterator[tuple[str, Iterator[bytes]]]:
-    """The name of each history in the folder, and its versions."""
+    """Yield the name of each history in the folder, and its versions."""
     for path in sorted(folder.iterdir()):
         if path.is_dir():
             yield path.name, _in_folder(path)
@@ -66,7 +67,7 @@ def _in_archive(path: Path) -> Iterator[bytes]:
 
 
 def updates(versions: Iterable[bytes]) -> Iterator[Update]:
-    """Measure each update of a history."""
+    """Yield the measurement of each update in a history."""
     for old, new in pairwise(versions):
         if old != new:
             yield _measured(old, new)
@@ -75,12 +76,14 @@ def updates(versions: Iterable[bytes]) -> Iterator[Update]:
 def _measured(old: bytes, new: bytes) -> Update:
     known, channel = parser.read(old, None), parser.read(new, None)
     gzip, gzip_seconds = _timed(lambda: content_coding.encode(new, "gzip", LEVEL))
-    found = find_entries(old, known) if known is not None else None  # feedproxy has it from when the old one was stored
+    found = (
+        find_entries(old, known) if known is not None else None
+    )  # feedproxy computes it when it stores the old version
     since = unpack(pack(found)) if found is not None else None
     im, im_seconds = _timed(lambda: _as_im(new, channel, since))
     dcz, dcz_seconds = _timed(lambda: compression_dictionary.encode(new, old))
     if compression_dictionary.decode(dcz, old, limit=len(new)) != new:
-        raise ValueError("dcz is not decoded to the same bytes")
+        raise ValueError("dcz decodes to other bytes")
     smaller = min(len(im), len(gzip)) if im else len(gzip)
     return Update(
         len(gzip),
@@ -104,7 +107,7 @@ def _timed(work: Callable[[], bytes]) -> tuple[bytes, float]:
 
 
 def line(name: str, measured: Sequence[Update]) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     gzip, im, dcz = (sum(getattr(each, form) for each in measured) for form in ("gzip", "im", "dcz"))
     median = statistics.median(each.gzip / each.dcz for each in measured)
     ms = 1e3 * statistics.median(each.dcz_seconds for each in measured)
@@ -113,7 +116,7 @@ def line(name: str, measured: Sequence[Update]) -> str:
 
 
 def main() -> int:
-    """Measure, and print a table; 1 where the ratios are not reached."""
+    """Measure, and print the table. Return 1 if a ratio is below its target."""
     arguments = argparse.ArgumentParser(prog="python -m benchmarks.deltas", description=__doc__)
     arguments.add_argument("--histories", type=Path, required=True, metavar="DIR")
     arguments.add_argument("--versions", type=int, default=60, metavar="N", help="of each history; 0: all (60)")

@@ -1,7 +1,8 @@
-"""The feeds that are asked for: 60 KB each, 12 KB with gzip, any number of them, no two alike; and small ones.
+"""The feeds that are requested: 60 KB each (12 KB with gzip), all different, in any number; and small ones.
 
-Title and self link are a feed's own, the entries are the same in all. So the origin need not compress 60 KB for each:
-a full flush of deflate after the own part lets the rest be compressed once, and appended.
+Title and self link are different in each feed, and the entries are the same in all. After the different part, deflate
+is flushed completely. The rest is then compressed once and appended to each feed, so that the origin need not compress
+60 KB for each.
 """
 
 import random
@@ -16,17 +17,17 @@ GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03"
 
 
 def path(name: str) -> str:
-    """Where the feed stands, at the origin and at every cache."""
+    """Return the path of the feed at the origin and at each cache."""
     return f"/feed/{name}.rss"
 
 
 def feed(name: str) -> bytes:
-    """RSS with a self link that is right already: nobody has a reason to change it."""
+    """Return an RSS feed with a right self link, which no program needs to change."""
     return _own(name) + _entries(_items(name))
 
 
 def zipped(name: str) -> bytes:
-    """The same with gzip, as an origin would have it in a file."""
+    """Return the same feed with gzip, as an origin would store it in a file."""
     own, entries = _own(name), _entries(_items(name))
     packer = zlib.compressobj(6, wbits=-15)
     packed = packer.compress(own) + packer.flush(zlib.Z_FULL_FLUSH)
@@ -36,7 +37,7 @@ def zipped(name: str) -> bytes:
 
 
 def tag(name: str) -> str:
-    """The origin's ETag, the same for both codings as many servers have it."""
+    """Return the origin's ETag. It is the same for both codings, as with many servers."""
     return f'"{zlib.crc32(name.encode()):08x}-f022"'
 
 
@@ -57,7 +58,7 @@ def _items(name: str) -> int:
 
 @cache
 def _entries(items: int) -> bytes:
-    """Words by a law like that of language (Zipf), so that they compress like language."""
+    """Return entries with words in a Zipf distribution, so that they compress like natural language."""
     chance = random.Random(12_308)
     letters = "etaoinshrdlcumwfgypbvk"
     words = ["".join(chance.choices(letters, range(22, 0, -1), k=chance.randint(2, 10))) for _ in range(VOCABULARY)]

@@ -1,10 +1,10 @@
-"""What readers wait for in a fleet, while Redis is there and while it is not. Run: python -m benchmarks.fleet
+"""Response times of a fleet while Redis is available and while it is not: `python -m benchmarks.fleet`.
 
-Two machines (processes) with stores of their own, a Redis on a Unix socket, reached over a TCP wire that can be cut,
-and an origin, all on this machine. One reader, on one connection, asks one machine: for what it holds (`hit`), for what
-the other has fetched (`shared`), and for what nobody has (`cold`). Then the same with Redis away in each way, from the
-moment on at which it goes. Milliseconds; the timeout (`fleet_timeout`) is the default, 250. Errors are answers other
-than 200. Two minutes.
+The fleet has two machines (processes) with separate stores, and a Redis on a Unix socket, which they reach over a TCP
+relay that can be interrupted. An origin runs on the same machine. A reader sends requests over one connection to one
+machine: for feeds that it stores (`hit`), that the other one has fetched (`shared`), and that neither has (`cold`).
+Then Redis fails in several ways, and the same is measured from that moment on. Times are in milliseconds. The timeout
+(`fleet_timeout`) is the default, 250. Errors are responses other than 200. The run takes two minutes.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ HERD = 25
 
 
 class Reader:
-    """One connection that stays."""
+    """A reader with one persistent connection."""
 
     def __init__(self, proxy: Feedproxy) -> None:
         self._proxy = proxy
@@ -35,7 +35,7 @@ class Reader:
         self._wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def get(self, target: str) -> tuple[float, int, str]:
-        """Milliseconds, status, Cache-Status."""
+        """Return milliseconds, status and Cache-Status of a request."""
         host = self._proxy.base.removeprefix("http://")
         started = time.perf_counter()
         self._wire.sendall(f"GET /{target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: bench/1\r\n\r\n".encode())
@@ -49,7 +49,7 @@ class Bench:
         self._number = 0
 
     def new(self, count: int) -> list[str]:
-        """Targets that nobody has asked for."""
+        """Return targets that were not requested before."""
         paths = [f"/{self._number + each}" for each in range(count)]
         self._number += count
         for path in paths:
@@ -57,7 +57,7 @@ class Bench:
         return [self._origin.url(path) for path in paths]
 
     def told(self, name: str, targets: Sequence[str], reader: Reader | None = None) -> None:
-        """Ask for these at the second machine, and say what it took."""
+        """Request these targets from the second machine, and print the times."""
         reader = reader or Reader(self._two)
         seen = [reader.get(target) for target in targets]
         times = sorted(each[0] for each in seen)
@@ -70,13 +70,13 @@ class Bench:
         )
 
     def whole(self, seconds: float) -> float:
-        """Wait until the second machine is in the fleet again; how long that took."""
+        """Wait until the second machine uses Redis again. Return the seconds of the wait."""
         started = time.monotonic()
         until(lambda: self._two.said.count("is back after") == self._two.said.count("is away"), deadline=seconds)
         return time.monotonic() - started
 
     def herd(self) -> None:
-        """Many readers at both machines ask for one feed at once."""
+        """Request one feed from both machines with many readers at once, and print the times."""
         (target,) = self.new(1)
         path = "/" + target.rpartition("/")[2]
         with ThreadPoolExecutor(2 * HERD) as pool:

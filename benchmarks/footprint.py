@@ -1,9 +1,10 @@
-"""A store of 100,000 small feeds: how long feedproxy takes to start with it, and what memory a feed takes.
+"""A store of 100,000 small feeds: the time to start feedproxy with it, and the memory of a feed.
 
-feedproxy itself fetches one of them; the others are that one under other names, put into its store while it is down.
-What a feed takes besides its bodies: memory with all of them stored, less that with one stored, by feed; and what is
-added when a feed is asked for (twice: what is seen again is kept ready) and held in memory, less its bodies. Half of
-the feeds are asked for before that is measured: caches of a fixed size, such as SQLite's pages, are full then.
+feedproxy itself fetches one feed. The others are copies of it under other names, which are written into its store while
+it is stopped. Two values are measured. One is the memory of a stored feed: the memory with all feeds stored minus that
+with one, divided by their number. The other is the memory of a requested feed without its bodies. Each is requested
+twice, because the second request makes feedproxy cache more. Half of the feeds are requested before the measurement, so
+that caches of a fixed size, such as SQLite's pages, are full.
 """
 
 import time
@@ -26,19 +27,19 @@ from feedproxy.store.disk import DiskStore
 _row = ROWS[1]
 ORIGINAL = "small-0"
 WARM = 500
-"""Requests after which a process has the memory that requests as such take."""
+"""Number of requests after which a process has the memory that it needs for requests as such."""
 
 
 def fill(folder: Path, original: str, many: int, seconds: float = 60.0) -> tuple[int, int]:
-    """Copies of what is stored of this target, as /feed/small-N.rss, as many as there is time for.
+    """Write copies of the stored resource as /feed/small-N.rss, as many as there is time for.
 
-    How many they are, and how many bytes of bodies each has that are kept: what gzip stands for is not.
+    Return their number, and the bytes of the bodies that each stores.
     """
     disk = DiskStore(folder, size_max=2**33, on_failure=_fail)
     try:
         first = disk.read(original)
         if first is None:
-            raise ValueError(f"nothing is stored of {original}")
+            raise ValueError(f"{original} is not stored")
         until = time.monotonic() + seconds
         number = 0
         while number < many and time.monotonic() < until:
@@ -57,7 +58,7 @@ def _fail(error: StoreError) -> None:
 
 
 def touch(server: Server, names: Iterator[str]) -> None:
-    """Ask for these. Raises ValueError where one is not answered with 200."""
+    """Request these feeds. Raises ValueError for a response other than 200."""
     with connected(server.port) as connection:
         for name in names:
             answer = get(connection, feed.path(name), _row.fields(""))
@@ -66,7 +67,7 @@ def touch(server: Server, names: Iterator[str]) -> None:
 
 
 def settle(pid: int, seconds: float = 30.0) -> None:
-    """Wait until the server rests, so long at most: after its start it looks through what is stored."""
+    """Wait until the server is idle, at most `seconds`. After its start it examines the store."""
     until, before = time.monotonic() + seconds, 0.0
     while time.monotonic() < until and (now := cpu_seconds(pid)) - before > 0.02:
         before = now
@@ -74,7 +75,7 @@ def settle(pid: int, seconds: float = 30.0) -> None:
 
 
 def play(stage: Stage, many: int, touched: int) -> list[Aim]:
-    """Fill, start, ask."""
+    """Fill the store, start feedproxy, and request feeds. Return the figures."""
     with started(stage) as server:
         touch(server, repeat(ORIGINAL, WARM))
         alone = resident(server.pid)
@@ -96,7 +97,7 @@ def play(stage: Stage, many: int, touched: int) -> list[Aim]:
                 touch(server, (f"small-{number}" for number in some))
         held = resident(server.pid)
     if origin := asked(stage.origin) - before:
-        raise ValueError(f"the origin was asked {origin} times for what was stored")
+        raise ValueError(f"the origin got {origin} requests for stored feeds")
     index, hot = (stored - alone) / many, (held - before_these) / half - bodies
     what = f"{many:,} feeds stored"
     besides = f"{touched:,} of them asked for: memory of each besides bodies ({bodies} bytes)"
@@ -109,6 +110,6 @@ def play(stage: Stage, many: int, touched: int) -> list[Aim]:
 
 @contextmanager
 def started(stage: Stage) -> Iterator[Server]:
-    """feedproxy alone on the stage, always with the same store."""
+    """Yield feedproxy as the only server, always with the same store."""
     with stage.apart():
         yield stage.feedproxy()

@@ -1,6 +1,7 @@
-"""TLS handshakes with a request each: python -m benchmarks.handshakes PORT PATH SECONDS FIELD…
+"""TLS handshakes, each with one request: `python -m benchmarks.handshakes PORT PATH SECONDS FIELD…`.
 
-wrk takes its sessions up again; a reader that comes once an hour has none. Here every handshake is a whole one.
+wrk resumes its TLS sessions, but a reader that polls once an hour has no session to resume. Here, each handshake is a
+full one.
 """
 
 import socket
@@ -13,7 +14,7 @@ AT_ONCE = 8
 
 
 def ask(port: int, context: ssl.SSLContext, request: bytes) -> int:
-    """One connection, one request, all that is answered; its length. Raises OSError."""
+    """Send one request over a new connection. Return the bytes of the response. Raises OSError."""
     with (
         socket.create_connection(("127.0.0.1", port), timeout=5) as plain,
         context.wrap_socket(plain, server_hostname="feeds.example") as sock,
@@ -23,7 +24,7 @@ def ask(port: int, context: ssl.SSLContext, request: bytes) -> int:
 
 
 def keep_asking(port: int, context: ssl.SSLContext, request: bytes, until: float) -> tuple[int, int, int]:
-    """Until then; how many answers, bytes, errors."""
+    """Send requests until `until`. Return the numbers of responses, bytes and errors."""
     answers = size = errors = 0
     while time.monotonic() < until:
         try:
@@ -38,7 +39,7 @@ def keep_asking(port: int, context: ssl.SSLContext, request: bytes, until: float
 
 
 def main(port: int, path: str, seconds: int, fields: list[str]) -> None:
-    """Ask from several threads at once; TLS itself runs outside Python's lock."""
+    """Send requests from several threads at once. TLS itself runs outside Python's interpreter lock."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     request = "\r\n".join([f"GET {path} HTTP/1.1", *fields, "", ""]).encode()

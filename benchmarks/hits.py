@@ -1,7 +1,7 @@
-"""The table of hits (and misses): every server asked in every way, side by side, round by round.
+"""The table of hits and misses: each server gets each kind of request, side by side, in several rounds.
 
-A run counts only if all that was answered was right: the answer was seen before, each of wrk's has its length, there
-were no errors, and the origin was not asked (or, for misses, was asked for each).
+A run counts only if all its responses were right. The response was checked before, each of wrk's responses has its
+length, and there were no errors. The origin must have got no request or, for misses, one for each.
 """
 
 import itertools
@@ -19,20 +19,20 @@ from conformance.process import DidNotStart
 MISS_CONNECTIONS = 10
 
 ROUNDS = 5
-"""How often each of many feeds is asked for before anything is timed; the first time it is fetched."""
+"""Number of requests for each of many feeds before the measurement. The first one fetches the feed."""
 
 FEEDS_A_SECOND = 2500
-"""A run over many feeds takes a second for so many at least: what is slow asks for each more than once in it, too."""
+"""Feeds for each second of a run over many feeds, so that slow servers also get more than one request for each."""
 
 AT_REST = 0.05
-"""Part of a CPU that a server takes when nobody asks and what it does with new feeds is done."""
+"""Fraction of a CPU that a server uses when it gets no requests and has finished its work on new feeds."""
 
 _new = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One run, of which server and row; `fault` says why it does not count."""
+    """One run of a server and a row. `fault` is the reason why it does not count."""
 
     row: str
     server: str
@@ -43,14 +43,16 @@ class Measured:
 
 
 def fault(row: Row, run: Run, size: int, origin_asked: int) -> str:
-    """Why this run does not count; empty if it does. `size`: bytes of the right answer, as it was seen before."""
+    """Return the reason why a run does not count, or an empty string. `size` is the length of the right response in
+    bytes."""
     counted = run.counted
     if sum(counted.errors.values()) > counted.requests * 0.001:
-        # wrk has a read error, too, where a connection ends that the answer did not say would (RFC 9112, section 9.6).
+        # wrk also counts a read error if a connection ends without an announcement in the response (RFC 9112,
+        # section 9.6).
         kinds = ", ".join(f"{many} {kind}" for kind, many in counted.errors.items())
         return f"errors in {counted.requests} requests: {kinds}"
     mean = counted.bytes / counted.requests
-    # Age, dates and the numbers of feeds have lengths of their own; what a run's end cuts off is counted, too.
+    # Age, dates and feed numbers vary in length, and responses that the end of the run cuts off are counted, too.
     slack = 40 + size * CONNECTIONS / counted.requests
     if abs(mean - size) > slack:
         return f"{mean:.0f} bytes an answer, not {size}"
@@ -62,7 +64,7 @@ def fault(row: Row, run: Run, size: int, origin_asked: int) -> str:
 
 
 def begin(stage: Stage, say: Callable[[str], None], groups: Iterable[str], tls: bool) -> list[Server]:
-    """feedproxy, and what is installed of these groups of peers, running."""
+    """Return feedproxy and the installed peers of these groups, all running."""
     servers = [stage.with_tls(stage.feedproxy()) if tls else stage.feedproxy()]
     for peer in PEERS:
         if peer.group not in groups:
@@ -78,7 +80,7 @@ def begin(stage: Stage, say: Callable[[str], None], groups: Iterable[str], tls: 
 
 
 def measure(stage: Stage, server: Server, row: Row, seconds: int) -> Measured:
-    """One run. Raises Unequal, ValueError, OSError."""
+    """Return the result of one run. Raises Unequal, ValueError, OSError."""
     tag, right = verify(server, row)
     start = next(_new) * 1_000_000
     load = Load(
@@ -93,9 +95,9 @@ def measure(stage: Stage, server: Server, row: Row, seconds: int) -> Measured:
 
 
 def acquaint(stage: Stage, server: Server, row: Row, until: float) -> None:
-    """Ask for every feed again and again, as it will be asked for, and wait until the server has nothing more to do.
+    """Request each feed repeatedly as in the measurement, and wait until the server is idle.
 
-    It ends with that time (monotonic), whatever has been reached. Raises ValueError where nothing is answered.
+    The call ends at `until` (monotonic) in any case. Raises ValueError if the server sends no response.
     """
     rest(server, until)
     done, most = row.count, ROUNDS * row.count
@@ -103,13 +105,13 @@ def acquaint(stage: Stage, server: Server, row: Row, until: float) -> None:
         load = Load(server.url(path("1"), row.tls), row.fields(""), row.mode, row.count, done, row.close)
         answered = ask(load, 2, stage.other_cpus).requests
         if not answered:
-            raise ValueError(f"{server.name} answers nothing")
+            raise ValueError(f"{server.name} sends no response")
         done += answered
     rest(server, until)
 
 
 def rest(server: Server, until: float) -> None:
-    """Wait until it takes next to no CPU, or for that time (monotonic)."""
+    """Wait until the server uses hardly any CPU, at most until `until` (monotonic)."""
     while time.monotonic() < until:
         before = cpu_seconds(server.pid)
         time.sleep(1)
@@ -127,7 +129,7 @@ def play(
     until: float,
     say: Callable[[str], None],
 ) -> Iterator[Measured]:
-    """Round by round, row by row, server by server, until all is done or the time (monotonic) is over."""
+    """Yield the results by round, row and server, until all are measured or `until` (monotonic) is reached."""
     for row in rows:
         if row.count > 1:
             for server in (server for server in servers if server.takes_part(row)):
@@ -156,7 +158,7 @@ def play(
 
 
 def chosen(keys: Iterable[str], quick: bool) -> list[Row]:
-    """These rows, or all; in a hurry there are fewer feeds."""
+    """Return the rows with these keys, or all rows. In a quick run, they have fewer feeds."""
     wanted = set(keys)
     if unknown := wanted - {row.key for row in ROWS}:
         raise ValueError(f"no such row: {', '.join(unknown)}; there are {', '.join(row.key for row in ROWS)}")

@@ -1,10 +1,10 @@
-"""The least that an HTTP/2 hit costs with the `h2` library: its state machine alone, without sockets, TLS or a cache.
+"""The least cost of an HTTP/2 hit with the `h2` library: its state machine alone, without sockets, TLS or a cache.
 
     python -m benchmarks.http2 [--requests 5000]
 
-One connection; each request is the same poll of a feed reader. Timed is the server's side: the bytes of the request
-are parsed, and the bytes of the response made. Beside it stands the fast path's way from the bytes of the same request
-over HTTP/1.1 to its response template.
+There is one connection, and each request is the same poll of a feed reader. The measured time is that of the server:
+parsing the bytes of the request, and making those of the response. The time of the fast path for the same request over
+HTTP/1.1, up to its response template, is printed beside it.
 """
 
 import argparse
@@ -39,7 +39,7 @@ FIELDS = [
 
 
 def cost_of(status: int, requests: int) -> float:
-    """Return the CPU time, in microseconds, of one request that is answered with this status."""
+    """Return the CPU time in microseconds of one request that is answered with this status."""
     client = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
     server = h2.connection.H2Connection(
         h2.config.H2Configuration(

@@ -1,7 +1,8 @@
-"""How long a hit takes beside 200 misses a second in the same process: every millisecond a reader asks for a 304.
+"""Duration of hits during 200 misses a second in the same process. A reader requests a 304 each millisecond.
 
-A reader who waits asks no more, so a long stall would count as one slow hit: for each millisecond that passed meanwhile
-a hit is added that would have waited the rest (what HdrHistogram calls the correction of coordinated omission).
+While a reader waits, it sends no request, so that a long stall would count as one slow hit. For each elapsed
+millisecond, another hit is therefore added with the remaining waiting time. HdrHistogram calls this the correction of
+coordinated omission.
 """
 
 import argparse
@@ -27,7 +28,7 @@ _row = ROWS[0]
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Milliseconds of hits, and misses that were answered a second meanwhile."""
+    """Durations of hits in milliseconds, and the number of misses per second that were answered at the same time."""
 
     p50: float
     p99: float
@@ -36,7 +37,7 @@ class Latency:
 
 
 def corrected(seconds: Sequence[float], every: float) -> list[float]:
-    """These, and those that were not asked because an earlier one was waited for; in order of length."""
+    """Return the durations, sorted, with those of requests that were not sent because an earlier one was waited for."""
     more = [
         left for each in seconds for left in (each - every * n for n in range(1, int(each / every) + 1)) if left > 0
     ]
@@ -44,20 +45,20 @@ def corrected(seconds: Sequence[float], every: float) -> list[float]:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The value that this share is not above. Raises ValueError for none at all."""
+    """Return the smallest value that is not below this fraction of the values. Raises ValueError if there are none."""
     if not ordered:
         raise ValueError("no values")
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
 def request(tag: str) -> bytes:
-    """A 304's."""
+    """Return the bytes of a request that is answered with 304."""
     lines = [f"{name}: {value}" for name, value in _row.fields(tag).items()]
     return "\r\n".join([f"GET {path('1')} HTTP/1.1", *lines, "", ""]).encode()
 
 
 def hits(port: int, asked: bytes, seconds: float) -> list[float]:
-    """Seconds that each hit took. Raises ValueError where one is none."""
+    """Return the duration of each hit in seconds. Raises ValueError for any other response."""
     taken: list[float] = []
     with socket.create_connection(("127.0.0.1", port), timeout=30) as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -82,7 +83,7 @@ def hits(port: int, asked: bytes, seconds: float) -> list[float]:
 
 
 def measure(server: Server, rate: int, seconds: int, cpus: set[int] | None, start: int = 0) -> Latency:
-    """Hits beside so many misses a second. Raises ValueError, OSError, Unequal."""
+    """Measure hits during `rate` misses a second. Raises ValueError, OSError, Unequal."""
     tag, _ = verify(server, _row)
     command = ["nice", sys.executable, "-m", "benchmarks.misses", *map(str, (server.port, rate, seconds + 1, start))]
     with pinned(cpus), subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as missing:
@@ -98,7 +99,7 @@ def measure(server: Server, rate: int, seconds: int, cpus: set[int] | None, star
 
 
 def play(stage: Stage, seconds: int) -> list[Aim]:
-    """feedproxy, and nginx to show what the machine itself adds."""
+    """Return the figures of feedproxy, and those of nginx as a measure of the machine."""
     found = []
     ours = stage.feedproxy()
     for server in (ours, *(stage.peer(peer) for peer in (NGINX,) if peer.path)):
@@ -116,7 +117,7 @@ def play(stage: Stage, seconds: int) -> list[Aim]:
 
 
 def main() -> None:
-    """Only feedproxy, and what kept its loop from hits."""
+    """Measure feedproxy alone, and print the callbacks that delayed hits."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.latency")
     parser.add_argument("--rate", type=int, default=RATE, help="misses a second")
     parser.add_argument("--seconds", type=int, default=5)

@@ -1,4 +1,4 @@
-"""Field lines that many origins send alike, for stores full of feeds."""
+"""Response fields that many origins have in common, for stores with many feeds."""
 
 COMMON = (
     ("Server", "nginx/1.18.0 (Ubuntu)"),

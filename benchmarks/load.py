@@ -1,7 +1,7 @@
-"""wrk as the readers (handshakes.py where each is to have a TLS handshake), and the CPU that a server takes for them.
+"""Load by wrk (or by handshakes.py for TLS handshakes), and the CPU time that a server uses for it.
 
-Figures are CPU microseconds a request: user and system time of all processes and threads of the server, by
-/proc/PID/stat, divided by the requests that wrk counted. The clock's tick is 10 ms: in a run of 2 s that is 0.5 %.
+Figures are CPU microseconds per request: user and system time of all processes and threads of the server, from
+/proc/PID/stat, divided by the number of requests of wrk. The clock tick is 10 ms, which is 0.5 % in a run of 2 s.
 """
 
 import os
@@ -21,7 +21,7 @@ CONNECTIONS = 50
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One kind of asking: wrk's mode (load.lua), the fields sent, and whether each request has its own connection."""
+    """A kind of load: wrk's mode (load.lua), the request fields, and whether each request has its own connection."""
 
     url: str
     fields: Mapping[str, str]
@@ -34,7 +34,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What wrk tells at its end: p99 in microseconds, and errors by their kind."""
+    """The output of wrk: p99 in microseconds, and errors by kind."""
 
     requests: int
     microseconds: int
@@ -48,14 +48,14 @@ class Counted:
 
     @property
     def errors(self) -> dict[str, int]:
-        """How many of which kind; those that were."""
+        """Return the number of errors of each kind that occurred."""
         kinds = ("connect", "read", "write", "status", "timeout")
         return {kind: many for kind in kinds if (many := getattr(self, kind))}
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: CPU microseconds a request, requests a second, and what wrk told."""
+    """One run: CPU microseconds per request, requests per second, and the output of wrk."""
 
     us: float
     rate: float
@@ -63,7 +63,7 @@ class Run:
 
 
 def parse(said: str) -> Counted:
-    """The line that load.lua writes. Raises ValueError where there is none."""
+    """Return the values in the line that load.lua writes. Raises ValueError if it is missing."""
     if not (line := re.search(r"^bench (.*)$", said, re.MULTILINE)):
         raise ValueError(f"no figures: {said.strip()[-300:]}")
     values = dict(each.split("=") for each in line[1].split())
@@ -71,19 +71,19 @@ def parse(said: str) -> Counted:
 
 
 def parents(stats: Mapping[int, str]) -> dict[int, int]:
-    """Of each process its parent's id, from the texts of /proc/PID/stat."""
-    # The name in brackets may hold blanks and brackets itself.
+    """Return the parent's id of each process, from the contents of /proc/PID/stat."""
+    # The name in brackets may contain spaces and brackets.
     return {pid: int(text.rpartition(")")[2].split()[1]) for pid, text in stats.items()}
 
 
 def ticks(stat: str) -> int:
-    """User and system time in a text of /proc/PID/stat, of all threads, in ticks."""
+    """Return user and system time of all threads in ticks, from the content of /proc/PID/stat."""
     fields = stat.rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
 
 
 def family(root: int, parent_of: Mapping[int, int]) -> set[int]:
-    """A process and all that descend from it."""
+    """Return a process and all its descendants."""
     found = {root}
     while more := {pid for pid, parent in parent_of.items() if parent in found} - found:
         found |= more
@@ -91,25 +91,26 @@ def family(root: int, parent_of: Mapping[int, int]) -> set[int]:
 
 
 def processes() -> dict[int, str]:
-    """The text of /proc/PID/stat of every process that is there now."""
+    """Return the content of /proc/PID/stat of each process."""
     stats = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
             try:
                 stats[int(folder.name)] = (folder / "stat").read_text(encoding="utf-8", errors="replace")
             except OSError:
-                continue  # it ended meanwhile
+                continue  # the process has ended
     return stats
 
 
 def cpu_seconds(root: int) -> float:
-    """What the server with this process at its top has taken so far."""
+    """Return the CPU time in seconds of a process and its descendants."""
     stats = processes()
     return sum(ticks(stats[pid]) for pid in family(root, parents(stats)) if pid in stats) / TICKS
 
 
 def resident(root: int) -> int:
-    """Bytes of memory that a server's processes hold, each its own share; files that are mapped are not held."""
+    """Return the memory of a process and its descendants in bytes. Shared memory is divided, mapped files are
+    excluded."""
     total = 0
     for pid in family(root, parents(processes())):
         try:
@@ -122,7 +123,7 @@ def resident(root: int) -> int:
 
 @contextmanager
 def pinned(cpus: set[int] | None) -> Iterator[None]:
-    """What is started meanwhile runs on these CPUs; None: wherever it likes."""
+    """Bind processes that are started in this context to these CPUs. None stands for any CPU."""
     before = os.sched_getaffinity(0)
     if cpus is not None:
         os.sched_setaffinity(0, cpus)
@@ -133,13 +134,13 @@ def pinned(cpus: set[int] | None) -> Iterator[None]:
 
 
 def split_cpus() -> tuple[set[int] | None, set[int] | None]:
-    """One CPU for the server, another for all the rest; on a machine with one there is nothing to split."""
+    """Return one CPU for the server and another for the load, or None for both on a machine with one CPU."""
     cpus = sorted(os.sched_getaffinity(0))
     return ({cpus[0]}, {cpus[1]}) if len(cpus) > 1 else (None, None)
 
 
 def ask(load: Load, seconds: int, cpus: set[int] | None = None) -> Counted:
-    """Ask for so long. Raises ValueError where the program that asks fails."""
+    """Run the load for `seconds`. Raises ValueError if the load generator fails."""
     fields = {**load.fields, **({"Connection": "close"} if load.close else {})}
     lines = [f"{name}: {value}" for name, value in fields.items()]
     url = urlsplit(load.url)
@@ -163,10 +164,10 @@ def ask(load: Load, seconds: int, cpus: set[int] | None = None) -> Counted:
 
 
 def run(server: int, load: Load, seconds: int, cpus: set[int] | None = None) -> Run:
-    """Ask the server with this process for so long, and reckon what one request cost it. Raises ValueError."""
+    """Run the load for `seconds`, and return the cost of a request in the process `server`. Raises ValueError."""
     before = cpu_seconds(server)
     counted = ask(load, seconds, cpus)
     spent = cpu_seconds(server) - before
     if not counted.requests:
-        raise ValueError("no answers")
+        raise ValueError("no responses")
     return Run(spent / counted.requests * 1e6, counted.requests / counted.microseconds * 1e6, counted)

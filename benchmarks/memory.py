@@ -1,10 +1,10 @@
-"""What a stored feed takes besides its bodies. Run: python -m benchmarks.memory [feeds, 10000]
+"""Memory of a stored feed without its bodies: `python -m benchmarks.memory [feeds, 10000]`.
 
-A feed here is a usual one: twenty field lines, eight of which no other feed has (dates, tags, lengths, request ids),
-a channel with a schedule and a self link, eight changes, and the entries of four versions. They are written to a store
-on disk, read back, and held in memory, as after a start; what is measured is the resident memory of this process for
-the second half of them, less bodies: caches of a fixed size, such as SQLite's pages, are full then. The size of bodies
-is chosen so that a hundred thousand feeds fit into a laptop.
+A feed has twenty field lines, eight of which no other feed has (dates, tags, lengths, request ids). It has a channel
+with a schedule and a self link, eight changes, and the entries of four versions. The feeds are written to a store on
+disk, and read into memory as after a start. The result is the resident memory of this process for the second half of
+them, without bodies. Caches of a fixed size, such as SQLite's pages, are full then. The size of the bodies is chosen so
+that 100,000 feeds fit into a laptop.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ NOW = 1_790_000_000.0
 
 
 def a_feed(number: int) -> Resource:
-    """One of many that have nothing in common but what feeds have in common."""
+    """Return one of many feeds, which has only common properties of feeds in common with the others."""
     target = f"https://site-{number}.example/blog/feed/index-{number}.xml"
     lines = (
         ("Date", f"Fri, 20 Nov 2026 12:{number % 60:02}:{number // 60 % 60:02} GMT"),
@@ -70,14 +70,14 @@ def a_feed(number: int) -> Resource:
 
 
 def resident() -> int:
-    """Bytes of memory that this process holds and no file does: the map of the store's files is the system's cache."""
+    """Return the memory of this process in bytes, without mapped files, which belong to the system's cache."""
     gc.collect()
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(each for each in lines if each.startswith("RssAnon")).split()[1]) * 1024
 
 
 async def fill(folder: str, many: int) -> None:
-    """Write them."""
+    """Write the feeds into a store."""
     store = open_store(folder, memory_max=1, disk_max=2**34)
     for number in range(many):
         await store.put(a_feed(number))
@@ -87,7 +87,7 @@ async def fill(folder: str, many: int) -> None:
 
 
 async def measure(folder: str, many: int) -> None:
-    """Open, read, measure."""
+    """Open the store, read the feeds and print the memory of each."""
     store = open_store(folder, memory_max=2**33, disk_max=2**34)
     targets = list(store.targets())
     half = len(targets) // 2
@@ -111,7 +111,7 @@ async def measure(folder: str, many: int) -> None:
 
 
 def main(many: int) -> None:
-    """Fill by another process, so that nothing of it is left in this one's memory to be used again; then measure."""
+    """Fill a store in another process, so that this one has no memory to reuse. Then measure."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-m", "benchmarks.memory", "fill", folder, str(many)], check=True)
         asyncio.run(measure(folder, many))

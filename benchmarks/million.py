@@ -1,17 +1,17 @@
-"""A million feeds: memory, start, scheduled fetches a second, how late they are, and hits meanwhile.
+"""A million feeds: memory, start, scheduled fetches per second, their delay, and hits at the same time.
 
     python -m benchmarks.million [--feeds 1000000] [--seconds 120] [--price 45] [--folder DIR]
 
-The world (million_world.py) is written into a store by the store's own code: feedproxy fetches four feeds, and the
-others are these under other names, with the times and tags that they would have. Readers and their rhythms are counted
-by the product's code, too. Then feedproxy is started with that store, and for the given time
+The product's own code writes the world (million_world.py) into a store. feedproxy fetches four feeds, and the others
+are copies under other names, with plausible times and tags. The product's code also counts readers and their rhythms.
+Then feedproxy is started with that store. For the given time,
 
-* its schedule fetches what is due, by a clock that goes on from the time of the writing,
-* the readers of all feeds poll when their time has come (million_readers.py),
-* and a hit is asked for each millisecond on one more connection, as in benchmarks/latency.py.
+* its schedule fetches due feeds, with a clock that continues from the time of writing,
+* the readers of all feeds poll at their times (million_readers.py),
+* and a hit is requested each millisecond over one more connection, as in benchmarks/latency.py.
 
-`--price` is the option `polling`, in seconds: with it the schedule has to fetch more than AIM_RATE times a second. With
-`--folder` the store is kept there, and read from there the next time; a copy of it is played on.
+`--price` is the option `polling` in seconds. With it, the schedule has to fetch more than AIM_RATE times a second. With
+`--folder`, the store is kept there and used again, and the run uses a copy of it.
 """
 
 import argparse
@@ -55,18 +55,18 @@ from feedproxy.subscribers.pseudonyms import Identifier
 AIM_RATE = 150
 MEMORY_MAX, STORE_MAX = 2**31, 2**36
 BATCH = 4000
-"""Resources written together."""
+"""Number of resources that are written together."""
 
 HISTORY_DAYS = 60
-"""Since when feedproxy has known each feed."""
+"""Days for which feedproxy has known each feed."""
 
 SLICE = 10.0
-"""Seconds of hits between two looks at memory."""
+"""Seconds of hits between two measurements of memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The folder of the store, the proxy's and the admin's port, and the price."""
+    """The folder of the store, the ports of the proxy and of the admin listener, and the price."""
 
     folder: Path
     port: int
@@ -92,7 +92,7 @@ def command(place: Place, world: World) -> list[str]:
 
 @contextmanager
 def running(place: Place, world: World, offset: float, cpus: set[int] | None) -> Iterator[int]:
-    """Run feedproxy; yield its process."""
+    """Run feedproxy, and yield its process id."""
     late = [str(place.folder / "late"), str(offset)]
     run = [sys.executable, "-m", "benchmarks.lateness", *late, *command(place, world)]
     with pinned(cpus):
@@ -105,7 +105,7 @@ def running(place: Place, world: World, offset: float, cpus: set[int] | None) ->
 
 
 def first_of_kinds(world: World) -> dict[tuple[bool, bool], int]:
-    """Return a feed of each combination of hints."""
+    """Return the first feed of each combination of hints."""
     found: dict[tuple[bool, bool], int] = {}
     for number in range(world.slow_feeds, world.feeds):
         found.setdefault(hints(number), number)
@@ -124,7 +124,7 @@ def fetched(target: str, port: int) -> bytes:
 
 
 def resource_of(number: int, like: Resource, world: World, now: float, price: float) -> Resource:
-    """Return what would be stored of a feed. It was last refreshed as long ago as the schedule may leave it."""
+    """Return the resource that would be stored of a feed. Its last refresh is as old as the schedule permits."""
     gap, interval = gap_of(number), interval_of(number // 100)
     period = min(DAY, max(interval, (2 * price * gap) ** 0.5))
     at = now - share(number, "refreshed") * period
@@ -175,7 +175,7 @@ def _fail(error: StoreError) -> None:
 
 
 def made(folder: Path, feeds: int, price: float) -> tuple[World, float]:
-    """Return the world of a folder, and when its store was written; it is written if it is not there."""
+    """Return the world in a folder, and the time at which its store was written. A missing one is written first."""
     note = folder / "world.json"
     if note.exists():
         known = json.loads(note.read_text(encoding="utf-8"))
@@ -194,7 +194,7 @@ def made(folder: Path, feeds: int, price: float) -> tuple[World, float]:
 
 @contextmanager
 def origin(folder: Path, world: World, offset: float, cpus: set[int] | None) -> Iterator[None]:
-    """Run the origin."""
+    """Run the origin in this context."""
     run = [sys.executable, "-m", "benchmarks.million_world", str(world.port), str(offset)]
     with pinned(cpus):
         began = started(run, world.port, log=folder / "origin.log", cwd=ROOT)
@@ -206,14 +206,14 @@ def origin(folder: Path, world: World, offset: float, cpus: set[int] | None) -> 
 
 
 def asked(world: World) -> tuple[int, int]:
-    """Return how many requests the origin has had, and how many it answered with 304."""
+    """Return the number of requests to the origin, and the number of its 304 responses."""
     with connected(world.port) as connection:
         all_of_them, unmodified = get(connection, "/asked", {}).content.split()
     return int(all_of_them), int(unmodified)
 
 
 def play(folder: Path, world: World, written: float, seconds: float, price: float) -> list[Aim]:
-    """Start feedproxy on the store, play, and return the figures."""
+    """Start feedproxy with the store, and return the figures of the run."""
     server, others = split_cpus()
     offset = written - time.time()
     place = Place(folder, free_port(), free_port(), price)
@@ -257,7 +257,7 @@ def play(folder: Path, world: World, written: float, seconds: float, price: floa
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What was measured beside the hits: seconds, bytes, fetches; and milliseconds of hits."""
+    """The figures measured besides the hits: seconds, bytes, fetches; and the durations of hits in milliseconds."""
 
     seconds: float
     cpu: float
@@ -269,7 +269,7 @@ class Figures:
 
 
 def hits_of(place: Place, world: World, pid: int, hot: str, seconds: float) -> Figures:
-    """Ask for a hit each millisecond, and measure what the process takes."""
+    """Request a hit each millisecond, and measure the process."""
     taken: list[float] = []
     memory, began, cpu = 0, time.monotonic(), cpu_seconds(pid)
     before = asked(world)
@@ -295,7 +295,7 @@ def tag_of(target: str, port: int) -> str:
 
 
 def measure(feeds: int, seconds: float, price: float, folder: Path | None) -> list[Aim]:
-    """Make the world, where the folder has none, and play on a copy of it."""
+    """Write the world unless the folder contains one, and run on a copy of it. Return the figures."""
     with tempfile.TemporaryDirectory(prefix="feedproxy-bench-") as temporary:
         kept = folder or Path(temporary) / "made"
         kept.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""The readers of benchmarks/million.py: python -m benchmarks.million_readers PROXY ORIGIN FEEDS OFFSET SECONDS
+"""The readers of benchmarks/million.py: `python -m benchmarks.million_readers PROXY ORIGIN FEEDS OFFSET SECONDS`.
 
-They poll through the gateway at port PROXY when their time has come, by a clock that is ahead by OFFSET seconds. At the
-end a line of JSON has the number of polls, how many were not answered with 200, and percentiles in milliseconds.
+They poll through the gateway at the port PROXY at their times, with a clock that is OFFSET seconds ahead. At the end, a
+line of JSON is printed: the number of polls, the number without a 200, and percentiles of the duration in milliseconds.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ CONNECTIONS = 16
 
 
 async def play(proxy: int, world: World, offset: float, seconds: float) -> dict[str, float]:
-    """Play all polls of the next seconds; return the figures."""
+    """Send all polls of the next `seconds`. Return the figures."""
     begin = time.time() + offset
     due = asyncio.Queue[tuple[float, int, int]]()
     taken: list[float] = []
@@ -58,7 +58,7 @@ def request(target: str, user_agent: str) -> bytes:
 
 
 def parse(head: bytes) -> tuple[int, int]:
-    """Return the status and the length of the content."""
+    """Return the status and the length of the content from a response head."""
     fields = dict(line.split(b": ", 1) for line in head.lower().split(b"\r\n")[1:] if line)
     return int(head.split(b" ", 2)[1]), int(fields.get(b"content-length", b"0"))
 

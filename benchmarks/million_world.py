@@ -1,13 +1,15 @@
-"""The world of benchmarks/million.py: feeds at the cadences of a survey, their readers, and the origin of all of them.
+"""The world of benchmarks/million.py: feeds with the update rates of a survey, their readers, and an origin for all
+feeds.
 
-    python -m benchmarks.million_world PORT OFFSET    run the origin; its clock is ahead by so many seconds
+    python -m benchmarks.million_world PORT OFFSET    run the origin, with a clock that is OFFSET seconds ahead
 
-The feed survey of May 2026: an update within 12 h of 18.5 % of the feeds, within a day 23.1 %, a week 38.2 %, a month
-58.6 %, 3 months 73.5 %, a year 91 %; `sy:` in 9.5 %, a hub in 6.4 %; 234 KB in the mean. Here a feed has 2 KB: nearly
-all answers of the origin are 304, so that the size matters to the disk alone.
+In the feed survey of May 2026, 18.5 % of the feeds had an update within 12 h, 23.1 % within a day, 38.2 % within a
+week, 58.6 % within a month, 73.5 % within 3 months, and 91 % within a year. 9.5 % had `sy:` and 6.4 % a hub. The mean
+size was 234 KB. Here, a feed has 2 KB. Nearly all responses of the origin are 304, so that the size matters to the disk
+alone.
 
-Each site is an address of loopback (127.0.0.0/8), with four feeds. One site has more and takes five seconds for each
-answer, the others a tenth to three tenths of a second. A reader polls a hundred feeds, one after the other.
+Each site is a loopback address (127.0.0.0/8) with four feeds. One site has more feeds, and takes five seconds for each
+response. The others take 0.1 to 0.3 s. A reader polls a hundred feeds, one after the other.
 """
 
 import asyncio
@@ -24,11 +26,11 @@ CADENCES = (
     *((0.185, HOUR, 12 * HOUR), (0.046, 12 * HOUR, DAY), (0.151, DAY, 7 * DAY), (0.204, 7 * DAY, 30 * DAY)),
     *((0.149, 30 * DAY, 91 * DAY), (0.175, 91 * DAY, YEAR), (0.09, YEAR, 5 * YEAR)),
 )
-"""Share of the feeds, and the mean time between two updates, from and to."""
+"""Share of the feeds, and the least and largest mean time between two updates in seconds."""
 
 SYNDICATION, HUB = 0.095, 0.064
 INTERVALS = ((0.25, HOUR / 2), (0.40, HOUR), (0.15, 2 * HOUR), (0.10, 4 * HOUR), (0.10, DAY))
-"""Share of the readers, and the interval of their polls; assumed."""
+"""Share of the readers, and the interval of their polls in seconds. Both are assumptions."""
 
 FEEDS_OF_SITE = 4
 FEEDS_OF_READER = 100
@@ -36,21 +38,21 @@ SPACING = 0.1
 """Seconds between two requests of one reader."""
 
 SLOW_FEEDS = 200
-"""Feeds of the slow site, which are the first ones; at most a twentieth of all."""
+"""Number of feeds of the slow site, which are the first ones: at most a twentieth of all feeds."""
 
 SLOW = 5.0
 FAST, SLOWEST = 0.1, 0.3
-"""Seconds until the origin answers."""
+"""Least and largest delay of the other sites' responses, in seconds."""
 
 
 def share(number: int, of: str) -> float:
-    """Return a number in [0, 1) that belongs to this feed or reader and this question."""
+    """Return a number in [0, 1) that depends only on the feed or reader and on the purpose `of`."""
     return zlib.crc32(f"{of} {number}".encode()) / 2**32
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The feeds, by number, on an origin at this port."""
+    """Feeds by number, at an origin on this port."""
 
     feeds: int
     port: int
@@ -80,12 +82,12 @@ class World:
         return range(reader * FEEDS_OF_READER, min(self.feeds, (reader + 1) * FEEDS_OF_READER))
 
     def last_poll(self, reader: int, now: float) -> float:
-        """Return when a reader began to poll for the last time before now."""
+        """Return the time at which a reader last began to poll before `now`."""
         interval = interval_of(reader)
         return now - (now + share(reader, "phase") * interval) % interval
 
     def polls(self, begin: float, end: float) -> list[tuple[float, int, int]]:
-        """Return the polls of that time in order: instant, feed, reader."""
+        """Return the polls between `begin` and `end` in order of time, each with its instant, feed and reader."""
         found = []
         for reader in range(self.readers):
             interval = interval_of(reader)
@@ -130,12 +132,12 @@ def gap_of(number: int) -> float:
 
 
 def version(number: int, now: float) -> int:
-    """Return the number of the version that a feed has now."""
+    """Return the number of a feed's current version."""
     return int(now / gap_of(number) + share(number, "update"))
 
 
 def changed(number: int, ago: int, now: float) -> float:
-    """Return when the version `ago` versions before the current one was published."""
+    """Return the time at which the version `ago` versions before the current one was published."""
     return (version(number, now) - ago - share(number, "update")) * gap_of(number)
 
 
@@ -169,7 +171,7 @@ def document(number: int, now: float) -> bytes:
 
 
 class Origin(asyncio.Protocol):
-    """A connection to one of the sites; requests are GETs without content, one after another."""
+    """A connection to one of the sites. Requests are GETs without content, one after another."""
 
     asked = 0
     unmodified = 0
@@ -221,9 +223,9 @@ def batches(numbers: range, size: int) -> Iterator[range]:
 
 
 async def main(port: int, offset: float) -> None:
-    """Serve until ended."""
+    """Run the origin until it is ended."""
     loop = asyncio.get_running_loop()
-    # All addresses of loopback reach it; connections from elsewhere are closed.
+    # All loopback addresses reach it. Other connections are closed.
     server = await loop.create_server(lambda: Origin(offset), "0.0.0.0", port, backlog=1024)
     await server.serve_forever()
 

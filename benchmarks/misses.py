@@ -1,6 +1,7 @@
-"""Misses at a steady rate: python -m benchmarks.misses PORT RATE SECONDS START
+"""Misses at a constant rate: `python -m benchmarks.misses PORT RATE SECONDS START`.
 
-Each is due at its time, whatever became of those before (but for WAITING_MAX of them); a feed nobody asked for yet.
+Each miss is a request for another feed. It is sent at its time, even if earlier ones have no response yet, up to
+WAITING_MAX of them.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ WAITING_MAX = 64
 
 
 class Asker:
-    """Asks over connections that are used again."""
+    """A client that reuses its connections."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -23,7 +24,7 @@ class Asker:
         self.errors = 0
 
     async def ask(self, name: str) -> None:
-        """One feed, whole."""
+        """Request one feed completely."""
         fields = {**READER, "Accept-Encoding": "gzip"}
         lines = [f"GET {path(name)} HTTP/1.1", *(f"{field}: {value}" for field, value in fields.items()), "", ""]
         try:
@@ -41,7 +42,7 @@ class Asker:
 
 
 async def main(port: int, rate: int, seconds: int, start: int) -> None:
-    """Ask, then tell how many were answered a second."""
+    """Send the requests, and print the number of responses per second."""
     asker = Asker(port)
     waiting: set[asyncio.Task[None]] = set()
     began = time.monotonic()

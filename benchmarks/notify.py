@@ -1,9 +1,11 @@
-"""Ten thousand subscribers of one feed are told of a change; with `--kill` the teller is killed midway and comes back.
+"""Notification of ten thousand subscribers of one feed. With `--kill`, the notifying process is killed midway and
+restarted.
 
     python -m benchmarks.notify [--subscribers N] [--kill]
 
-Everything is on loopback: a callback that counts, and in a process of its own a Runtime whose feed changes. What is
-told: seconds, how much the process grew, how many calls there were at once, and who was told twice or never.
+All runs on loopback: a callback that counts, and an App with a changing feed in a process of its own. Printed are the
+seconds, the growth of the process, the number of concurrent calls, and the numbers of subscribers that were notified
+twice or not at all.
 """
 
 import argparse
@@ -28,16 +30,16 @@ DEADLINE = 300
 
 
 def megabytes() -> float:
-    """What this process holds in memory."""
+    """Return the memory of this process in megabytes."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 async def tell(store: str, port: int, subscribers: int, *, again: bool) -> None:
-    """The process that tells: it changes its feed, or comes back to what was left."""
+    """Run the notifying process: it changes its feed or, after a restart, continues with the remaining deliveries."""
     delivery_worker.MAX_PER_HOST = (
         delivery_worker.MAX_CONCURRENT
-    )  # all callbacks are on one host here, which is no usual thing
+    )  # all callbacks are on one host here, which is unusual
     origin, plain = Origin(SystemClock()), Plain()
     app = App(SystemClock(), make_client=lambda _: OriginFetcher(origin))
     app.notification_plugins["plain"] = lambda notifications: notifications.add(plain)
@@ -67,7 +69,7 @@ async def tell(store: str, port: int, subscribers: int, *, again: bool) -> None:
 
 
 async def run(subscribers: int, *, kill: bool) -> int:
-    """The callbacks, and the processes; 1 where somebody was not told."""
+    """Run the callback and the processes. Return 1 if a subscriber was not notified."""
     told, now, most = Counter[str](), 0, 0
 
     async def called(request: web.Request) -> web.Response:
@@ -104,7 +106,7 @@ async def run(subscribers: int, *, kill: bool) -> int:
 
 
 def main() -> int:
-    """Read the command line."""
+    """Parse the command line, and run."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--subscribers", type=int, default=10_000)
     parser.add_argument("--kill", action="store_true")

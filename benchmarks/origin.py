@@ -1,6 +1,7 @@
-"""The origin on loopback: any feed of feed.py, kept for a day by whoever asks. Run: python -m benchmarks.origin PORT
+"""The origin on loopback, with any feed of feed.py, which caches may store for a day: `python -m benchmarks.origin
+PORT`.
 
-It answers `GET /asked` with the number of feeds it was asked for, so that a hit that was none is noticed.
+It answers `GET /asked` with the number of requests for feeds, so that a false hit is detected.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ BIRTH = formatdate(1_717_200_000, usegmt=True)
 
 
 class Origin(asyncio.Protocol):
-    """One connection; requests are GETs without content, one after another."""
+    """One connection. Requests are GETs without content, one after another."""
 
     asked = 0
 
@@ -31,7 +32,7 @@ class Origin(asyncio.Protocol):
 
 
 def answer(head: bytes) -> bytes:
-    """The answer to the request with this head."""
+    """Return the response to the request with this head."""
     line, _, fields = head.partition(b"\r\n")
     target = line.split(b" ")[1].decode()
     if target == "/asked":
@@ -61,7 +62,7 @@ def _message(status: str, content: bytes, *fields: str) -> bytes:
 
 
 async def main(port: int) -> None:
-    """Serve until ended."""
+    """Run the origin until it is ended."""
     server = await asyncio.get_running_loop().create_server(Origin, "127.0.0.1", port, backlog=1024)
     await server.serve_forever()
 

@@ -1,7 +1,8 @@
-"""What is compared: feedproxy as `feedproxy serve` runs it, and the peers, each as a good operator has it.
+"""The compared servers: feedproxy as `feedproxy serve` runs it, and its peers, each in the configuration of a good
+operator.
 
-Equal terms: one worker, reverse in front of the same origin, room in memory (nginx: in the page cache) for all that is
-asked for, a log of requests as the product has it by default and in blocks where it can (Varnish: in shared memory).
+All have equal terms: one worker, reverse mode in front of the same origin, and enough memory (nginx: page cache) for
+all requested feeds. Each writes its usual request log, in blocks if possible (Varnish: in shared memory).
 """
 
 import os
@@ -24,14 +25,14 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 MEMORY = 2 * 1024**3
 GROUPS = ("nginx", "Varnish", "Squid", "HAProxy", "H2O")
-"""The columns of the table: the better of a peer's variants counts."""
+"""The peers in the columns of the table. The better of a peer's variants counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a server is to stand: a folder of its own, its ports, the origin's port, a certificate and its key.
+    """The resources of a server: a folder of its own, its ports, the origin's port, a certificate and its key.
 
-    `workers` is how many processes are to answer, where the server can be told.
+    `workers` is the number of processes that should answer, if the server supports it.
     """
 
     folder: Path
@@ -45,9 +46,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """`command` writes what the server needs into its place, and gives what runs it in the foreground.
+    """A peer. `command` writes its configuration into its folder, and returns the command that runs it in the
+    foreground.
 
-    `check` is the command that says whether the program accepts this configuration, from the command that runs it.
+    `check` returns the command that checks the configuration, from the command that runs the server.
     """
 
     name: str
@@ -57,17 +59,17 @@ class Peer:
     check: Callable[[list[str]], list[str]]
     tls: bool = False
     caches: bool = True
-    """False for a server that passes every request on: only its misses are measured."""
+    """False for a server that passes each request on, so that only its misses are measured."""
 
     @property
     def path(self) -> str | None:
-        """The program, if it is installed."""
+        """Return the path of the program, or None if it is not installed."""
         return shutil.which(self.program, path=PATH)
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that runs."""
+    """A running server."""
 
     name: str
     group: str
@@ -75,7 +77,7 @@ class Server:
     port: int
     tls_port: int | None = None
     tls_pid: int | None = None
-    """The process of that port, where it is another."""
+    """The process that listens on the TLS port, if it is another one."""
     caches: bool = True
 
     def takes_part(self, row: Row) -> bool:
@@ -83,13 +85,13 @@ class Server:
         return (self.caches or row.miss) and (not row.tls or self.tls_port is not None)
 
     def url(self, path: str, tls: bool = False) -> str:
-        """The address of this path here."""
+        """Return the URL of a path at this server."""
         return f"https://127.0.0.1:{self.tls_port}{path}" if tls else f"http://127.0.0.1:{self.port}{path}"
 
 
 def _write(place: Place, template: str, **values: str) -> Path:
     place.folder.mkdir(exist_ok=True)
-    # Started as root, most of them go on as somebody else.
+    # Started as root, most peers change to another user.
     place.folder.chmod(0o777)
     values |= {each.name: str(getattr(place, each.name)) for each in fields(place)}
     values["as_root"] = "" if os.geteuid() == 0 else "# "
@@ -117,12 +119,12 @@ def _varnish(program: str, place: Place) -> list[str]:
 
 
 def _varnish_both(program: str, place: Place) -> list[str]:
-    """It keeps what the origin sends for either coding, instead of unpacking for who takes none."""
+    """Return the command of a Varnish that stores the origin's response for each coding, instead of decoding one."""
     return [*_varnish(program, place), "-p", "http_gzip_support=off"]
 
 
 def _squid(program: str, place: Place) -> list[str]:
-    # A name of its own: Squids of one name share memory, and do not start beside one another.
+    # Each Squid needs a name of its own, because Squids with equal names share memory.
     return [program, "-N", "-n", f"bench{place.port}", "-f", str(_write(place, "squid.conf"))]
 
 
@@ -163,21 +165,21 @@ PEERS = (
 
 
 def feedproxy_command(place: Place, *more: str, module: str = "feedproxy.cli") -> list[str]:
-    """feedproxy as a user runs it, in front of the origin."""
+    """Return the command of feedproxy as a user runs it, in front of the origin."""
     place.folder.mkdir(exist_ok=True)
     return [
         *(sys.executable, "-m", module, "serve", "--upstream", f"http://127.0.0.1:{place.origin}"),
         *("--public-url", f"http://{feed.HOST}/", "--listen", f"127.0.0.1:{place.port}"),
         *("--admin", f"127.0.0.1:{free_port()}", "--store", str(place.folder / "store")),
         *("--set", f"confdir={place.folder / 'ca'}", "--set", f"memory_max={MEMORY}"),
-        # The origin is one's own: it need not be spared.
+        # The origin belongs to the same operator: no intervals are needed.
         *("--set", "site_interval=0", "--set", "feed_min_interval=0"),
         *more,
     ]
 
 
 class Stage:
-    """Origin and servers on one machine, each a process of its own, ended with the stage."""
+    """The origin and the servers on one machine. Each is a process of its own, which ends with this object."""
 
     def __init__(self, folder: Path, server_cpus: set[int] | None, other_cpus: set[int] | None) -> None:
         self.folder = folder
@@ -198,7 +200,7 @@ class Stage:
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """What is started meanwhile ends with it."""
+        """End the servers that are started in this context at its end."""
         outer, self._stack = self._stack, ExitStack()
         try:
             with self._stack:
@@ -207,12 +209,12 @@ class Stage:
             self._stack = outer
 
     def place(self, name: str) -> Place:
-        """An empty place for a server of this name."""
+        """Return an empty folder and free ports for a server of this name."""
         folder = self.folder / name.replace(" ", "-").replace(",", "").lower()
         return Place(folder, free_port(), free_port(), self.origin, self.certificate, self.key)
 
     def peer(self, peer: Peer, *, workers: int = 1, free: bool = False) -> Server:
-        """Start it, on any CPU if `free`. Raises DidNotStart."""
+        """Start a peer, on any CPU if `free`. Raises DidNotStart."""
         place = replace(self.place(peer.name), workers=workers)
         command = peer.command(peer.path or peer.program, place)
         pid = self._start(command, place.port, peer.name, None if free else self.server_cpus)
@@ -222,14 +224,15 @@ class Stage:
     def feedproxy(
         self, *more: str, name: str = "feedproxy", free: bool = False, module: str = "feedproxy.cli"
     ) -> Server:
-        """Start feedproxy with these options, on any CPU if `free`; `module` runs it. Raises DidNotStart."""
+        """Start feedproxy with these options, on any CPU if `free`. `module` is run instead of the command line. Raises
+        DidNotStart."""
         place = self.place(name)
         command = feedproxy_command(place, *more, module=module)
         pid = self._start(command, place.port, name, None if free else self.server_cpus)
         return Server(name, "feedproxy", pid, place.port)
 
     def with_tls(self, server: Server) -> Server:
-        """feedproxy, with a second one beside it whose port has TLS. Raises DidNotStart."""
+        """Return feedproxy with a second one beside it that listens with TLS. Raises DidNotStart."""
         certificate = ("--set", f"tls_certificate={self.certificate}", "--set", f"tls_key={self.key}")
         second = self.feedproxy(*certificate, name=f"{server.name} with TLS")
         return replace(server, tls_port=second.port, tls_pid=second.pid)
@@ -243,13 +246,13 @@ class Stage:
 
 @contextmanager
 def a_stage() -> Iterator[Stage]:
-    """In a folder that is removed, servers and the rest on different CPUs."""
+    """Yield a stage in a temporary folder. Servers and load run on different CPUs."""
     with tempfile.TemporaryDirectory(prefix="feedproxy-bench-") as folder, Stage(Path(folder), *split_cpus()) as stage:
         yield stage
 
 
 def make_certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate for loopback and its key (ECDSA, P-256), by openssl."""
+    """Return a certificate for loopback and its key (ECDSA, P-256), made by openssl."""
     certificate, key = folder / "certificate.pem", folder / "key.pem"
     new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", str(key)]
     command = ["openssl", "req", "-x509", *new, "-out", str(certificate), "-subj", f"/CN={feed.HOST}", "-days", "30"]

@@ -1,21 +1,22 @@
-"""The polling policy without HTTP: staleness against requests, on the feeds and readers of the simulated week.
+"""The polling policy without HTTP: staleness and requests for the feeds and readers of the simulated week.
 
     python -m benchmarks.polling [--profile modern] [--seed 1] [--readers 40] [--price 60 300 1800 7200 14400]
 
-A feed is a list of instants at which its content changed, a reader a list of instants at which it polls. What decides
-is the product's own policy (polling.py, poll_rhythms.py, change_rate.py); what carries it out is the loop below. So
-its figures can be compared with those of the whole product (benchmarks/week), and of other policies on the same feeds.
+A feed is a list of instants at which its content changed. A reader is a list of instants at which it polls. The
+product's own policy decides (polling.py, poll_rhythms.py, change_rate.py), and the loop in this module carries the
+decisions out. Its figures can therefore be compared with those of the whole product (benchmarks/week), and of other
+policies on the same feeds.
 
-Staleness of a poll is how long ago the first change was published that the answer lacks; 0 where it lacks none. Feeds
-that HTTP forbids to keep, or that move or end, are left out. Publishers' hints and HTTP's lifetimes are ignored.
-Printed per price: requests to the origin, mean staleness over all polls, the share of polls that waited for the
-origin, and the share that missed a change. Beside it:
+The staleness of a poll is the time since the publication of the first change that its response lacks, or 0. Feeds that
+HTTP forbids to store, and feeds that move or end, are left out. Publishers' hints and HTTP's lifetimes are ignored. For
+each price, the output has the requests to the origin, the mean staleness over all polls, the share of polls that waited
+for the origin, and the share that missed a change. It also has
 
-* a cache with a fixed lifetime that answers with the stale copy and refreshes it behind the answer,
-* feedproxy's former schedule: a lifetime by the cube root of the usual gap, refreshed ahead while the feed is read,
+* a cache with a fixed lifetime that answers with the stale copy and refreshes it in the background,
+* feedproxy's former schedule: a lifetime by the cube root of the usual gap, with refreshes ahead of readers,
 * the oracle: the fewest requests with which no poll is stale.
 
-The last table compares them at equal requests: those of each fixed lifetime.
+The last table compares them at equal numbers of requests: those of each fixed lifetime.
 """
 
 import argparse
@@ -40,15 +41,15 @@ from feedproxy.subscribers.pseudonyms import Pseudonym
 PRICES = (60.0, 300.0, 1800.0, 7200.0, 14_400.0)
 
 HOURLY = (300.0, 600.0, 1350.0, 2700.0, 5400.0, 10_800.0, 21_600.0)
-"""Lifetimes of an hourly feed with the former schedule."""
+"""Lifetimes of an hourly feed in the former schedule, in seconds."""
 
 START = 4 * DAY
-"""1970-01-05 was a Monday: the instants of the model are moved there."""
+"""Unix time at which the instants of the model begin: 1970-01-05 was a Monday."""
 
 
 @dataclass(slots=True)
 class Result:
-    """What one price comes to."""
+    """The result for one price."""
 
     requests: int = 0
     polls: int = 0
@@ -57,7 +58,7 @@ class Result:
     waited: int = 0
 
     def miss(self, changes: Sequence[float], fetched: float, now: float) -> None:
-        """Count what a poll misses that is answered with a copy of `fetched`."""
+        """Count the changes that a poll misses if its response is a copy from the instant `fetched`."""
         first = bisect.bisect_right(changes, fetched)
         if first < len(changes) and changes[first] <= now:
             self.missed += 1
@@ -73,18 +74,18 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A feed, when it changed before and in the week, and who polled it when."""
+    """A feed, the instants of its changes before and in the week, and the polls of its readers."""
 
     feed: Feed
     dates: tuple[float, ...]
     changes: tuple[float, ...]
     published: tuple[float, ...]
-    """The changes that an entry with a date tells."""
+    """Changes that an entry with a date discloses."""
     polls: tuple[tuple[float, int], ...]
 
 
 def world(profile: str, seed: int, readers: int, days: float = 7) -> list[Played]:
-    """Return the feeds that are played, with their readers."""
+    """Return the feeds with their readers."""
     polls = collections.defaultdict(list)
     for reader in make_readers(profile, readers, 200, seed):
         for poll in polls_of(reader, seed, days):
@@ -103,7 +104,7 @@ def world(profile: str, seed: int, readers: int, days: float = 7) -> list[Played
 
 
 class Play:
-    """One feed under one price."""
+    """Simulation of one feed with one price."""
 
     def __init__(self, played: Played, price: float, result: Result, *, lifetime_max: float) -> None:
         self._played = played
@@ -118,7 +119,7 @@ class Play:
         self._due: float | None = None
 
     def run(self) -> None:
-        """Play the week."""
+        """Simulate the week."""
         for now, reader in self._played.polls:
             while self._due is not None and self._due <= now:
                 self._review(self._due)
@@ -174,7 +175,7 @@ class Play:
 
 
 def play(worlds: list[Played], price: float, *, lifetime_max: float = DAY) -> Result:
-    """Return what a price comes to."""
+    """Return the result for a price."""
     result = Result()
     for played in worlds:
         Play(played, price, result, lifetime_max=lifetime_max).run()
@@ -182,7 +183,7 @@ def play(worlds: list[Played], price: float, *, lifetime_max: float = DAY) -> Re
 
 
 def fixed(worlds: list[Played], lifetime: float) -> Result:
-    """Return what a cache comes to that answers with the stale copy and refreshes it behind the answer."""
+    """Return the result of a cache that answers with the stale copy and refreshes it in the background."""
     result = Result()
     for played in worlds:
         fetched = 0.0
@@ -197,7 +198,7 @@ def fixed(worlds: list[Played], lifetime: float) -> Result:
 
 
 def cube_root(worlds: list[Played], hourly: float) -> Result:
-    """Return what the former schedule comes to."""
+    """Return the result of the former schedule."""
     result = Result()
     for played in worlds:
         _Former(played, hourly, result).run()
@@ -205,7 +206,7 @@ def cube_root(worlds: list[Played], hourly: float) -> Result:
 
 
 class _Former:
-    """One feed under the former schedule."""
+    """Simulation of one feed with the former schedule."""
 
     def __init__(self, played: Played, hourly: float, result: Result) -> None:
         self._changes = played.changes
@@ -219,7 +220,7 @@ class _Former:
         self._fetched = self._due = 0.0
 
     def run(self) -> None:
-        """Play the week."""
+        """Simulate the week."""
         last = 0.0
         for now, _ in self._polls:
             self._result.polls += 1
@@ -243,7 +244,7 @@ class _Former:
 
 
 def oracle(worlds: list[Played]) -> Result:
-    """Return the fewest requests with which no poll misses a change: one before each that would."""
+    """Return the fewest requests with which no poll misses a change: one before each poll that would miss one."""
     result = Result()
     for played in worlds:
         fetched = 0.0

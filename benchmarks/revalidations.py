@@ -1,11 +1,12 @@
-"""What a scheduled refresh costs: CPU of one that the origin answers with 304, and of one with new content.
+"""The CPU time of a scheduled refresh that the origin answers with 304, and of one with new content.
 
     python -m benchmarks.revalidations [--feeds 1000] [--rounds 3] [--profile FILE]
 
-The service runs in this process, as `feedproxy serve` has it but for its listeners: store on disk, log, metrics, plans.
-Feeds of 61 KB (feed.py) are fetched once from an origin in another process, over connections that are kept. Then each
-is refreshed as the schedule does it, from the decision that it is due to the plan of the next refresh, and until it is
-written. The time is that of this process and its helper processes, all threads, divided by the refreshes.
+The service runs in this process as in `feedproxy serve`, but without listeners: store on disk, log, metrics, plans.
+Feeds of 61 KB (feed.py) are fetched once from an origin in another process, over persistent connections. Then each is
+refreshed as by the schedule, from the decision that it is due until the result is written and the next refresh is
+planned. The time is that of this process and its helper processes, with all threads, divided by the number of
+refreshes.
 """
 
 import argparse
@@ -30,13 +31,13 @@ from feedproxy.telemetry.log_format import LineHandler
 
 CONCURRENT_MIN = 8
 MISS_SHARE = 1 / 3
-"""A 304 is to cost at most this part of a first fetch."""
+"""Largest cost of a 304 as a fraction of a first fetch."""
 
 AIM_MS = 0.6
 
 
 async def each(targets: Sequence[str], act: Callable[[str], Awaitable[object]]) -> None:
-    """Act on all targets, AT_ONCE at a time."""
+    """Call `act` for all targets, a few at a time."""
     waiting = iter(targets)
 
     async def some() -> None:
@@ -47,7 +48,7 @@ async def each(targets: Sequence[str], act: Callable[[str], Awaitable[object]]) 
 
 
 async def scheduled(service: Service, target: str) -> None:
-    """Refresh a feed as the schedule does when its instant has come. Raises ValueError where the origin failed."""
+    """Refresh a feed as the schedule does at its instant. Raises ValueError if the origin failed."""
     service.admin.scheduler._plan_for(target)
     done = await service.admin._coordinator.refresh(target)
     if done.fwd_status != 304:
@@ -57,7 +58,7 @@ async def scheduled(service: Service, target: str) -> None:
 async def measure(
     service: Service, targets: Sequence[str], act: Callable[[str], Awaitable[object]], origin: int
 ) -> float:
-    """Milliseconds of CPU for each target. `origin` is a process that is not counted."""
+    """Return the CPU milliseconds for each target. `origin` is a process that is not counted."""
     before = cpu_seconds(os.getpid()) - cpu_seconds(origin)
     await each(targets, act)
     await service.store.flush()
@@ -74,7 +75,7 @@ async def play(
     service = app.service
     targets = [f"http://127.0.0.1:{origin}{feed.path(str(number))}" for number in range(feeds)]
     first = await measure(service, targets, service.admin._coordinator.refresh, process)
-    # The second refresh of a feed reads the dates of its entries, once.
+    # The second refresh of a feed reads the dates of its entries once.
     await measure(service, targets, lambda target: scheduled(service, target), process)
     profiler = cProfile.Profile() if profile is not None else None
     if profiler is not None:
@@ -88,7 +89,7 @@ async def play(
 
 
 def aims(feeds: int, rounds: int, profile: Path | None = None) -> list[Aim]:
-    """Start an origin, and measure."""
+    """Start an origin and measure. Return the figures."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="feedproxy-bench-") as made:
         folder = Path(made)
@@ -106,7 +107,7 @@ def aims(feeds: int, rounds: int, profile: Path | None = None) -> list[Aim]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.revalidations")
     parser.add_argument("--feeds", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3, help="how often each is refreshed and answered with 304")

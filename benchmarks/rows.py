@@ -1,4 +1,4 @@
-"""The rows of the table: what is asked for, and what feedproxy is to reach against each peer."""
+"""The rows of the table: the requests, and the targets of feedproxy against each peer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,12 +9,13 @@ READER = {
     "Accept": "application/rss+xml, application/atom+xml;q=0.9, application/xml;q=0.8, */*;q=0.5",
     "Accept-Language": "en-GB,en;q=0.7",
 }
-"""What a reader sends, as long as real ones' are; Accept-Encoding and If-None-Match come with the row."""
+"""Request fields of a reader, as long as those of real readers. A row adds Accept-Encoding and If-None-Match."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One way of asking. `targets`: peer's CPU time a request divided by ours, at least; by group of peers."""
+    """A kind of request. `targets` are the least ratios of a peer's CPU time per request to feedproxy's, by group of
+    peers."""
 
     key: str
     title: str
@@ -28,11 +29,11 @@ class Row:
 
     @property
     def miss(self) -> bool:
-        """The origin is asked for each."""
+        """Return whether each request is a request to the origin."""
         return self.mode == "new"
 
     def fields(self, tag: str) -> dict[str, str]:
-        """What is sent by who has the copy with this tag."""
+        """Return the request fields of a reader that has the copy with this entity tag."""
         coding = {"Accept-Encoding": "gzip" if self.gzip else "identity"}
         return {**READER, **coding, **({"If-None-Match": tag} if self.not_modified else {})}
 

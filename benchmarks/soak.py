@@ -1,15 +1,16 @@
-"""Whether anything grows: a proxy under mixed load for minutes, and what it holds meanwhile.
+"""A check for growth: the resources of a proxy during mixed load for some minutes.
 
     python -m benchmarks.soak [--minutes 15] [--rate 100] [--feeds 40] [--seed 1]
 
-The load: readers of feeds that change, conditional and not, through gateway and explicit proxy; conversions; requests
-that are malformed or break off; CONNECT tunnels; tunnels that are intercepted, by HTTP/1.1 and HTTP/2, with streams
-that are reset; POSTs that stream. A line every so often tells what the process and its helper hold.
+The load consists of readers of changing feeds, conditional or not, through gateway and explicit proxy; conversions;
+malformed and interrupted requests; CONNECT tunnels; intercepted tunnels by HTTP/1.1 and HTTP/2, with reset streams; and
+streaming POSTs. The resources of the process and its helper are printed periodically.
 
-It is flat when, after the warm-up (two thirds of the time, at most ten minutes: the caches of conversions and of what
-readers do are full after some 60,000 requests), descriptors and threads end no higher than they began, but for a few,
-and memory grows by less than `GROWTH_MAX` a minute: the median of the slopes between any two of its figures (Theil and
-Sen), which a helper that was just replaced does not bend. Then the exit code is 0, else 1.
+The result is flat if two conditions hold after the warm-up. The warm-up is two thirds of the time, at most ten minutes,
+because the caches of conversions and of readers' behaviour are full after some 60,000 requests. First, descriptors and
+threads grow by no more than a few. Second, memory grows by less than `GROWTH_MAX` per minute. The growth is the median
+of the slopes between any two samples (Theil and Sen), which a helper that was just replaced hardly affects. The exit
+code is 0 for a flat result, and 1 otherwise.
 """
 
 import argparse
@@ -46,23 +47,26 @@ from benchmarks.load import family, parents, processes
 from conformance.process import free_port, started
 
 GROWTH_MAX = 0.5
-"""MB in a minute, of all processes, after the warm-up. The noise of a run of 15 minutes is a tenth of that."""
+"""Largest growth of memory of all processes after the warm-up, in MB per minute. The noise of a run of 15 minutes is a
+tenth of it."""
 
 SURPLUS_MAX = 12
-"""Descriptors or threads at the end above those after the warm-up: connections that are just open."""
+"""Largest growth of the numbers of descriptors and threads after the warm-up: connections that happen to be open."""
 
 CHANGE_EVERY = 2.0
-"""Seconds until a feed of the origin has a new item."""
+"""Seconds between two new items in a feed of the origin."""
 
-READERS, UNKNOWN = 10, 50
-"""User-Agents, and addresses that are no feed's. What is kept of each reader of each feed for a day (its count, how it
-behaves) and of each feed (its last versions) has reached its bounds after the warm-up, also on a slow machine."""
+READERS = 10
+"""Number of User-Agents. With so few, the state of readers and feeds reaches its limits during the warm-up."""
+
+UNKNOWN = 50
+"""Number of addresses without a feed, which are few for the same reason."""
 
 PATIENCE = 30.0
 
 
 def a_feed(number: int, version: int) -> bytes:
-    """A feed of 30 items, of which a new version has a new one."""
+    """Return a feed of 30 items. Each version has one new item."""
     items = "".join(
         f"<item><title>Item {each} of feed {number}</title><guid isPermaLink='false'>tag:{number}:{each}</guid>"
         f"<link>http://origin.example/{number}/{each}</link><description>{'word ' * 60}{each}</description></item>"
@@ -75,12 +79,12 @@ def a_feed(number: int, version: int) -> bytes:
 
 
 class Origin(BaseHTTPRequestHandler):
-    """Feeds that change by the clock, pages, and what takes a POST."""
+    """An origin with feeds that change by the clock, pages, and an address for POST."""
 
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        """Answer with a feed, by its number."""
+        """Answer with the feed of a number."""
         found = re.search(r"/(\d+)", self.path)
         number = int(found[1]) if found else 0
         version = int((time.time() + number) / CHANGE_EVERY) % 1_000_000
@@ -93,7 +97,7 @@ class Origin(BaseHTTPRequestHandler):
             self._answer(200, a_feed(number, version), tag)
 
     def do_POST(self) -> None:
-        """Take it."""
+        """Accept the content."""
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self._answer(200, b"thanks", '"post"', kind="text/plain")
 
@@ -108,7 +112,7 @@ class Origin(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Be silent."""
+        """Log nothing."""
 
 
 class _Server(ThreadingHTTPServer):
@@ -116,11 +120,11 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A connection that is gone is none of ours."""
+        """Ignore closed connections."""
 
 
 def certificate(folder: Path) -> Path:
-    """A certificate for `localhost` that signs itself, with its key, in one file."""
+    """Return a file with a self-signed certificate for `localhost` and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.now(UTC)
@@ -145,7 +149,7 @@ def certificate(folder: Path) -> Path:
 
 
 def serve(stack: contextlib.ExitStack, secured: Path | None = None) -> int:
-    """Let an origin listen; its port."""
+    """Start an origin. Return its port."""
     server = _Server(("127.0.0.1", 0), Origin)
     if secured is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -158,9 +162,10 @@ def serve(stack: contextlib.ExitStack, secured: Path | None = None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What the processes hold: seconds since the start, MB (of these in the proxy itself), descriptors, threads.
+    """The resources of the processes: seconds since the start, MB (in total, and of the proxy alone), descriptors,
+    threads.
 
-    `mapped` are MB of files that the proxy has mapped: pages of the store, which the kernel may take back at any time.
+    `mapped` is the MB of files that the proxy has mapped: pages of the store, which the kernel may free at any time.
     """
 
     at: float
@@ -172,7 +177,7 @@ class Sample:
 
 
 def sample(pid: int, began: float) -> Sample:
-    """Look at a process and those that it has started."""
+    """Return the resources of a process and its descendants."""
     memory = own = mapped = descriptors = threads = 0
     for each in family(pid, parents(processes())):
         with contextlib.suppress(OSError):
@@ -186,13 +191,13 @@ def sample(pid: int, began: float) -> Sample:
 
 
 def slope(samples: Sequence[Sample]) -> float:
-    """MB in a minute: the median of what any two of at least two samples say."""
+    """Return the growth in MB per minute: the median of the slopes between any two of at least two samples."""
     pairs = itertools.combinations(samples, 2)
     return statistics.median((later.memory - first.memory) / (later.at - first.at) * 60 for first, later in pairs)
 
 
 def verdict(samples: Sequence[Sample]) -> list[str]:
-    """What is not flat among the samples after the warm-up."""
+    """Return the resources that are not flat in the samples after the warm-up."""
     first, last = samples[0], samples[-1]
     grows = []
     if (minute := slope(samples)) > GROWTH_MAX:
@@ -205,7 +210,7 @@ def verdict(samples: Sequence[Sample]) -> list[str]:
 
 
 class Load:
-    """What clients do. Each kind is one method, which does it once."""
+    """The actions of clients. Each method is one kind of action, and does it once."""
 
     def __init__(self, proxy: int, origin: int, secure: int, feeds: int, context: Callable[[], ssl.SSLContext]) -> None:
         self._proxy = ("127.0.0.1", proxy)
@@ -228,7 +233,7 @@ class Load:
         ]
 
     def once(self, dice: random.Random) -> None:
-        """Do one of them, each as often as its weight says."""
+        """Do one random action. Its probability is proportional to its weight."""
         (kind,) = dice.choices([each for _, each in self.kinds], [weight for weight, _ in self.kinds])
         try:
             kind(dice)
@@ -236,7 +241,7 @@ class Load:
             self.statuses[f"{kind.__name__}: {type(error).__name__}"] += 1
 
     def _feed(self, dice: random.Random) -> str:
-        # Few are read often, many seldom.
+        # Few feeds are read often, and many seldom.
         return f"http://127.0.0.1:{self._origin}/{int(self._feeds * dice.random() ** 2)}.rss"
 
     def _line(self) -> socket.socket:
@@ -264,7 +269,7 @@ class Load:
         return "\r\n".join([f"{method} {target} HTTP/1.1", "Host: soak", agent, coding, *fields, "", ""]).encode()
 
     def gateway(self, dice: random.Random) -> None:
-        """Read feeds, conditionally the second time, on one connection."""
+        """Read feeds over one connection, the second time conditionally."""
         with self._line() as wire:
             feed = "/" + self._feed(dice)
             head = self._ask(wire, self._request(dice, feed))
@@ -272,7 +277,7 @@ class Load:
                 self._ask(wire, self._request(dice, feed, "GET", f"If-None-Match: {tag[1].decode()}"))
 
     def proxied(self, dice: random.Random) -> None:
-        """Read a feed in absolute-form, freshly at times."""
+        """Read a feed in absolute-form, sometimes with no-cache."""
         fields = ["Cache-Control: no-cache"] if dice.random() < 0.1 else []
         with self._line() as wire:
             self._ask(wire, self._request(dice, self._feed(dice), "GET", "Connection: close", *fields))
@@ -284,7 +289,7 @@ class Load:
             self._ask(wire, self._request(dice, path, "GET", "Connection: close"))
 
     def unknown(self, dice: random.Random) -> None:
-        """Ask for an address that is read seldom, or is nowhere."""
+        """Request an address that is seldom read, or does not exist."""
         path = dice.choice(
             [f"/http://127.0.0.1:{self._origin}/?{dice.randrange(UNKNOWN)}", "/nothing", "/-/nothing", "/"]
         )
@@ -292,7 +297,7 @@ class Load:
             self._ask(wire, self._request(dice, path, "GET", "Connection: close"))
 
     def malformed(self, dice: random.Random) -> None:
-        """Send what is no request."""
+        """Send a malformed request."""
         data = dice.choice(
             [
                 b"\x16\x03\x01\x02\x00\x01" + dice.randbytes(200),
@@ -312,14 +317,14 @@ class Load:
         self.statuses["malformed"] += 1
 
     def broken_off(self, dice: random.Random) -> None:
-        """Begin a request, or an answer, and go."""
+        """Close the connection during a request or a response."""
         data = self._request(dice, "/" + self._feed(dice))
         with self._line() as wire:
             wire.sendall(data[: dice.randrange(1, len(data) + 1)])
         self.statuses["broken off"] += 1
 
     def posted(self, dice: random.Random) -> None:
-        """Send a POST through."""
+        """Send a POST through the proxy."""
         size = dice.randrange(20_000)
         with self._line() as wire:
             fields = [f"Content-Length: {size}", "Connection: close"]
@@ -334,7 +339,7 @@ class Load:
         return wire
 
     def tunnel(self, dice: random.Random) -> None:
-        """Ask through a CONNECT."""
+        """Send a request through a CONNECT tunnel."""
         with self._tunnel("127.0.0.1", self._origin) as wire:
             for _ in range(dice.randrange(1, 4)):
                 self._ask(wire, self._request(dice, "/1.rss"))
@@ -348,13 +353,13 @@ class Load:
         )
 
     def intercepted(self, dice: random.Random) -> None:
-        """Ask through a tunnel that is decrypted."""
+        """Send a request through an intercepted tunnel."""
         with self._secure("http/1.1") as wire:
             request = self._request(dice, f"/{dice.randrange(self._feeds)}.rss")
             self._ask(wire, request.replace(b"Host: soak", f"Host: localhost:{self._secure_origin}".encode()))
 
     def intercepted_h2(self, dice: random.Random) -> None:
-        """Ask by HTTP/2, and reset some of it."""
+        """Send requests by HTTP/2 through an intercepted tunnel, and reset some of them."""
         with self._secure("h2") as wire:
             state = h2.connection.H2Connection(h2.config.H2Configuration())
             state.initiate_connection()
@@ -387,7 +392,7 @@ class Load:
 
 
 def run(load: Load, rate: float, until: float, seed: int) -> None:
-    """Clients at this rate in all, in a few threads, until the time has come."""
+    """Run the load at this total rate, in a few threads, until `until`."""
 
     def client(number: int, each: float) -> None:
         dice = random.Random(seed * 1000 + number)
@@ -402,7 +407,7 @@ def run(load: Load, rate: float, until: float, seed: int) -> None:
 
 
 def main() -> int:
-    """Run it, and say what grew."""
+    """Run the check, and print the resources that grew."""
     parser = argparse.ArgumentParser(prog="make soak SOAK_ARGS=…", description="Whether anything grows under load.")
     parser.add_argument("--minutes", type=float, default=15.0)
     parser.add_argument("--rate", type=float, default=100.0, help="connections a second")

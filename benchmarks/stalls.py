@@ -1,8 +1,10 @@
-"""What keeps the event loop from hits: python -m benchmarks.stalls serve …, as `feedproxy serve …`, told when it ends.
+"""The callbacks that delay hits in the event loop: `python -m benchmarks.stalls serve …`, with the arguments of
+`feedproxy serve`.
 
-Each callback of the loop is timed, wall and CPU: where the wall's time is longer, the thread waited for Python's lock
-(another thread computed) or for a CPU. What takes long within a callback is seen by a thread that looks at the stack; a
-function that gives the lock away for a moment (a write, a look into SQLite) is where waiting for it shows.
+The result is printed when it ends. Each callback of the loop is timed, both elapsed time and CPU time. If the elapsed
+time is longer, the thread waited for Python's interpreter lock, which another thread held, or for a CPU. A thread
+samples the stack during long callbacks. A function that releases the lock for a moment, such as a write or an access to
+SQLite, is where the wait for it appears.
 """
 
 import asyncio
@@ -23,7 +25,7 @@ SHOWN = 15
 
 @dataclass(slots=True)
 class Sum:
-    """Of callbacks of one name: how many, seconds by the wall and of CPU, and the longest."""
+    """Sums over the callbacks of one name: their number, elapsed and CPU seconds, and the longest."""
 
     many: int = 0
     wall: float = 0.0
@@ -32,13 +34,13 @@ class Sum:
     long: int = 0
 
     def add(self, wall: float, cpu: float) -> None:
-        """One more."""
+        """Add one callback."""
         self.many, self.wall, self.cpu = self.many + 1, self.wall + wall, self.cpu + cpu
         self.longest, self.long = max(self.longest, wall), self.long + (wall > LONG)
 
 
 class Watch:
-    """Times the loop's callbacks from now on."""
+    """Timer of the loop's callbacks."""
 
     def __init__(self) -> None:
         self.sums: dict[str, Sum] = {}
@@ -79,7 +81,7 @@ class Watch:
                 self.stacks[where(sys._current_frames().get(self._thread))] += 1
 
     def tell(self) -> None:
-        """The callbacks that took most, and what was seen in those that took long."""
+        """Print the callbacks that took most time, and the stacks sampled in long ones."""
         told = sys.stderr
         print("\n  calls  long  wall ms   cpu ms  longest ms  callback", file=told)
         for name, each in sorted(self.sums.items(), key=lambda item: -item[1].wall)[:SHOWN]:
@@ -91,13 +93,13 @@ class Watch:
 
 
 def line(each: Sum, name: str) -> str:
-    """One line of the table."""
+    """Return a row of the table."""
     wall, cpu, longest = (seconds * 1000 for seconds in (each.wall, each.cpu, each.longest))
     return f"{each.many:7}{each.long:6}{wall:9.0f}{cpu:9.0f}{longest:12.1f}  {name}"
 
 
 def called(callback: Any) -> str:
-    """What a callback is: a task by its coroutine, else the function."""
+    """Return the name of a callback: a task has that of its coroutine."""
     owner = getattr(callback, "__self__", None)
     if isinstance(owner, asyncio.Task):
         coroutine: Any = owner.get_coro()
@@ -107,7 +109,7 @@ def called(callback: Any) -> str:
 
 
 def where(frame: FrameType | None) -> str:
-    """The innermost functions, the last one first, up to the loop."""
+    """Return the innermost functions of a stack up to the loop, the last one first."""
     names: list[str] = []
     while frame is not None and len(names) < 6 and frame.f_code.co_name not in {"timed", "_run"}:
         module = frame.f_globals.get("__name__", "?")

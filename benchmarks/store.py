@@ -1,7 +1,7 @@
-"""What the store costs: its form, memory, disk. Run: python -m benchmarks.store [number of targets to list]
+"""The cost of the store: encoding, memory, disk. `python -m benchmarks.store [number of targets to list]`.
 
-A feed here is 60 KB with gzip, br and zstd (100 KB together) and 20 field lines, eight of which
-no other feed has. Times are the best of several runs; memory is what tracemalloc sees.
+A feed has 60 KB, is stored with gzip, br and zstd (100 KB in total), and has 20 field lines, eight of which no other
+feed has. Times are the best of several runs. Memory is measured by tracemalloc.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ SIZES = {"identity": 61_000, "gzip": 12_300, "br": 12_000, "zstd": 13_000}
 
 
 def a_feed(number: int, share: float = 1.0) -> Resource:
-    """A feed like no other, its bodies this share of the usual."""
+    """Return a feed that differs from all others, with bodies of this fraction of the usual size."""
     target = f"https://blog{number}.example.com/feed/rss.xml"
     own = [
         ("Date", f"Mon, 01 Jan 2024 {number // 3600 % 24:02}:{number // 60 % 60:02}:{number % 60:02} GMT"),
@@ -54,7 +54,7 @@ def a_feed(number: int, share: float = 1.0) -> Resource:
 
 
 def best(act: Callable[[], object], times: int = 300) -> float:
-    """Microseconds."""
+    """Return the best time of several runs in microseconds."""
     return min(timeit.repeat(act, number=times, repeat=5)) / times * 1e6
 
 

@@ -1,4 +1,4 @@
-"""The ratios and the tables made of them: python -m benchmarks.table build/bench.json --into benchmarks/README.md"""
+"""Ratios, and tables of them: `python -m benchmarks.table build/bench.json --into benchmarks/README.md`."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 
 
 def medians(runs: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], float]:
-    """By row and server the median of CPU microseconds a request, of the runs that count."""
+    """Return the median CPU microseconds per request of the valid runs, by row and server."""
     by_place: dict[tuple[str, str], list[float]] = {}
     for each in runs:
         if not each["fault"]:
@@ -25,14 +25,17 @@ def medians(runs: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], float]:
 
 
 def ratio(us: Mapping[tuple[str, str], float], row: str, group: str) -> float | None:
-    """The better of this group's variants, divided by ours: above 1, ours is cheaper. None where one is missing."""
+    """Return the better value of a group's variants divided by feedproxy's, or None if either is missing.
+
+    Above 1, feedproxy uses less.
+    """
     ours = us.get((row, OURS))
     theirs = [us[row, peer.name] for peer in PEERS if peer.group == group and (row, peer.name) in us]
     return min(theirs) / ours if ours and theirs else None
 
 
 def cell(measured: float | None, target: float | None) -> str:
-    """The measured ratio, and its target beside it; what fell short is bold."""
+    """Return the measured ratio and its target as text. A ratio below its target is bold."""
     if measured is None:
         return "–" if target is None else f"– (≥ {target:g})"
     said = f"{measured:.2f}"
@@ -42,18 +45,18 @@ def cell(measured: float | None, target: float | None) -> str:
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table."""
+    """Return a table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _titled(titles: Mapping[str, str] | None) -> list[tuple[Row, str]]:
-    """The rows that were chosen, as they are called in this run; without titles all."""
+    """Return the rows with their titles in this run, or all rows if `titles` is None."""
     return [(row, titles[row.key] if titles else row.title) for row in ROWS if not titles or row.key in titles]
 
 
 def ratios(runs: Sequence[Mapping[str, Any]], titles: Mapping[str, str] | None = None) -> str:
-    """The table of ratios: measured, and in brackets what is to be reached."""
+    """Return the table of ratios, with the targets in brackets."""
     us = medians(runs)
     body = [
         [title, *(cell(ratio(us, row.key, group), row.targets.get(group)) for group in GROUPS)]
@@ -63,7 +66,7 @@ def ratios(runs: Sequence[Mapping[str, Any]], titles: Mapping[str, str] | None =
 
 
 def microseconds(runs: Sequence[Mapping[str, Any]], titles: Mapping[str, str] | None = None) -> str:
-    """The table of CPU microseconds a request, with requests a second."""
+    """Return the table of CPU microseconds per request, with requests per second."""
     us = medians(runs)
     rates = medians([{**each, "us": each["rate"]} for each in runs])
     names = [OURS, *(peer.name for peer in PEERS)]
@@ -77,12 +80,12 @@ def microseconds(runs: Sequence[Mapping[str, Any]], titles: Mapping[str, str] | 
 
 
 def faults(runs: Iterable[Mapping[str, Any]]) -> str:
-    """What did not count, and why; empty if all did."""
+    """Return the runs that do not count with their reasons, or an empty string."""
     return "\n".join(f"* {each['row']}, {each['server']}: {each['fault']}" for each in runs if each["fault"])
 
 
 def aims(found: Iterable[Mapping[str, Any]]) -> str:
-    """The other figures: what was measured, beside what is to be reached."""
+    """Return the table of all other figures, with their targets."""
     rows = []
     for each in found:
         value, target = each["value"], each["target"]
@@ -98,12 +101,12 @@ def _figure(value: float, unit: str) -> str:
 
 
 def reached(value: float, sense: str, target: float) -> bool:
-    """Is it as it should be? `sense` is ≤ or ≥."""
+    """Return whether a value reaches its target. `sense` is ≤ or ≥."""
     return value <= target if sense == "≤" else value >= target
 
 
 def page(results: Mapping[str, Any]) -> str:
-    """All that was measured, with its date and machine."""
+    """Return all results as text, with date and machine."""
     machine, how = results["machine"], results["how"]
     versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
     about = (
@@ -122,14 +125,14 @@ def page(results: Mapping[str, Any]) -> str:
 
 
 def into(text: str, made: str) -> str:
-    """The page with these results between its two marks. Raises ValueError where they are missing."""
+    """Return the page with these results between its two marks. Raises ValueError if a mark is missing."""
     if BEGIN not in text or END not in text:
         raise ValueError(f"no {BEGIN} … {END}")
     return re.sub(f"(?s){re.escape(BEGIN)}.*{re.escape(END)}", lambda _: f"{BEGIN}\n\n{made}\n\n{END}", text)
 
 
 def main() -> None:
-    """Show the results of a run, or put them into a page."""
+    """Print the results of a run, or insert them into a page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.table")
     parser.add_argument("results", type=Path)
     parser.add_argument("--into", type=Path, help="a page with the two marks, such as benchmarks/README.md")

@@ -1,9 +1,11 @@
-"""Bytes of feed updates between two feedproxies, with dictionaries and without. Run:
-python -m benchmarks.two_proxies --histories DIR
+"""Bytes of feed updates between two feedproxies, with and without dictionaries.
 
-One feedproxy stands in front of the publisher, one in an office, each a process of its own; a line between them counts
-what it carries, fields included. Of each history (see benchmarks.deltas) the first versions are published one after
-another, and the office's feedproxy is asked for each. The first transfer of a feed is always whole and is not counted.
+    python -m benchmarks.two_proxies --histories DIR
+
+One feedproxy runs in front of the publisher and one in an office, each in its own process. A relay between them counts
+the transferred bytes, fields included. The first versions of each history (see benchmarks.deltas) are published one
+after another, and each is requested from the office's feedproxy. The first transfer of a feed is always complete, and
+is not counted.
 """
 
 import argparse
@@ -20,7 +22,7 @@ from tests.live.product import Feedproxy, ask
 
 
 def measure(folder: Path, versions: Sequence[Sequence[bytes]], dictionaries: str) -> list[tuple[int, int]]:
-    """Return the updates of each history and the bytes that came over the line for them."""
+    """Return the number of updates of each history, and the bytes that were transferred for them."""
     rows: list[tuple[int, int]] = []
     with opened(folder / "origin") as (origin, authority), Line() as line:
         publisher = Feedproxy(

@@ -1,7 +1,8 @@
-"""What a request costs with one process, and with two on the same port. Neither servers nor load are bound to a CPU.
+"""The cost of a request with one process, and with two on the same port. Neither servers nor load are bound to a CPU.
 
-Each worker has as many readers as the one: with half of them it would find half as many requests whenever it looks, and
-what a look costs would be told as what a second worker costs. nginx beside it shows what the machine adds.
+Each of two workers gets as many connections as a single one. With half of them, it would find half as many requests at
+each poll, so that the cost of polling would appear as the cost of a second worker. nginx is measured for comparison
+with the machine's own effect.
 """
 
 import itertools
@@ -20,7 +21,7 @@ _rows = [row for row in ROWS if row.key in {"304-keep", "304-close"}]
 
 
 def play(stage: Stage, rounds: int, seconds: int) -> list[Aim]:
-    """By row the cost with two workers divided by that with one."""
+    """Return for each row the cost with two workers divided by the cost with one."""
     found = []
     kinds = {"": [stage.feedproxy("--workers", str(many), name=f"feedproxy {many}", free=True) for many in MANY]}
     if NGINX.path:

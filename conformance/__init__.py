@@ -1,15 +1,15 @@
-"""How feedproxy and other caches do in the public tests for HTTP caches (cache-tests.fyi).
+"""Results of feedproxy and other caches in the public tests for HTTP caches (cache-tests.fyi).
 
-    make conformance                        feedproxy and every peer that is installed
+    make conformance                        feedproxy and every installed peer
     make conformance SUITE=../cache-tests   the same with a checkout of the suite
-    make conformance-check                  feedproxy alone: has a test been lost that passed before?
+    make conformance-check                  feedproxy alone: check that no test fails that passed before
 
-    suite.py    where the suite comes from, and its origin server
-    client.mjs  runs its client and writes what came of every test
-    caches.py   what is started in front of that origin: feedproxy, and the peers of peers/
-    outcome.py  what a result means, and how results are counted
+    suite.py    the source of the suite, and its origin server
+    client.mjs  runs the suite's client and writes the result of each test
+    caches.py   the caches in front of that origin: feedproxy, and the peers of peers/
+    outcome.py  the meaning of a result, and how results are counted
     passed.py   the tests that passed before: passed.txt
     page.py     docs/reference/conformance.md, made from results/ and notes.toml
 
-Of the suite itself nothing is kept here but the names by which it calls its tests.
+This folder contains nothing of the suite but the names of its tests.
 """

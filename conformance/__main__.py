@@ -12,11 +12,11 @@ from conformance import outcome, page, passed, report, suite
 from conformance.caches import FEEDPROXY, OTHERS, PROXY, REVERSE, ROOT, Cache, feedproxy
 from conformance.process import DidNotStart
 
-# What is not there is no failure: a test that starts this skips by it, as automake has it.
+# A missing program is not a failure: with this exit code, a test that runs this module is skipped, as in automake.
 SKIPPED = 77
 RESULTS = Path(__file__).with_name("results")
 AGAIN = 4
-"""So often what seems lost is tried again."""
+"""Number of times that an apparently lost test is repeated."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -77,10 +77,13 @@ def _run(found: suite.Suite, mine: Cache, args: argparse.Namespace) -> int:
 
 
 def _check(found: suite.Suite, mine: Cache, entrance: str) -> int:
-    """Has feedproxy lost a test? What seems lost is tried again, by itself: a busy machine is late, not wrong."""
+    """Check whether feedproxy fails a test that passed before. Return the exit code.
+
+    Such a test is repeated alone, because a busy machine may only have been late.
+    """
     before = passed.read().get(passed.heading(found.name, entrance))
     if before is None:
-        raise suite.Missing(f"passed.txt knows nothing of {found.name} {entrance}")
+        raise suite.Missing(f"passed.txt has no entry for {found.name} {entrance}")
     results = _results(found, mine, entrance)
     lost = sorted(before - results.passed())
     for name in sorted(results.passed() - before):
@@ -111,7 +114,7 @@ def _results(found: suite.Suite, cache: Cache, entrance: str, only: Sequence[str
 @contextmanager
 def _scratch() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="conformance-", ignore_cleanup_errors=True) as folder:
-        # A peer that goes on as another user has to find its way to its own folder.
+        # A peer that changes to another user must be able to reach its own folder.
         Path(folder).chmod(0o755)
         yield Path(folder)
 

@@ -1,8 +1,8 @@
-"""What is started in front of the suite's origin: feedproxy as it is, and the peers that are installed.
+"""The caches in front of the suite's origin: feedproxy in its usual form, and the installed peers.
 
-A peer's configuration is a template in peers/, such as its own manual would suggest for a cache in front of one origin
-(or, for `proxy`, as an explicit proxy). None is tuned for the suite. feedproxy is told the names of the suite's fields,
-since it shares no answer to a request with fields that it does not know.
+A peer's configuration is a template in peers/, as its own manual suggests for a cache in front of one origin or, for
+`proxy`, as an explicit proxy. None is tuned for the suite. feedproxy is told the names of the suite's fields, because
+it shares no response to a request with unknown fields.
 """
 
 import os
@@ -22,19 +22,19 @@ ROOT = Path(__file__).parents[1].absolute()
 PEERS = Path(__file__).with_name("peers")
 REVERSE, PROXY = "reverse", "proxy"
 BOTH, ONLY_REVERSE = frozenset({REVERSE, PROXY}), frozenset({REVERSE})
-# Servers stand in sbin, which is not on every user's path.
+# Servers are installed in sbin, which is not in every user's path.
 PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin"))
 
 
 class ConfigTemplate(Template):
-    """`@{port}`: the dollar is a letter of several peers' own languages."""
+    """A template with placeholders `@{port}`, because some configuration languages use the dollar sign."""
 
     delimiter = "@"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a cache is to stand: an empty folder of its own, its port, the origin's port, and the entrance."""
+    """The resources of a cache: an empty folder, its port, the origin's port, and the entrance."""
 
     folder: Path
     port: int
@@ -44,7 +44,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """`command` writes what the cache needs into its place and gives the command that runs it in the foreground."""
+    """A cache. `command` writes its configuration into its folder, and returns the command that runs it in the
+    foreground."""
 
     name: str
     program: str
@@ -54,7 +55,7 @@ class Cache:
 
     @property
     def program_name(self) -> str:
-        """The name without the options that were given."""
+        """Return the name without the options."""
         return self.name.partition(",")[0]
 
     @property
@@ -62,7 +63,7 @@ class Cache:
         return shutil.which(self.program, path=PATH)
 
     def version_text(self) -> str:
-        """The version number that the program tells of itself."""
+        """Return the version number that the program reports."""
         command = [self.path or self.program, *self.version]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         found = re.search(r"\d+\.\d+(\.\d+)*", done.stdout + done.stderr)
@@ -70,10 +71,10 @@ class Cache:
 
     @contextmanager
     def running(self, scratch: Path, origin: int, entrance: str) -> Iterator[str]:
-        """The cache in front of the origin; gives its URL, and ends it. Raises DidNotStart."""
+        """Run the cache in front of the origin in this context. Yield its URL. Raises DidNotStart."""
         folder = scratch / self.program_name.replace(" ", "-").lower()
         folder.mkdir()
-        # Started as root, most of them go on as somebody else.
+        # Started as root, most peers change to another user.
         folder.chmod(0o777)
         place = Place(folder, free_port(), origin, entrance)
         command = self.command(self.path or self.program, place)
@@ -96,11 +97,11 @@ def _write(place: Place, template: str, into: str = "") -> Path:
 
 
 SHARED_FIELDS = ("test-id", "test-name", "req-num", "foo", "bar", "baz", "other", "authorization")
-"""Fields of the suite's requests by which its origin's answers differ where Vary says so, as RFC 9111 has it."""
+"""Fields of the suite's requests by which its origin's responses differ if Vary names them, as in RFC 9111."""
 
 
 def feedproxy(workers: int = 1, options: Sequence[str] = ()) -> Cache:
-    """feedproxy, as it is or with options (`NAME=VALUE`), which its name then tells."""
+    """Return feedproxy, optionally with options (`NAME=VALUE`), which its name then includes."""
 
     def command(program: str, place: Place) -> Sequence[str]:
         upstream = ["--upstream", f"http://127.0.0.1:{place.origin}"] if place.entrance == REVERSE else []
@@ -122,7 +123,7 @@ def _nginx(program: str, place: Place) -> Sequence[str]:
 
 
 def _squid(program: str, place: Place) -> Sequence[str]:
-    # Its shared memory is named after the service: another Squid may be running here.
+    # Its shared memory is named after the service, and another Squid may be running.
     service = ("-n", f"conformance{place.port}")
     return [program, "-N", *service, "-f", str(_write(place, f"squid-{place.entrance}.conf", "squid.conf"))]
 
@@ -130,7 +131,7 @@ def _squid(program: str, place: Place) -> Sequence[str]:
 def _varnish(program: str, place: Place) -> Sequence[str]:
     vcl = _write(place, "varnish.vcl")
     listen = ("-a", f"127.0.0.1:{place.port}", "-T", "none")
-    # Its own guess, two minutes for whatever says nothing, would be reused against RFC 9111, section 4.2.2.
+    # Its default of two minutes for responses without a lifetime would violate RFC 9111, section 4.2.2.
     return [program, "-F", "-t", "0", *listen, "-f", str(vcl), "-n", str(place.folder / "work"), "-s", "default,64m"]
 
 

@@ -1,8 +1,8 @@
-"""What a result of the suite means, and how results are counted.
+"""The meaning of the suite's results, and how they are counted.
 
-A test says what is *required* of a cache, what an *optimal* cache does, or merely *checks* what it does; the suite
-has no opinion on the answer to a check. A test may build on others: where one of those has not passed, it has passed
-without having *shown* anything ("must not be reused" is easily passed by what never reuses). Both are counted.
+A test states what is *required* of a cache, what an *optimal* cache does, or only *checks* what it does, without a
+right answer. A test may depend on others. If one of these did not pass, the test may pass without having *shown*
+anything: a cache that never reuses a response easily passes "must not be reused". Both numbers are counted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,15 +14,15 @@ KINDS = ("required", "optimal", "check")
 
 
 class Verdict(StrEnum):
-    PASSED = "passed"  # of a check: yes
-    FAILED = "failed"  # of a check: no
-    SETUP = "setup"  # what the test wanted to begin with did not come about
+    PASSED = "passed"  # a check: yes
+    FAILED = "failed"  # a check: no
+    SETUP = "setup"  # the precondition of the test was not met
     NO_ANSWER = "no-answer"  # the exchange itself failed
 
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """One test, by the suite's names for it and for the chapter that it stands in."""
+    """A test, with the suite's names for it and for its chapter."""
 
     id: str
     chapter: str
@@ -32,7 +32,7 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What came of a run: the tests, each one's verdict, and which stand on others that have passed as well."""
+    """The results of a run: the tests, their verdicts, and the tests with dependencies that all passed."""
 
     tests: tuple[Test, ...]
     verdicts: Mapping[str, Verdict]
@@ -40,14 +40,14 @@ class Results:
     messages: Mapping[str, str]
 
     def passed(self) -> frozenset[str]:
-        """The tests passed that say something of right and wrong, so without the checks."""
+        """Return the tests that passed, without the checks, which have no right answer."""
         return frozenset(
             each.id for each in self.tests if each.kind != "check" and self.verdicts[each.id] is Verdict.PASSED
         )
 
 
 def read(made: Mapping[str, Any]) -> Results:
-    """Results from what client.mjs wrote; tests that are for browsers alone are left out."""
+    """Return the results that client.mjs wrote, without the tests for browsers only."""
     raw = made["results"]
     tests = tuple(
         Test(each["id"], each["suite"], each["kind"], tuple(each["depends"]))

@@ -1,4 +1,4 @@
-"""docs/reference/conformance.md, made from results/ and notes.toml."""
+"""Generator of docs/reference/conformance.md from results/ and notes.toml."""
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,24 +45,24 @@ page from `conformance/results/` and `conformance/notes.toml`.
 
 
 def explained(notes: Mapping[str, Any], part: str, name: str) -> Mapping[str, Any] | None:
-    """The first note of a part of notes.toml that has this test."""
+    """Return the first note of a part of notes.toml that names this test, or None."""
     return next((note for note in notes[part] if any(fnmatchcase(name, each) for each in note["tests"])), None)
 
 
 def load(folder: Path) -> list[Report]:
-    """The reports recorded, the richest suite first, and reverse before proxy."""
+    """Return the recorded reports: the suite with the most tests first, and reverse before proxy."""
     reports = [report.load(each.read_text(encoding="utf-8")) for each in folder.glob("*.json")]
     reports.sort(key=lambda each: each.entrance, reverse=True)
     return sorted(reports, key=lambda each: len(each.tests), reverse=True)
 
 
 def page(reports: Sequence[Report], notes: Mapping[str, Any]) -> str:
-    """The whole page. Every test has to be explained in the notes that is not passed, or checks."""
+    """Return the whole page. The notes must explain each test that did not pass and is not a check."""
     return "\n".join((HEAD, *_results(reports, notes), *_not_passed(reports, notes), *_checks(reports, notes)))
 
 
 def unexplained(reports: Sequence[Report], notes: Mapping[str, Any]) -> set[str]:
-    """The tests that notes.toml has forgotten."""
+    """Return the tests that notes.toml must explain but does not."""
     missing = {test.id for test in _failed(reports) if not explained(notes, "not_passed", test.id)}
     checks = {each.id for one in reports for each in one.tests if each.kind == "check"}
     return missing | {name for name in checks if not explained(notes, "check", name)}
@@ -97,7 +97,7 @@ def _title(each: Report, notes: Mapping[str, Any]) -> str:
 
 
 def _failed(reports: Sequence[Report]) -> dict[Test, list[Report]]:
-    """Tests that feedproxy does not pass, required ones first, and where."""
+    """Return the tests that feedproxy does not pass, required ones first, with the reports in which they fail."""
     found: dict[Test, list[Report]] = {}
     for one in reports:
         for each in one.tests:
@@ -121,7 +121,7 @@ def _not_passed(reports: Sequence[Report], notes: Mapping[str, Any]) -> Iterator
 
 
 def _where(found: Sequence[Report], reports: Sequence[Report]) -> str:
-    """The runs in which it was found, as short as can be."""
+    """Return the runs in which a test fails, in the shortest form."""
     if len(found) == len(reports):
         return "all"
     names = []
@@ -149,7 +149,7 @@ def _checks(reports: Sequence[Report], notes: Mapping[str, Any]) -> Iterator[str
 
 
 def _answered(names: Sequence[str], answers: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Return a list of the tests by their answer in the first run; other answers of other runs stand beside a test."""
+    """Yield a list of the tests by their result in the first run. Differing results of other runs follow the test."""
     for answer in ("yes", "no"):
         if found := [f"`{name}`{_elsewhere(answers[name])}" for name in names if answers[name][0] == answer]:
             yield f"* {answer}: {', '.join(found)}"

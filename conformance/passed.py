@@ -1,6 +1,6 @@
-"""The tests that passed before, by suite and entrance: passed.txt, a name a line.
+"""The tests that passed before, by suite and entrance: passed.txt, with one name per line.
 
-Whoever mends something records (`make conformance CONFORMANCE_ARGS=--record`); whoever breaks something hears of it.
+`make conformance CONFORMANCE_ARGS=--record` records the tests that pass now. A test that no longer passes is reported.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ def heading(suite: str, entrance: str) -> str:
 
 
 def load(text: str) -> dict[str, frozenset[str]]:
-    """The names below each heading."""
+    """Return the names below each heading."""
     made: dict[str, set[str]] = {}
     names: set[str] = set()
     for line in text.splitlines():
@@ -30,7 +30,7 @@ def load(text: str) -> dict[str, frozenset[str]]:
 
 
 def dump(passed: Mapping[str, Iterable[str]]) -> str:
-    """What `load` reads."""
+    """Return the text that `load` reads."""
     sections = ("\n".join((f"[{each}]", *sorted(passed[each]))) for each in sorted(passed))
     return HEAD + "".join(f"\n{section}\n" for section in sections)
 

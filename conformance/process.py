@@ -1,4 +1,4 @@
-"""A server as a process of its own: started, waited for, ended by its id."""
+"""A server in a process of its own: its start, the wait until it listens, and its end."""
 
 import os
 import secrets
@@ -12,18 +12,18 @@ from pathlib import Path
 PATIENCE = 60.0
 
 OUTSIDE = range(12_000, 32_000)
-"""Linux gives 32768 and above to who asks for any port, the BSDs 49152 and above."""
+"""Ports outside the ranges that kernels assign: 32768 and above on Linux, 49152 and above on BSDs."""
 
 
 class DidNotStart(Exception):
-    """The server ended, or opened no port; the text has the end of what it said."""
+    """The server ended, or opened no port. The text contains the end of its output."""
 
 
 def free_port() -> int:
-    """A port that nobody listens on now, for a server that cannot be told to find one itself.
+    """Return a port on which no program listens now, for a server that cannot choose one itself.
 
-    From below those that the kernel deals out: between this call and the server's start, and while the server is
-    away, no connection that goes out and nobody who asks for port 0 gets it.
+    It is below the ports that the kernel assigns. No outgoing connection, and no program that requests port 0, gets it
+    before the server starts or restarts.
     """
     while True:
         port = secrets.choice(OUTSIDE)
@@ -39,7 +39,7 @@ def free_port() -> int:
 def started(
     command: Sequence[str], port: int, *, log: Path, cwd: Path, env: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """The command, running, once something listens on the port. Raises DidNotStart."""
+    """Run the command in this context. Yield its process when it listens on the port. Raises DidNotStart."""
     with log.open("wb") as out:
         process = subprocess.Popen(
             list(command), cwd=cwd, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, stdout=out, stderr=out

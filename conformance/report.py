@@ -1,4 +1,4 @@
-"""What a run of several caches came to: as JSON, and as a table for a terminal or a page."""
+"""The results of several caches in one run: as JSON, and as a table for a terminal or a page."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from conformance.outcome import KINDS, Results, Test, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What came of each test with each of the caches, which are named with version and day (of UTC) of the run."""
+    """The result of each test with each cache. The caches are named with their version and the day of the run (UTC)."""
 
     suite: str
     entrance: str
@@ -20,13 +20,14 @@ class Report:
     shown: Mapping[str, frozenset[str]]
 
     def count(self, cache: str, kinds: Sequence[str], chapter: str | None = None) -> tuple[int, int, int]:
-        """Of the tests of these kinds (in this chapter): how many passed, have shown it, and there are."""
+        """Return for the tests of these kinds (and this chapter) the numbers that passed, that have shown something,
+        and of all."""
         tests = [each.id for each in self.tests if each.kind in kinds and chapter in (None, each.chapter)]
         passed = sum(self.verdicts[cache][each] is Verdict.PASSED for each in tests)
         return passed, sum(each in self.shown[cache] for each in tests), len(tests)
 
     def by_kind(self) -> list[list[str]]:
-        """A row for each cache; in brackets what passed on ground that itself passed."""
+        """Return a row for each cache. The numbers in brackets passed on the basis of passed tests."""
         total = {kind: sum(each.kind == kind for each in self.tests) for kind in KINDS}
         rows = [["cache", "version", "day", *(f"{kind} of {total[kind]}" for kind in KINDS)]]
         for name, (version, day) in self.caches.items():
@@ -35,7 +36,7 @@ class Report:
         return rows
 
     def by_chapter(self) -> list[list[str]]:
-        """Required and optimal tests passed, a row for each chapter of the suite."""
+        """Return a row for each chapter of the suite with the required and optimal tests that passed."""
         rows = [["chapter", "tests", *self.caches]]
         for chapter in dict.fromkeys(each.chapter for each in self.tests):
             counts = [self.count(name, ["required", "optimal"], chapter) for name in self.caches]
@@ -45,7 +46,7 @@ class Report:
 
 
 def make(suite: str, entrance: str, day: str, runs: Mapping[str, tuple[str, Results]]) -> Report:
-    """A report of one day's runs, each by its cache's name with that one's version."""
+    """Return a report of one day's runs. `runs` are version and results by the name of the cache."""
     results = {name: each for name, (_, each) in runs.items()}
     return Report(
         suite,
@@ -58,7 +59,7 @@ def make(suite: str, entrance: str, day: str, runs: Mapping[str, tuple[str, Resu
 
 
 def dump(report: Report) -> str:
-    """JSON, a line for each test, so that a change of one shows as one."""
+    """Return the report as JSON with a line for each test, so that a change of one test changes one line."""
     head = {"suite": report.suite, "entrance": report.entrance, "caches": report.caches}
     lines = []
     for each in report.tests:
@@ -72,7 +73,7 @@ def dump(report: Report) -> str:
 
 
 def load(text: str) -> Report:
-    """What `dump` wrote."""
+    """Return the report that `dump` wrote."""
     made: Mapping[str, Any] = json.loads(text)
     names = list(made["caches"])
     verdicts = {name: {each["id"]: Verdict(each["results"][name]) for each in made["tests"]} for name in names}
@@ -90,7 +91,7 @@ def load(text: str) -> Report:
 
 
 def renewed(before: Report, after: Report) -> Report:
-    """The newer report, with what the older one says of caches that were not run again; the order stays."""
+    """Return the newer report, with the older results of caches that were not run again. The order stays the same."""
     caches = {**before.caches, **after.caches}
     return replace(
         after, caches=caches, verdicts={**before.verdicts, **after.verdicts}, shown={**before.shown, **after.shown}
@@ -98,7 +99,7 @@ def renewed(before: Report, after: Report) -> Report:
 
 
 def plain(rows: Iterable[Sequence[str]]) -> str:
-    """Rows for a terminal."""
+    """Return the rows as text for a terminal."""
     rows = list(rows)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
@@ -107,7 +108,7 @@ def plain(rows: Iterable[Sequence[str]]) -> str:
 
 
 def markdown(rows: Iterable[Sequence[str]]) -> str:
-    """Rows for a page; the first is the heading."""
+    """Return the rows as a table in Markdown. The first row is the heading."""
     first, *others = rows
     lines = [first, ["---"] * len(first), *others]
     return "\n".join(f"| {' | '.join(row)} |" for row in lines) + "\n"

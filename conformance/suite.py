@@ -1,7 +1,7 @@
-"""Where the suite comes from, and its origin server.
+"""The source of the suite, and its origin server.
 
-The package on npm is a release of 2021 and never changes: it is what a change is held against. The repository has
-moved on, and a checkout of it is what is worth comparing caches with.
+The package on npm is a release of 2021 that does not change. Changes of feedproxy are compared with it. The repository
+has newer tests. A checkout of it is better for comparing caches.
 """
 
 import hashlib
@@ -22,18 +22,18 @@ from conformance.process import free_port, started
 
 PACKAGE = "http-cache-tests"
 CLIENT = Path(__file__).with_name("client.mjs")
-# Every pause of the suite is three seconds, and its tests run in batches.
+# Each pause of the suite takes three seconds, and its tests run in batches.
 DEADLINE = 300.0
 NPM_DEADLINE = 120.0
 
 
 class Missing(Exception):
-    """Something that is needed is not on this machine; the text says what."""
+    """A requirement is not installed on this machine. The text names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """The suite in a folder; `name` tells its version apart from every other by what its tests say."""
+    """The suite in a folder. `name` identifies its version by the content of its tests."""
 
     folder: Path
     name: str
@@ -45,9 +45,9 @@ class Suite:
 
 
 def in_folder(folder: Path) -> Suite:
-    """The suite in a checkout, its dependencies installed by npm where they are not.
+    """Return the suite in a checkout. npm installs its dependencies if they are missing.
 
-    Raises Missing where there is no suite, or npm fails.
+    Raises Missing if the folder contains no suite, or npm fails.
     """
     if not (folder / "tests" / "index.mjs").is_file():
         raise Missing(f"no checkout of cache-tests: {folder}")
@@ -57,7 +57,8 @@ def in_folder(folder: Path) -> Suite:
 
 
 def from_npm() -> Suite:
-    """The release on npm, installed once into the cache folder of this user. Raises Missing where it cannot be had."""
+    """Return the release on npm, which is installed once into this user's cache folder. Raises Missing if that
+    fails."""
     place = _cache_folder()
     folder = place / "node_modules" / PACKAGE
     if not (folder / "tests" / "index.mjs").is_file():
@@ -71,7 +72,7 @@ def _cache_folder() -> Path:
     for place in (user_cache_path("feedproxy") / "conformance", temporary):
         try:
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # In a folder for all, somebody else may have been first; what is in it will be run.
+            # In a shared folder, another user could have placed files first, and they would be run.
             if place.stat().st_uid == os.getuid() and os.access(place, os.W_OK):
                 return place
         except OSError:
@@ -93,7 +94,8 @@ def _npm(*arguments: str, cwd: Path) -> None:
 
 
 def _name(folder: Path) -> str:
-    """The version in package.json has not moved since 2021, so the tests' own text is counted in."""
+    """Return the name of a suite's version. package.json has had the same version since 2021, so the tests are
+    hashed."""
     digest = hashlib.sha256()
     for file in sorted((folder / "tests").rglob("*.mjs")):
         digest.update(file.read_bytes())
@@ -104,7 +106,7 @@ def _name(folder: Path) -> str:
 
 @contextmanager
 def origin_of(suite: Suite, scratch: Path) -> Iterator[int]:
-    """The suite's origin server; gives its port, and ends it."""
+    """Run the suite's origin server in this context. Yield its port."""
     port = free_port()
     settings = {
         "npm_config_protocol": "http",
@@ -118,10 +120,10 @@ def origin_of(suite: Suite, scratch: Path) -> Iterator[int]:
 def run(
     suite: Suite, scratch: Path, *, base: str, proxy: str | None = None, only: Sequence[str] | None = None
 ) -> Mapping[str, Any]:
-    """What the client writes about a run against `base`: its `tests` and `results`, as client.mjs makes them."""
+    """Return the output of the client for a run against `base`: its `tests` and `results`, as client.mjs makes them."""
     out = scratch / "results.json"
     order = {"suite": str(suite.folder), "base": base, "proxy": proxy, "only": only, "out": str(out)}
-    # A proxy of this machine's user has no say in which one is measured.
+    # The user's proxy settings must not affect the measured cache.
     env = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
     with (scratch / "client.log").open("wb") as log:
         command = [_node(), "--no-warnings", str(CLIENT), json.dumps(order)]

@@ -1,7 +1,7 @@
-"""Write the example configurations of conf/ from feedproxy/settings.py: `make docs`.
+"""Generator of the example configurations in conf/ from feedproxy/settings.py: `make docs`.
 
-An example names options in sections. The texts and defaults are those of settings.py, so that an option is described
-in one place; an example adds only what differs for its readers. tests/test_reference.py compares.
+An example lists options in sections. Texts and defaults come from settings.py, so that each option is described in one
+place. An example adds only values and advice for its purpose. tests/test_reference.py compares the files.
 """
 
 import re
@@ -27,7 +27,8 @@ name with file and line."""
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An option in an example: its value where it differs from the default, and advice in place of the general one."""
+    """An option in an example, with its value if that differs from the default, and advice instead of the general
+    one."""
 
     name: str
     value: Any = None
@@ -36,7 +37,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A file of conf/: what it is for, its sections of options, and the rules at its end."""
+    """A file of conf/: its purpose, its sections of options, and its rules at the end."""
 
     head: str
     sections: Mapping[str, Iterable[Line | str]]

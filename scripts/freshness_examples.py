@@ -1,8 +1,8 @@
-"""Reckon the examples of docs/explanation/freshness.md by the code itself, and write them into the page.
+"""Generator of the examples in docs/explanation/freshness.md, which the code itself computes.
 
     python scripts/freshness_examples.py
 
-tests/test_docs.py compares: a page that tells what the code does must not stay behind it.
+tests/test_docs.py compares the page with the code.
 """
 
 import re
@@ -29,13 +29,13 @@ RSS = '<rss version="2.0" xmlns:sy="http://purl.org/rss/1.0/modules/syndication/
 
 
 def at(text: str) -> Instant:
-    """`9 Jan 23:30` of 2026, in GMT, as an instant."""
+    """Return an instant of 2026 from text such as `9 Jan 23:30` (GMT)."""
     return timegm(strptime(f"{text} 2026", "%d %b %H:%M %Y"))
 
 
 @dataclass(frozen=True)
 class Example:
-    """A feed as it was fetched, and the moment at which somebody asks."""
+    """A feed as it was fetched, and the instant of a request."""
 
     says: str
     fetched: str
@@ -45,7 +45,7 @@ class Example:
     changes: tuple[str, ...] = ()
 
     def words(self) -> str:
-        """What the code says of it."""
+        """Return the freshness in words."""
         fetched, body = at(self.fetched), RSS.format(self.hints).encode()
         lines = [("Date", format_http_date(fetched))]
         if self.http:
@@ -66,7 +66,7 @@ class Example:
 
 
 def skipped(element: str, child: str, values: Iterator[object] | list[str]) -> str:
-    """skipHours or skipDays."""
+    """Return the element skipHours or skipDays."""
     return f"<{element}>{''.join(f'<{child}>{value}</{child}>' for value in values)}</{element}>"
 
 
@@ -124,18 +124,18 @@ EXAMPLES = (
 
 
 def table() -> str:
-    """The examples as a Markdown table."""
+    """Return the examples as a table in Markdown."""
     rows = [f"| {each.says} | {each.words()} |\n" for each in EXAMPLES]
     return "".join(["| the feed | what the code says |\n", "|---|---|\n", *rows])
 
 
 def page(text: str) -> str:
-    """The page with its table reckoned anew."""
+    """Return the page with its table computed again."""
     return BLOCK.sub(lambda _: table(), text)
 
 
 def main() -> int:
-    """Write it."""
+    """Write the page."""
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     return 0
 

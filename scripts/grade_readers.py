@@ -1,7 +1,7 @@
-"""Grade the readers that are installed here, by the plans in conf/: `python scripts/grade_readers.py [NAME…]`.
+"""Grading of the installed feed readers by the plans in conf/: `python scripts/grade_readers.py [NAME…]`.
 
-Prints the table of docs/reference/readers.md, and keeps recordings and pages in build/readers/. What is not installed
-is left out, visibly.
+The script prints the table of docs/reference/readers.md, and keeps recordings and pages in build/readers/. It names the
+readers that are not installed.
 """
 
 import json
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "build" / "readers"
 PLANS = ("usual", "weather")
 LASTING = ("liferea",)
-"""They go on running, under a clock that runs fast."""
+"""Readers that keep running. They get an accelerated clock."""
 SPEED = 300
 
 SCRIPT = """
@@ -29,7 +29,7 @@ if keeps and found.entries:
 """
 
 READERS = {
-    # Name: how its version is asked for, and how it polls once.
+    # Name of the reader: the command for its version, and the command for one poll.
     "newsboat": (
         "newsboat --version",
         "echo {url} > {home}/urls; newsboat -q -u {home}/urls -c {home}/cache.db -x reload",
@@ -55,7 +55,7 @@ READERS = {
     ),
     "reader": (
         "$PYTHON -c 'import reader; print(reader.__version__)'",
-        # It has a pace of its own, by its own clock.
+        # It polls at its own intervals, by its own clock.
         "now=$(date -u -d @{time} '+@%F %T'); "
         'r() { TZ=UTC faketime -f "$now" $PYTHON -m reader --db {home}/db "$@"; }; '
         "test -f {home}/db || r add {url}; r update",
@@ -67,7 +67,7 @@ READERS = {
     ),
     "liferea": (
         "dpkg-query -W -f '${Version}' liferea",
-        # It is started once, and comes every half hour by its own timer.
+        # It is started once, and polls every half hour.
         "export XDG_CONFIG_HOME={home}/.config XDG_DATA_HOME={home}/.data XDG_CACHE_HOME={home}/.cache; "
         'd={home}/.config/liferea; mkdir -p $d; echo \'<opml version="1.0"><body><outline text="lab" title="lab" '
         'type="rss" xmlUrl="{url}" updateInterval="30"/></body></opml>\' > $d/feedlist.opml; '
@@ -77,7 +77,7 @@ READERS = {
 
 
 def main(names: list[str], python: str) -> int:
-    """Run and print."""
+    """Grade the readers, and print the table."""
     OUT.mkdir(parents=True, exist_ok=True)
     chosen = [name for name in READERS if not names or any(each in name for each in names)]
     with ThreadPoolExecutor(2) as pool:
@@ -89,7 +89,7 @@ def main(names: list[str], python: str) -> int:
 
 
 def row(name: str, python: str) -> str:
-    """A line of the table."""
+    """Return a row of the table."""
     asked, command = (_filled(each, python) for each in READERS[name])
     found = subprocess.run(["sh", "-c", asked], capture_output=True, text=True, check=False)  # noqa: S603, S607
     number = re.search(r"\d+\.\d[\w.+~-]*", found.stdout + found.stderr)
@@ -106,7 +106,7 @@ def row(name: str, python: str) -> str:
 
 
 def _played(name: str, plan: str, command: str) -> dict[str, Any]:
-    """What the score says of a reader that was played this plan; its recording and its page are kept."""
+    """Return the score of a reader that ran this plan. Its recording and its page are kept."""
     slug = re.sub(r"\W+", "-", f"{name} {plan}").strip("-")
     file, feedproxy = ROOT / "conf" / f"plan-{plan}.yaml", str(Path(sys.executable).with_name("feedproxy"))
     if name in LASTING:
@@ -131,7 +131,7 @@ def _filled(text: str, python: str) -> str:
 
 
 if __name__ == "__main__":
-    # The readers written in Python may be installed beside another interpreter than this one.
+    # Readers written in Python may be installed for another interpreter.
     others = [each for each in sys.argv[1:] if each.startswith("--python=")]
     names = [each for each in sys.argv[1:] if each not in others]
     sys.exit(main(names, others[0].partition("=")[2] if others else sys.executable))

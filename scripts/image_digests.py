@@ -1,7 +1,8 @@
-"""Renew the digests of the container images that Dockerfile and conf/compose.yaml name: `make image-digests`.
+"""Update of the digests of container images in Dockerfile and conf/compose.yaml: `make image-digests`.
 
-A tag can be moved to another image at any time; a digest cannot. Both stand there: the tag says which image is meant,
-the digest is what is fetched. This asks the registry, by Docker's own client, what each tag is now.
+A tag can be moved to another image at any time, but a digest cannot. The files have both: the tag states the intended
+image, and the digest is fetched. The script asks the registry with Docker's own client for the current digest of each
+tag.
 """
 
 import re
@@ -17,7 +18,7 @@ IMAGE = re.compile(r"(?P<image>[a-z0-9][a-z0-9._/-]*:[A-Za-z0-9_][A-Za-z0-9_.-]*
 
 
 def renewed(text: str, digest_of: Callable[[str], str]) -> str:
-    """The text with the digest of each image that it names by tag and digest."""
+    """Return the text with the current digest of each image that it names by tag and digest."""
 
     def replaced(found: re.Match[str]) -> str:
         digest = digest_of(found["image"])
@@ -29,13 +30,14 @@ def renewed(text: str, digest_of: Callable[[str], str]) -> str:
 
 
 def digest_of(image: str) -> str:
-    """The digest of what the tag names in its registry now: of the index for all architectures, where there is one."""
+    """Return the digest to which the registry's tag refers now: that of the index for all architectures, if there is
+    one."""
     command = ["docker", "buildx", "imagetools", "inspect", image, "--format", "{{.Manifest.Digest}}"]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip()  # noqa: S603
 
 
 def main() -> int:
-    """Renew them all, or none where one cannot be asked for."""
+    """Update all digests, or none if one cannot be determined."""
     try:
         texts = {path: renewed(path.read_text(encoding="utf-8"), digest_of) for path in FILES}
     except FileNotFoundError:

@@ -95,7 +95,7 @@ This page is made by `make docs` from `feedproxy/check/`.
 """
 
 CASES_MAX = 12
-"""Cases that a page lists; more are only counted."""
+"""Largest number of cases that a page lists. Further ones are only counted."""
 
 
 def options() -> str:

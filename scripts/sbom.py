@@ -1,7 +1,8 @@
-"""What `make sbom` is made of: the components that feedproxy runs with, and the statements about their known faults.
+"""The parts of `make sbom`: the components that feedproxy runs with, and the statements about their known
+vulnerabilities.
 
-scripts/sbom.py requirements FILE    the entries of constraints.txt that an installation needs
-scripts/sbom.py vex FILE             docs/security/vex.yaml as an OpenVEX document (version 0.2.0)
+    scripts/sbom.py requirements FILE    the entries of constraints.txt that an installation needs
+    scripts/sbom.py vex FILE             docs/security/vex.yaml as an OpenVEX document (version 0.2.0)
 """
 
 import json
@@ -21,28 +22,28 @@ ROOT = Path(__file__).resolve().parents[1]
 CONSTRAINTS = ROOT / "constraints.txt"
 STATEMENTS = ROOT / "docs" / "security" / "vex.yaml"
 EXTRAS = ("redis",)
-"""What an installation may have besides: the image has it (Dockerfile)."""
+"""Extras that an installation may have. The image has them (Dockerfile)."""
 
 OPENVEX = "https://openvex.dev/ns/v0.2.0"
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, OPENVEX)
 
 
 def pinned() -> dict[str, str]:
-    """The entries of constraints.txt, with their hashes, by name."""
+    """Return the entries of constraints.txt, with their hashes, by name."""
     text = re.sub(r"^#.*\n", "", CONSTRAINTS.read_text(encoding="utf-8"), flags=re.MULTILINE)
     entries = re.split(r"\n(?=\S)", text.strip())
     return {canonicalize_name(re.split(r"[=\s;\[]", entry, maxsplit=1)[0]): entry for entry in entries}
 
 
 def version_of(name: str) -> str:
-    """The version that constraints.txt has of a component."""
+    """Return the version of a component in constraints.txt."""
     found = re.match(r"[^=\s]+==([^\s;\\]+)", pinned()[canonicalize_name(name)])
     assert found is not None
     return found[1]
 
 
 def needed(name: str = "feedproxy", extras: tuple[str, ...] = EXTRAS) -> set[str]:
-    """The names of everything that this distribution needs here, itself included."""
+    """Return the names of this distribution and of all its dependencies here."""
     found: set[tuple[str, str]] = set()
     waiting = [(canonicalize_name(name), extra) for extra in ("", *extras)]
     while waiting:
@@ -59,13 +60,13 @@ def needed(name: str = "feedproxy", extras: tuple[str, ...] = EXTRAS) -> set[str
 
 
 def requirements() -> str:
-    """What is to be installed, each with its version and hashes."""
+    """Return the components to install, each with its version and hashes."""
     entries = pinned()
     return "".join(f"{entries[name]}\n" for name in sorted(needed() - {"feedproxy"}))
 
 
 def vex() -> dict[str, Any]:
-    """The OpenVEX document; the same source gives the same document."""
+    """Return the OpenVEX document. The same source gives the same document."""
     source = YAML(typ="safe").load(STATEMENTS.read_text(encoding="utf-8"))
     version = metadata.version("feedproxy")
     document = {
@@ -96,7 +97,7 @@ def _statements(statements: list[dict[str, Any]], product: str) -> Iterator[dict
 
 
 def main(what: str, file: str) -> None:
-    """Write one of the two."""
+    """Write one of the two files."""
     path = Path(file)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(requirements() if what == "requirements" else json.dumps(vex(), indent=2) + "\n", encoding="utf-8")

@@ -1,8 +1,8 @@
-"""Take the pictures of docs/images anew, of made-up feeds, with the Chromium that is installed.
+"""Screenshots for docs/images, of artificial feeds, with the installed Chromium.
 
     python scripts/screenshots.py [FOLDER]
 
-Needs the extra `test` (playwright) and a Chromium on the path. Nothing is fetched from anywhere.
+The script requires the extra `test` (playwright) and a Chromium in the path. It makes no requests to the network.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from tests.stages import lively  # noqa: E402
 GAZETTE = Path(__file__).parent / "gazette.rss"
 FEED = f"/feeds/{feed_id(lively.NEWS)}"
 DISK = StorePlace("/var/cache/feedproxy", 46_200_000_000, 120_000_000_000, 1_240_000_000, 10_000_000_000)
-"""Of no machine."""
+"""An artificial disk."""
 
 DESK, PHONE = (1200, 860), (360, 740)
 ADMIN_PAGES = (
@@ -43,7 +43,7 @@ ADMIN_PAGES = (
 
 
 async def take(folder: Path, program: str, documents: dict[str, str]) -> None:
-    """All of them; `documents` are pages of HTML by name."""
+    """Take all screenshots. `documents` are HTML pages by name."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=program)
         store_usage.measure = lambda *_: DISK
@@ -76,7 +76,7 @@ async def _shoot(browser: Browser, file: Path, size: tuple[int, int], theme: Any
 
 
 def printed(*arguments: str) -> str:
-    """What the command prints."""
+    """Return the output of a command."""
     with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), "utf-8")) as out:
         cli.main(list(arguments))
         out.flush()
@@ -84,7 +84,7 @@ def printed(*arguments: str) -> str:
 
 
 def main() -> None:
-    """Take them."""
+    """Take the screenshots."""
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if program is None:
         raise SystemExit("no Chromium is installed")

@@ -1,7 +1,7 @@
-"""Write the manual page and the completion of shells from the command line's parser: `make docs`.
+"""Generator of the manual page and of shell completions from the command line's parser: `make docs`.
 
-`pipx install` and Debian's packages look for them under share/, where pyproject.toml puts them. tests/test_reference.py
-compares.
+`pipx install` and Debian packages expect them in share/, where pyproject.toml installs them. tests/test_reference.py
+compares them.
 """
 
 import argparse
@@ -56,13 +56,13 @@ def manual() -> str:
     about = {
         "description": "an HTTP caching proxy made for feeds",
         "manual_title": "feedproxy",
-        # Neither the day nor the version: the page changes when the command line does.
+        # It contains neither date nor version, so that it changes only with the command line.
         "date": " ",
     }
     page = Manpage(make_parser(), about)
     for heading, text in SECTIONS.items():
         page.add_section(heading, "=", text.strip())
-    # A quotation mark or a dot that begins a line would be a command of troff.
+    # At the beginning of a line, a quotation mark or a dot would be a command of troff.
     return re.sub(r"^(?='|\.(?![A-Z][A-Z]? |[A-Z][A-Z]?$))", r"\\&", str(page), flags=re.MULTILINE)
 
 
@@ -74,7 +74,7 @@ def completion(shell: str) -> str:
 
 
 def _complete(parser: argparse.ArgumentParser) -> None:
-    """Say of every argument of this parser and of its commands what completes it."""
+    """Set the completion of each argument of this parser and of its commands."""
     for each in parser._actions:
         if isinstance(each, argparse._SubParsersAction):
             for command in each.choices.values():

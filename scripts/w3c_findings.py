@@ -1,8 +1,9 @@
-"""What the W3C's feed validator says of feeds, and of what we make of them: `python scripts/w3c_findings.py SRC FEEDS`.
+"""Findings of the W3C's feed validator about feeds and their conversions: `python scripts/w3c_findings.py SRC FEEDS`.
 
-SRC is the folder `src` of a checkout of https://github.com/w3c/feedvalidator (which needs lxml and html5lib, and is no
-part of this project), FEEDS a folder of feeds. Printed are, per format, how many findings of the sort AA (what its
-site shows) the documents have before and after, and every feed that has got more of them.
+SRC is the folder `src` of a checkout of https://github.com/w3c/feedvalidator, which requires lxml and html5lib and is
+not part of this project. FEEDS is a folder of feeds. For each format, the script prints the number of findings of level
+AA, which the validator's site shows, before and after conversion. It also prints each feed with more findings than
+before.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.read.from_document import read, with_source_address
 
 _SOME_DAY = 1_700_000_000
-"""What a server would have said of the file's age."""
+"""Modification time of a feed, as a server would state it."""
 
 _FAILED = "the validator failed"
 
@@ -28,7 +29,7 @@ _DECLARATION = re.compile(rb"\A\s*(?:<\?xml\s[^>]*\?>)?\s*")
 
 
 def main() -> int:
-    """Compare; 1 where a document got more findings than what it was made from."""
+    """Compare the findings. Return 1 if a document has more findings than its original."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("src", type=Path)
     parser.add_argument("feeds", type=Path)
@@ -43,7 +44,7 @@ def main() -> int:
         body = path.read_bytes()
         address = f"https://feeds.example/{path.name}"
         feed = read(body, address=address)
-        if feed is None or feed.kind in ("json", "cdf"):  # of which that validator knows nothing
+        if feed is None or feed.kind in ("json", "cdf"):  # which that validator does not support
             continue
         feed = with_source_address(feed, feed.address or address, modified=_SOME_DAY)
         feeds += 1
@@ -70,7 +71,7 @@ def main() -> int:
 
 
 def findings(document: bytes, address: str) -> collections.Counter[str]:
-    """The findings by their sort; each sort counts once for a place of its own."""
+    """Return the number of findings by kind. Each kind counts once for each place in the document."""
     import feedvalidator  # noqa: PLC0415 -- it is where the caller says
     from feedvalidator import compatibility  # noqa: PLC0415
 
@@ -90,7 +91,7 @@ def findings(document: bytes, address: str) -> collections.Counter[str]:
 
 
 def _with_encoding(document: bytes) -> bytes:
-    """The same document with the encoding it has by default: that validator reads no further where none is said."""
+    """Return the document with its default encoding stated, because the validator stops at documents without one."""
     return b'<?xml version="1.0" encoding="UTF-8"?>' + _DECLARATION.sub(b"", document.removeprefix(codecs.BOM_UTF8))
 
 
