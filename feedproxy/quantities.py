@@ -82,3 +82,8 @@ def _format_size(number: int) -> str:
             if count and not rest:
                 best = f"{count}{name}"
     return best
+
+
+def count_noun(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 minute`, `2 minutes`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -4,7 +4,6 @@ Secrets in addresses are removed from all reports.
 """
 
 import json
-import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Any
 from feedproxy import __version__
 from feedproxy.clock import Instant
 from feedproxy.findings import Category, Level, Note, sorted_by_level
-from feedproxy.http.target_uri.redaction import without_secrets
+from feedproxy.http.target_uri.redaction import text_without_secrets
 from feedproxy.lab.score_page import with_code
 from feedproxy.web import templates
 from feedproxy.web.templates import plain_text
@@ -23,7 +22,6 @@ WIDTH = 100
 
 _MARKS = {Level.BAD: "✗", Level.WARN: "!", Level.INFO: "i", Level.GOOD: "✓"}
 _COLOURS = {Level.BAD: "31", Level.WARN: "33", Level.INFO: "34", Level.GOOD: "32"}
-_ADDRESS = re.compile(r"https?://[^\s\"'<>`,;)]+")
 _LEVEL_NAMES = {
     Level.BAD: ("fault", "faults"),
     Level.WARN: ("warning", "warnings"),
@@ -63,7 +61,7 @@ def as_json(report: CheckReport) -> str:
     """Return the report as JSON: `{"source", "checked_at", "requests", "verdict", "counts", "notes": […]}`, the
     worst Note first."""
     values = {
-        "source": redact_text(report.source),
+        "source": text_without_secrets(report.source),
         "checked_at": templates.iso(report.at),
         "requests": report.requests,
         "verdict": str(report.verdict),
@@ -74,7 +72,7 @@ def as_json(report: CheckReport) -> str:
 
 
 def _in_json(note: Note) -> dict[str, Any]:
-    return {name: redact_text(value) for name, value in note.as_json().items()}
+    return {name: text_without_secrets(value) for name, value in note.as_json().items()}
 
 
 def as_text(report: CheckReport, *, coloured: bool = False) -> str:
@@ -86,17 +84,17 @@ def as_text(report: CheckReport, *, coloured: bool = False) -> str:
     def paint(text: str, level: Level, *, bold: bool = False) -> str:
         return f"\033[{'1;' if bold else ''}{_COLOURS[level]}m{text}\033[0m" if coloured else text
 
-    lines = [f"{plain_text(redact_text(report.source))}", f"  {summary(report)}"]
+    lines = [f"{plain_text(text_without_secrets(report.source))}", f"  {summary(report)}"]
     for note in sorted_by_level(report.notes):
         mark = paint(_MARKS[note.level], note.level, bold=True)
-        message = plain_text(redact_text(note.message), 600)
+        message = plain_text(text_without_secrets(note.message), 600)
         if note.level is Level.GOOD:
             lines.append(f"  {mark} {message}")
             continue
         lines += ["", f"  {mark} {paint(message, note.level, bold=note.level.is_finding)}"]
-        if note.subject and redact_text(note.subject) != redact_text(report.source):
-            lines.append(f"    {plain_text(redact_text(note.subject))}")
-        advice = plain_text(redact_text(note.advice_text), 2000)
+        if note.subject and text_without_secrets(note.subject) != text_without_secrets(report.source):
+            lines.append(f"    {plain_text(text_without_secrets(note.subject))}")
+        advice = plain_text(text_without_secrets(note.advice_text), 2000)
         lines += textwrap.wrap(advice, WIDTH, initial_indent="    ", subsequent_indent="    ")
         lines.append(f"    {note.id()}. See {note.reference}.")
     praise = next(
@@ -125,7 +123,7 @@ def as_html(report: CheckReport) -> str:
     ]
     return templates.page(
         "check.html",
-        source=plain_text(redact_text(report.source)),
+        source=plain_text(text_without_secrets(report.source)),
         verdict=str(report.verdict),
         summary=summary(report),
         groups=groups,
@@ -133,18 +131,6 @@ def as_html(report: CheckReport) -> str:
         at=report.at,
         is_page=bool(report.requests),
         version=__version__,
-        with_code=lambda text: with_code(plain_text(redact_text(text), 4000)),
-        redact=lambda text: plain_text(redact_text(text)),
+        with_code=lambda text: with_code(plain_text(text_without_secrets(text), 4000)),
+        redact=lambda text: plain_text(text_without_secrets(text)),
     ).decode()
-
-
-def redact_text(text: str) -> str:
-    """Return a text in which the secrets of all addresses are redacted."""
-
-    def redact(match: re.Match[str]) -> str:
-        try:
-            return without_secrets(match[0])
-        except ValueError:
-            return "…"
-
-    return _ADDRESS.sub(redact, text)

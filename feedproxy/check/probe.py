@@ -22,9 +22,10 @@ from feedproxy.http import uri
 from feedproxy.http.coding import content_coding
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Fields, Request
-from feedproxy.refresh.fetch_once import ACCEPT, user_agent
+from feedproxy.refresh.fetch_once import ACCEPT
 from feedproxy.refresh.policy import relocation
 from feedproxy.refresh.redirects import REDIRECTS
+from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.request.url_mapping import redirect_target
 from feedproxy.settings import Settings, ports
 from feedproxy.upstream import tls_probe
@@ -227,7 +228,7 @@ class _Probe:
         return self._request_count >= REQUESTS_MAX or self._origin_time > TIME_MAX
 
     async def _fetch(self, method: str, target: str, *lines: tuple[str, str]) -> Exchange:
-        fields = (("User-Agent", user_agent(self._settings)), ("Accept", ACCEPT))
+        fields = (("User-Agent", own_user_agent(self._settings)), ("Accept", ACCEPT))
         request = Request(method, target, Fields((*fields, *lines)))
         self._request_count += 1
         started_at = self._clock.now()

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import zlib
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -10,11 +9,10 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.cluster.lease_effects import LeaseEffects
 from feedproxy.cluster.redis_connection import RedisRefused, RedisUnavailable
 from feedproxy.cluster.redis_store import RedisStore
-from feedproxy.store.coordination import Coordination, SiteThrottle
+from feedproxy.store.coordination import COUNTERS, Coordination, SiteThrottle, counter_of
 
 WAIT_TIMEOUT: Seconds = 0.25
 """Seconds between two requests for a lease that another machine holds. An event may report its end earlier."""
-SLOTS = 4096
 WAITING_MAX = 10_000
 """Largest number of targets for which waits for another machine's lease are remembered."""
 
@@ -36,7 +34,7 @@ class ClusterCoordination:
         self._redis_store = redis_store
         self._effects = effects
         self._leases: dict[str, _Lease] = {}
-        self._completion_counts = [0] * SLOTS
+        self._completion_counts = [0] * COUNTERS
         self._waiting: OrderedDict[str, asyncio.Event] = OrderedDict()
         self.sites = ClusterSiteThrottle(local.sites, self._effects)
         self.lost_count = 0
@@ -92,7 +90,7 @@ class ClusterCoordination:
         else:
             self._leases[target] = _Lease(acquired.token)
         if await self._effects.store_copy(target, acquired.found, state):
-            self._completion_counts[_slot(target)] += 1
+            self._completion_counts[counter_of(target)] += 1
         return True
 
     def release_lease(self, target: str, *, local: bool = False) -> None:
@@ -111,12 +109,12 @@ class ClusterCoordination:
 
     def completion_count(self, target: str) -> int:
         """Return a number that changes with each completed fetch of the target on any machine."""
-        return self.local.completion_count(target) + self._completion_counts[_slot(target)]
+        return self.local.completion_count(target) + self._completion_counts[counter_of(target)]
 
     def on_peer_completed(self, target: str) -> None:
         """Wake requests that wait for another machine's fetch."""
         if (waiting := self._waiting.get(target)) is not None:
-            self._completion_counts[_slot(target)] += 1
+            self._completion_counts[counter_of(target)] += 1
             waiting.set()
 
     async def renew(self) -> None:
@@ -165,7 +163,3 @@ class ClusterSiteThrottle:
     def record_peer_fetch(self, site: str, until: Instant) -> None:
         """Defer all requests to a site until the slot of another machine has passed."""
         self._local.pause(site, until)
-
-
-def _slot(target: str) -> int:
-    return zlib.crc32(target.encode("utf-8", "surrogatepass")) % SLOTS

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import zlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
@@ -15,12 +14,12 @@ from feedproxy.errors import StoreError
 from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.signals import Signal
 from feedproxy.store import codec
+from feedproxy.store.coordination import COUNTERS, counter_of
 from feedproxy.store.interface import Precondition, Store
 from feedproxy.store.resource import Resource
 
 logger = logging.getLogger("feedproxy.cluster")
 
-SLOTS = 4096
 FLUSH_TIMEOUT = 2.0
 """Seconds for which an operator's purge waits until it is sent."""
 
@@ -38,7 +37,7 @@ class ClusterStore:
         """State that is the same on all machines."""
         self._pulls: SingleFlight[str, bool] = SingleFlight()
         self._pull_slots = asyncio.Semaphore(8)
-        self._epochs = [0] * SLOTS
+        self._epochs = [0] * COUNTERS
         self._global_epoch = 0
         self.received_count = 0
         self.peer_copy_applied = Signal[str]()
@@ -206,11 +205,7 @@ class ClusterStore:
     # -- internals
 
     def _advance_epoch(self, target: str) -> None:
-        self._epochs[_slot(target)] += 1
+        self._epochs[counter_of(target)] += 1
 
     def _epochs_of(self, target: str) -> tuple[int, int]:
-        return self._epochs[_slot(target)], self._global_epoch
-
-
-def _slot(target: str) -> int:
-    return zlib.crc32(target.encode("utf-8", "surrogatepass")) % SLOTS
+        return self._epochs[counter_of(target)], self._global_epoch

@@ -13,8 +13,9 @@ from feedproxy.http.message import Response
 from feedproxy.http.target_uri.redaction import without_secrets
 from feedproxy.notify.pings import messages as pings
 from feedproxy.notify.pings.messages import Ping
-from feedproxy.notify.pings.sinks import PingSink, interpret_response, own_user_agent, ping_message, read_ping_sink
+from feedproxy.notify.pings.sinks import PingSink, interpret_response, ping_message, read_ping_sink
 from feedproxy.notify.protocol import Delivered, Verdict
+from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.settings import Settings
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.callback_client import CallbackClient

@@ -17,6 +17,7 @@ from functools import lru_cache
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.channel import Period, Schedule
+from feedproxy.quantities import count_noun
 
 _HOUR = 3600.0
 _DAY = 24 * _HOUR
@@ -113,14 +114,14 @@ def _lifetime_expiries(schedule: Schedule, base: Instant, hint_max: Seconds) -> 
     ends = []
     latest = base + hint_max
     if schedule.ttl is not None:
-        reason = f"ttl of {_count_noun(schedule.ttl, 'minute')}"
+        reason = f"ttl of {count_noun(schedule.ttl, 'minute')}"
         ends.append(HintExpiry(min(base + 60.0 * schedule.ttl, latest), "ttl-hint", reason))
     if (update := next_update(schedule, base)) is not None:
         noun = _PERIOD_NOUNS[schedule.period or Period.DAILY]
-        reason = f"sy: {_count_noun(schedule.frequency, 'update')} per {noun}"
+        reason = f"sy: {count_noun(schedule.frequency, 'update')} per {noun}"
         ends.append(HintExpiry(min(update, latest), "sy-hint", reason))
     if schedule.interval is not None:
-        reason = f"CDF schedule of {_count_noun(round(schedule.interval / 60), 'minute')}"
+        reason = f"CDF schedule of {count_noun(round(schedule.interval / 60), 'minute')}"
         ends.append(HintExpiry(min(base + schedule.interval, latest), "cdf-hint", reason))
     return ends
 
@@ -171,7 +172,3 @@ def _months_later(start: datetime, months: int) -> datetime:
     """Return the same day of a later month; its last day if the month is shorter (31 January, 28 February)."""
     year, month = divmod(start.year * 12 + start.month - 1 + months, 12)
     return start.replace(year=year, month=month + 1, day=min(start.day, monthrange(year, month + 1)[1]))
-
-
-def _count_noun(number: int, unit: str) -> str:
-    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"

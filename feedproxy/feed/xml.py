@@ -304,6 +304,11 @@ def children(element: Element) -> Iterator[tuple[str, str, Element]]:
         yield *qualified_name(child), child
 
 
+def named_children(parent: Element, wanted: str) -> list[Element]:
+    """Return the child elements with this local name, which must be in lower case, in any case and namespace."""
+    return [child for _, local, child in children(parent) if local.lower() == wanted]
+
+
 def text_of(element: Element) -> str:
     """Return all character data of an element, stripped; CDATA counts, comments do not.
 

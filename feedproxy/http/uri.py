@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 
 import idna
 
-from feedproxy.errors import BadTarget, NotFound
+from feedproxy.errors import BadTarget, FeedproxyError, NotFound
 from feedproxy.http.memoize import memoize_short
 
 if TYPE_CHECKING:
@@ -179,6 +179,14 @@ def site_of(uri: str) -> str:
     if host == "localhost" or _IPV4.fullmatch(host):
         return f"{host}:{port}"
     return site_of_host(host)
+
+
+def site_or_self(url: str) -> str:
+    """Return the site of a URL, or the URL itself if it is invalid."""
+    try:
+        return site_of(normalise(url))
+    except FeedproxyError:
+        return url
 
 
 def site_of_host(host: str) -> str:

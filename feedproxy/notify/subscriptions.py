@@ -91,7 +91,7 @@ class Subscriptions:
                 " state = CASE WHEN state = 'paused' THEN state ELSE excluded.state END,"
                 " renew_at = excluded.renew_at, secret = excluded.secret, data = excluded.data RETURNING *",
                 (
-                    *(new.role, new.protocol, new.topic, new.callback, registrable_domain(new.callback), new.state),
+                    *(new.role, new.protocol, new.topic, new.callback, uri.site_or_self(new.callback), new.state),
                     *(new.since, new.expires, new.renew_at, new.secret, json.dumps(dict(new.data))),
                 ),
             ).fetchone()
@@ -115,7 +115,7 @@ class Subscriptions:
 
         Pending verifications count. `per_site` limits the subscriptions of one registrable domain; 0 means no limit.
         """
-        site = registrable_domain(callback)
+        site = uri.site_or_self(callback)
 
         def work(db: sqlite3.Connection) -> tuple[int, int]:
             counted = [
@@ -272,14 +272,6 @@ class Subscriptions:
         await self._database.run(
             lambda db: db.execute("UPDATE subscriptions SET renew_at = ? WHERE id = ?", (until, number))
         )
-
-
-def registrable_domain(callback: str) -> str:
-    """Return the registrable domain of a callback, or the callback itself if it is invalid."""
-    try:
-        return uri.site_of(uri.normalise(callback))
-    except FeedproxyError:
-        return callback
 
 
 def remove_in(db: sqlite3.Connection, number: int) -> bool:

@@ -3,7 +3,6 @@
 import functools
 from dataclasses import dataclass, replace
 
-from feedproxy import __version__
 from feedproxy.clock import SystemClock
 from feedproxy.errors import FetchError, TooLarge
 from feedproxy.feed import xml_redirect
@@ -12,6 +11,7 @@ from feedproxy.http.coding import content_coding
 from feedproxy.http.message import Fields, Request
 from feedproxy.refresh.policy import relocation as moves
 from feedproxy.refresh.redirects import follow_redirects
+from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.request.url_mapping import redirect_target
 from feedproxy.settings import Settings, ports
 from feedproxy.upstream.address_policy import AddressPolicy
@@ -38,11 +38,6 @@ class Document:
     address: str
     final_address: str = ""
     permanent_address: str = ""
-
-
-def user_agent(settings: Settings) -> str:
-    """Return the User-Agent of commands, which reports no subscribers."""
-    return f"feedproxy/{__version__}" + (f" (+{settings.contact_url})" if settings.contact_url else "")
 
 
 async def fetch_document(address: str, settings: Settings) -> Document:
@@ -92,7 +87,7 @@ async def _follow_xml_redirects(document: Document, settings: Settings) -> Docum
 
 async def _fetch(target: str, settings: Settings) -> Document:
     lines = [
-        ("User-Agent", user_agent(settings)),
+        ("User-Agent", own_user_agent(settings)),
         ("Accept", ACCEPT),
         ("Accept-Encoding", "gzip, br, zstd"),
     ]

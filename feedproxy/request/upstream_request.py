@@ -5,12 +5,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from feedproxy import __version__
 from feedproxy.cache.vary import nominated
 from feedproxy.http import negotiation
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields, Request
 from feedproxy.request.entrance import ClientContext, Entrance
+from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 ACCEPT_ENCODING = "gzip, br, zstd"
@@ -301,3 +303,8 @@ def feed_id(target: str, installation: str = "") -> str:
     must not have the same feed-id at its origin.
     """
     return hashlib.blake2b(target.encode(), digest_size=8, key=installation.encode()).hexdigest()
+
+
+def own_user_agent(settings: Settings) -> str:
+    """Return the User-Agent of requests that reach no subscribers: of commands, notifications and subscriptions."""
+    return f"feedproxy/{__version__}" + (f" (+{settings.contact_url})" if settings.contact_url else "")

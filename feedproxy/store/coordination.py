@@ -4,6 +4,7 @@
 Several machines share a Redis (cluster/leases.py).
 """
 
+import zlib
 from typing import Protocol
 
 from feedproxy.clock import Instant, Seconds, is_set_back
@@ -12,6 +13,10 @@ from feedproxy.lru import LRU
 SITES_MAX = 4096
 """Maximum number of sites with a stored request slot. The sites fetched longest ago are forgotten first; any
 interval for them has passed."""
+
+
+COUNTERS = 4096
+"""Counters of invalidations, and of completed fetches. Two targets may share a counter (`counter_of`)."""
 
 
 class SiteThrottle(Protocol):
@@ -86,6 +91,11 @@ class Coordination(Protocol):
         It does not change if the holder ended during the fetch.
         """
         ...
+
+
+def counter_of(target: str) -> int:
+    """Return the number of a target's counter, the same in every process."""
+    return zlib.crc32(target.encode("utf-8", "surrogatepass")) % COUNTERS
 
 
 class LocalSiteThrottle:

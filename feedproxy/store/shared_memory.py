@@ -27,13 +27,13 @@ import mmap
 import os
 import struct
 import threading
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from feedproxy.clock import Instant, Seconds, is_set_back
 from feedproxy.errors import StoreError
+from feedproxy.store.coordination import COUNTERS, counter_of
 from feedproxy.store.quarantine import clear_file
 from feedproxy.store.shared_overflow import TABLE_SIZE, SharedOverflow
 
@@ -54,8 +54,8 @@ _LENGTH = struct.Struct("<I")
 _SITE = struct.Struct("<Qddd")
 _HEAD = 4096
 _EPOCHS = _HEAD
-_COMPLETIONS = _EPOCHS + 8 * SLOTS
-_SITES = _COMPLETIONS + 8 * SLOTS
+_COMPLETIONS = _EPOCHS + 8 * COUNTERS
+_SITES = _COMPLETIONS + 8 * COUNTERS
 _OVERFLOW = _SITES + _SITE.size * SLOTS
 _RING = _OVERFLOW + TABLE_SIZE
 _SIZE = _RING + RING_SIZE
@@ -143,7 +143,7 @@ class SharedMemoryCoordination:
 
     def invalidation_epoch(self, target: str) -> int:
         """Return a number that changes with each invalidation of `target`."""
-        return self._counters[1] + self._epochs[_slot(target)]
+        return self._counters[1] + self._epochs[counter_of(target)]
 
     def invalidate(self, target: str | None) -> None:
         """Record that `target` was purged or invalidated. None stands for all targets."""
@@ -151,11 +151,11 @@ class SharedMemoryCoordination:
             if target is None:
                 self._counters[1] += 1
             else:
-                self._epochs[_slot(target)] += 1
+                self._epochs[counter_of(target)] += 1
 
     def completion_count(self, target: str) -> int:
         """Return a number that changes with each completed fetch of `target`."""
-        return self._completion_counts[_slot(target)]
+        return self._completion_counts[counter_of(target)]
 
     # -- leases
 
@@ -172,7 +172,7 @@ class SharedMemoryCoordination:
     def release_lease(self, target: str, *, local: bool = False) -> None:
         """End the lease after a fetch with a stored result."""
         with self._mutex():
-            self._completion_counts[_slot(target)] += 1
+            self._completion_counts[counter_of(target)] += 1
         self.abandon_lease(target)
 
     def abandon_lease(self, target: str) -> None:
@@ -289,10 +289,6 @@ def _names(record_bytes: bytes) -> frozenset[str] | None:
         names.add(record_bytes[offset : offset + length].decode("utf-8", "surrogatepass"))
         offset += length
     return frozenset(names)
-
-
-def _slot(target: str) -> int:
-    return zlib.crc32(target.encode("utf-8", "surrogatepass")) % SLOTS
 
 
 def _byte(name: str) -> int:

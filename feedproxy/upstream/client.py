@@ -379,14 +379,9 @@ def _host_of(root: str) -> _Host:
         raise BadTarget(f"invalid target {root!r}: {error}") from error
     line = f"Host: {request.headers['Host']}\r\n".encode("ascii")
     authority = request.headers["Host"].encode("ascii")
-    return _Host(name, port, url.authority, line, request, _site(root), b"%b://%b" % (url.scheme.encode(), authority))
-
-
-def _site(root: str) -> str:
-    try:
-        return uri.site_of(uri.normalise(root))
-    except FeedproxyError:
-        return root
+    return _Host(
+        name, port, url.authority, line, request, uri.site_or_self(root), b"%b://%b" % (url.scheme.encode(), authority)
+    )
 
 
 def _raise_if_local(error: BaseException | None, authority: str) -> None:

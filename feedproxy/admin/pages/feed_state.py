@@ -6,6 +6,7 @@ from enum import StrEnum
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.freshness import Freshness, span
 from feedproxy.clock import Instant
+from feedproxy.quantities import count_noun
 from feedproxy.refresh.policy import relocation, throttle
 from feedproxy.refresh.policy.prefetch import Later, Plan
 from feedproxy.request.url_mapping import to_public
@@ -79,7 +80,7 @@ def feed_condition(
         return Condition(state, f"{reason}: {_sightings(resource)}", next_at, next_reason)
     failures = resource.failures
     if failures.count:
-        tries = _times(failures.count, "failure")
+        tries = count_noun(failures.count, "failure")
         how_long = span(now - failures.since)
         when = f"{how_long} ago" if failures.count == 1 else f"in a row for {how_long}"
         reason = f"{tries} {when}: {detail_sentence(failures.detail)}"
@@ -126,7 +127,3 @@ def _sightings(resource: Resource) -> str:
         return ""
     count = "once" if sighting.count == 1 else f"{sighting.count} times"
     return f"seen {count}, {'confirmed' if sighting.confirmed else 'waiting for confirmation'}"
-
-
-def _times(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -9,7 +9,7 @@ from feedproxy.clock import Seconds
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.parse import hints
 from feedproxy.feed.parse.structure import Items
-from feedproxy.feed.xml import Document, Element, attributes, children, qualified_name, text_of
+from feedproxy.feed.xml import Document, Element, attributes, children, named_children, qualified_name, text_of
 
 _UNITS = {"day": 86400.0, "hour": 3600.0, "min": 60.0, "sec": 1.0}
 _ELEMENTS = frozenset(("item", "schedule", "logo", "abstract", "a", "usage", "intropage"))
@@ -34,16 +34,16 @@ def read(document: Document, items: Items) -> Channel | None:
         kind=Kind.CDF,
         version="",
         well_formed=document.well_formed,
-        title=next((text_of(child) for child in _named(root, "title")), ""),
-        link=_attribute(root, "href") or next((_attribute(child, "href") for child in _named(root, "a")), ""),
+        title=next((text_of(child) for child in named_children(root, "title")), ""),
+        link=_attribute(root, "href") or next((_attribute(child, "href") for child in named_children(root, "a")), ""),
         schedule=hints.schedule(interval=_interval(root)),
     )
 
 
 def _interval(root: Element) -> Seconds | None:
     """Return the period of the schedule, the sum of the units of `INTERVALTIME`; 0 if a number is invalid."""
-    for times in _named(root, "schedule"):
-        for interval in _named(times, "intervaltime"):
+    for times in named_children(root, "schedule"):
+        for interval in named_children(times, "intervaltime"):
             given = {unit: _attribute(interval, unit) for unit in _UNITS}
             if not all(_NUMBER.fullmatch(value) for value in given.values() if value):
                 return 0.0
@@ -53,10 +53,6 @@ def _interval(root: Element) -> Seconds | None:
 
 def _has(parent: Element, names: frozenset[str]) -> bool:
     return any(local.lower() in names for _, local, _ in children(parent))
-
-
-def _named(parent: Element, wanted: str) -> list[Element]:
-    return [child for _, local, child in children(parent) if local.lower() == wanted]
 
 
 def _attribute(element: Element, wanted: str) -> str:

@@ -19,7 +19,6 @@ from feedproxy.notify.cnws import messages
 from feedproxy.notify.cnws.messages import NAME, SubscriptionRequest
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings.messages import InvalidCall
-from feedproxy.notify.pings.sinks import own_user_agent
 from feedproxy.notify.protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.rate_limit import RateLimiter
 from feedproxy.notify.refresh_requests import TooManyRequests
@@ -30,6 +29,7 @@ from feedproxy.notify.topics import may_notify, resolve_topics
 from feedproxy.proxy.representations.conversion_cache import Headlines
 from feedproxy.request.endpoints import Call
 from feedproxy.request.entrance import ClientContext
+from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.store.resource import Resource
 
 SUBSCRIPTION_LIFETIME: Seconds = 40 * DAY

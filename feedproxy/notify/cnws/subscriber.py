@@ -19,11 +19,11 @@ from feedproxy.notify.outbound_subscriptions import (
     is_same_topic,
 )
 from feedproxy.notify.pings.messages import InvalidCall
-from feedproxy.notify.pings.sinks import own_user_agent
 from feedproxy.notify.protocol import DAY, Delivery, Message, Retry, Verdict
 from feedproxy.notify.responses import XML, generated_response
 from feedproxy.notify.subscriptions import Subscription
 from feedproxy.request.endpoints import Call
+from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.store.resource import Resource
 from feedproxy.upstream.callback_client import AddressTrust
 

@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from feedproxy.clock import Instant, Seconds
+from feedproxy.http import uri
 from feedproxy.notify.database import NotificationDatabase
 from feedproxy.notify.protocol import Change, Delivered, Delivery, DeliveryRequest, Refused, Retry, Verdict
-from feedproxy.notify.subscriptions import registrable_domain, remove_in
+from feedproxy.notify.subscriptions import remove_in
 
 RETRY_DELAY_MIN: Seconds = 10
 """Delay before the first retry in seconds. Each further failure doubles it."""
@@ -143,7 +144,7 @@ def enqueue_in(db: sqlite3.Connection, requests: Iterable[DeliveryRequest], now:
                     request.what,
                     request.topic,
                     request.callback,
-                    registrable_domain(request.callback),
+                    uri.site_or_self(request.callback),
                 ),
                 *(request.subscription, request.change, request.data, now, now),
             )

@@ -16,10 +16,11 @@ from ipaddress import ip_address
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError, FetchTimeout, StoreError
+from feedproxy.http import uri
 from feedproxy.http.message import Response
 from feedproxy.notify.delivery.delivery_queue import DeliveryOutcome, DeliveryQueue, next_try
 from feedproxy.notify.protocol import Delivery, Message, Protocol, Refused, Retry, Verdict
-from feedproxy.notify.subscriptions import State, Subscription, Subscriptions, registrable_domain
+from feedproxy.notify.subscriptions import State, Subscription, Subscriptions
 from feedproxy.upstream.callback_client import CallbackClient
 
 logger = logging.getLogger(__name__)
@@ -120,7 +121,7 @@ class DeliveryWorker:
         Such messages are challenges and test notifications. They count towards the limits of their host. Raises
         Overloaded, FetchTimeout after REQUEST_TIMEOUT, and the errors of CallbackClient.
         """
-        host = registrable_domain(message.url)
+        host = uri.site_or_self(message.url)
         await self._wait_for_capacity(host)
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT):

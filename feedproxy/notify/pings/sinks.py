@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from urllib.parse import quote, urlsplit
 
-from feedproxy import __version__
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.pings.messages import InvalidCall, Ping
@@ -31,6 +30,7 @@ from feedproxy.notify.protocol import (
 from feedproxy.notify.rpc.xmlrpc import read_answer, write_call
 from feedproxy.notify.sink_address import SinkAddress, read_sink_address
 from feedproxy.notify.subscriptions import Subscription
+from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.request.url_mapping import displayed_url, is_upstream_target
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
@@ -103,11 +103,6 @@ def site_ping_request(sink: str, ping: Ping) -> DeliveryRequest:
     """Return the request to ping a sink for the site in `ping`, which the operator named."""
     data = json.dumps({"name": ping.name or urlsplit(ping.url).netloc, "url": ping.url, "feed": ping.feed})
     return DeliveryRequest("ping", "ping", ping.feed or ping.url, sink, data=data)
-
-
-def own_user_agent(settings: Settings) -> str:
-    """Return the User-Agent of notifications and subscription requests."""
-    return f"feedproxy/{__version__}" + (f" (+{settings.contact_url})" if settings.contact_url else "")
 
 
 def interpret_response(sink: PingSink, answer: Response | FeedproxyError) -> Verdict:

@@ -20,7 +20,6 @@ from feedproxy.notify.outbound_subscriptions import (
     is_same_topic,
 )
 from feedproxy.notify.pings.messages import InvalidCall
-from feedproxy.notify.pings.sinks import own_user_agent
 from feedproxy.notify.protocol import Delivery, Message, Retry, Verdict
 from feedproxy.notify.responses import plain_text
 from feedproxy.notify.rpc import soap
@@ -36,6 +35,7 @@ from feedproxy.notify.rsscloud.messages import (
 from feedproxy.notify.subscriptions import Subscription
 from feedproxy.notify.topics import is_private
 from feedproxy.request.endpoints import Call
+from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 

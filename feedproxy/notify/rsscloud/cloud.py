@@ -17,7 +17,6 @@ from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings import messages as ping_messages
 from feedproxy.notify.pings.messages import InvalidCall, InvalidPing
 from feedproxy.notify.pings.receiver import THANKS, PingReceiver
-from feedproxy.notify.pings.sinks import own_user_agent
 from feedproxy.notify.protocol import Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.rate_limit import RateLimiter
 from feedproxy.notify.refresh_requests import TooManyRequests
@@ -36,6 +35,7 @@ from feedproxy.notify.subscriptions import Role, State, Subscription
 from feedproxy.notify.topics import may_notify, resolve_topic
 from feedproxy.request.endpoints import Call
 from feedproxy.request.entrance import ClientContext
+from feedproxy.request.upstream_request import own_user_agent
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,6 @@ from feedproxy.http.coding import content_coding
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.callback_policy import is_callback_to_self
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.pings.sinks import own_user_agent
 from feedproxy.notify.protocol import Delivered, Delivery, DeliveryRequest, Message, Refused, Retry, Verdict
 from feedproxy.notify.rate_limit import RateLimiter
 from feedproxy.notify.refresh_requests import TooManyRequests
@@ -29,6 +28,7 @@ from feedproxy.notify.websub.messages import NAME, InvalidRequest, Mode, Publish
 from feedproxy.proxy.visibility import may_be_listed
 from feedproxy.refresh.ingest.link_injection import HUB, endpoint_address
 from feedproxy.request.endpoints import Call
+from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.request.url_mapping import is_upstream_target, to_public
 
 VERIFICATION_TRIES = 3

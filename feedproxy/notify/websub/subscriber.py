@@ -20,7 +20,6 @@ from feedproxy.errors import BadTarget, FeedproxyError, Forbidden
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.pings.sinks import own_user_agent
 from feedproxy.notify.protocol import DAY, Delivered, Delivery, DeliveryRequest, Message, Refused, Retry, Verdict
 from feedproxy.notify.subscriptions import Role, State, Subscription, SubscriptionsFull
 from feedproxy.notify.topics import is_no_longer_public, is_private
@@ -29,6 +28,7 @@ from feedproxy.notify.websub.hub_discovery import DiscoveredHubs, discover, pref
 from feedproxy.notify.websub.messages import NAME, Mode
 from feedproxy.refresh.events import RefreshEnded
 from feedproxy.refresh.ingest.link_injection import endpoint_address
+from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.request.url_mapping import is_upstream_target
 from feedproxy.rules import may_serve_under
 from feedproxy.store.resource import Resource

@@ -8,7 +8,7 @@ from feedproxy.feed.convert import dates, markup
 from feedproxy.feed.convert.model import Feed, Image, Item, Link
 from feedproxy.feed.convert.read.merge import merge_links
 from feedproxy.feed.convert.xml_nodes import clean
-from feedproxy.feed.xml import Element, attributes, children, text_of
+from feedproxy.feed.xml import Element, attributes, named_children, text_of
 
 _MINUTE = 60
 
@@ -17,7 +17,7 @@ def channel(root: Element, known: Channel, base: str) -> Feed:
     """Return the channel, without its items. Its interval becomes a ttl, as other formats have."""
     base = markup.resolve(base, _attribute(root, "base"))
     interval = known.schedule.interval
-    logo = next((child for child in _named(root, "logo")), None)
+    logo = next((child for child in named_children(root, "logo")), None)
     href = _attribute(logo, "href") if logo is not None else ""
     own = _attribute(root, "self")
     links = [Link(markup.resolve(base, known.link))] if known.link else []
@@ -39,7 +39,9 @@ def item(element: Element, base: str) -> Item:
     """Return an item of the channel or of a nested one."""
     for parent in [*reversed(list(element.iterancestors())), element]:
         base = markup.resolve(base, _attribute(parent, "base")) if _attribute(parent, "base") else base
-    href = _attribute(element, "href") or next((_attribute(child, "href") for child in _named(element, "a")), "")
+    href = _attribute(element, "href") or next(
+        (_attribute(child, "href") for child in named_children(element, "a")), ""
+    )
     address = markup.resolve(base, href)
     return Item(
         title=markup.make_text(_text(element, "title"), is_html=True),
@@ -49,12 +51,8 @@ def item(element: Element, base: str) -> Item:
     )
 
 
-def _named(parent: Element, wanted: str) -> list[Element]:
-    return [child for _, local, child in children(parent) if local.lower() == wanted]
-
-
 def _text(parent: Element, wanted: str) -> str:
-    return next((text for child in _named(parent, wanted) if (text := clean(text_of(child)))), "")
+    return next((text for child in named_children(parent, wanted) if (text := clean(text_of(child)))), "")
 
 
 def _attribute(element: Element, wanted: str) -> str:
