@@ -18,14 +18,15 @@ IDLE_FACTOR = 3
 at a quarter of a CPU."""
 
 
-async def yielding[T](values: Iterable[T]) -> AsyncIterator[T]:
-    """Yield the values. After each MAX_BLOCKING_TIME seconds, the event loop runs other tasks."""
-    deadline = time.monotonic() + MAX_BLOCKING_TIME
+async def yielding[T](values: Iterable[T], blocking_time: Seconds | None = None) -> AsyncIterator[T]:
+    """Yield the values. After each `blocking_time` or MAX_BLOCKING_TIME seconds, the event loop runs other tasks."""
+    blocking_time = MAX_BLOCKING_TIME if blocking_time is None else blocking_time
+    deadline = time.monotonic() + blocking_time
     for value in values:
         yield value
         if time.monotonic() > deadline:
             await asyncio.sleep(0)
-            deadline = time.monotonic() + MAX_BLOCKING_TIME
+            deadline = time.monotonic() + blocking_time
 
 
 async def throttled[T](values: Iterable[T]) -> AsyncIterator[T]:

@@ -365,9 +365,10 @@ class RefreshCoordinator:
     async def _run_in_background(self, target: str) -> RefreshResult:
         settings, before = self._settings_for(target), self._store.get(target)
         async with FetchLease(self._coordination, target, timeout=settings.fetch_timeout) as lease:
-            fields = background_request(target, via=self._via, agent="").fields
-            if (result := self._find_peer_result(lease, before, target, fields, settings, True)) is not None:
-                return result
+            if lease.completed_by_peer:
+                fields = background_request(target, via=self._via, agent="").fields
+                if (result := self._find_peer_result(lease, before, target, fields, settings, True)) is not None:
+                    return result
             return await self._refresh_stored(target, settings)
 
     async def _refresh_stored(self, target: str, settings: Settings) -> RefreshResult:
@@ -376,7 +377,8 @@ class RefreshCoordinator:
         variant = None
         if resource is not None and resource.variants:
             variant = vary.choose(resource.variants, request.fields, own_agent=True) or resource.variants[-1]
-            request = replace(request, fields=_with_variant_fields(request.fields, variant))
+            if len(variant.vary_request):
+                request = replace(request, fields=_with_variant_fields(request.fields, variant))
         varying_fields = Fields() if variant is None else _varying_fields(variant)
         if _is_known_feed(resource):
             await self._wait_for_site_slot(target, settings)

@@ -128,7 +128,7 @@ class PrefetchScheduler:
         """Plan these feeds in their order, a few at a time.
 
         A plan needs a read from the disk. `earliest` returns an instant before which a feed is certainly not due, or
-        None. The feed is planned at that instant, and immediately for None.
+        None. The feed is planned at that instant. Feeds for which it returns None are planned after all others.
         """
         self._starting = asyncio.ensure_future(self._start(targets, earliest))
         self._ensure_running()
@@ -156,14 +156,18 @@ class PrefetchScheduler:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _start(self, targets: Iterable[str], earliest: Callable[[str], Instant | None]) -> None:
-        async for target in throttled(targets):
+        others: list[str] = []
+        async for target in yielding(targets, THROTTLED_BLOCKING_TIME):
             if target in self:
                 continue
             at = earliest(target)
             if at is None:
-                self.note(target)
+                others.append(target)
             else:
                 self._put(target, at)
+        async for target in throttled(others):
+            if target not in self:
+                self.note(target)
 
     def _put(self, target: str, at: Instant) -> None:
         if target in self._waiting:
@@ -196,7 +200,7 @@ class PrefetchScheduler:
                 async for target in throttled(list(self._due)):
                     self.note(target)
             self._latest = now
-            async for target in yielding(self._surprises()):
+            async for target in yielding(self._surprises(), THROTTLED_BLOCKING_TIME):
                 self.note(target)
             until = time.monotonic() + THROTTLED_BLOCKING_TIME
             while self._collect() or self._launch():
