@@ -16,7 +16,7 @@ from feedproxy.refresh.prefetch_scheduler import PrefetchScheduler
 def watch(offset: float) -> list[tuple[Instant, float, str]]:
     """Shift the clock, and return the list to which each refresh is added: its instant, its delay, and the feed."""
     begun: list[tuple[Instant, float, str]] = []
-    refreshed = PrefetchScheduler._refreshed
+    refreshed = PrefetchScheduler._run_refresh
     SystemClock.now = lambda _: time.time() + offset  # type: ignore[method-assign]
 
     async def noted(scheduler: PrefetchScheduler, target: str, lane: str, due: Instant) -> None:
@@ -24,7 +24,7 @@ def watch(offset: float) -> list[tuple[Instant, float, str]]:
         begun.append((now, now - due, target))
         await refreshed(scheduler, target, lane, due)
 
-    PrefetchScheduler._refreshed = noted  # type: ignore[method-assign]
+    PrefetchScheduler._run_refresh = noted  # type: ignore[method-assign]
     return begun
 
 

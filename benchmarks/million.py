@@ -1,6 +1,6 @@
 """A million feeds: memory, start, scheduled fetches per second, their delay, and hits at the same time.
 
-    python -m benchmarks.million [--feeds 1000000] [--seconds 120] [--price 45] [--folder DIR]
+    python -m benchmarks.million [--feeds 1000000] [--seconds 120] [--price 8] [--folder DIR]
 
 The product's own code writes the world (million_world.py) into a store. feedproxy fetches four feeds, and the others
 are copies under other names, with plausible times and tags. The product's code also counts readers and their rhythms.
@@ -313,7 +313,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.million")
     parser.add_argument("--feeds", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=120)
-    parser.add_argument("--price", type=float, default=45)
+    parser.add_argument("--price", type=float, default=8)
     parser.add_argument("--folder", type=Path)
     args = parser.parse_args(arguments)
     figures = measure(args.feeds, args.seconds, args.price, args.folder)

@@ -47,7 +47,11 @@ FAST, SLOWEST = 0.1, 0.3
 
 def share(number: int, of: str) -> float:
     """Return a number in [0, 1) that depends only on the feed or reader and on the purpose `of`."""
-    return zlib.crc32(f"{of} {number}".encode()) / 2**32
+    # A checksum alone would make the numbers for two purposes depend on each other.
+    mixed = zlib.crc32(f"{of} {number}".encode())
+    mixed = (mixed ^ mixed >> 16) * 0x85EBCA6B & 0xFFFFFFFF
+    mixed = (mixed ^ mixed >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
+    return (mixed ^ mixed >> 16) / 2**32
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import deltas, feed, footprint, latency, load, polling, soak, table
+from benchmarks import deltas, feed, footprint, latency, load, million_world, polling, soak, table
 from benchmarks.hits import chosen, fault
 from benchmarks.load import Counted, Run
 from benchmarks.origin import answer
@@ -306,6 +306,35 @@ def test_polling_policy_asks_less_at_a_higher_price() -> None:
     requests = [polling.play(worlds, price).requests for price in (300, 1800, 7200)]
     assert requests == sorted(requests, reverse=True)
     assert requests[0] > polling.oracle(worlds).requests
+
+
+# -- a million feeds
+
+
+def test_feeds_of_the_million_are_updated_as_often_as_the_survey_found() -> None:
+    gaps = [million_world.gap_of(number) for number in range(20_000)]
+    days = (0.5, 1, 7, 30, 91, 365)
+    shares = [sum(gap <= day * million_world.DAY for gap in gaps) / len(gaps) for day in days]
+
+    assert shares == pytest.approx([0.185, 0.231, 0.382, 0.586, 0.735, 0.91], abs=0.01)
+
+
+def test_feed_of_the_million_has_another_tag_from_its_update_on() -> None:
+    now = 1_795_176_000.0
+    for number in range(50):
+        at = million_world.changed(number, 0, now)
+        gap = million_world.gap_of(number)
+        assert at <= now < at + gap
+        assert million_world.tag(number, at + 0.01 * gap) == million_world.tag(number, now)
+        assert million_world.tag(number, at - 0.01 * gap) != million_world.tag(number, now)
+
+
+def test_readers_of_the_million_poll_each_of_their_feeds_once_in_an_interval() -> None:
+    world = million_world.World(250, 80)
+    for reader in range(world.readers):
+        begin, interval = 1_795_176_000.0, million_world.interval_of(reader)
+        polls = [feed for _, feed, client in world.polls(begin, begin + interval) if client == reader]
+        assert sorted(polls) == list(world.feeds_of(reader))
 
 
 # -- deltas

@@ -25,3 +25,22 @@ def test_the_benchmark_times_right_answers_of_feedproxy_and_nginx_and_leaves_not
     assert {run["row"] for run in runs if run["server"] == "feedproxy"} == set(rows)
     assert all(run["us"] > 0 and run["rate"] > 0 for run in runs)
     assert "| 304 keep-alive |" in done.stdout
+
+
+def test_a_small_million_is_played_and_every_poll_is_answered() -> None:
+    command = [sys.executable, "-m", "benchmarks.million", "--feeds", "400", "--seconds", "3"]
+
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=330, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert "| 400 feeds: start to first hit |" in done.stdout
+    assert "| … not answered with 200 | 0 polls |" in done.stdout
+
+
+def test_scheduled_refreshes_are_measured_that_the_origin_answers_with_304() -> None:
+    command = [sys.executable, "-m", "benchmarks.revalidations", "--feeds", "20", "--rounds", "1"]
+
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=330, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert "answered with 304" in done.stdout
