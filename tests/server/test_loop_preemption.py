@@ -139,7 +139,7 @@ def test_free_memory_is_given_back_each_minute(looked: list[str]) -> None:
 
 def test_trimming_the_heap_is_harmless_where_the_c_library_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
     gc_policy.trim()
-    monkeypatch.setattr(gc_policy, "_C", object())
+    monkeypatch.setattr(gc_policy, "_C_LIBRARY", object())
     gc_policy.trim()
 
 
