@@ -80,9 +80,9 @@ def write(folder: Path) -> None:
 def _results(reports: Sequence[Report], notes: Mapping[str, Any]) -> Iterator[str]:
     yield "## Results\n"
     yield (
-        "The tables count the tests that each cache passed. The number in brackets leaves out a test if the cache\n"
-        "failed a test that it depends on: a cache that never reuses a response passes every test that forbids reuse.\n"
-        "For checks, the tables count the answer yes.\n"
+        "The tables count the tests that each cache passed. The number in brackets does not count a test if\n"
+        "the cache failed another test on which it depends. Otherwise a cache that never reuses a response would pass\n"
+        "every test that forbids reuse. For checks, the tables count the answer yes.\n"
     )
     for each in reports:
         yield f"Results with {_title(each, notes)}:\n"

@@ -239,9 +239,9 @@ class Settings:
     stale_while_refreshing: int = option(
         0,
         "Time for which a stale copy still answers while it is refreshed, unless HTTP forbids it.",
-        "A reader that comes after a pause then does not wait, and gets the news with its next poll. It waits if a copy"
-        " of this age probably lacks news of more than two hours ago. An origin's own stale-while-revalidate applies"
-        " without this option.",
+        "A reader that comes after a pause then does not wait, and gets the news with its next poll. The reader waits if"
+        " a copy of this age has probably been outdated for more than two hours. An origin's own"
+        " stale-while-revalidate applies without this option.",
         per_feed=True,
         unit="s",
     )
