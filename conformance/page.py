@@ -25,7 +25,7 @@ between them did. There are three kinds of tests:
 | --- | --- |
 | required | what a cache must do |
 | optimal | what an efficient cache does |
-| check | nothing; it shows what the cache does |
+| check | nothing. The test shows what the cache does |
 
 feedproxy runs with its default configuration and one option. `shared_fields` names the fields of the suite's requests.
 By default, the answers to requests with such fields are not shared with other clients

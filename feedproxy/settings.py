@@ -99,7 +99,7 @@ class Settings:
     )
     upstream: str = option(
         "",
-        "URL of the origin in reverse mode; empty: gateway and explicit proxy.",
+        "URL of the origin in reverse mode. Without it, feedproxy is gateway and explicit proxy.",
         "Set by publishers, see conf/publisher.yaml. feedproxy does not check the address: it may be private, and"
         " have any port.",
         restart=True,
@@ -132,12 +132,12 @@ class Settings:
     )
     max_connections: int = option(
         10_000,
-        "Maximum number of client connections; further ones are refused.",
+        "Maximum number of client connections. Further ones are refused.",
         "Each takes a few kilobytes and a file descriptor. Keep it below `ulimit -n`.",
     )
     max_connections_per_address: int = option(
         512,
-        "Maximum number of connections per client address (IPv6: per /64); 0 = unlimited.",
+        "Maximum number of connections per client address (IPv6: per /64). 0 = unlimited.",
         "Raise it for readers behind one NAT. It does not apply to peers in trusted_proxies.",
     )
     tls_certificate: str = option(
@@ -147,7 +147,7 @@ class Settings:
         restart=True,
     )
     tls_key: str = option(
-        "", "PEM file with the certificate's key; empty: the certificate's file contains the key.", restart=True
+        "", "PEM file with the certificate's key, if the certificate's file does not contain it.", restart=True
     )
 
     # -- permitted targets
@@ -162,7 +162,7 @@ class Settings:
     )
     allow_ports: tuple[str, ...] = option(
         ("80", "443", "8080", "8443"),
-        "Ports that a target may have; `1025-65535` adds a range.",
+        "Ports that a target may have. `1025-65535` adds a range.",
         "A short list keeps clients from probing other services through this proxy.",
         restart=True,
     )
@@ -190,21 +190,21 @@ class Settings:
     )
     feed_min_interval: int = option(
         60,
-        "Minimum time between two fetches of one feed; 0 = none.",
+        "Minimum time between two fetches of one feed. 0 = none.",
         "It also applies to reloads of clients, to pings and to refreshes. Raise it for feeds that change daily.",
         per_feed=True,
         unit="s",
     )
     site_interval: int = option(
         1,
-        "Minimum time between two fetches from one site (registrable domain); 0 = none.",
+        "Minimum time between two fetches from one site (registrable domain). 0 = none.",
         "Raise it in a rule for sites that ask for more.",
         per_feed=True,
         unit="s",
     )
     reload_interval: int = option(
         900,
-        "Time after a fetch for which a feed reader's no-cache gets the copy; 0 = none.",
+        "Time after a fetch for which a feed reader's no-cache gets the copy. 0 = none.",
         "Some feed readers send no-cache with every poll. In skipped hours they also get the copy. A person's"
         " reload in a browser always causes a request to the origin, at most one per feed_min_interval.",
         per_feed=True,
@@ -219,7 +219,7 @@ class Settings:
     )
     buffer_max: int = option(
         10_000_000,
-        "Maximum size of a stored response as transferred; larger responses are streamed.",
+        "Maximum size of a stored response as transferred. Larger responses are streamed.",
         "The largest known feeds are a few megabytes. The default keeps audio files of podcasts out of the store."
         " After decoding, a response may be five times as large.",
         unit="B",
@@ -239,8 +239,8 @@ class Settings:
     stale_while_refreshing: int = option(
         0,
         "Time for which a stale copy still answers while it is refreshed, unless HTTP forbids it.",
-        "A reader that comes after a pause then does not wait, and gets the news with its next poll. The reader waits if"
-        " a copy of this age has probably been outdated for more than two hours. An origin's own"
+        "A reader that comes after a pause then does not wait, and gets the news with its next poll. The reader waits"
+        " if a copy of this age has probably been outdated for more than two hours. An origin's own"
         " stale-while-revalidate applies without this option.",
         per_feed=True,
         unit="s",
@@ -288,7 +288,7 @@ class Settings:
     )
     ignore_query: tuple[str, ...] = option(
         (),
-        "Names of query parameters that do not change a feed, such as utm_* or null; `*` matches any text.",
+        "Names of query parameters that do not change a feed, such as utm_* or null. `*` matches any text.",
         "For example, /feed?utm_source=x is then /feed: one stored copy and one request to the origin for both."
         " Usually set in a rule. A wildcard does not match a parameter with a name that suggests a secret."
         " Responses list the ignored parameters in No-Vary-Search, for caches in front.",
@@ -325,10 +325,10 @@ class Settings:
     )
     moved_to: str = option(
         "",
-        "In a rule: the feed's new address; clients get 301.",
+        "In a rule: the feed's new address. Clients get 301.",
         per_feed=True,
     )
-    gone: bool = option(False, "In a rule: the feed has ended; clients get 410 and stop polling.", per_feed=True)
+    gone: bool = option(False, "In a rule: the feed has ended. Clients get 410 and stop polling.", per_feed=True)
     announce_as: str = option(
         "http",
         "In a rule: the form of moved_to and gone: http (301, 410) or xml (a redirect document).",
@@ -341,7 +341,7 @@ class Settings:
     # -- access
     readers: tuple[str, ...] = option(
         (),
-        "Users who may read, or `*` for all signed-in users; empty: all clients.",
+        "Users who may read, or `*` for all signed-in users. By default all clients may read.",
         "Usually set in a rule. Public lists (feeds.opml, changes.xml) never contain feeds with readers, also for"
         " signed-in clients.",
         per_feed=True,
@@ -354,14 +354,14 @@ class Settings:
         restart=True,
     )
     wsse_file: str = option(
-        "", "File of NAME:PASSWORD lines for readers that sign in by WSSE; mode 0600.", restart=True
+        "", "File of NAME:PASSWORD lines for readers that sign in by WSSE. Its mode should be 0600.", restart=True
     )
     tokens_file: str = option(
         "", "File of secret addresses, which `feedproxy token` creates and revokes.", restart=True
     )
     wallet: str = option(
         "",
-        "YAML file of credentials for origins, with the users for whom feedproxy sends them; mode 0600.",
+        "YAML file of credentials for origins, with the users for whom feedproxy sends them. Its mode should be 0600.",
         restart=True,
     )
 
@@ -437,7 +437,7 @@ class Settings:
     # -- the store
     store: str = option(
         "",
-        "Folder of the store; empty: the platform's cache folder. `memory:` stores nothing on disk."
+        "Folder of the store. Default: the platform's cache folder. `memory:` stores nothing on disk."
         " `redis://HOST/` is shared.",
         "With `memory:`, feedproxy asks every origin again after a restart. `redis://` and `rediss://` are for"
         " several machines: docs/how-to/run-a-fleet.md.",
@@ -463,11 +463,11 @@ class Settings:
 
     # -- notifications
     push_subscribe: bool = option(
-        True, "Subscribe to the hubs and clouds of feeds that have readers; needs public_url.", per_feed=True
+        True, "Subscribe to the hubs and clouds of feeds that have readers. Needs public_url.", per_feed=True
     )
     cnws_subscribe: str = option(
         "",
-        "In a rule: URL of the change notification service that reports this feed's changes; needs public_url.",
+        "In a rule: URL of the change notification service that reports this feed's changes. Needs public_url.",
         per_feed=True,
     )
     ping_unknown: str = option(
@@ -478,7 +478,7 @@ class Settings:
     )
     source_limit: int = option(
         60,
-        "Maximum number of pings, and of subscriptions, per minute and client address (IPv6: per /64); 0 = unlimited.",
+        "Maximum number of pings, and of subscriptions, per minute and client address (IPv6: per /64). 0 = unlimited.",
     )
     subscriptions_max: int = option(
         50_000,
@@ -505,7 +505,7 @@ class Settings:
     )
     announce: tuple[str, ...] = option(
         (),
-        "In reverse mode: push services that the publisher's feeds name: hub (WebSub, all feeds), cloud"
+        "Push services that the publisher's feeds name in reverse mode: hub (WebSub, all feeds), cloud"
         " (rssCloud, RSS 2.0).",
         "Readers then subscribe by push. Needs public_url.",
         per_feed=True,
@@ -536,7 +536,7 @@ class Settings:
     )
     admin: str = option(
         "127.0.0.1:8081",
-        "HOST:PORT of the admin listener (status page, metrics, refresh, purge); empty: off.",
+        "HOST:PORT of the admin listener (status page, metrics, refresh, purge). An empty value switches it off.",
         "On addresses other than loopback it needs a token.",
         restart=True,
     )

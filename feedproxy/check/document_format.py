@@ -204,7 +204,7 @@ class RDF_WITHOUT_ABOUT(Note):
     level = Level.WARN
     category = Category.FORMAT
     summary = "%(count)s items have no rdf:about."
-    advice = "In RSS 1.0, rdf:about identifies an item; readers use it as the guid."
+    advice = "In RSS 1.0, rdf:about identifies an item. Readers use it as the guid."
     reference = "RSS 1.0, section 5.5"
 
 

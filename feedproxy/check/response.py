@@ -323,7 +323,7 @@ class CHARSETS_DISAGREE(Note):
     summary = "Content-Type names the encoding %(charset)s, but the document names %(document_encoding)s."
     advice = """\
     The standard gives priority to Content-Type, but many readers follow the document, so some show wrong characters.
-    Servers often add a charset to every file; omit it for feeds."""
+    Servers often add a charset to every file. Omit it for feeds."""
     reference = "RFC 7303, sections 3 and 3.2"
 
 

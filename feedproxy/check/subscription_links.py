@@ -331,7 +331,7 @@ class CLOUD_INCOMPLETE(Note):
     level = Level.WARN
     category = Category.NOTIFICATION
     summary = "The cloud element is incomplete: %(names)s missing."
-    advice = "Readers cannot register. All five attributes are required; for http-post, registerProcedure is empty."
+    advice = "Readers cannot register. All five attributes are required. For http-post, registerProcedure is empty."
     reference = "RSS 2.0, cloud; rssCloud"
 
 

@@ -195,7 +195,7 @@ class LIBRARY_USER_AGENT(Note):
     category = Category.IDENTITY
     summary = "%(times)s named only the library that the reader uses."
     advice = """\
-    `%(agent)s` stands for every program that uses the library. Send the reader's own name; the library's name may
+    `%(agent)s` stands for every program that uses the library. Send the reader's own name. The library's name may
     follow it."""
     reference = "RFC 9110, section 10.1.5"
 

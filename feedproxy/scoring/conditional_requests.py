@@ -214,8 +214,8 @@ class TAG_NOT_RETURNED(Note):
     category = Category.CONDITIONS
     summary = "%(times)s had If-Modified-Since alone, although the server had sent an ETag, too."
     advice = """\
-    Last-Modified counts in seconds and is often wrong; the ETag is exact. A conditional request must send
-    `If-None-Match` if the server has provided an ETag; If-Modified-Since may stand beside it."""
+    Last-Modified counts in seconds and is often wrong. The ETag is exact. A conditional request must send
+    `If-None-Match` if the server has provided an ETag. If-Modified-Since may stand beside it."""
     reference = "RFC 9111, section 4.3.1"
 
 
@@ -294,7 +294,7 @@ class INVENTED_DATE(Note):
     advice = """\
     The time of the last poll by the reader's clock is not a validator. The reader misses entries that are published
     with an older date or while the clocks differ, and servers that compare the text send the whole feed. Return
-    Last-Modified unchanged; without one, send no If-Modified-Since."""
+    Last-Modified unchanged. Without one, send no If-Modified-Since."""
     reference = "RFC 9110, section 13.1.3"
 
 
@@ -315,7 +315,7 @@ class TAG_OF_226_UNUSED(Note):
     summary = "%(times)s did not send the ETag of the previous 226."
     advice = """\
     The ETag of a 226 stands for the whole current feed, including the entries that the 226 left out. Send it in the
-    next request; with an older tag, the server sends the same entries again."""
+    next request. With an older tag, the server sends the same entries again."""
     reference = "RFC 3229, sections 10.4.1 and 5.2"
 
 
@@ -331,5 +331,5 @@ class USES_DELTAS(Note):
     level = Level.GOOD
     category = Category.CONDITIONS
     summary = "The reader accepts deltas (226) and returns their ETags."
-    advice = "The server sent only the new entries; %(times)s returned the ETag of a 226."
+    advice = "The server sent only the new entries, and %(times)s returned the ETag of a 226."
     reference = "RFC 3229; docs/explanation/deltas.md"

@@ -61,7 +61,7 @@ REQUIREMENTS: Mapping[str, str] = {
     "conditions": "ETag and Last-Modified are returned unchanged",
     "pace": "no request before max-age, ttl or sy:* permit it",
     "refusals": "the reader waits after 429, 503 and failures, and as long as Retry-After says",
-    "moves": "redirects are followed; 301, 308 and XML redirects are adopted",
+    "moves": "redirects are followed, and 301, 308 and XML redirects are adopted",
     "endings": "no more than one request a week after a 410 or an XML redirect without address",
     "skipped": "no request in skipHours and on skipDays",
     "coding": "compressed answers are accepted",

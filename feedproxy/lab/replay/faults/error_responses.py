@@ -29,7 +29,7 @@ def _replace_reply(
 class Challenge(Fault):
     """The response is a page that tests for a browser, with status 403.
 
-    The value is another status; 200, 202 and 503 occur, too.
+    The value is another status. Servers also use 200, 202 and 503.
 
     A good reader keeps its copy, tells its user after some days, and polls less often. It does not show the page as an
     entry, and does not imitate a browser.
@@ -136,7 +136,7 @@ class RetryAfterHuge(_RetryAfter):
 
 
 class Error500(Fault):
-    """The response is 500 with a page, for the first hour; `500@2h..3h` selects another period.
+    """The response is 500 with a page, for the first hour. `500@2h..3h` selects another period.
 
     A good reader keeps its copy and polls at its usual interval or less often. It neither repeats the request at once
     nor ends the subscription.

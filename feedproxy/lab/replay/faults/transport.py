@@ -41,7 +41,7 @@ class SlowBody(Fault):
 
 
 class Reset(Fault):
-    """The connection is reset after half of the body; if there is no body, after the head.
+    """The connection is reset after half of the body, or after the head if there is no body.
 
     A good reader discards the incomplete feed. It keeps its copy with the old validators and polls again at the usual
     time.
