@@ -283,9 +283,13 @@ FLEET = Example(
             "workers",
         ],
         "Addresses": [
-            Line("listen", "0.0.0.0:8080", "For the load balancer."),
-            Line("public_url", "http://localhost:8080/", "The address of the load balancer, the same on all machines."),
-            Line("trusted_proxies", ["172.16.0.0/12"], "The load balancer's own address or network."),
+            Line("listen", "0.0.0.0:8080", "The load balancer connects to this port."),
+            Line(
+                "public_url",
+                "http://localhost:8080/",
+                "Here this is the address of the load balancer, the same on all machines.",
+            ),
+            Line("trusted_proxies", ["172.16.0.0/12"], "Here this is the address or network of the load balancer."),
             Line(
                 "admin",
                 None,
