@@ -39,6 +39,8 @@ CULL_AFTER_BYTES = 4 * 1024 * 1024
 ABSENT_MAX = 1024
 """Maximum number of targets remembered as not stored. A miss looks its target up five times before a response is
 stored."""
+PEEKED_MAX = 4
+"""Resources that `peek` has read from the disk and that are not read again for a `get` soon afterwards."""
 SHARED_WRITE_TIMEOUT: Seconds = 0.1
 """Seconds that a shared `put` waits for the disk. Then the other workers get the value in memory
 (shared_overflow.py). As long as writes are late, they get it at once."""
@@ -125,6 +127,8 @@ class TieredStore:
         self._needs_cull = True
         self._bytes_written = 0
         self._absent: set[str] = set()
+        self._peeked: dict[str, tuple[Resource, int | None, bytes]] = {}
+        """The last resources that `peek` has read from the disk: a feed that is due is peeked at, then fetched."""
         self._queue = WriteQueue[Key, Resource | bytes](
             self._write,
             holds=self._holds,
@@ -152,7 +156,7 @@ class TieredStore:
         resource = self._memory.get(target)
         if resource is not None:
             return resource
-        found = self._read_below_memory(target)
+        found = self._peeked.pop(target, None) or self._read_below_memory(target)
         if found is not None:
             self._memory.put_now(*found)
         return found[0] if found is not None else None
@@ -174,8 +178,13 @@ class TieredStore:
         resource = self._memory.peek(target)
         if resource is not None:
             return resource
-        found = self._read_below_memory(target)
-        return found[0] if found is not None else None
+        found = self._peeked.get(target) or self._read_below_memory(target)
+        if found is None:
+            return None
+        self._peeked[target] = found
+        if len(self._peeked) > PEEKED_MAX:
+            del self._peeked[next(iter(self._peeked))]
+        return found[0]
 
     def holds(self, target: str) -> bool:
         if self._memory.holds(target):
@@ -232,6 +241,7 @@ class TieredStore:
 
     async def put(self, resource: Resource, precondition: Precondition | None = None) -> None:
         self._absent.discard(resource.target)
+        self._peeked.pop(resource.target, None)
         if self._shared is not None:
             self._preconditions[resource.target] = precondition or _always
             await self._write_for_all(self._shared, resource.target, resource, precondition)
@@ -246,6 +256,7 @@ class TieredStore:
 
     async def delete(self, target: str) -> None:
         self._memory.drop(target)
+        self._peeked.pop(target, None)
         if self._shared is not None:
             await self._write_for_all(self._shared, target, None)
             return
@@ -298,6 +309,7 @@ class TieredStore:
         """Drop the targets that other processes have changed since the last call."""
         self._generation, changed = shared.changes_since(self._generation)
         self._absent.clear()
+        self._peeked.clear()
         if changed is None:
             self._memory.clear()
         else:

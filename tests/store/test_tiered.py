@@ -670,3 +670,42 @@ def test_freshened_feed_has_the_stored_length_that_it_had(folder: Path, a_feed: 
 
 def _fail(error: StoreError) -> None:
     raise error
+
+
+async def test_tiered_get_after_peek_reads_the_disk_once(
+    open_tiered: Open, a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = open_tiered()
+    await first.put(a_feed(FEED))
+    await first.close()
+    again, reads = open_tiered(), list[str]()
+    read = DiskStore.read_with_header
+    monkeypatch.setattr(
+        DiskStore, "read_with_header", lambda disk, target: (reads.append(target), read(disk, target))[1]
+    )
+
+    peeked = again.peek(FEED)
+
+    assert again.hot == 0
+    assert again.get(FEED) is peeked
+    assert (reads, again.hot) == ([FEED], 1)
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+async def test_tiered_get_returns_what_was_stored_after_a_peek(
+    open_tiered: Open, a_feed: MakeFeed, replaced: bool
+) -> None:
+    first = open_tiered()
+    await first.put(a_feed(FEED))
+    await first.close()
+    again = open_tiered()
+    again.peek(FEED)
+    later = a_feed(FEED, says="later") if replaced else None
+
+    if later is not None:
+        await again.put(later)
+    else:
+        await again.delete(FEED)
+    again._memory.clear()
+
+    assert again.peek(FEED) == again.get(FEED) == later
