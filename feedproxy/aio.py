@@ -10,8 +10,9 @@ MAX_BLOCKING_TIME: Seconds = 0.004
 """Longest time in seconds for which an iteration blocks the event loop before it yields: well below a network round
 trip."""
 
-THROTTLED_BLOCKING_TIME: Seconds = 0.001
-"""Longest time in seconds for which background work blocks the event loop before it sleeps."""
+THROTTLED_BLOCKING_TIME: Seconds = 0.0005
+"""Longest time in seconds for which background work blocks the event loop before it sleeps. Several kinds of such work
+may run in one iteration of the loop, and a hit waits for all of them."""
 
 IDLE_FACTOR = 3
 """Multiple of its working time for which background work sleeps. At 0.14 ms for each feed, 100,000 feeds take a minute
