@@ -218,9 +218,9 @@ def play(folder: Path, world: World, written: float, seconds: float, price: floa
     offset = written - time.time()
     place = Place(folder, free_port(), free_port(), price)
     with origin(folder, world, offset, others):
+        hot = world.target(max(range(world.slow_feeds, min(world.feeds, 10_000)), key=gap_of))
         began = time.monotonic()
         with running(place, world, offset, server) as pid:
-            hot = world.target(world.feeds - 1)
             fetched(hot, place.port)
             start = time.monotonic() - began
             memory_at_start = resident(pid)
