@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from feedproxy import __version__
 from feedproxy.cache.vary import nominated
@@ -83,6 +84,11 @@ _VIA_MEMBER = re.compile(r"(?:HTTP/)?\d(?:\.\d)? feedproxy-[0-9a-f]{8}", re.IGNO
 VIA_MEMBERS_MAX = 16
 """Maximum number of Via members of other feedproxies that are forwarded."""
 
+MEMOIZED_LENGTH_MAX = 2048
+"""Characters of a request's fields for which the forwarded fields are memoized."""
+MEMOIZED_REQUESTS_MAX = 256
+"""Number of memoized requests: half a megabyte."""
+
 _SIMPLE_RANGE = re.compile(r"bytes=(?:\d{1,18}-\d{0,18}|-\d{1,18})")
 _CODINGS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "identity", "*"})
 
@@ -144,15 +150,84 @@ def build_upstream_request(
     credentials. If `sends_language` is True, the first request for a feed has the client's Accept-Language.
     """
     client_fields = request.fields.end_to_end()
+    responses = resource.variants if resource is not None else ()
+    keyed = resource.keyed if resource is not None else ()
+    forwarded = _forwarded_fields(
+        client_fields,
+        client.entrance is Entrance.GATEWAY,
+        resource is not None and resource.channel is not None,
+        frozenset(name for stored in responses for name in nominated(stored.fields)),
+        frozenset(name for stored in keyed for name in nominated(stored.fields)),
+        shared_fields,
+        sends_language,
+    )
+    fields, key = forwarded.fields, forwarded.key
+    agent = own_agent() if own_agent is not None else client_fields.combined("user-agent")
+    if agent is not None:
+        fields = fields.with_added("User-Agent", agent)
+    if keep_range:
+        for name in ("range", "if-range", "accept-encoding"):
+            if (value := client_fields.combined(name)) is not None:
+                fields = fields.with_added(name.title(), value)
+                if not _is_ordinary_range(name, value):
+                    key = key.with_added(name, value)
+    else:
+        fields = fields.with_added("Accept-Encoding", ACCEPT_ENCODING)
+    fields = fields.with_added("Via", f"{forwarded.via_members}, {via}" if forwarded.via_members else via)
+    return UpstreamRequest(
+        Request(request.method, request.target, fields),
+        Fields((name.lower(), value) for name, value in key),
+        forwarded.varying,
+        forwarded.withheld_names,
+        forwarded.has_credentials,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _ForwardedFields:
+    """The part of an upstream request that depends on the client's fields, not on the target."""
+
+    fields: Fields
+    key: Fields
+    varying: Fields
+    withheld_names: frozenset[str]
+    has_credentials: bool
+    via_members: str
+
+
+def _forwarded_fields(
+    client_fields: Fields,
+    is_gateway: bool,
+    known: bool,
+    names: frozenset[str],
+    keyed_names: frozenset[str],
+    shared_fields: frozenset[str],
+    sends_language: bool,
+) -> _ForwardedFields:
+    """Return the forwarded fields. `names` and `keyed_names` are those that Vary of stored responses nominates.
+
+    Feed readers send the same fields for all feeds, so results are memoized. Credentials are kept out of the memo.
+    """
+    length = sum([len(name) + len(value) for name, value in client_fields])
+    is_memoized = length <= MEMOIZED_LENGTH_MAX and not any(is_credential(name) for name, _ in client_fields)
+    make = _memoized_forwarded_fields if is_memoized else _make_forwarded_fields
+    return make(client_fields, is_gateway, known, names, keyed_names, shared_fields, sends_language)
+
+
+def _make_forwarded_fields(
+    client_fields: Fields,
+    is_gateway: bool,
+    known: bool,
+    names: frozenset[str],
+    keyed_names: frozenset[str],
+    shared_fields: frozenset[str],
+    sends_language: bool,
+) -> _ForwardedFields:
     forwarded = client_fields.without("user-agent", *[name for name, _ in client_fields if not is_forwarded(name)])
-    if client.entrance is Entrance.GATEWAY:
+    if is_gateway:
         forwarded = forwarded.without("cookie", "cookie2", "referer", "origin")
-    known = resource is not None and resource.channel is not None
     secrets = Fields(line for line in forwarded if is_credential(line[0]))
-    stored = resource.variants if resource is not None else ()
-    if resource is not None and len(secrets):
-        stored = (*stored, *resource.keyed)
-    varying_names = {name for variant in stored for name in nominated(variant.fields)}
+    varying_names = names | keyed_names if len(secrets) else names
     varying = Fields(
         line
         for line in forwarded
@@ -165,7 +240,7 @@ def build_upstream_request(
         if line[0] not in varying and line[0].lower() not in shared_fields and _is_client_specific(*line)
     )
     accept = forwarded.combined("accept")
-    is_for_feeds = _is_for_feeds(accept or "") or (client.entrance is Entrance.GATEWAY and _is_anything(accept))
+    is_for_feeds = _is_for_feeds(accept or "") or (is_gateway and _is_anything(accept))
     if known or all(name in secrets for name, _ in client_specific) or (is_for_feeds and not len(secrets)):
         lines = [*varying, *secrets]
         if "accept" not in varying and (known or is_for_feeds):
@@ -182,25 +257,10 @@ def build_upstream_request(
         fields, key, withheld = forwarded.without("via"), client_specific, set[str]()
         key = Fields((*key, *(line for line in forwarded if _is_unusual_control(*line))))
         members = client_fields.combined("via") or ""
-    agent = own_agent() if own_agent is not None else client_fields.combined("user-agent")
-    if agent is not None:
-        fields = fields.with_added("User-Agent", agent)
-    if keep_range:
-        for name in ("range", "if-range", "accept-encoding"):
-            if (value := client_fields.combined(name)) is not None:
-                fields = fields.with_added(name.title(), value)
-                if not _is_ordinary_range(name, value):
-                    key = key.with_added(name, value)
-    else:
-        fields = fields.with_added("Accept-Encoding", ACCEPT_ENCODING)
-    fields = fields.with_added("Via", f"{members}, {via}" if members else via)
-    return UpstreamRequest(
-        Request(request.method, request.target, fields),
-        Fields((name.lower(), value) for name, value in key),
-        varying,
-        frozenset(withheld),
-        len(secrets) > 0,
-    )
+    return _ForwardedFields(fields, key, varying, frozenset(withheld), len(secrets) > 0, members)
+
+
+_memoized_forwarded_fields = lru_cache(maxsize=MEMOIZED_REQUESTS_MAX)(_make_forwarded_fields)
 
 
 def _is_client_specific(name: str, value: str) -> bool:

@@ -334,6 +334,13 @@ _SIMPLE: Mapping[Any, _Decoder] = {
 }
 
 
+def _plain_types(kind: Any) -> tuple[type, ...]:
+    """Return the types of JSON that are a value of this declared type. No function is called for such members."""
+    if isinstance(kind, TypeAliasType):
+        return _plain_types(kind.__value__)
+    return {int: (int,), float: (float, int), bool: (bool,)}.get(kind, ())
+
+
 def _decoder(kind: Any) -> _Decoder:
     """Return the function that reads a value of this declared type. Raises TypeError if the type is not supported."""
     if isinstance(kind, TypeAliasType):
@@ -358,6 +365,7 @@ def _dataclass_decoder(kind: Any) -> _Decoder:
     decoders = {
         name: (
             attribute,
+            _plain_types(hints[attribute]),
             _read_common_text
             if name in _INTERNED_MEMBERS and hints[attribute] in (str, str | None)
             else _decoder(hints[attribute]),
@@ -376,13 +384,15 @@ def _dataclass_decoder(kind: Any) -> _Decoder:
         for name, value in plain.items():
             # An unknown member was written by a later version of feedproxy, in which it has a default.
             if name in decoders:
-                attribute, decode_member = decoders[name]
-                members[attribute] = decode_member(value, context)
-        value_read = kind(**members)
-        # Thousands of feeds have the same few schedules.
-        return _INTERNER.value(value_read) if kind is Schedule else value_read
+                attribute, plain_types, decode_member = decoders[name]
+                members[attribute] = value if type(value) in plain_types else decode_member(value, context)
+        return kind(**members)
 
-    return read
+    def read_interned(plain: Any, context: _Context) -> Any:
+        return _INTERNER.value(repr(plain), lambda: read(plain, context))
+
+    # Thousands of feeds have the same few schedules.
+    return read_interned if kind is Schedule else read
 
 
 _read_resource = _decoder(Resource)

@@ -1,5 +1,6 @@
 """Interning of texts that thousands of feeds have in common. Field lines take most of the memory apart from bodies."""
 
+from collections.abc import Callable
 from typing import Any
 
 from feedproxy.http.message_syntax import is_field
@@ -32,11 +33,15 @@ class Interner:
             self._texts.clear()
         return self._texts.setdefault(text, text)
 
-    def value[Value](self, value: Value) -> Value:
-        """Return this value, or a stored value with the same repr()."""
-        if len(self._values) >= LINES_MAX:
-            self._values.clear()
-        known: Value = self._values.setdefault(repr(value), value)  # 0.0 and -0.0 are equal, but have different texts
+    def value[Value](self, text: str, make: Callable[[], Value]) -> Value:
+        """Return the value of this text, which `make` makes unless it is stored."""
+        known: Value | None = self._values.get(text)
+        if known is None:
+            known = make()
+            if len(text) <= LENGTH_MAX:
+                if len(self._values) >= LINES_MAX:
+                    self._values.clear()
+                self._values[text] = known
         return known
 
     def line(self, name: str, value: str) -> tuple[str, str]:
