@@ -37,7 +37,8 @@ def at(text: str) -> Instant:
 class Example:
     """A feed as it was fetched, and the instant of a request."""
 
-    says: str
+    stated: str
+    asked: str
     fetched: str
     now: str
     http: str = ""
@@ -75,58 +76,64 @@ WEEKEND = skipped("skipDays", "day", ["Saturday", "Sunday"])
 SUNDAY = "Last-Modified: Sun, 04 Jan 2026 00:00:00 GMT"
 
 EXAMPLES = (
-    Example("`max-age=600`, no hints; 5 minutes later", "5 Jan 12:00", "5 Jan 12:05", "Cache-Control: max-age=600"),
-    Example("the same, 12 minutes later", "5 Jan 12:00", "5 Jan 12:12", "Cache-Control: max-age=600"),
-    Example("`ttl` of 60, HTTP says nothing; 25 minutes later", "5 Jan 12:00", "5 Jan 12:25", hints="<ttl>60</ttl>"),
+    Example("`max-age=600`", "after 5 minutes", "5 Jan 12:00", "5 Jan 12:05", "Cache-Control: max-age=600"),
+    Example("`max-age=600`", "after 12 minutes", "5 Jan 12:00", "5 Jan 12:12", "Cache-Control: max-age=600"),
+    Example("`ttl` of 60", "after 25 minutes", "5 Jan 12:00", "5 Jan 12:25", hints="<ttl>60</ttl>"),
     Example(
-        "`max-age=600` and `ttl` of 60; 25 minutes later",
+        "`max-age=600`, `ttl` of 60",
+        "after 25 minutes",
         "5 Jan 12:00",
         "5 Jan 12:25",
         "Cache-Control: max-age=600",
         "<ttl>60</ttl>",
     ),
     Example(
-        "the same with `must-revalidate`",
+        "`max-age=600, must-revalidate`, `ttl` of 60",
+        "after 25 minutes",
         "5 Jan 12:00",
         "5 Jan 12:25",
         "Cache-Control: max-age=600, must-revalidate",
         "<ttl>60</ttl>",
     ),
-    Example("`ttl` of 43200 (a month)", "5 Jan 12:00", "5 Jan 12:25", hints="<ttl>43200</ttl>"),
+    Example("`ttl` of 43200 (a month)", "after 25 minutes", "5 Jan 12:00", "5 Jan 12:25", hints="<ttl>43200</ttl>"),
     Example(
-        "`sy:updatePeriod` hourly, `sy:updateFrequency` 2, no `sy:updateBase`",
+        "`sy:updatePeriod` hourly, `sy:updateFrequency` 2",
+        "after 10 minutes",
         "5 Jan 12:00",
         "5 Jan 12:10",
         hints="<sy:updatePeriod>hourly</sy:updatePeriod><sy:updateFrequency>2</sy:updateFrequency>",
     ),
     Example(
-        "`max-age=600`, `skipHours` 0 to 6; fetched at 23:58, asked for at 03:00",
+        "`max-age=600`, `skipHours` 0 to 6",
+        "fetched at 23:58, requested at 03:00",
         "5 Jan 23:58",
         "6 Jan 03:00",
         "Cache-Control: max-age=600",
         NIGHT,
     ),
     Example(
-        "`ttl` of 60, `skipDays` Saturday and Sunday; fetched on Friday at 23:30, asked for on Sunday at noon",
+        "`ttl` of 60, `skipDays` Saturday and Sunday",
+        "fetched on Friday at 23:30, requested on Sunday at 12:00",
         "9 Jan 23:30",
         "11 Jan 12:00",
         hints=f"<ttl>60</ttl>{WEEKEND}",
     ),
     Example(
-        "nothing said; the feed was seen to change at 8:00 each day",
+        "nothing, but the feed has changed at 8:00 each day",
+        "after 30 minutes",
         "8 Jan 9:00",
         "8 Jan 9:30",
         changes=("5 Jan 8:00", "6 Jan 8:00", "7 Jan 8:00", "8 Jan 8:00"),
     ),
-    Example("nothing said but a Last-Modified of two days ago", "6 Jan 0:00", "6 Jan 0:30", SUNDAY),
-    Example("nothing said at all", "5 Jan 12:00", "5 Jan 12:10"),
+    Example("a Last-Modified of two days ago", "after 30 minutes", "6 Jan 0:00", "6 Jan 0:30", SUNDAY),
+    Example("nothing", "after 10 minutes", "5 Jan 12:00", "5 Jan 12:10"),
 )
 
 
 def table() -> str:
     """Return the examples as a table in Markdown."""
-    rows = [f"| {each.says} | {each.words()} |\n" for each in EXAMPLES]
-    return "".join(["| the feed | what the code says |\n", "|---|---|\n", *rows])
+    rows = [f"| {each.stated} | {each.asked} | {each.words()} |\n" for each in EXAMPLES]
+    return "".join(["| stated by HTTP or the feed | request | description |\n", "|---|---|---|\n", *rows])
 
 
 def page(text: str) -> str:
