@@ -576,8 +576,8 @@ class Settings:
     record: str = option(
         "",
         "HAR file in which requests and responses are recorded.",
-        "For replay and grading (docs/how-to/record-traffic.md). The file contains no secrets, and pseudonyms in"
-        " place of addresses. During a recording hits cost more.",
+        "For replay and grading (docs/how-to/record-traffic.md). The file contains no secrets, and"
+        " pseudonyms replace the addresses of readers. During a recording, hits cost more.",
         restart=True,
     )
     record_keep: tuple[str, ...] = option(
