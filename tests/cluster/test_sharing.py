@@ -205,10 +205,10 @@ async def test_cluster_machine_compares_everything_after_a_long_outage(start: St
         await until(lambda: other.fleet.comparison_count and other.fleet._comparing is not None)
         before = other.fleet.comparison_count
         other.fleet.connection.up = False  # it is away from here on: its round finds Redis again
-        other.fleet.connection._next = float("inf")
+        other.fleet.connection._next_probe = float("inf")
         for path in paths[:6]:
             await one.service.admin.purge(origin.url(path))
-        other.fleet.connection._next = 0.0
+        other.fleet.connection._next_probe = 0.0
 
         await until(lambda: other.fleet.comparison_count > before)
         await until(lambda: not any(other.service.store.get(origin.url(path)) for path in paths[:6]))

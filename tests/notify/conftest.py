@@ -1,4 +1,4 @@
-"""Stands: runtimes with no network, each closed at the end."""
+"""Fixture that opens applications without a network and closes them at the end."""
 
 from tests.stages.notify import stand, stand_at
 

@@ -1,4 +1,4 @@
-"""Nobody subscribes ourselves, nor clouds that never asked for it; and names that the operator wrote lead outside."""
+"""Callbacks that are refused, and the addresses that names configured by the operator may lead to."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -78,7 +78,7 @@ async def test_cnws_refuses_callback_to_self(stand: Stand) -> None:
     assert stand.others.calls == []
 
 
-# -- what the operator names
+# -- addresses from the configuration
 
 
 def caller(found: Sequence[str]) -> CallbackClient:
@@ -92,7 +92,7 @@ def caller(found: Sequence[str]) -> CallbackClient:
 async def test_configured_name_does_not_reach_private_address(found: str) -> None:
     calling = caller([found])
     try:
-        with pytest.raises(Unreachable):  # in the words of a name that does not exist
+        with pytest.raises(Unreachable):  # the same error as for a name that does not exist
             await calling.call("GET", "http://sink.example:10080/", trust=AddressTrust.CONFIGURED_NAME)
     finally:
         await calling.close()
@@ -102,7 +102,7 @@ async def test_configured_name_does_not_reach_private_address(found: str) -> Non
 async def test_configured_address_is_called_at_any_port(host: str, unused_tcp_port: int) -> None:
     calling = caller(["127.0.0.1"])
     try:
-        with pytest.raises(Unreachable):  # nobody is there; but it was tried
+        with pytest.raises(Unreachable):  # no server listens, but the connection was tried
             await calling.call("GET", f"http://{host}:{unused_tcp_port}/", trust=AddressTrust.CONFIGURED_NAME)
         with pytest.raises(Forbidden):
             await calling.call("GET", f"http://{host}:{unused_tcp_port}/")
@@ -119,7 +119,7 @@ async def _metadata(host: str, port: int) -> Sequence[str]:
     return ["169.254.169.254"]
 
 
-# -- how much a push may have
+# -- the size limit of a push
 
 
 def test_sealed_token_is_recognised_without_look_up() -> None:

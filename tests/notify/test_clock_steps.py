@@ -1,4 +1,4 @@
-"""A clock that is put right in one step: what waits goes out, and what was to end ends."""
+"""Deadlines and queued deliveries after the clock was corrected in one step."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ YEAR = 365 * DAY
 
 @pytest.fixture
 async def told(stand: Stand) -> Stand:
-    """Somebody subscribed to the one feed."""
+    """Return a stand whose one feed has a subscriber."""
     stand.origin.publish("/feed.xml", a_feed("one"))
     await stand.read()
     await stand.subscribe("http://one.example/", lasts=10 * DAY)
@@ -53,7 +53,7 @@ async def test_clock_step_back_does_not_prolong_subscription(told: Stand) -> Non
 async def test_clock_step_back_does_not_delay_ping(told: Stand) -> None:
     await told.notifications.refresh_requests.accept_ping([TARGET], "192.0.2.1")
     await told.settled()
-    await told.notifications.refresh_requests.accept_ping([TARGET], "192.0.2.1")  # within ping_interval: it waits
+    await told.notifications.refresh_requests.accept_ping([TARGET], "192.0.2.1")  # queued: ping_interval
     assert await told.notifications.refresh_requests.next_due() == NOON + 30
 
     told.clock.advance(-YEAR)
@@ -62,7 +62,7 @@ async def test_clock_step_back_does_not_delay_ping(told: Stand) -> None:
 
     due = await told.notifications.refresh_requests.next_due()
     assert due is not None
-    assert due - told.clock.now() <= told.app.settings.ping_interval + DAY  # its site's turn comes first
+    assert due - told.clock.now() <= told.app.settings.ping_interval + DAY  # the site's slot comes first
 
 
 async def test_clock_step_of_seconds_changes_no_deadline(told: Stand) -> None:
@@ -74,7 +74,7 @@ async def test_clock_step_of_seconds_changes_no_deadline(told: Stand) -> None:
 
 @pytest.mark.parametrize("hours", [24.5, 25, 26, 30 * 24])
 async def test_clock_step_forward_renews_at_once(stand_at: Callable[..., Any], hours: float) -> None:
-    """Past 25 hours the cloud has forgotten us: what has ended here as well is asked for anew."""
+    """After 25 hours the cloud has dropped the registration, so the ended registration is requested again."""
     clouds = await clouds_on(stand_at, public_url="https://proxy.example/")
     clouds.stand.others.answer = lambda _: Response(200, body=b'<notifyResult success="true" msg=""/>')
     cloud = '<cloud domain="cloud.example" port="80" path="/" registerProcedure="" protocol="http-post"/>'

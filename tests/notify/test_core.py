@@ -1,4 +1,4 @@
-"""Changes, subscriptions and deliveries: once, durable, bounded, with an end."""
+"""Changes, subscriptions and deliveries: sent once, stored durably, limited in number, and ended."""
 
 import asyncio
 import contextlib
@@ -199,7 +199,7 @@ async def test_delivery_concurrency_is_limited_in_all_and_per_host(stand: Stand)
 
 
 async def test_delivery_survives_crash(stand_at: Callable[..., Any]) -> None:
-    """The first process hears nothing back, and is gone without a word."""
+    """The first process ends before it receives any response."""
     clock, origin = ManualClock(NOON), Origin(ManualClock(NOON))
     first = await stand_at(folder="store", origin=origin, clock=clock)
     for number in range(50):
@@ -233,7 +233,7 @@ async def test_change_during_reconciliation_is_notified_once(
 
     async def with_a_change(targets: Iterable[str]) -> AsyncIterator[str]:
         for each in targets:
-            yield each  # seen as it was
+            yield each  # unchanged so far
             origin.publish("/feed.xml", a_feed("two", "one"))
             await held[0].proxy._coordinator.refresh(each)
 
@@ -365,7 +365,7 @@ def test_retry_pauses_grow_with_jitter_to_a_last_try() -> None:
 
 
 async def changed_once(stand: Stand, *, subscribe: bool = True) -> None:
-    """A feed is seen, and then changes."""
+    """Fetch a feed and change it once."""
     if subscribe:
         await stand.subscribe(ME)
     stand.origin.publish("/feed.xml", a_feed("one"))
@@ -375,7 +375,7 @@ async def changed_once(stand: Stand, *, subscribe: bool = True) -> None:
 
 
 async def vanish(stand: Stand) -> None:
-    """What SIGKILL leaves: nothing more is written, the system takes back the lock."""
+    """End like after SIGKILL: nothing more is written, and the system releases the lock."""
     notifications = stand.notifications
     for task in notifications._tasks:
         task.cancel()
@@ -386,7 +386,7 @@ async def vanish(stand: Stand) -> None:
 
 
 async def test_change_right_after_first_fetch_is_notified(stand: Stand) -> None:
-    """The disk was slow: the first version was not noted yet when the second came."""
+    """The disk is slow, so the second version arrives before the first is recorded."""
     await stand.subscribe(ME)
     for title in ("one", "two"):
         stand.origin.publish("/feed.xml", a_feed(title))
@@ -409,11 +409,11 @@ async def test_evicted_feed_refetched_is_notified_only_if_changed() -> None:
     log = ChangeLog(ledger, reckon)
     told = []
     for seen in (
-        sight("bytes:a0", first=True),  # met
+        sight("bytes:a0", first=True),  # first version
         sight("d1", first=False),  # changed
-        sight("bytes:a1", first=True),  # forgotten, and met as it was
-        sight("bytes:a2", first=True),  # forgotten, and met changed
-        sight("bytes:gone", first=True),  # its copy is gone again before anybody could look
+        sight("bytes:a1", first=True),  # forgotten, then found unchanged
+        sight("bytes:a2", first=True),  # forgotten, then found changed
+        sight("bytes:gone", first=True),  # the stored copy is gone before it is compared
     ):
         told.append(len(await log.record([seen], 2.0, lambda _: ())))
     await ledger.close()

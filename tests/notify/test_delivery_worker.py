@@ -1,4 +1,4 @@
-"""What somebody waits for is asked at once, but of no host too much at a time, and not for ever."""
+"""Immediate requests: sent at once, limited per host and in time."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,7 @@ CALLBACK = Message("GET", "http://me.example/callback")
 async def test_immediate_requests_to_one_host_are_limited(stand: Stand) -> None:
     stand.others.gate = asyncio.Event()
     asked = [asyncio.ensure_future(stand.notifications.delivery_worker.request_now(CALLBACK)) for _ in range(10)]
-    while stand.others.at_once < MAX_PER_HOST:  # noqa: ASYNC110 -- they begin when it is their turn
+    while stand.others.at_once < MAX_PER_HOST:  # noqa: ASYNC110 -- the requests wait for a slot
         await asyncio.sleep(0)
 
     stand.others.gate.set()
@@ -86,7 +86,7 @@ async def test_callback_resolving_to_client_address_is_recognised(stand: Stand, 
 
 
 async def test_slow_hosts_leave_capacity_for_immediate_requests(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sixteen with two calls each would be all."""
+    """Two calls to each of sixteen hosts would use the whole capacity."""
     monkeypatch.setattr(delivery_worker, "SLOW_CALL", 0)
     monkeypatch.setattr(delivery_worker, "MAX_CONCURRENT_REQUESTS", 2 * 16)
     for number in range(16):

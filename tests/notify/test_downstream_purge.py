@@ -1,4 +1,4 @@
-"""Caches in front: how they are named, what they are told, and when."""
+"""Purges sent to caches in front of the proxy: configuration, requests and retries."""
 
 from collections.abc import Callable
 from typing import Any

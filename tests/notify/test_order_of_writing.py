@@ -1,4 +1,4 @@
-"""What is promised outlives the process: the store has the content before the ledger says that it is known."""
+"""Order of writes: the store has the content before the database says that it is known."""
 
 import asyncio
 import hashlib
@@ -16,7 +16,7 @@ from tests.waiting import PATIENCE
 
 
 class SlowDisk:
-    """What was put is not on the disk until the gate opens."""
+    """A store whose writes do not reach the disk before the gate opens."""
 
     def __init__(self, stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
         self.gate = asyncio.Event()
@@ -83,7 +83,7 @@ async def test_push_is_acknowledged_after_store_write(
 
 
 async def errands(bell: RefreshRequests) -> int:
-    """How many wait."""
+    """Return the number of queued refresh requests."""
     return await bell._database.run(lambda db: int(db.execute("SELECT count(*) FROM errands").fetchone()[0]))
 
 

@@ -1,4 +1,4 @@
-"""After an outage, whoever tells us of changes is asked anew: he may have given us up."""
+"""After an outage, registrations with hubs and clouds are renewed, because they may have been dropped."""
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.notify.delivery.outage import OUTAGE_MIN, Outages

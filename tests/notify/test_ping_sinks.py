@@ -1,4 +1,4 @@
-"""Pings that go out: how sinks are written, what they are sent, what their answers mean."""
+"""Pings to services: configuration, requests, and the meaning of responses."""
 
 import xmlrpc.client
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What becomes of a feed becomes of its subscribers: of a private one they hear no more, one that moved they follow."""
+"""Subscribers of feeds that become private or move."""
 
 from collections.abc import Callable
 from typing import Any
@@ -91,7 +91,7 @@ NEW = "http://origin.example/new.xml"
 
 
 async def moved(stage: WebSubStand) -> None:
-    """The feed moves for good, and readers read it where it is now."""
+    """Move the feed permanently, and read it at the new address."""
     stage.stand.origin.publish("/new.xml", a_feed("three", *OLD))
     stage.stand.origin.publish("/feed.xml", b"", status=301, location=NEW)
     for _ in range(3):
@@ -133,7 +133,7 @@ async def test_moved_feed_notifies_subscriber_of_both_urls_once(stage: WebSubSta
 
 
 async def believed(stand: Stand) -> None:
-    """The feed moves for good, and no reader has asked at its new address yet."""
+    """Move the feed permanently without a read at its new address."""
     stand.origin.publish("/new.xml", a_feed("three", *OLD))
     stand.origin.publish("/feed.xml", b"", status=301, location=NEW)
     for _ in range(3):

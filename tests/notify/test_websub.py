@@ -1,4 +1,4 @@
-"""WebSub over days: leases, renewals, outages, hubs that fail or fall silent; and what strangers cannot do with it."""
+"""WebSub over days: leases, renewals, outages and failing hubs; and limits for unknown clients."""
 
 import gzip
 from collections.abc import Callable
@@ -25,7 +25,7 @@ HOUR = 3_600
 
 
 async def subscribed(stand_at: Callable[..., Any], link: str = LINKS, **more: Any) -> WebSubStand:
-    """A feed that is read, and whose hub has verified our subscription, for ten days."""
+    """Return a stand with a feed that is read and has a verified subscription of ten days."""
     made = await websub_at(stand_at, **more)
     made.stand.origin.publish("/feed.xml", a_feed(*OLD), link=link)
     await made.read_by_somebody()
@@ -45,7 +45,7 @@ def copy_of(made: WebSubStand) -> bytes:
 
 
 def shown(made: WebSubStand) -> str:
-    """The copy's state, as the operator reads it."""
+    """Return the state of the stored copy as the admin interface shows it."""
     service = made.stand.app.service
     resource = service.store.get(TARGET)
     assert resource is not None
@@ -54,7 +54,7 @@ def shown(made: WebSubStand) -> str:
     return freshness.description
 
 
-# -- what a push is worth
+# -- effects of a push
 
 
 async def test_push_lease_reduces_polling_until_it_ends(stand_at: Callable[..., Any]) -> None:
@@ -66,7 +66,7 @@ async def test_push_lease_reduces_polling_until_it_ends(stand_at: Callable[..., 
 
     await made.stand.pass_time(HOUR)
     made.stand.origin.publish("/feed.xml", a_feed("five", "four", *OLD), link=LINKS)
-    await made.stand.read()  # somebody has it fetched, and it has changed, and nobody had told us
+    await made.stand.read()  # the feed changed without a push and was then fetched
     assert "fresh for another 30 min" in shown(made)
 
     await push(made, "six", "five", "four", *OLD)
@@ -113,7 +113,7 @@ async def test_push_overtaken_causes_fetch(stand_at: Callable[..., Any]) -> None
     await push(made, *newest)
     asked = made.stand.origin.requests
 
-    answer = await push(made, "four", *OLD)  # sent before, and comes after
+    answer = await push(made, "four", *OLD)  # sent first, but arrives last
 
     assert answer.status == 202
     assert b"five" in copy_of(made)
@@ -199,7 +199,7 @@ async def test_push_for_https_feed_needs_https_hub(
 async def test_push_during_subscription_request_is_newer_than_its_response(
     stand_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, later: int, words: str
 ) -> None:
-    """A hub may verify, and push, before it answers; what it said before it was asked counts no more."""
+    """A hub may verify and push before it responds to the request. The push then counts as newer than the response."""
     made = await websub_at(stand_at)
     stand, call = made.stand, made.stand.others.call
 
@@ -228,7 +228,7 @@ async def test_push_rate_is_limited(stand_at: Callable[..., Any]) -> None:
     assert answers == [202, 202, 202, 429]
 
 
-# -- leases, outages, hubs that fail
+# -- leases, outages and failing hubs
 
 
 async def test_lease_is_renewed_repeatedly(stand_at: Callable[..., Any]) -> None:
@@ -371,7 +371,7 @@ async def test_feed_never_read_is_not_subscribed(stand_at: Callable[..., Any]) -
     assert made.asked == []
 
 
-# -- what strangers cannot do
+# -- limits for unknown clients
 
 
 async def test_hub_limits_subscriptions_per_site(stand_at: Callable[..., Any]) -> None:

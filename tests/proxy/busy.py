@@ -1,4 +1,4 @@
-"""A helper pool that has no process left for the first job."""
+"""A helper pool without a free process for the first job."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Codings are made when they are asked for, once; what came coded is kept as it came."""
+"""Codings are made once, on request. A coded body from the origin is kept unchanged if possible."""
 
 import gzip
 from collections.abc import AsyncIterator, Callable
@@ -40,7 +40,7 @@ def prepared(
     )
 
 
-def test_what_came_in_gzip_is_kept_as_it_came() -> None:
+def test_gzip_body_from_the_origin_is_kept_unchanged() -> None:
     sent = gzip.compress(FEED)
 
     bodies = prepared(sent, "gzip").content.bodies
@@ -51,30 +51,30 @@ def test_what_came_in_gzip_is_kept_as_it_came() -> None:
 @pytest.mark.parametrize(
     "sent", [gzip.compress(FEED) + b"something more", gzip.compress(FEED[:700]) + gzip.compress(FEED[700:])]
 )
-def test_what_not_every_decoder_reads_alike_is_not_kept_as_it_came(sent: bytes) -> None:
+def test_body_that_decoders_interpret_differently_is_not_kept(sent: bytes) -> None:
     assert dict(prepared(sent, "gzip").content.bodies) == {"identity": FEED}
 
 
-def test_what_was_changed_is_not_kept_as_it_came() -> None:
+def test_coded_body_whose_content_was_changed_is_not_kept() -> None:
     sent = gzip.compress(FEED.replace(b"<atom:link rel='self' href='http://example.com/feed'/>", b""))
 
     assert list(prepared(sent, "gzip").content.bodies) == ["identity"]
 
 
-def test_a_coding_that_is_switched_off_is_not_kept() -> None:
+def test_disabled_coding_is_not_kept() -> None:
     assert list(prepared(gzip.compress(FEED), "gzip", codings=("br", "zstd")).content.bodies) == ["identity"]
 
 
-def test_what_the_reader_waits_for_is_made_at_once_and_what_the_last_version_had() -> None:
+def test_requested_coding_and_those_of_the_last_version_are_made_at_once() -> None:
     assert list(prepared(wanted=RequestedCodings(accept_encoding="gzip")).content.bodies) == ["identity", "gzip"]
     assert list(prepared(wanted=RequestedCodings(("identity", "br"))).content.bodies) == ["identity", "br"]
-    # He takes what came.
+    # The reader accepts the coding of the origin.
     wanted = RequestedCodings(accept_encoding="br, gzip")
     assert list(prepared(gzip.compress(FEED), "gzip", wanted).content.bodies) == ["identity", "gzip"]
 
 
 class Counting(ThreadPoolExecutor):
-    """A pool that counts."""
+    """A pool that counts its jobs."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -86,7 +86,7 @@ class Counting(ThreadPoolExecutor):
 
 
 class Desk:
-    """A stored feed, and who asks for it."""
+    """A stored feed and its readers."""
 
     def __init__(self, pool: ThreadPoolExecutor, body: bytes = FEED, label: str = "") -> None:
         self.store = MemoryStore(1_000_000)
@@ -116,7 +116,7 @@ async def pool() -> AsyncIterator[Counting]:
     pool.shutdown()
 
 
-async def test_a_coding_that_is_asked_for_is_made_and_kept(pool: Counting) -> None:
+async def test_requested_coding_is_made_and_kept(pool: Counting) -> None:
     desk = await Desk(pool).keep()
 
     got = await desk.ask("zstd;q=0.5, br")
@@ -128,7 +128,7 @@ async def test_a_coding_that_is_asked_for_is_made_and_kept(pool: Counting) -> No
     assert desk.held() == {"identity": FEED, "br": got.body}
 
 
-async def test_who_is_served_well_does_not_wait_for_better(pool: Counting) -> None:
+async def test_reader_served_with_an_acceptable_coding_does_not_wait_for_a_better_one(pool: Counting) -> None:
     desk = await Desk(pool, gzip.compress(FEED), "gzip").keep()
 
     got = await desk.ask("gzip, br", "gzip")
@@ -138,14 +138,14 @@ async def test_who_is_served_well_does_not_wait_for_better(pool: Counting) -> No
     assert list(desk.held()) == ["identity", "gzip", "br"]
 
 
-async def test_who_refuses_every_coding_gets_none(pool: Counting) -> None:
+async def test_reader_that_refuses_every_coding_gets_identity(pool: Counting) -> None:
     desk = await Desk(pool).keep()
 
     assert (await desk.ask("identity, *;q=0")).body == FEED
     assert pool.jobs == 0
 
 
-async def test_what_gets_no_smaller_is_tried_once(pool: Counting) -> None:
+async def test_body_that_no_coding_shortens_is_tried_once(pool: Counting) -> None:
     small = b"<rss version='2.0'><channel/></rss>"
     desk = await Desk(pool, small).keep()
 
@@ -153,7 +153,7 @@ async def test_what_gets_no_smaller_is_tried_once(pool: Counting) -> None:
     assert pool.jobs == 1
 
 
-async def test_what_was_purged_meanwhile_does_not_come_back(pool: Counting) -> None:
+async def test_coding_of_a_purged_feed_is_not_stored(pool: Counting) -> None:
     desk = Desk(pool)
 
     got = await desk.ask("gzip")
@@ -162,7 +162,7 @@ async def test_what_was_purged_meanwhile_does_not_come_back(pool: Counting) -> N
     assert desk.store.get(TARGET) is None
 
 
-async def test_coding_that_no_process_could_make_is_made_for_the_next_request(
+async def test_coding_refused_by_a_busy_pool_is_made_for_the_next_request(
     pool: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refuse_first_job(monkeypatch)

@@ -1,4 +1,4 @@
-"""Conversions are made once per version, kept in bounds, and named without being read."""
+"""Conversions are made once for each version, within size limits, and identified by the version's tag."""
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +27,7 @@ def _stored(body: bytes, number: int = 0) -> StoredResponse:
     return StoredResponse(f"https://a.example/{number}", 200, Fields(), Content({"identity": body}), 1.0, 2.0)
 
 
-def test_content_without_a_tag_of_ours_is_named_without_reading_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_version_is_computed_from_the_tag_without_hashing_the_content(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(hashlib, "blake2b")
     stored = StoredResponse("https://a.example/", 200, Fields([("ETag", '"1"')]), Content({"identity": b"x"}), 1.0, 2.0)
     name = conversion_cache._version(stored)
@@ -37,7 +37,7 @@ def test_content_without_a_tag_of_ours_is_named_without_reading_it(monkeypatch: 
     assert conversion_cache._version(replace(stored, fields=Fields([("ETag", '"2"')]))) != name
 
 
-async def test_conversions_hold_no_more_than_their_bytes() -> None:
+async def test_conversions_keep_their_size_limit() -> None:
     settings, limits = Settings(), MemoryLimits.of(4 * 100_000)
     with ThreadPoolExecutor(1) as pool:
         cache = ConversionCache(HelperPool(pool), limits)
@@ -51,7 +51,7 @@ async def test_conversions_hold_no_more_than_their_bytes() -> None:
         assert cache.documents_parsed == before, "the latest is kept"
 
 
-async def test_headlines_hold_no_more_than_their_bytes() -> None:
+async def test_headlines_keep_their_size_limit() -> None:
     settings, limits = Settings(), MemoryLimits.of(32 * 100_000)
     with ThreadPoolExecutor(1) as pool:
         cache = ConversionCache(HelperPool(pool), limits)
@@ -61,7 +61,7 @@ async def test_headlines_hold_no_more_than_their_bytes() -> None:
     assert 80_000 < cache.size <= limits.headlines
 
 
-async def test_a_conversion_that_failed_takes_no_more_memory_each_time_it_is_asked_for() -> None:
+async def test_failed_conversion_uses_the_same_memory_after_each_request() -> None:
     page = _stored(b"<html><title>a page</title></html>")
     with ThreadPoolExecutor(1) as pool:
         cache = ConversionCache(HelperPool(pool), MemoryLimits.of(2**24))
@@ -74,7 +74,7 @@ async def test_a_conversion_that_failed_takes_no_more_memory_each_time_it_is_ask
             assert [each.__traceback__ for each in kept] == [None]
 
 
-def test_models_of_documents_follow_memory_max(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limit_of_document_models_follows_memory_max(monkeypatch: pytest.MonkeyPatch) -> None:
     held = conversion_cache.LRU[tuple[str, str], object](0, conversion_cache.MODELS_MAX)
     monkeypatch.setattr(conversion_cache, "_MODELS", held)
     settings = Settings(memory_max=64 * 40_000)
@@ -86,7 +86,7 @@ def test_models_of_documents_follow_memory_max(monkeypatch: pytest.MonkeyPatch) 
     assert 20_000 < held.size <= 40_000
 
 
-async def test_conversion_that_no_process_could_make_is_made_for_the_next_request(
+async def test_conversion_refused_by_a_busy_pool_is_made_for_the_next_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     refuse_first_job(monkeypatch)

@@ -1,4 +1,4 @@
-"""Decoding for readers without the coding costs once, whatever comes of it."""
+"""Each body is decoded once for the readers that do not accept its coding."""
 
 import gzip
 
@@ -10,7 +10,7 @@ from feedproxy.proxy.representations.decoded_bodies import DecodedBodies
 
 
 @pytest.mark.parametrize("body", [gzip.compress(b"page" * 100, mtime=0), b"\x1f\x8bbroken"])
-def test_the_second_reader_costs_no_decoding(monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
+def test_second_reader_needs_no_decoding(monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
     calls = 0
     decode = content_coding.decode
 
@@ -28,7 +28,7 @@ def test_the_second_reader_costs_no_decoding(monkeypatch: pytest.MonkeyPatch, bo
     assert calls == 1
 
 
-def test_decoded_bodies_hold_no_more_than_their_bytes() -> None:
+def test_decoded_bodies_keep_their_size_limit() -> None:
     known = DecodedBodies(100_000)
     bodies = [gzip.compress(b"%d" % number * 5000, mtime=0) for number in range(100)]
 
@@ -38,7 +38,7 @@ def test_decoded_bodies_hold_no_more_than_their_bytes() -> None:
     assert 80_000 < known.size <= 100_000
 
 
-def test_decoded_bodies_count_the_coded_body_that_they_hold() -> None:
+def test_size_limit_of_decoded_bodies_includes_the_coded_bodies() -> None:
     known = DecodedBodies(100_000)
 
     for number in range(100):

@@ -1,4 +1,4 @@
-"""What is made for many readers is made once, within bounds, and no fault of ours costs a reader the feed."""
+"""Deltas are made once for many readers, within limits. An error in making them costs no reader the feed."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -43,7 +43,7 @@ def left(prepared: IngestedContent) -> DeltaBase:
 
 
 class Counting(ThreadPoolExecutor):
-    """A pool that counts."""
+    """A pool that counts its jobs."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -58,7 +58,7 @@ PLENTY = MemoryLimits.of(2**24)
 
 
 class Desk:
-    """A feed that was fetched in versions beginning with these numbers, and who asks for it."""
+    """A feed that was fetched in versions that begin with these numbers, and its readers."""
 
     def __init__(self, pool: ThreadPoolExecutor, *firsts: int, limits: MemoryLimits = PLENTY) -> None:
         self.deltas = Deltas(HelperPool(pool), limits)
@@ -87,7 +87,7 @@ async def pool() -> AsyncIterator[Counting]:
     pool.shutdown()
 
 
-async def test_readers_with_the_same_base_cost_one(pool: Counting) -> None:
+async def test_readers_with_the_same_base_share_one_delta(pool: Counting) -> None:
     desk = Desk(pool, 2, 1, 0)
 
     answers = await asyncio.gather(*(desk.ask(1) for _ in range(50)), *(desk.ask(0) for _ in range(50)))
@@ -98,7 +98,7 @@ async def test_readers_with_the_same_base_cost_one(pool: Counting) -> None:
     assert pool.jobs == 2
 
 
-async def test_each_coding_is_made_for_itself(pool: Counting) -> None:
+async def test_each_coding_of_a_delta_is_made_once(pool: Counting) -> None:
     desk = Desk(pool, 1, 0)
 
     made = [await desk.ask(0, coding) for coding in ("identity", "gzip", "identity", "gzip")]
@@ -107,14 +107,14 @@ async def test_each_coding_is_made_for_itself(pool: Counting) -> None:
     assert {answer.fields.get("content-encoding") for answer in made} == {None, "gzip"}
 
 
-async def test_that_there_is_none_is_remembered_too(pool: Counting) -> None:
+async def test_useless_delta_is_tried_once(pool: Counting) -> None:
     desk = Desk(pool, 40, 0)
 
     assert [(await desk.ask(0)).status for _ in range(3)] == [200, 200, 200]
     assert pool.jobs == 1
 
 
-async def test_deltas_hold_no_more_than_their_bytes(pool: Counting) -> None:
+async def test_deltas_keep_their_size_limit(pool: Counting) -> None:
     desk = Desk(pool, 3, 2, 1, 0, limits=MemoryLimits.of(32 * 1900))  # room for two
 
     for number in (0, 1, 2, 2, 1, 0):
@@ -123,14 +123,14 @@ async def test_deltas_hold_no_more_than_their_bytes(pool: Counting) -> None:
     assert pool.jobs == 4
 
 
-async def test_a_delta_larger_than_the_bound_is_not_kept(pool: Counting) -> None:
+async def test_delta_larger_than_the_limit_is_not_kept(pool: Counting) -> None:
     desk = Desk(pool, 1, 0, limits=MemoryLimits.of(16))
 
     assert [(await desk.ask(0)).status for _ in range(2)] == [226, 226]
     assert pool.jobs == 2
 
 
-async def test_a_fault_of_ours_gives_the_whole(pool: Counting) -> None:
+async def test_unusable_base_gives_the_full_response(pool: Counting) -> None:
     desk = Desk(pool, 1, 0)
     damaged = DeltaBase(desk.resource.delta_bases[0].tag, None, b"no whole number of entries")
     desk.resource = Resource(TARGET, desk.resource.variants, delta_bases=(damaged,))
@@ -138,7 +138,7 @@ async def test_a_fault_of_ours_gives_the_whole(pool: Counting) -> None:
     assert (await desk.ask(0)).status == 200
 
 
-async def test_a_reader_that_goes_away_takes_nothing_from_the_others(pool: Counting) -> None:
+async def test_cancelled_request_does_not_affect_others_with_the_same_delta(pool: Counting) -> None:
     desk = Desk(pool, 1, 0)
     leaving, staying = asyncio.ensure_future(desk.ask(0)), asyncio.ensure_future(desk.ask(0))
     await asyncio.sleep(0)
@@ -148,7 +148,7 @@ async def test_a_reader_that_goes_away_takes_nothing_from_the_others(pool: Count
     assert pool.jobs == 1
 
 
-def test_the_versions_kept_are_bounded_in_number_and_bytes() -> None:
+def test_kept_versions_are_limited_in_number_and_bytes() -> None:
     resource = Resource(TARGET)
     for number in range(3 * VERSIONS_MAX):
         resource = with_versions(resource, [DeltaBase(f"tag-{number}", NOW + number, bytes(16))])
@@ -159,14 +159,14 @@ def test_the_versions_kept_are_bounded_in_number_and_bytes() -> None:
     assert with_versions(resource, [DeltaBase("larger", NOW, bytes(VERSIONS_BYTES + 16))]).delta_bases == ()
 
 
-def test_a_version_is_kept_once_for_each_of_its_dates() -> None:
+def test_version_is_kept_once_for_each_of_its_dates() -> None:
     one = left(version(0))
     resource = with_versions(with_versions(Resource(TARGET), [one]), [one])
 
     assert len(resource.delta_bases) == 1
 
 
-async def test_delta_that_no_process_could_make_is_made_for_the_next_request(
+async def test_delta_refused_by_a_busy_pool_is_made_for_the_next_request(
     pool: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refuse_first_job(monkeypatch)

@@ -1,4 +1,4 @@
-"""A dcz body is made once for all clients with one version, within bounds, and a fault costs no client the feed."""
+"""A dcz body is made once for all clients with one version, within limits. An error costs no client the feed."""
 
 import asyncio
 import base64
@@ -40,7 +40,7 @@ def pool() -> Iterator[Counting]:
 
 
 class Feed:
-    """A feed whose current content is the last of CONTENTS, and the clients that keep an earlier one."""
+    """A feed whose current content is the last of CONTENTS, and clients that have an earlier one."""
 
     def __init__(self, pool: ThreadPoolExecutor, *, memory_max: int = 2**24) -> None:
         self.dictionaries = Dictionaries(HelperPool(pool), MemoryLimits.of(memory_max))
@@ -78,7 +78,7 @@ async def test_each_pair_of_versions_is_compressed_once(pool: Counting) -> None:
     assert pool.jobs == 4
 
 
-async def test_bodies_that_no_client_has_requested_lately_are_dropped(pool: Counting) -> None:
+async def test_bodies_not_requested_lately_are_dropped(pool: Counting) -> None:
     feed = Feed(pool, memory_max=DIVISORS["dictionaries"] * 600)
 
     for number in (2, 1, 0, 2, 1, 0):
@@ -87,7 +87,7 @@ async def test_bodies_that_no_client_has_requested_lately_are_dropped(pool: Coun
     assert pool.jobs > 3
 
 
-async def test_client_that_disconnects_takes_nothing_from_the_others(pool: Counting) -> None:
+async def test_disconnecting_client_does_not_affect_others(pool: Counting) -> None:
     feed = Feed(pool)
     one, other = asyncio.ensure_future(feed.request(0)), asyncio.ensure_future(feed.request(0))
     await asyncio.sleep(0)
@@ -98,7 +98,7 @@ async def test_client_that_disconnects_takes_nothing_from_the_others(pool: Count
 
 
 @pytest.mark.parametrize("error", [FeedproxyError("no process"), RuntimeError("a fault")])
-async def test_fault_gives_the_response_in_another_coding(
+async def test_failed_compression_gives_the_response_in_another_coding(
     pool: Counting, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     async def fail(*_: object) -> None:
@@ -112,7 +112,7 @@ async def test_fault_gives_the_response_in_another_coding(
     assert "content-encoding" not in response.fields
 
 
-async def test_user_that_signed_in_gets_no_dcz(pool: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_authenticated_user_gets_no_dcz(pool: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "tests.proxy.test_dictionaries.CLIENT", ClientContext(Entrance.GATEWAY, "https://a.example", "192.0.2.1", "ann")
     )
@@ -121,7 +121,7 @@ async def test_user_that_signed_in_gets_no_dcz(pool: Counting, monkeypatch: pyte
     assert pool.jobs == 0
 
 
-async def test_dcz_that_no_process_could_make_is_made_for_the_next_request(
+async def test_dcz_refused_by_a_busy_pool_is_made_for_the_next_request(
     pool: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refuse_first_job(monkeypatch)

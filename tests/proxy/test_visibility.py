@@ -1,4 +1,4 @@
-"""Which feeds may stand in a list that strangers read."""
+"""The feeds that may appear in public lists."""
 
 from dataclasses import replace
 
@@ -10,15 +10,15 @@ from feedproxy.settings import Settings
 from tests.stages.admin import TARGET, a_resource
 
 
-def test_a_feed_that_everybody_may_read_may_be_listed() -> None:
+def test_public_feed_may_be_listed() -> None:
     assert may_be_listed(TARGET, Settings(), a_resource())
 
 
-def test_a_feed_that_a_rule_marks_private_is_not_listed() -> None:
+def test_feed_marked_private_by_a_rule_is_not_listed() -> None:
     assert not may_be_listed(TARGET, Settings(private=True), a_resource())
 
 
-def test_a_feed_that_readers_have_to_sign_in_for_is_not_listed() -> None:
+def test_feed_that_requires_authentication_is_not_listed() -> None:
     assert not may_be_listed(TARGET, Settings(readers=("alice",)), a_resource())
 
 
@@ -33,11 +33,11 @@ def test_a_feed_that_readers_have_to_sign_in_for_is_not_listed() -> None:
         "http://[broken/feed.xml",
     ],
 )
-def test_an_address_that_is_a_secret_itself_is_not_listed(target: str) -> None:
+def test_target_that_contains_a_secret_is_not_listed(target: str) -> None:
     assert not may_be_listed(target, Settings())
 
 
-def test_what_was_fetched_with_credentials_is_not_listed() -> None:
+def test_feed_fetched_with_credentials_is_not_listed() -> None:
     resource = a_resource()
     variants = tuple(replace(each, authorized=True) for each in resource.variants)
 
@@ -45,7 +45,7 @@ def test_what_was_fetched_with_credentials_is_not_listed() -> None:
 
 
 @pytest.mark.parametrize("said", ["private", "no-store", "max-age=60, private"])
-def test_what_its_origin_lets_no_other_keep_is_not_listed(said: str) -> None:
+def test_feed_that_its_origin_marks_private_is_not_listed(said: str) -> None:
     resource = a_resource()
     variants = tuple(replace(each, fields=Fields([("Cache-Control", said)])) for each in resource.variants)
 

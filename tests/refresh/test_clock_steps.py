@@ -1,4 +1,4 @@
-"""Instants that were noted by a clock that was ahead, and has been set back, hold nothing up."""
+"""Instants recorded by a clock that was ahead block nothing after the clock is set back."""
 
 import asyncio
 from pathlib import Path
@@ -39,7 +39,7 @@ def sites(request: pytest.FixtureRequest, tmp_path: Path):
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_turn_of_a_site_booked_ahead_keeps_nobody_waiting(sites: SiteThrottle, step: float) -> None:
+def test_site_slot_reserved_ahead_delays_no_request(sites: SiteThrottle, step: float) -> None:
     for _ in range(5):
         sites.reserve("example.com", NOW + step, 2)
     sites.pause("example.com", NOW + step + 60)
@@ -51,7 +51,7 @@ def test_turn_of_a_site_booked_ahead_keeps_nobody_waiting(sites: SiteThrottle, s
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_limit_of_pings_used_up_ahead_fills_again(step: float) -> None:
+def test_ping_limit_used_up_ahead_is_refilled(step: float) -> None:
     sources = RateLimiter()
     while sources.allow("192.0.2.1", NOW + step, 10):
         pass
@@ -60,7 +60,7 @@ def test_limit_of_pings_used_up_ahead_fills_again(step: float) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_reader_counted_ahead_leaves_the_window_in_its_time(step: float) -> None:
+def test_reader_counted_ahead_expires_on_time(step: float) -> None:
     counts = SubscriberCounts(window=86_400, claim_max=1000, claim_jump=0)
     counts.record_read("feed", Pseudonym(1, 1), "Reader/1", NOW + step)
     counts.record_read("feed", Pseudonym(2, 2), "Bot/1 (30 subscribers)", NOW + step)
@@ -71,7 +71,7 @@ def test_reader_counted_ahead_leaves_the_window_in_its_time(step: float) -> None
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_instants_of_a_resource_ahead_count_as_now_and_last_as_long(step: float) -> None:
+def test_future_instants_of_a_resource_become_now_and_keep_their_durations(step: float) -> None:
     ahead = NOW + step
     resource = Resource(
         "http://example.com/feed",
@@ -96,7 +96,7 @@ def test_instants_of_a_resource_ahead_count_as_now_and_last_as_long(step: float)
     assert correct_future_instants(resource, ahead) is resource
 
 
-def test_stored_response_ahead_was_received_now_and_took_as_long() -> None:
+def test_future_instants_of_a_stored_response_become_now_and_keep_its_duration() -> None:
     resource = a_resource()
     variant = resource.variants[0]
     right = correct_future_instants(resource, variant.response_time - 10_000).variants[0]
@@ -104,22 +104,22 @@ def test_stored_response_ahead_was_received_now_and_took_as_long() -> None:
     assert right.response_time - right.request_time == variant.response_time - variant.request_time
 
 
-async def test_schedule_made_ahead_is_made_anew_after_the_clock_is_set_back() -> None:
+async def test_schedule_made_ahead_is_recomputed_after_the_clock_is_set_back() -> None:
     clock, refreshed = ManualClock(NOW + 86_400), asyncio.Event()
 
-    def look(_: str) -> Plan:
+    def plan_for(_: str) -> Plan:
         return Refresh("due") if clock.now() < NOW + 3_600 else Later(clock.now() + 300, "later")
 
     async def refresh(_: str) -> None:
         refreshed.set()
 
-    scheduler = PrefetchScheduler(clock, look, refresh)
+    scheduler = PrefetchScheduler(clock, plan_for, refresh)
     scheduler.note("feed")
     await asyncio.sleep(0)
     clock.advance(-86_400)
-    scheduler.note("other")  # its loop turns at the latest after a nap
+    scheduler.note("other")  # wakes the scheduler's loop
     async with asyncio.timeout(PATIENCE):
         await refreshed.wait()
-        while "feed" in scheduler:  # noqa: ASYNC110 (no event to wait for)
+        while "feed" in scheduler:  # noqa: ASYNC110 -- no event to wait for
             await asyncio.sleep(0)
     await scheduler.close()

@@ -1,4 +1,4 @@
-"""Lifetimes that follow from a feed's history, its readers and the price of a request."""
+"""Lifetimes derived from a feed's history, its readers and the price of a request."""
 
 import math
 from dataclasses import replace
@@ -27,7 +27,7 @@ HOUR, DAY = 3600.0, 86_400.0
 
 
 def a_resource(gap: float, *, control: str = "", has_expected_readers: bool = False) -> Resource:
-    """A feed that has changed 32 times at this interval."""
+    """Return a feed that has changed 32 times at this interval, in seconds."""
     response = StoredResponse(
         "https://example.com/feed",
         200,
@@ -72,7 +72,7 @@ def test_hourly_feed_without_expected_readers_is_fresh_for_less_than_an_hour() -
 
 
 @given(gap=st.floats(300, 30 * DAY), price=st.sampled_from(["eager", "balanced", "frugal", "4h"]))
-def test_stale_copy_answers_while_it_is_refreshed_until_it_is_probably_outdated_for_hours(
+def test_stale_copy_is_served_during_its_refresh_until_its_expected_staleness_reaches_the_limit(
     gap: float, price: str
 ) -> None:
     resource = a_resource(gap, control="max-age=60")
@@ -89,7 +89,7 @@ def test_stale_copy_answers_while_it_is_refreshed_until_it_is_probably_outdated_
     assert expected <= worth * 1.001
 
 
-def test_stale_copy_answers_no_longer_than_the_option_permits() -> None:
+def test_stale_copy_is_served_no_longer_than_the_option_permits() -> None:
     resource = a_resource(30 * DAY, control="max-age=60")
     settings = Settings(stale_while_refreshing=600)
 

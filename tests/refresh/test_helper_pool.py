@@ -1,4 +1,4 @@
-"""Work in a process beside: results, errors, deaths, and the end."""
+"""Jobs in helper processes: results, errors, ended processes and shutdown."""
 
 import asyncio
 import functools
@@ -29,19 +29,19 @@ async def pool() -> AsyncIterator[HelperPool]:
         await made.close()
 
 
-async def apart(pool: HelperPool) -> None:
+async def start_process(pool: HelperPool) -> None:
     pool.start()
     async with asyncio.timeout(PATIENCE):
         while not pool.is_running:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
-async def test_without_a_process_threads_do_it(pool: HelperPool) -> None:
+async def test_job_runs_in_a_thread_if_no_process_is_running(pool: HelperPool) -> None:
     assert await pool.submit(os.getpid) == os.getpid()
 
 
 async def test_worker_process_returns_results_to_callers(pool: HelperPool) -> None:
-    await apart(pool)
+    await start_process(pool)
 
     pids = await asyncio.gather(*(pool.submit(functools.partial(divmod, number, 7)) for number in range(50)))
 
@@ -49,14 +49,14 @@ async def test_worker_process_returns_results_to_callers(pool: HelperPool) -> No
     assert await pool.submit(os.getpid) != os.getpid()
 
 
-async def test_large_results_come_whole(pool: HelperPool) -> None:
-    await apart(pool)
+async def test_large_results_arrive_complete(pool: HelperPool) -> None:
+    await start_process(pool)
 
     assert await pool.submit(functools.partial(bytes, 9_000_000)) == bytes(9_000_000)
 
 
-def test_long_content_is_copied_neither_into_a_job_nor_out_of_its_result() -> None:
-    """The event loop does that, and readers wait meanwhile."""
+def test_long_content_is_not_copied_into_a_job_or_its_result() -> None:
+    """Copies would delay the event loop, and with it all clients."""
     body = bytes(OUT_OF_BAND_MIN)
     response = Response(200, Fields(), body)
     job = dump_message(
@@ -70,22 +70,22 @@ def test_long_content_is_copied_neither_into_a_job_nor_out_of_its_result() -> No
     assert result.content.bodies["identity"] is body
 
 
-async def test_several_long_contents_come_back_as_they_went(pool: HelperPool) -> None:
-    await apart(pool)
+async def test_several_long_contents_arrive_unchanged(pool: HelperPool) -> None:
+    await start_process(pool)
     contents = [bytes([number]) * (OUT_OF_BAND_MIN + number) for number in range(5)] + [b"short"]
 
     assert await pool.submit(functools.partial(max, [contents, []])) == contents
 
 
-async def test_an_exception_comes_back(pool: HelperPool) -> None:
-    await apart(pool)
+async def test_exception_of_a_job_is_raised_to_its_caller(pool: HelperPool) -> None:
+    await start_process(pool)
 
     with pytest.raises(ZeroDivisionError):
         await pool.submit(functools.partial(divmod, 1, 0))
 
 
-async def test_reader_that_leaves_does_not_affect_others(pool: HelperPool) -> None:
-    await apart(pool)
+async def test_cancelled_caller_does_not_affect_others(pool: HelperPool) -> None:
+    await start_process(pool)
     leaving = asyncio.ensure_future(pool.submit(functools.partial(pow, 2, 3)))
     staying = asyncio.ensure_future(pool.submit(functools.partial(pow, 2, 5)))
     await asyncio.sleep(0)
@@ -94,8 +94,8 @@ async def test_reader_that_leaves_does_not_affect_others(pool: HelperPool) -> No
     assert await staying == 32
 
 
-async def test_a_job_that_ends_its_process_twice_is_given_up_and_no_other(pool: HelperPool) -> None:
-    await apart(pool)
+async def test_job_that_ends_its_process_twice_fails_alone(pool: HelperPool) -> None:
+    await start_process(pool)
     deadly = asyncio.ensure_future(pool.submit(functools.partial(os._exit, 1)))
     other = asyncio.ensure_future(pool.submit(functools.partial(pow, 2, 5)))
 
@@ -104,8 +104,8 @@ async def test_a_job_that_ends_its_process_twice_is_given_up_and_no_other(pool: 
     assert await other == 32
 
 
-async def test_the_end_of_a_process_loses_nothing(pool: HelperPool) -> None:
-    await apart(pool)
+async def test_job_survives_the_end_of_its_process(pool: HelperPool) -> None:
+    await start_process(pool)
     before = await pool.submit(os.getpid)
     waiting = asyncio.ensure_future(pool.submit(functools.partial(pow, 2, 5)))
     await asyncio.sleep(0)
@@ -114,8 +114,8 @@ async def test_the_end_of_a_process_loses_nothing(pool: HelperPool) -> None:
     assert await waiting == 32
 
 
-async def test_the_signals_of_the_group_are_not_for_it(pool: HelperPool) -> None:
-    await apart(pool)
+async def test_helper_process_ignores_signals_to_its_group(pool: HelperPool) -> None:
+    await start_process(pool)
     before = await pool.submit(os.getpid)
     os.kill(before, signal.SIGTERM)
     os.kill(before, signal.SIGINT)
@@ -123,11 +123,11 @@ async def test_the_signals_of_the_group_are_not_for_it(pool: HelperPool) -> None
     assert await pool.submit(os.getpid) == before
 
 
-async def test_helper_is_replaced_after_its_number_of_jobs_and_no_job_is_lost(
+async def test_helper_process_is_replaced_after_its_number_of_jobs_without_losing_one(
     pool: HelperPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(helper_pool, "HELPER_JOBS_MAX", 5)
-    await apart(pool)
+    await start_process(pool)
 
     pids = [await pool.submit(os.getpid) for _ in range(23)]
 

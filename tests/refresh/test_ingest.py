@@ -1,4 +1,4 @@
-"""From what the origin sent to what readers get: what is unpacked, and what is left as it came."""
+"""Content of responses before it is stored: decoding, parsing and coding."""
 
 import gzip
 from pathlib import Path
@@ -19,7 +19,7 @@ def sent(body: bytes, **fields: str) -> Response:
     return Response(200, Fields(lines.items()), body)
 
 
-def test_a_small_bomb_is_not_unpacked_as_far_as_the_operator_would_allow_a_large_feed() -> None:
+def test_decompression_of_a_small_body_is_limited_more_strictly_than_decoded_max() -> None:
     bomb = gzip.compress(b"<rss><channel>" + b" " * 17 * 1024 * 1024)
 
     prepared = ingest(sent(bomb, Content_Encoding="gzip"), Settings(), self_href="http://example.com/", now=NOW)
@@ -28,7 +28,7 @@ def test_a_small_bomb_is_not_unpacked_as_far_as_the_operator_would_allow_a_large
     assert prepared.content.bodies == {"gzip": bomb}
 
 
-def test_a_feed_of_the_same_item_ten_thousand_times_is_a_feed() -> None:
+def test_feed_with_ten_thousand_equal_items_is_a_feed() -> None:
     feed = b"<rss version='2.0'><channel><title>t</title>" + b"<item/>" * 10_000 + b"</channel></rss>"
 
     prepared = ingest(
@@ -39,7 +39,7 @@ def test_a_feed_of_the_same_item_ten_thousand_times_is_a_feed() -> None:
     assert prepared.channel.items == 10_000
 
 
-# -- what is met for the first time
+# -- first fetch of a feed
 
 LINKED = (
     b'<?xml version="1.0"?>\n<rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom"><channel><title>t</title>'
@@ -49,45 +49,45 @@ LINKED = (
 ADDRESS = "http://example.com/"
 
 
-def at_once(
+def ingest_at_once(
     response: Response, settings: Settings | None = None, accept_encoding: str | None = None
 ) -> IngestedContent | None:
     settings = settings or Settings()
     return ingest_fast_path(response, settings, self_href=ADDRESS, now=NOW, accept_encoding=accept_encoding)
 
 
-def test_at_first_sight_a_feed_becomes_what_it_becomes_anyway(corpus: Path) -> None:
+def test_fast_ingest_gives_the_same_result_as_full_ingest(corpus: Path) -> None:
     seen = 0
     for path in sorted((corpus / "feeds").rglob("*")):
         if not path.is_file():
             continue
         for body, fields in ((path.read_bytes(), {}), (gzip.compress(path.read_bytes()), {"Content_Encoding": "gzip"})):
             response = sent(body, **fields)
-            found = at_once(response)
+            found = ingest_at_once(response)
             if found is not None:
                 seen += 1
                 assert found == ingest(response, Settings(), self_href=ADDRESS, now=NOW), path.name
     assert seen > 50
 
 
-def test_at_first_sight_nothing_is_made_of_what_takes_its_time() -> None:
+def test_fast_ingest_declines_slow_or_unusual_content() -> None:
     plain = LINKED % b"now"
 
-    assert at_once(sent(plain)) is not None
-    assert at_once(sent(plain), accept_encoding="gzip") is None, "it is to be coded"
-    assert at_once(sent(plain.replace(b"rel=", b"rev="))) is None, "it has no self link"
-    assert at_once(sent(plain.replace(b"<rss", b"<!DOCTYPE rss><rss"))) is None
-    assert at_once(sent(plain.replace(b"</channel>", b"</chanel>"))) is None, "it is ill-formed"
-    assert at_once(sent(b" " + plain)) is None
-    assert at_once(sent(plain, Cache_Control="no-transform")) is None
-    assert at_once(sent(plain.replace(b"one", b"one" * FAST_PATH_DECODED_MAX))) is None
-    assert at_once(sent(gzip.compress(plain + b" " * FAST_PATH_DECODED_MAX), Content_Encoding="gzip")) is None
-    assert at_once(sent(plain, Content_Encoding="gzip")) is None, "the label is untrue"
-    assert at_once(sent(b'{"version": "https://jsonfeed.org/version/1.1", "title": "t", "items": []}')) is None
+    assert ingest_at_once(sent(plain)) is not None
+    assert ingest_at_once(sent(plain), accept_encoding="gzip") is None, "it is to be coded"
+    assert ingest_at_once(sent(plain.replace(b"rel=", b"rev="))) is None, "it has no self link"
+    assert ingest_at_once(sent(plain.replace(b"<rss", b"<!DOCTYPE rss><rss"))) is None
+    assert ingest_at_once(sent(plain.replace(b"</channel>", b"</chanel>"))) is None, "it is ill-formed"
+    assert ingest_at_once(sent(b" " + plain)) is None
+    assert ingest_at_once(sent(plain, Cache_Control="no-transform")) is None
+    assert ingest_at_once(sent(plain.replace(b"one", b"one" * FAST_PATH_DECODED_MAX))) is None
+    assert ingest_at_once(sent(gzip.compress(plain + b" " * FAST_PATH_DECODED_MAX), Content_Encoding="gzip")) is None
+    assert ingest_at_once(sent(plain, Content_Encoding="gzip")) is None, "the label is untrue"
+    assert ingest_at_once(sent(b'{"version": "https://jsonfeed.org/version/1.1", "title": "t", "items": []}')) is None
 
 
-def known_by_its_bytes(body: bytes) -> tuple[IngestedContent, StoredResponse]:
-    first = at_once(sent(body))
+def ingested_first_version(body: bytes) -> tuple[IngestedContent, StoredResponse]:
+    first = ingest_at_once(sent(body))
     assert first is not None
     fields = Fields([("Content-Type", "application/rss+xml")])
     return first, StoredResponse(ADDRESS, 200, fields, first.content, NOW, NOW)
@@ -101,8 +101,8 @@ def known_by_its_bytes(body: bytes) -> tuple[IngestedContent, StoredResponse]:
         ((LINKED % b"then").replace(b"one", b"two"), True),
     ],
 )
-def test_whether_the_second_version_says_something_new_is_reckoned_when_it_comes(second: bytes, changed: bool) -> None:
-    first, held = known_by_its_bytes(LINKED % b"then")
+def test_change_of_the_second_version_is_determined_on_arrival(second: bytes, changed: bool) -> None:
+    first, held = ingested_first_version(LINKED % b"then")
 
     prepared = ingest(
         sent(second),
@@ -120,8 +120,8 @@ def test_whether_the_second_version_says_something_new_is_reckoned_when_it_comes
     assert prepared.publication_dates is not None, "now somebody looks at the dates of its entries"
 
 
-def test_where_the_first_version_is_gone_the_second_counts_as_new() -> None:
-    first, _ = known_by_its_bytes(LINKED % b"then")
+def test_second_version_without_a_stored_first_counts_as_a_change() -> None:
+    first, _ = ingested_first_version(LINKED % b"then")
 
     prepared = ingest(sent(LINKED % b"later"), Settings(), self_href=ADDRESS, now=NOW, known_channel=first.channel)
 

@@ -1,4 +1,4 @@
-"""What stands in a publisher's feeds of who tells of their changes: once stored, in document and Link field alike."""
+"""Hub and self links that the proxy adds to a publisher's feeds, in the document and in the Link field."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +25,7 @@ def links(stand: Stand) -> list[str]:
     return held(stand).variants[0].fields.get_all("link")
 
 
-async def test_a_publishers_feed_names_the_hub_and_goes_on_doing_so_after_a_304(stand_at: Callable[..., Any]) -> None:
+async def test_hub_link_is_added_to_a_publishers_feed_and_kept_after_304(stand_at: Callable[..., Any]) -> None:
     stand = await stand_at(announce=("hub",), **PUBLIC)
     stand.origin.publish("/feed.xml", a_feed("one"), link='</style.css>; rel="stylesheet"')
     await stand.read()
@@ -50,7 +50,7 @@ async def test_a_publishers_feed_names_the_hub_and_goes_on_doing_so_after_a_304(
         {"announce": ("hub",), "upstream": "http://origin.example/"},
     ],
 )
-async def test_others_feeds_and_those_that_are_not_for_everybody_name_none(
+async def test_hub_link_is_not_added_to_foreign_or_private_feeds(
     stand_at: Callable[..., Any], options: dict[str, Any]
 ) -> None:
     stand = await stand_at(**options)
@@ -61,7 +61,7 @@ async def test_others_feeds_and_those_that_are_not_for_everybody_name_none(
     assert links(stand) == []
 
 
-async def test_no_transform_leaves_the_feed_alone(stand_at: Callable[..., Any]) -> None:
+async def test_no_transform_feed_stays_unchanged(stand_at: Callable[..., Any]) -> None:
     stand = await stand_at(announce=("hub",), **PUBLIC)
     stand.origin.publish("/feed.xml", a_feed("one"), cache_control="no-transform")
     await stand.read()

@@ -1,4 +1,4 @@
-"""What this machine lacks is no failure of an origin."""
+"""Failures of the local machine do not count as failures of an origin."""
 
 import asyncio
 import errno
@@ -31,14 +31,14 @@ from tests.waiting import PATIENCE
 
 @pytest.fixture
 def network(monkeypatch: pytest.MonkeyPatch) -> NetworkState:
-    """A network that has not worked yet."""
+    """Return a network state without a successful connection."""
     made = NetworkState()
     monkeypatch.setattr(local_failure, "network", made)
     monkeypatch.setattr(local_failure, "complaints", RateLimitedLog())
     return made
 
 
-async def test_overload_counts_as_no_failure_of_the_feed() -> None:
+async def test_overload_is_no_failure_of_the_feed() -> None:
     stage = OnService(ManualClock(1_795_176_000.0), {"polling": "off"})
     await stage.open()
     proxy, feed, clock = Proxy(stage), stage.origin, stage.clock
@@ -57,7 +57,7 @@ async def test_overload_counts_as_no_failure_of_the_feed() -> None:
     await stage.close()
 
 
-async def test_full_slow_lane_counts_as_no_failure_of_the_feed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_full_slow_lane_is_no_failure_of_the_feed(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = OnService(ManualClock(1_795_176_000.0), {"polling": "off"})
     await stage.open()
     proxy, feed, clock = Proxy(stage), stage.origin, stage.clock
@@ -81,7 +81,7 @@ async def test_full_slow_lane_counts_as_no_failure_of_the_feed(monkeypatch: pyte
     await stage.close()
 
 
-async def test_failure_of_the_parent_proxy_is_never_a_move_or_an_end_of_the_feed() -> None:
+async def test_failure_of_the_parent_proxy_is_neither_a_move_nor_an_end_of_the_feed() -> None:
     stage = OnService(ManualClock(1_795_176_000.0), {"polling": "off"})
     await stage.open()
     proxy, feed, clock = Proxy(stage), stage.origin, stage.clock
@@ -101,24 +101,24 @@ async def test_failure_of_the_parent_proxy_is_never_a_move_or_an_end_of_the_feed
 
 
 @pytest.mark.parametrize("name", ["EMFILE", "ENFILE", "ENOBUFS", "ENOMEM", "EADDRNOTAVAIL"])
-def test_exhaustion_is_never_the_origins(name: str) -> None:
+def test_resource_exhaustion_is_local(name: str) -> None:
     assert is_exhaustion(OSError(getattr(errno, name), "x"))
     assert is_local(OSError(getattr(errno, name), "x"))
 
 
-def test_memory_and_threads_are_never_the_origins() -> None:
+def test_lack_of_memory_or_threads_is_local() -> None:
     assert is_local(MemoryError())
     assert is_local(RuntimeError("can't start new thread"))
     assert not is_local(RuntimeError("something else"))
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ECONNREFUSED, "x"), socket.gaierror(socket.EAI_NONAME, "x"), None])
-def test_what_the_origin_or_its_names_say_is_its_own(network: NetworkState, error: OSError | None) -> None:
+def test_errors_of_origins_and_their_names_are_not_local(network: NetworkState, error: OSError | None) -> None:
     assert not is_local(error)
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENETUNREACH, "x"), socket.gaierror(socket.EAI_AGAIN, "x")])
-def test_network_is_to_blame_only_where_nothing_works(network: NetworkState, error: OSError) -> None:
+def test_network_error_is_local_only_until_a_connection_succeeds(network: NetworkState, error: OSError) -> None:
     assert is_local(error)
     network.record_success()
     assert not is_local(error)
@@ -128,7 +128,7 @@ def test_network_is_to_blame_only_where_nothing_works(network: NetworkState, err
     ("error", "raised"),
     [(errno.EMFILE, Overload), (errno.ENETUNREACH, Overload), (errno.ENOENT, Unreachable)],
 )
-async def test_lookup_that_fails_here_is_overload(
+async def test_failed_local_name_lookup_is_overload(
     network: NetworkState, error: int, raised: type[FeedproxyError]
 ) -> None:
     async def fails(host: str, port: int) -> list[str]:
@@ -150,7 +150,7 @@ def few_descriptors(spare: int = 2) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-async def test_process_that_cannot_be_started_for_want_of_descriptors_is_overload(
+async def test_missing_descriptors_for_a_process_are_overload(
     network: NetworkState, caplog: pytest.LogCaptureFixture
 ) -> None:
     with ThreadPoolExecutor(1) as threads, caplog.at_level(logging.WARNING):
@@ -189,7 +189,7 @@ async def test_exchange_without_descriptors_is_refused_before_it_begins(
     assert caplog.records[0].exc_info is None
 
 
-def test_connections_refused_for_want_of_descriptors_are_one_line_without_a_traceback(
+def test_connections_refused_for_lack_of_descriptors_log_one_line_without_traceback(
     network: NetworkState, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = Master.__new__(Master)

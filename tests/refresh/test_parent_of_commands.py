@@ -1,4 +1,4 @@
-"""What commands ask goes through the parent proxy (`upstream_proxy`) of the configuration or the environment."""
+"""Requests of commands go through the parent proxy (`upstream_proxy`) of the configuration or the environment."""
 
 import asyncio
 from pathlib import Path
@@ -23,13 +23,13 @@ HOST = "feeds.example.com"
 
 @pytest.fixture
 async def _names() -> None:
-    """Every name leads to loopback."""
+    """Let every name resolve to loopback."""
     resolver._RESOLVERS[asyncio.get_running_loop()] = Resolver(lambda host: ["127.0.0.1"])
 
 
 @pytest.mark.usefixtures("_names")
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
-async def test_document_is_obtained_through_the_parent(scheme: str) -> None:
+async def test_document_is_fetched_through_the_parent(scheme: str) -> None:
     async with origin(ANSWER) as raw, a_parent(scheme) as played:
         settings = Settings(allow_private=True, upstream_proxy=f"{scheme}://127.0.0.1:{played.port}")
         assert (await fetch_document(raw.url("/feed", HOST), settings)).body == FEED
@@ -37,7 +37,7 @@ async def test_document_is_obtained_through_the_parent(scheme: str) -> None:
 
 
 @pytest.mark.usefixtures("_names")
-async def test_document_is_not_obtained_past_a_parent_that_is_down() -> None:
+async def test_document_is_not_fetched_directly_if_the_parent_is_down() -> None:
     async with origin(ANSWER) as raw:
         async with a_parent() as played:
             pass
@@ -56,7 +56,7 @@ async def test_feed_is_inspected_through_the_parent() -> None:
         assert len(raw.heads) == len([each for each in played.asked if f":{raw.port}/" in each]) > 0
 
 
-def test_commands_take_the_parent_of_the_environment_and_of_the_file(
+def test_commands_use_the_parent_of_the_environment_and_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (file := tmp_path / "feedproxy.yaml").write_text("upstream_proxy: http://of-the-file.example.com:3128\n")

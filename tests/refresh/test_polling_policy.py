@@ -1,4 +1,4 @@
-"""Properties of the price policy: its bounds, its price, and that no feed with readers is forgotten."""
+"""Properties of the price policy: its bounds, its price, and that each feed with readers is refreshed."""
 
 import dataclasses
 
@@ -23,7 +23,7 @@ expected_polls = st.lists(
 
 @dataclasses.dataclass(frozen=True)
 class Situation:
-    """A copy of a feed, and what is expected of it."""
+    """A stored copy of a feed, and the polls expected for it."""
 
     polls: list[ExpectedPoll]
     age: float
@@ -31,7 +31,7 @@ class Situation:
     per_second: float
 
     def planned(self, price: float, *, earliest: float = NOW) -> Planned | None:
-        """What is planned at this price, if the origin may be asked from an instant on."""
+        """Return the planned refresh at this price if requests are permitted from an instant on."""
         copy = Copy(NOW - self.age, NOW - self.age + self.lifetime, lambda at: at + self.lifetime)
         permitted = lambda at: max(at, earliest)  # noqa: E731
         return plan(self.polls, NOW, copy, per_second=self.per_second, price=price, permitted=permitted)
@@ -48,7 +48,7 @@ def test_planned_refresh_is_never_earlier_than_permitted(situation: Situation, p
 
 
 @given(situations, prices)
-def test_planned_refresh_comes_shortly_before_a_poll_that_is_expected(situation: Situation, price: float) -> None:
+def test_planned_refresh_comes_shortly_before_an_expected_poll(situation: Situation, price: float) -> None:
     planned = situation.planned(price)
 
     assume(planned is not None)
@@ -59,10 +59,13 @@ def test_planned_refresh_comes_shortly_before_a_poll_that_is_expected(situation:
 
 
 @given(situations, prices, st.floats(1, 100))
-def test_refresh_that_is_not_worth_a_price_is_not_worth_a_higher_one(
+def test_refresh_rejected_at_one_price_is_rejected_at_higher_ones(
     situation: Situation, price: float, factor: float
 ) -> None:
-    """As long as the copy lasts: a poll beyond its time costs a wait, which is the dearer the higher the price."""
+    """This holds while the copy is usable.
+
+    A poll after that costs a wait, and the price of a wait grows with the price.
+    """
     lasting = dataclasses.replace(situation, lifetime=situation.age + 60 * DAY)
 
     if lasting.planned(price) is None:
@@ -70,7 +73,7 @@ def test_refresh_that_is_not_worth_a_price_is_not_worth_a_higher_one(
 
 
 @given(situations, prices)
-def test_refresh_without_effect_on_waits_saves_more_than_its_price(situation: Situation, price: float) -> None:
+def test_refresh_that_saves_no_wait_saves_more_staleness_than_its_price(situation: Situation, price: float) -> None:
     lasting = dataclasses.replace(situation, lifetime=situation.age + 60 * DAY)
 
     planned = lasting.planned(price)
@@ -91,7 +94,7 @@ def test_lifetime_grows_with_the_price_within_its_bounds(
 
 
 @given(rates, prices)
-def test_lifetime_ends_when_a_poll_is_expected_to_be_stale_for_the_price_of_a_request_and_a_wait(
+def test_lifetime_ends_when_expected_staleness_equals_the_price_of_a_request_and_a_wait(
     per_second: float, price: float
 ) -> None:
     lifetime = lifetime_for(per_second, price, minimum=1, maximum=3650 * DAY)
@@ -106,10 +109,10 @@ def test_lifetime_ends_when_a_poll_is_expected_to_be_stale_for_the_price_of_a_re
     price=prices,
     lifetime_max=st.floats(HOUR, 2 * DAY),
 )
-def test_feed_with_readers_is_asked_for_within_its_longest_lifetime(
+def test_feed_with_readers_is_refreshed_within_its_longest_lifetime(
     gaps: list[float], per_second: float, price: float, lifetime_max: float
 ) -> None:
-    """Whatever is planned, no poll is answered with a copy that is older."""
+    """No poll is answered with an older copy, whatever was planned."""
     rhythms, reader, now = PollRhythms(), Pseudonym(1, 1), NOW
     lifetime = lifetime_for(per_second, price, minimum=300, maximum=lifetime_max)
     fetched, due = now, None
@@ -122,7 +125,7 @@ def test_feed_with_readers_is_asked_for_within_its_longest_lifetime(
         if now >= fetched + lifetime:
             fetched = now
         assert now - fetched <= lifetime_max
-        rhythms.note("feed", reader, now)
+        rhythms.record("feed", reader, now)
         due = _due(rhythms, now, fetched, lifetime, per_second, price)
 
 
@@ -130,7 +133,7 @@ def _due(
     rhythms: PollRhythms, now: float, fetched: float, lifetime: float, per_second: float, price: float
 ) -> float | None:
     planned = plan(
-        rhythms.expected("feed", now, now + 30 * HOUR),
+        rhythms.expected_polls("feed", now, now + 30 * HOUR),
         now,
         Copy(fetched, fetched + lifetime, lambda at: at + lifetime),
         per_second=per_second,

@@ -1,4 +1,4 @@
-"""When a feed is refreshed ahead of its readers, and when it is left alone."""
+"""The instants at which feeds are refreshed ahead of their readers, and the feeds that are not."""
 
 import calendar
 import re
@@ -42,7 +42,7 @@ def a_feed(*, control: str = "max-age=3600", fetched: float = NOON, **schedule: 
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """So many readers without a rhythm, and the polls that others are expected to send."""
+    """A number of readers without a regular interval, and the expected polls of the others."""
 
     irregular: int
     polls: tuple[ExpectedPoll, ...] = ()
@@ -64,7 +64,7 @@ def planned(
     settings: Settings | None = None,
     price_factor: float = 1.0,
 ) -> Plan:
-    """What is planned for a feed with so many readers without a rhythm, and with polls expected at these instants."""
+    """Return the plan for a feed with `readers` readers without a regular interval and polls expected at `polls`."""
     chosen = settings or Settings()
     return plan(
         resource,
@@ -78,7 +78,7 @@ def planned(
     )
 
 
-def test_a_feed_that_is_read_is_refreshed_shortly_before_its_copy_becomes_stale() -> None:
+def test_read_feed_is_refreshed_shortly_before_its_copy_becomes_stale() -> None:
     resource = a_feed()
 
     waiting = planned(resource, NOON)
@@ -89,7 +89,7 @@ def test_a_feed_that_is_read_is_refreshed_shortly_before_its_copy_becomes_stale(
     assert isinstance(planned(resource, waiting.at), Refresh)
 
 
-def test_a_held_feed_is_refreshed_when_what_holds_it_ends() -> None:
+def test_feed_in_a_skipped_period_is_refreshed_at_the_end_of_the_period() -> None:
     waiting = planned(a_feed(control="max-age=60", ttl=120), NOON + 300)
 
     assert isinstance(waiting, Later)
@@ -100,7 +100,7 @@ STALE = Settings(stale_while_refreshing=86_400)
 WEEKLY = [NOON - days * 24 * HOUR for days in (21, 14, 7)]
 
 
-def test_feed_that_changes_seldom_is_left_alone_while_its_stale_copy_may_answer() -> None:
+def test_slowly_changing_feed_is_not_refreshed_while_its_stale_copy_may_be_served() -> None:
     resource = replace(a_feed(control="max-age=60"), changes=WEEKLY)
 
     waiting = planned(resource, NOON + 60, settings=STALE)
@@ -110,7 +110,7 @@ def test_feed_that_changes_seldom_is_left_alone_while_its_stale_copy_may_answer(
     assert isinstance(planned(resource, NOON + 60), Refresh)
 
 
-def test_feed_that_changes_often_is_refreshed_sooner_while_its_stale_copy_may_answer() -> None:
+def test_quickly_changing_feed_is_refreshed_earlier_while_its_stale_copy_may_be_served() -> None:
     lively = [NOON - minutes * 60 for minutes in range(640, 0, -20)]
     eager = replace(STALE, polling="eager")
 
@@ -121,32 +121,32 @@ def test_feed_that_changes_often_is_refreshed_sooner_while_its_stale_copy_may_an
 
 
 @pytest.mark.parametrize("control", ["max-age=60, must-revalidate", "s-maxage=60"])
-def test_feed_is_refreshed_at_the_end_of_its_lifetime_where_http_forbids_stale_copies(control: str) -> None:
+def test_feed_is_refreshed_at_the_end_of_its_lifetime_if_http_forbids_stale_copies(control: str) -> None:
     assert isinstance(planned(replace(a_feed(control=control), changes=WEEKLY), NOON + 60, settings=STALE), Refresh)
 
 
-def test_feed_without_a_history_is_refreshed_at_the_end_of_its_lifetime() -> None:
+def test_feed_without_history_is_refreshed_at_the_end_of_its_lifetime() -> None:
     assert isinstance(planned(a_feed(control="max-age=60"), NOON + 60, settings=STALE), Refresh)
 
 
-def test_feeds_that_came_together_do_not_go_together() -> None:
+def test_feeds_fetched_together_are_refreshed_at_different_instants() -> None:
     moments = {planned(a_feed(), NOON, jitter=each / 10).at for each in range(10)}  # type: ignore[union-attr]
 
     assert len(moments) == 10
     assert own_jitter("https://example.com/a") != own_jitter("https://example.com/b")
 
 
-def test_a_feed_that_nobody_asks_for_is_left_alone() -> None:
+def test_feed_without_readers_is_not_refreshed() -> None:
     found = planned(a_feed(), NOON + HOUR, readers=0)
 
     assert isinstance(found, Rest)
     assert "not requested within 60 min" in found.reason or "1 h" in found.reason
 
 
-def test_few_readers_do_not_make_a_feed_of_short_life_asked_all_the_time() -> None:
+def test_feed_of_short_life_with_few_readers_is_not_refreshed() -> None:
     resource = a_feed(control="max-age=300")
 
-    # One reader an hour, twelve lifetimes an hour: twelve requests for one.
+    # One reader per hour and twelve lifetimes per hour: twelve requests for one poll.
     assert isinstance(planned(resource, NOON + 300, readers=1), Rest)
     assert isinstance(planned(resource, NOON + 300, readers=12), Refresh)
 
@@ -162,12 +162,12 @@ def test_moved_feed_is_not_refreshed() -> None:
     assert isinstance(planned(replace(a_feed(), relocation=gone), NOON + HOUR), Rest)
 
 
-def test_it_can_be_switched_off() -> None:
+def test_prefetch_is_disabled_by_option() -> None:
     assert isinstance(planned(a_feed(), NOON + HOUR, settings=Settings(polling="off")), Rest)
 
 
-def test_in_skipped_hours_nothing_is_asked_whatever_http_says() -> None:
-    # 13:00 to 15:59 are skipped, and must-revalidate keeps the copy from being held.
+def test_skipped_hours_permit_no_refresh_whatever_http_says() -> None:
+    # 13:00 to 15:59 are skipped, and must-revalidate forbids serving the stale copy.
     resource = a_feed(control="max-age=3700, must-revalidate", skip_hours=frozenset({13, 14, 15}))
 
     waiting = planned(resource, NOON, jitter=0.5)
@@ -179,13 +179,13 @@ def test_in_skipped_hours_nothing_is_asked_whatever_http_says() -> None:
     assert late.at == waiting.at
 
 
-def test_without_hints_skipped_hours_are_hours_like_others() -> None:
+def test_skipped_hours_have_no_effect_without_hints() -> None:
     resource = a_feed(control="max-age=3700", skip_hours=frozenset({13, 14, 15}))
 
     assert isinstance(planned(resource, NOON + 3700, settings=Settings(feed_hints="off")), Refresh)
 
 
-def test_after_a_failure_its_pause_is_kept_to() -> None:
+def test_refresh_waits_for_the_end_of_a_failure_pause() -> None:
     failures = Failures(1, NOON, NOON, Detail.ERROR_STATUS, NOON + 9000)
 
     waiting = planned(replace(a_feed(), failures=failures), NOON + HOUR)
@@ -194,14 +194,14 @@ def test_after_a_failure_its_pause_is_kept_to() -> None:
     assert waiting.at == NOON + 9000
 
 
-def test_the_floor_is_kept_to() -> None:
+def test_refresh_waits_for_the_minimum_interval() -> None:
     waiting = planned(a_feed(control="max-age=60"), NOON + 59)
 
     assert isinstance(waiting, Later)
     assert waiting.at == NOON + 60
 
 
-def test_a_copy_that_came_old_is_not_asked_for_all_the_time() -> None:
+def test_copy_received_with_a_high_age_is_not_refreshed_all_the_time() -> None:
     fields = Fields([("Cache-Control", "max-age=3600"), ("Age", "3599")])
     feed = a_feed()
     resource = replace(feed, variants=(replace(feed.variants[0], fields=fields),))
@@ -219,7 +219,7 @@ def test_a_copy_that_came_old_is_not_asked_for_all_the_time() -> None:
     st.floats(0, 1),
     st.integers(0, 86_400),
 )
-def test_no_scheduled_request_falls_into_a_skipped_hour(
+def test_scheduled_refresh_is_never_in_a_skipped_hour(
     hours: frozenset[int], days: frozenset[int], passed: int, jitter: float, lifetime: int
 ) -> None:
     resource = a_feed(control=f"max-age={lifetime}, must-revalidate", skip_hours=hours, skip_days=days)
@@ -234,11 +234,11 @@ def test_no_scheduled_request_falls_into_a_skipped_hour(
     assert not is_skipped(schedule, next_unskipped(schedule, now))
 
 
-# -- readers with a rhythm
+# -- readers with a regular interval
 
 
 def silent(**stated: object) -> Resource:
-    """A feed with readers of a known rhythm that changes hourly, fetched twice; it states what is given."""
+    """Return a feed that changes hourly, was fetched twice and has readers with a known interval."""
     changes = [NOON - number * HOUR for number in range(31, -1, -1)]
     feed = a_feed(control="", **stated)  # type: ignore[arg-type]
     return replace(feed, changes=changes, first_seen=NOON - 40 * HOUR, has_expected_readers=True)
@@ -252,7 +252,7 @@ def test_feed_is_refreshed_shortly_before_an_expected_poll() -> None:
     assert isinstance(planned(silent(), waiting.at, readers=0, polls=(waiting.at + LEAD,)), Refresh)
 
 
-def test_refresh_for_a_site_that_limits_requests_has_to_be_worth_more() -> None:
+def test_refresh_of_a_site_that_limits_requests_needs_a_higher_value() -> None:
     polls = (NOON + 2 * HOUR, NOON + 2 * HOUR + 5)
     usual = planned(silent(), NOON, readers=0, polls=polls)
     limited = planned(silent(), NOON, readers=0, polls=polls, price_factor=1.5)
@@ -264,7 +264,7 @@ def test_refresh_for_a_site_that_limits_requests_has_to_be_worth_more() -> None:
     assert dearest == Later(NOON + REVIEW, "no refresh is worth its price yet")
 
 
-def test_plan_tells_who_is_expected_and_what_the_refresh_is_worth() -> None:
+def test_plan_describes_expected_readers_and_value_of_the_refresh() -> None:
     waiting = planned(silent(), NOON, readers=0, polls=(NOON + 2 * HOUR, NOON + 2 * HOUR + 5, NOON + 2 * HOUR + 9))
 
     assert isinstance(waiting, Later)
@@ -273,7 +273,7 @@ def test_plan_tells_who_is_expected_and_what_the_refresh_is_worth() -> None:
     )
 
 
-def test_refresh_that_is_not_worth_its_price_is_not_made() -> None:
+def test_refresh_that_is_not_worth_its_price_is_not_planned() -> None:
     rare = replace(silent(), changes=[NOON - 300 * 24 * HOUR])
 
     found = planned(rare, NOON, readers=0, polls=(NOON + HOUR,), settings=Settings(polling="frugal"))
@@ -284,7 +284,7 @@ def test_refresh_that_is_not_worth_its_price_is_not_made() -> None:
 
 @pytest.mark.parametrize("polling", ["frugal", "balanced", "eager", "1s"])
 @pytest.mark.parametrize("stated", [{"ttl": 120}, {"period": Period.DAILY, "frequency": 12, "base": NOON}])
-def test_refresh_for_expected_polls_waits_for_the_end_of_what_the_feed_states(
+def test_refresh_for_expected_polls_waits_for_the_time_that_the_feed_states(
     stated: dict[str, object], polling: str
 ) -> None:
     polls = tuple(NOON + minutes * 60 for minutes in range(10, 400, 10))
@@ -314,7 +314,7 @@ def test_refresh_for_expected_polls_waits_for_the_end_of_a_pause() -> None:
     assert waiting.at >= NOON + 9000
 
 
-def test_refresh_for_expected_polls_keeps_to_the_floor() -> None:
+def test_refresh_for_expected_polls_keeps_the_minimum_interval() -> None:
     polls = tuple(NOON + 10 * number for number in range(1, 400))
 
     waiting = planned(silent(), NOON, polls=polls, settings=Settings(polling="1s", feed_min_interval=900))
@@ -323,7 +323,7 @@ def test_refresh_for_expected_polls_keeps_to_the_floor() -> None:
     assert waiting.at >= NOON + 900
 
 
-def test_refresh_for_expected_polls_waits_for_the_turn_of_its_site() -> None:
+def test_refresh_for_expected_polls_waits_for_the_slot_of_its_site() -> None:
     resource = silent()
     settings = Settings(polling="1s", site_interval=30)
     readers = Readers(0, tuple(ExpectedPoll(NOON + HOUR + number, 1.0) for number in range(50)))
@@ -336,7 +336,7 @@ def test_refresh_for_expected_polls_waits_for_the_turn_of_its_site() -> None:
     assert waiting.at >= NOON + HOUR + 25
 
 
-def test_feed_whose_changes_are_pushed_is_polled_for_safety_only() -> None:
+def test_feed_with_pushed_changes_is_polled_at_the_safety_interval() -> None:
     polls = tuple(NOON + minutes * 60 for minutes in range(10, 1200, 10))
     resource = replace(silent(), last_push=NOON - 60, push_lease_expires=NOON + 10 * 24 * HOUR)
 
@@ -353,7 +353,7 @@ def test_feed_whose_changes_are_pushed_is_polled_for_safety_only() -> None:
     st.floats(0, 1),
     st.lists(st.integers(1, 100_000), max_size=30),
 )
-def test_no_refresh_for_expected_polls_falls_into_a_skipped_hour(
+def test_refresh_for_expected_polls_is_never_in_a_skipped_hour(
     hours: frozenset[int], days: frozenset[int], passed: int, jitter: float, ahead: list[int]
 ) -> None:
     schedule, now = Schedule(skip_hours=hours, skip_days=days), NOON + passed
@@ -368,7 +368,9 @@ def test_no_refresh_for_expected_polls_falls_into_a_skipped_hour(
 
 
 @pytest.mark.parametrize("polls", [(), (NOON + 5 * HOUR,)])
-def test_readers_without_a_rhythm_are_served_shortly_before_the_lifetime_ends(polls: tuple[float, ...]) -> None:
+def test_readers_without_a_regular_interval_are_served_shortly_before_the_lifetime_ends(
+    polls: tuple[float, ...],
+) -> None:
     waiting = planned(a_feed(), NOON, polls=polls)
 
     assert isinstance(waiting, Later)

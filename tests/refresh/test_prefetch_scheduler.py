@@ -1,4 +1,4 @@
-"""The agenda: what is due is done, a few at a time, and never twice."""
+"""The prefetch scheduler refreshes due feeds, a few at a time, and each once."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ NOON = 1_800_000_000.0
 
 
 class World:
-    """Feeds that are due at given moments; a refresh lasts until the gate is opened."""
+    """Feeds that are due at given instants. A refresh lasts until the gate is opened."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(NOON)
@@ -31,9 +31,9 @@ class World:
         self.refreshed: list[str] = []
         self.gate = asyncio.Event()
         self.gate.set()
-        self.scheduler = PrefetchScheduler(self.clock, self.look, self.refresh)
+        self.scheduler = PrefetchScheduler(self.clock, self.plan_for, self.refresh)
 
-    def look(self, target: str) -> Plan:
+    def plan_for(self, target: str) -> Plan:
         if target not in self.due:
             return Rest("nobody reads it")
         at = self.due[target]
@@ -58,7 +58,7 @@ async def world() -> AsyncIterator[World]:
     await made.scheduler.close()
 
 
-async def test_each_feed_is_refreshed_at_its_own_moment(world: World) -> None:
+async def test_each_feed_is_refreshed_at_its_instant(world: World) -> None:
     world.due = {"a": NOON + 100, "b": NOON + 50}
     for target in world.due:
         world.scheduler.note(target)
@@ -92,7 +92,7 @@ async def test_rhythms_of_unread_feed_are_removed(world: World) -> None:
     assert len(world.scheduler) == 0
 
 
-async def test_only_a_few_are_under_way_at_a_time(world: World) -> None:
+async def test_number_of_concurrent_refreshes_is_limited(world: World) -> None:
     world.gate.clear()
     world.due = {str(number): NOON + 10 for number in range(3 * CONCURRENT_MIN)}
     for target in world.due:
@@ -106,7 +106,7 @@ async def test_only_a_few_are_under_way_at_a_time(world: World) -> None:
     assert len(world.refreshed) == len(set(world.refreshed)) == 3 * CONCURRENT_MIN
 
 
-async def test_a_start_takes_up_all_that_is_read(world: World) -> None:
+async def test_start_plans_all_feeds_that_are_read(world: World) -> None:
     world.due = {str(number): NOON + 10 + number for number in range(30)}
     world.scheduler.start(list(world.due))
     await _until(lambda: len(world.scheduler) == 30)
@@ -116,16 +116,16 @@ async def test_a_start_takes_up_all_that_is_read(world: World) -> None:
     assert sorted(world.refreshed) == sorted(world.due)
 
 
-async def test_start_decides_about_a_feed_when_it_can_be_due_at_the_earliest(world: World) -> None:
+async def test_start_plans_a_feed_at_its_earliest_possible_instant(world: World) -> None:
     looked: list[str] = []
 
-    def look(target: str) -> Plan:
+    def plan_for(target: str) -> Plan:
         looked.append(target)
-        return world.look(target)
+        return world.plan_for(target)
 
     await world.scheduler.close()
     world.due = {"soon": NOON + 50, "later": NOON + 5000, "unknown": NOON + 5000}
-    world.scheduler = PrefetchScheduler(world.clock, look, world.refresh)
+    world.scheduler = PrefetchScheduler(world.clock, plan_for, world.refresh)
     world.scheduler.start(list(world.due), {"soon": NOON + 40, "later": NOON + 4000}.get)
     await _until(lambda: len(world.scheduler) == 3)
     assert looked == ["unknown"]
@@ -146,22 +146,25 @@ async def test_rescheduling_does_not_grow_the_heap(world: World) -> None:
 
 async def _until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
-        while not holds():  # noqa: ASYNC110 -- what is waited for happens inside the code under test
+        while not holds():  # noqa: ASYNC110 -- the awaited change happens inside the tested code
             await asyncio.sleep(0.001)
 
 
-async def test_taking_up_many_feeds_leaves_most_of_the_time_to_others(world: World) -> None:
-    """However long a look takes: a hit waits for no more than one slice of them, and there is room between two."""
+async def test_start_with_many_feeds_leaves_most_of_the_time_to_others(world: World) -> None:
+    """Feeds are planned in slices with pauses between them.
+
+    A hit waits for at most one slice, however slow planning is.
+    """
     names = [str(number) for number in range(40)]
     world.due = dict.fromkeys(names, NOON + 100)
-    look, loop = world.look, asyncio.get_running_loop()
+    plan_for, loop = world.plan_for, asyncio.get_running_loop()
     looked: list[float] = []
 
     def slow(target: str) -> Plan:
         looked.append(loop.time())
         while loop.time() - looked[-1] < THROTTLED_BLOCKING_TIME / 2:
             pass
-        return look(target)
+        return plan_for(target)
 
     scheduler = PrefetchScheduler(world.clock, slow, world.refresh)
     scheduler.start(names)
@@ -177,12 +180,12 @@ async def test_taking_up_many_feeds_leaves_most_of_the_time_to_others(world: Wor
 
 
 def laned(world: World) -> PrefetchScheduler:
-    """A scheduler whose lanes are the feeds' first letters."""
-    world.scheduler = PrefetchScheduler(world.clock, world.look, world.refresh, lane_of=lambda target: target[0])
+    """Return a scheduler whose lanes are the feeds' first letters."""
+    world.scheduler = PrefetchScheduler(world.clock, world.plan_for, world.refresh, lane_of=lambda target: target[0])
     return world.scheduler
 
 
-async def test_slow_site_holds_up_no_other(world: World) -> None:
+async def test_slow_site_delays_no_other(world: World) -> None:
     await world.scheduler.close()
     scheduler = laned(world)
     world.gate.clear()
@@ -201,7 +204,7 @@ async def test_slow_site_holds_up_no_other(world: World) -> None:
     assert sorted(world.refreshed) == sorted(world.due)
 
 
-async def test_limit_adapts_to_what_is_due_and_to_how_long_it_takes(world: World) -> None:
+async def test_concurrency_limit_adapts_to_the_number_of_due_feeds_and_their_duration(world: World) -> None:
     world.gate.clear()
     world.due = {str(number): NOON + 10 for number in range(3000)}
     for target in world.due:
@@ -210,21 +213,21 @@ async def test_limit_adapts_to_what_is_due_and_to_how_long_it_takes(world: World
 
     await world.pass_time(20)
     async with asyncio.timeout(PATIENCE):
-        while len(world.refreshed) < CONCURRENT_MAX:  # noqa: ASYNC110 -- what is waited for happens inside the code under test
+        while len(world.refreshed) < CONCURRENT_MAX:  # noqa: ASYNC110 -- the awaited change happens inside the tested code
             await asyncio.sleep(0.001)
 
     assert CONCURRENT_MIN < world.scheduler.limit <= CONCURRENT_MAX
     assert len(world.refreshed) == CONCURRENT_MAX
 
 
-async def test_fast_origins_need_few_refreshes_at_once(world: World) -> None:
+async def test_fast_origins_need_few_concurrent_refreshes(world: World) -> None:
     world.scheduler._mean_duration = 0.005
     world.scheduler._waiting = {str(number) for number in range(1000)}
 
     assert world.scheduler.limit == CONCURRENT_MIN
 
 
-async def test_sites_that_do_not_answer_hold_up_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unresponsive_sites_delay_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.scheduler.close()
     scheduler = laned(world)
     world.gate.clear()
@@ -244,7 +247,7 @@ async def test_sites_that_do_not_answer_hold_up_no_other(world: World, monkeypat
     assert set(world.refreshed) >= set("efg")
 
 
-async def test_refresh_that_ends_sets_no_further_alarm(world: World) -> None:
+async def test_completed_refresh_sets_no_further_alarm(world: World) -> None:
     world.due = {str(number): NOON + 10 for number in range(30)} | {"late": NOON + 50}
     for target in world.due:
         world.scheduler.note(target)
@@ -264,7 +267,7 @@ async def test_refresh_that_ends_sets_no_further_alarm(world: World) -> None:
     assert len(alarms) <= 2
 
 
-async def test_feed_with_a_surprise_is_planned_anew_within_a_minute(world: World) -> None:
+async def test_feed_with_an_unexpected_poll_is_replanned_within_a_minute(world: World) -> None:
     await world.scheduler.close()
     surprises: list[str] = []
 
@@ -273,7 +276,7 @@ async def test_feed_with_a_surprise_is_planned_anew_within_a_minute(world: World
         surprises.clear()
         return taken
 
-    world.scheduler = PrefetchScheduler(world.clock, world.look, world.refresh, surprises=take)
+    world.scheduler = PrefetchScheduler(world.clock, world.plan_for, world.refresh, surprises=take)
     world.scheduler.start([])
     await world.pass_time(1)
     world.due = {"a": NOON + 200}
@@ -284,7 +287,7 @@ async def test_feed_with_a_surprise_is_planned_anew_within_a_minute(world: World
     assert world.scheduler.next_at == NOON + 200
 
 
-async def test_refresh_that_fails_frees_its_lane(world: World) -> None:
+async def test_failed_refresh_frees_its_lane(world: World) -> None:
     await world.scheduler.close()
 
     async def fail(target: str) -> None:
@@ -292,7 +295,7 @@ async def test_refresh_that_fails_frees_its_lane(world: World) -> None:
         del world.due[target]
         raise RuntimeError("a test's own")
 
-    world.scheduler = PrefetchScheduler(world.clock, world.look, fail, lane_of=lambda _: "one")
+    world.scheduler = PrefetchScheduler(world.clock, world.plan_for, fail, lane_of=lambda _: "one")
     world.due = {str(number): NOON + 10 for number in range(10)}
     for target in world.due:
         world.scheduler.note(target)

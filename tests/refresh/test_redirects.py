@@ -6,7 +6,7 @@ from feedproxy.upstream.fetched import Fetched
 
 
 class Origins:
-    """Redirects from address to address, and remembers how each was asked for."""
+    """Origins that redirect from address to address and record each request."""
 
     def __init__(self, redirects: dict[str, str]) -> None:
         self.redirects = redirects
@@ -19,8 +19,8 @@ class Origins:
         return Fetched(Response(302 if location else 200, fields), 0.0, 0.0)
 
 
-async def test_only_the_operators_own_origin_is_exempt_from_the_address_check() -> None:
-    """A stranger's host that redirects to itself could else answer the second time with a private address."""
+async def test_address_check_exempts_only_the_operators_own_origin() -> None:
+    """A foreign host that redirects to itself could otherwise resolve to a private address the second time."""
     origins = Origins(
         {
             "http://upstream.example/": "/feed",

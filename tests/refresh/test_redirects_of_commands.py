@@ -1,4 +1,4 @@
-"""Commands that ask the upstream follow its redirects to public addresses at the upstream, as the proxy does."""
+"""Commands that contact the upstream follow its redirects to public addresses at the upstream, as the proxy does."""
 
 import pytest
 
@@ -12,14 +12,14 @@ PUBLIC = "https://www.feeds.example/"
 
 
 def moves_in_public(request: PublisherRequest, answer: Answer) -> Answer:
-    """Knows itself by its public address."""
+    """Redirect to the public address."""
     if request.path != "/old.xml":
         return answer
     return Answer(301, {"Location": PUBLIC + "feed.xml"})
 
 
 def is_an_xml_redirect(request: PublisherRequest, answer: Answer) -> Answer:
-    """The same, by a document."""
+    """Redirect to the public address by an XML document."""
     if request.path != "/old.xml":
         return answer
     body = f"<redirect><newLocation>{PUBLIC}feed.xml</newLocation></redirect>"
@@ -30,7 +30,7 @@ def told_of(publisher: Publisher) -> Settings:
     return Settings(allow_private=True, upstream=publisher.base, public_url=PUBLIC)
 
 
-async def test_a_check_of_the_upstream_follows_redirects_to_the_public_address_there() -> None:
+async def test_check_of_the_upstream_follows_redirects_to_the_public_address_there() -> None:
     async with publishing() as publisher:
         publisher.fault = moves_in_public
 
@@ -42,7 +42,7 @@ async def test_a_check_of_the_upstream_follows_redirects_to_the_public_address_t
 
 
 @pytest.mark.parametrize("how", [moves_in_public, is_an_xml_redirect])
-async def test_what_looks_at_the_upstream_once_follows_them_there(how: Fault) -> None:
+async def test_inspection_of_the_upstream_follows_redirects_to_the_public_address_there(how: Fault) -> None:
     async with publishing() as publisher:
         publisher.fault = how
 
@@ -51,7 +51,7 @@ async def test_what_looks_at_the_upstream_once_follows_them_there(how: Fault) ->
     assert got.final_address == publisher.base + "/feed.xml"
 
 
-def test_commands_take_both_addresses_from_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_read_both_addresses_from_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEEDPROXY_UPSTREAM", "http://127.0.0.1:8000")
     monkeypatch.setenv("FEEDPROXY_PUBLIC_URL", PUBLIC)
 

@@ -1,4 +1,4 @@
-"""Limits that origins state hold for their site: it is paused, and its refreshes have to be worth more."""
+"""Limits that origins state apply to the whole site: it is paused, and its refreshes need a higher value."""
 
 import pytest
 
@@ -13,7 +13,7 @@ FEED, SIBLING, OTHER = "https://a.example.com/1", "https://b.example.com/2", "ht
 
 
 class Site:
-    """Limits with a clock, and what they permit."""
+    """A site's limits with an injected clock."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(NOW)
@@ -62,7 +62,7 @@ def test_reached_limit_pauses_the_whole_site(
         (404, []),
     ],
 )
-def test_other_responses_leave_the_site_alone(site: Site, status: int, fields: list[tuple[str, str]]) -> None:
+def test_other_responses_do_not_pause_the_site(site: Site, status: int, fields: list[tuple[str, str]]) -> None:
     site.limits.record(FEED, status, Fields(fields))
 
     assert site.free_at() == 0.0
@@ -73,7 +73,7 @@ def test_price_rises_with_each_limit_and_falls_again(site: Site) -> None:
     factors = []
     for _ in range(10):
         site.limits.record(FEED, 429, Fields())
-        site.limits.record(SIBLING, 429, Fields())  # of the same moment
+        site.limits.record(SIBLING, 429, Fields())  # of the same instant
         factors.append(site.limits.price_factor("example.com"))
         site.clock.advance(hours=1)
 
@@ -87,7 +87,7 @@ def test_price_rises_with_each_limit_and_falls_again(site: Site) -> None:
     assert site.limits.price_factor("example.com") == pytest.approx(1.0, abs=0.01)
 
 
-async def test_client_records_what_origins_state_for_the_requests_that_it_applies_to(site: Site) -> None:
+async def test_client_records_limits_that_origins_state_for_their_requests(site: Site) -> None:
     class Limited:
         async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched:
             return Fetched(Response(429, Fields([("Retry-After", "60")])), NOW, NOW)

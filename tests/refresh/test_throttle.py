@@ -1,4 +1,4 @@
-"""When the origin may be asked: floor, spacing, back-off."""
+"""The instants at which an origin may be contacted: minimum interval, spacing and back-off."""
 
 from itertools import pairwise
 
@@ -33,7 +33,7 @@ def test_unknown_target_may_be_fetched() -> None:
     assert check_fetch_allowed(None, NOW, Settings(), site_free_at=NOW + 9) == Allowed()
 
 
-def test_a_feed_is_not_asked_for_twice_within_its_floor() -> None:
+def test_feed_is_not_fetched_twice_within_its_minimum_interval() -> None:
     resource = a_feed(fetched=NOW)
 
     early = check_fetch_allowed(resource, NOW + 59, Settings(), site_free_at=0.0)
@@ -44,11 +44,11 @@ def test_a_feed_is_not_asked_for_twice_within_its_floor() -> None:
     assert check_fetch_allowed(resource, NOW + 60, Settings(), site_free_at=0.0) == Allowed()
 
 
-def test_a_floor_of_zero_is_none() -> None:
+def test_minimum_interval_of_zero_is_unlimited() -> None:
     assert check_fetch_allowed(a_feed(fetched=NOW), NOW, Settings(feed_min_interval=0), site_free_at=0.0) == Allowed()
 
 
-def test_feeds_of_one_site_are_asked_one_after_the_other() -> None:
+def test_feeds_of_one_site_are_fetched_with_spacing() -> None:
     waits = check_fetch_allowed(a_feed(), NOW, Settings(), site_free_at=NOW + 1)
 
     assert isinstance(waits, Deferred)
@@ -61,7 +61,7 @@ def test_target_without_feed_is_not_throttled() -> None:
     assert check_fetch_allowed(page, NOW, Settings(), site_free_at=NOW + 9) == Allowed()
 
 
-def test_the_latest_reason_counts() -> None:
+def test_latest_reason_determines_the_permission() -> None:
     failures = record_failure(Failures(), Detail.UNREACHABLE, NOW, not_before=None, jitter=0.5)
 
     waits = check_fetch_allowed(a_feed(NOW, failures), NOW, Settings(), site_free_at=NOW + 1)
@@ -70,7 +70,7 @@ def test_the_latest_reason_counts() -> None:
     assert (waits.until, waits.detail) == (NOW + 90, Detail.BACK_OFF)
 
 
-def test_each_failure_in_a_row_doubles_the_pause_up_to_six_hours() -> None:
+def test_each_consecutive_failure_doubles_the_pause_up_to_six_hours() -> None:
     failures, pauses = Failures(), []
     for _ in range(12):
         failures = record_failure(failures, Detail.UNREACHABLE, NOW, not_before=None, jitter=0.0)
@@ -81,7 +81,7 @@ def test_each_failure_in_a_row_doubles_the_pause_up_to_six_hours() -> None:
     assert pauses[-1] == BACK_OFF_MAX / 2
 
 
-def test_failures_remember_when_they_began() -> None:
+def test_consecutive_failures_keep_their_first_instant() -> None:
     first = record_failure(Failures(), Detail.TIMEOUT, NOW, not_before=None, jitter=0.0)
     second = record_failure(first, Detail.UNREACHABLE, NOW + 100, not_before=None, jitter=0.0)
 
@@ -89,14 +89,14 @@ def test_failures_remember_when_they_began() -> None:
 
 
 @given(count=st.integers(0, 10_000), jitter=st.floats(0, 1, exclude_max=True))
-def test_a_back_off_is_a_minute_at_least_and_six_hours_at_most(count: int, jitter: float) -> None:
+def test_back_off_is_between_a_minute_and_six_hours(count: int, jitter: float) -> None:
     failures = record_failure(Failures(count=count), "timeout", NOW, not_before=None, jitter=jitter)
 
     assert 60 <= failures.next_try - NOW <= BACK_OFF_MAX
 
 
 @given(fetched=st.floats(0, 2 * NOW), next_try=st.floats(0, 2 * NOW), site_free=st.floats(0, 2 * NOW))
-def test_a_clock_that_was_put_right_never_locks_a_feed_for_longer_than_two_days(
+def test_corrected_clock_never_blocks_a_feed_for_more_than_two_days(
     fetched: float, next_try: float, site_free: float
 ) -> None:
     resource = a_feed(fetched, Failures(1, next_try=next_try))
@@ -106,7 +106,7 @@ def test_a_clock_that_was_put_right_never_locks_a_feed_for_longer_than_two_days(
     assert isinstance(answer, Allowed) or NOW < answer.until <= NOW + DEFER_MAX
 
 
-def test_turns_at_a_site_are_given_one_after_the_other() -> None:
+def test_slots_of_a_site_are_reserved_in_order() -> None:
     sites = LocalSiteThrottle()
 
     assert [sites.reserve("example.com", NOW, 2) for _ in range(3)] == [NOW, NOW + 2, NOW + 4]
@@ -114,14 +114,14 @@ def test_turns_at_a_site_are_given_one_after_the_other() -> None:
     assert sites.next_free("example.com", 2) == NOW + 6
 
 
-def test_a_site_that_was_quiet_for_long_is_free_at_once() -> None:
+def test_site_without_recent_requests_is_free_at_once() -> None:
     sites = LocalSiteThrottle()
     sites.reserve("example.com", NOW, 1)
 
     assert sites.reserve("example.com", NOW + 500, 1) == NOW + 500
 
 
-def test_the_sites_remembered_are_bounded() -> None:
+def test_number_of_remembered_sites_is_limited() -> None:
     sites = LocalSiteThrottle(capacity=10)
 
     for number in range(100):
@@ -133,7 +133,7 @@ def test_the_sites_remembered_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("until", [NOW + 60, NOW - 60])
-def test_holding_a_site_never_shortens_its_spacing(until: float) -> None:
+def test_pausing_a_site_never_shortens_its_spacing(until: float) -> None:
     sites = LocalSiteThrottle()
     sites.reserve("example.com", NOW, 10)
 
@@ -142,7 +142,7 @@ def test_holding_a_site_never_shortens_its_spacing(until: float) -> None:
     assert sites.next_free("example.com", 10) == max(NOW + 10, until)
 
 
-def test_a_pause_shorter_than_our_back_off_is_not_put_on_the_origin() -> None:
+def test_pause_shorter_than_the_back_off_is_not_attributed_to_the_origin() -> None:
     asked_for_less = record_failure(Failures(), Detail.RATE_LIMITED, NOW, not_before=NOW + 5, jitter=0.5)
     asked_for_more = record_failure(Failures(), Detail.RATE_LIMITED, NOW, not_before=NOW + 500, jitter=0.5)
 

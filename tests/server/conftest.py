@@ -1,4 +1,4 @@
-"""The whole proxy with its fast path, and connections to it that say what they are told to, byte by byte."""
+"""Fixtures of the whole proxy with its fast path, and of client connections that send exact bytes."""
 
 import asyncio
 import calendar
@@ -19,7 +19,7 @@ NOON: float = calendar.timegm((2026, 11, 20, 12, 0, 0))
 
 @dataclass
 class Answer:
-    """What came back for one request."""
+    """A response as a client received it."""
 
     status: int
     fields: dict[str, str]
@@ -31,18 +31,19 @@ class Answer:
 
 
 class Line:
-    """One connection."""
+    """A client connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
 
     async def say(self, data: bytes) -> None:
+        """Send bytes."""
         self.writer.write(data)
         await self.writer.drain()
 
     async def hear(self, *, head_only: bool = False) -> Answer:
-        """The next answer."""
+        """Return the next response."""
         head = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), PATIENCE)).decode("latin-1")
         first, *lines = head.rstrip("\r\n").split("\r\n")
         fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -51,11 +52,12 @@ class Line:
         return Answer(status, fields, await asyncio.wait_for(self.reader.readexactly(length), PATIENCE))
 
     async def ask(self, data: bytes) -> Answer:
+        """Send a request and return the next response."""
         await self.say(data)
         return await self.hear()
 
     async def ended(self) -> bool:
-        """Whether the other side has ended it, with nothing more to say."""
+        """Return True if the proxy has closed the connection without sending more."""
         try:
             return await asyncio.wait_for(self.reader.read(), PATIENCE) == b""
         except ConnectionError:
@@ -64,7 +66,7 @@ class Line:
 
 @dataclass
 class Front:
-    """The proxy in front of an origin with a feed, and lines to it."""
+    """The proxy in front of an origin with a feed, and the client connections to it."""
 
     stage: OnFront
     lines: list[Line] = field(default_factory=list)
@@ -92,13 +94,13 @@ class Front:
         return made
 
     def get(self, path: str = "/feed.rss", *fields: str, method: str = "GET") -> bytes:
-        """A request's bytes, through the gateway."""
+        """Return the bytes of a request through the gateway."""
         lines = ["Host: proxy.example", "User-Agent: Reader/1.0", "Accept-Encoding: gzip", *fields]
         target = path if path.startswith("/-") else f"/{self.origin.base}{path}"
         return "\r\n".join([f"{method} {target} HTTP/1.1", *lines, "", ""]).encode("latin-1")
 
     async def warm(self, *requests: bytes) -> Line:
-        """A line on which each of these was asked often enough to be known by heart."""
+        """Return a connection on which each request was sent often enough to be answered by the fast path."""
         line = await self.line()
         for request in requests or (self.get(),):
             for _ in range(4):
@@ -108,9 +110,9 @@ class Front:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Let everything go on until this holds."""
+    """Run the event loop until `holds()` is true."""
     async with asyncio.timeout(PATIENCE):
-        while not holds():  # noqa: ASYNC110 (no event to wait for)
+        while not holds():  # noqa: ASYNC110 -- no event to wait for
             await asyncio.sleep(0)
 
 
@@ -119,7 +121,7 @@ type Opened = Callable[..., Awaitable[Front]]
 
 @pytest.fixture
 async def front(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Opened]:
-    """Open it with these settings: `proxy = await front(head_timeout=5)`."""
+    """Yield a function that opens the proxy with the given settings: `proxy = await front(head_timeout=5)`."""
     opened: list[Front] = []
 
     async def open_with(**settings: Any) -> Front:

@@ -1,4 +1,4 @@
-"""What is told of requests that stream past the cache, of those whose way upstream fails, and of CONNECT."""
+"""Access log and metrics of streamed requests, failed requests and tunnels."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ type Opened = Callable[..., Awaitable[tuple[Proxy, OnProxy]]]
 
 @pytest.fixture
 async def opened(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Opened]:
-    """Opens whole proxies with these settings, whose log is kept."""
+    """Yield a function that opens a whole proxy with the given settings, with its access log captured."""
     caplog.set_level(logging.INFO, logger="feedproxy")
     made: list[OnProxy] = []
 
@@ -38,27 +38,27 @@ def counted(stage: OnProxy, name: str, **labels: str) -> float:
 
 
 async def lines(caplog: pytest.LogCaptureFixture, number: int = 1) -> list[str]:
-    """What the log holds, once so many requests are told."""
+    """Return the log lines as soon as there are `number` of them."""
     async with asyncio.timeout(PATIENCE):
-        while len(caplog.messages) < number:  # noqa: ASYNC110 (no event to wait for)
+        while len(caplog.messages) < number:  # noqa: ASYNC110 -- no event to wait for
             await asyncio.sleep(0)
     return list(caplog.messages)
 
 
-def nobody() -> str:
-    """An address on which nobody listens."""
+def closed_address() -> str:
+    """Return an address on which no process listens."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{held.getsockname()[1]}/"
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
-async def test_a_pass_through_that_fails_is_told_once_and_as_its_reader_was_answered(
+async def test_failed_pass_through_is_logged_once_with_status_and_size_of_the_response(
     opened: Opened, caplog: pytest.LogCaptureFixture, method: str
 ) -> None:
     proxy, stage = await opened()
 
-    seen = await proxy.ask("/" + nobody(), method=method)
+    seen = await proxy.ask("/" + closed_address(), method=method)
 
     (line,) = await lines(caplog)
     assert seen.status == 502
@@ -70,7 +70,7 @@ async def test_a_pass_through_that_fails_is_told_once_and_as_its_reader_was_answ
     assert stage.app.metrics.totals().saved == 0
 
 
-async def test_a_body_above_the_cap_that_fails_the_second_time_is_told_as_a_failure(
+async def test_streamed_large_body_whose_second_fetch_fails_is_logged_as_a_failure(
     opened: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:
     proxy, stage = await opened(buffer_max=1000)
@@ -87,7 +87,9 @@ async def test_a_body_above_the_cap_that_fails_the_second_time_is_told_as_a_fail
     assert f"[{seen.cache}]" in line
 
 
-async def test_what_streams_is_counted(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
+async def test_streamed_bodies_are_logged_and_counted_with_their_sizes(
+    opened: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
     proxy, stage = await opened(buffer_max=1000)
     stage.origin.publish("/large", b"x" * 50_000, content_type="text/plain")
     stage.origin.methods["POST"] = lambda _: Response(200, Fields([("Content-Type", "text/plain")]), b"y" * 300)
@@ -102,7 +104,7 @@ async def test_what_streams_is_counted(opened: Opened, caplog: pytest.LogCapture
 
 
 async def connect(stage: OnProxy, authority: str) -> bytes:
-    """The head of the answer to CONNECT."""
+    """Return the head of the response to CONNECT."""
     reader, writer = await asyncio.open_connection("127.0.0.1", int(stage.base.rpartition(":")[2]))
     try:
         writer.write(f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode())
@@ -111,7 +113,7 @@ async def connect(stage: OnProxy, authority: str) -> bytes:
         writer.close()
 
 
-async def test_a_tunnel_has_a_line_and_a_count(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
+async def test_tunnel_is_logged_and_counted(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
     _, stage = await opened()
     authority = stage.origin.base.removeprefix("http://")
 
@@ -125,9 +127,7 @@ async def test_a_tunnel_has_a_line_and_a_count(opened: Opened, caplog: pytest.Lo
     assert stage.app.requests == 0
 
 
-async def test_a_connect_whose_requests_are_decrypted_is_told_apart(
-    opened: Opened, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_decrypted_connect_is_counted_separately(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
     _, stage = await opened(intercept=["127.0.0.1"])
 
     await connect(stage, stage.origin.base.removeprefix("http://"))
@@ -137,9 +137,7 @@ async def test_a_connect_whose_requests_are_decrypted_is_told_apart(
     assert counted(stage, "feedproxy_requests_total", **told) == 1
 
 
-async def test_a_connect_that_is_refused_has_a_line_and_a_count(
-    opened: Opened, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_refused_connect_is_logged_and_counted(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
     _, stage = await opened(allow_private=False)
 
     head = await connect(stage, "127.0.0.1:443")
@@ -153,7 +151,9 @@ async def test_a_connect_that_is_refused_has_a_line_and_a_count(
     assert stage.app.requests == 0
 
 
-async def test_what_is_no_feed_and_not_stored_says_why(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_line_of_a_response_that_is_no_feed_and_not_stored_gives_the_reason(
+    opened: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
     proxy, stage = await opened()
     stage.origin.publish("/private", b"x", content_type="text/plain", cache_control="no-store")
 
@@ -165,7 +165,9 @@ async def test_what_is_no_feed_and_not_stored_says_why(opened: Opened, caplog: p
     assert "not stored: no-store" in private
 
 
-async def test_a_forbidden_target_is_no_request_to_an_origin(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
+async def test_forbidden_target_is_not_counted_as_an_origin_request(
+    opened: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
     proxy, stage = await opened(allow_private=False)
 
     (await proxy.ask("/http://127.0.0.1/feed")).expect(403, cache="detail=forbidden-address")
@@ -177,7 +179,7 @@ async def test_a_forbidden_target_is_no_request_to_an_origin(opened: Opened, cap
 
 @pytest.mark.parametrize("target", ["http://127.0.0.1/feed", "http://example.com:25/feed", "http://2130706433/"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_the_page_of_a_refusal_does_not_say_the_same_twice(opened: Opened, target: str, method: str) -> None:
+async def test_refusal_page_gives_the_reason_once(opened: Opened, target: str, method: str) -> None:
     proxy, _ = await opened(allow_private=False)
 
     seen = (await proxy.ask("/" + target, method=method, accept="text/html")).expect(403)

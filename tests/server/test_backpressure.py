@@ -1,4 +1,4 @@
-"""What a single connection can make the proxy hold, whoever is at its other end."""
+"""Bounds on the memory that one connection can make the proxy use."""
 
 import asyncio
 import ssl
@@ -40,7 +40,7 @@ def a_request(stage: OnProxy, path: str, *lines: str) -> bytes:
     return "\r\n".join([f"GET {target} HTTP/1.1", "Host: proxy.example", *lines, "", ""]).encode()
 
 
-async def test_who_does_not_read_one_answer_is_not_given_the_next(proxy: OnProxy) -> None:
+async def test_pipelined_request_is_not_processed_before_the_previous_response_is_read(proxy: OnProxy) -> None:
     proxy.origin.publish("/large", LARGE, content_type="application/octet-stream", cache_control="max-age=60")
     _, writer = await connect(proxy)
     writer.write(b"".join(a_request(proxy, "/large", f"Range: bytes={each}-") for each in range(100)))
@@ -57,7 +57,7 @@ async def test_who_does_not_read_one_answer_is_not_given_the_next(proxy: OnProxy
         each.close()
 
 
-async def test_who_sends_on_and_on_before_his_turn_is_cut_off(proxy: OnProxy) -> None:
+async def test_client_that_pipelines_too_many_bytes_is_disconnected(proxy: OnProxy) -> None:
     proxy.origin.gate = asyncio.Event()
     _, writer = await connect(proxy)
     writer.write(a_request(proxy, "/slow"))
@@ -77,7 +77,7 @@ class Client:
     id = "somebody"
 
 
-async def test_what_waits_to_be_sent_is_given_up_some_time_after_the_connection_was(
+async def test_unsent_data_is_discarded_some_time_after_the_client_disconnected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(backpressure, "LINGERING_TIME", 0)
@@ -122,8 +122,8 @@ async def publisher(tmp_path: Path) -> AsyncIterator[OnProxy]:
     await stage.close()
 
 
-async def test_content_of_untold_length_is_not_held(publisher: OnProxy) -> None:
-    """HTTP/2 has no need of Content-Length, and a GET with content looks like one without."""
+async def test_http2_content_of_unknown_length_is_refused_at_the_limit(publisher: OnProxy) -> None:
+    """HTTP/2 requires no Content-Length, so a GET with content looks like a GET without content."""
     reader, writer, http2 = await ask_by_http2(publisher, end_stream=False)
     ended, sent, seen = False, 0, list[h2.events.Event]()
     while not ended:
@@ -144,8 +144,8 @@ async def test_content_of_untold_length_is_not_held(publisher: OnProxy) -> None:
     writer.close()
 
 
-async def test_a_publishers_name_is_his_own_in_http2_as_well(publisher: OnProxy) -> None:
-    """Its :authority is what Host is elsewhere, and no address of somebody else's origin."""
+async def test_http2_authority_with_a_publishers_host_name_selects_the_publishers_origin(publisher: OnProxy) -> None:
+    """:authority corresponds to Host."""
     publisher.origin.publish("/page", b"hello", content_type="text/plain")
     reader, writer, http2 = await ask_by_http2(publisher, end_stream=True)
 

@@ -1,4 +1,4 @@
-"""A reader who goes away while it is decided where he may go leaves nothing behind."""
+"""Clients that disconnect while their request is being processed leave no state behind."""
 
 import asyncio
 import socket
@@ -15,7 +15,7 @@ from tests.stages.play import OnProxy
 
 
 @pytest.mark.parametrize("method", ["CONNECT", "POST"])
-async def test_who_goes_away_while_a_name_is_looked_up_is_forgotten(
+async def test_client_that_disconnects_during_a_name_lookup_leaves_no_state(
     monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     stage = OnProxy(ManualClock(1_800_000_000.0), {})
@@ -37,7 +37,7 @@ async def test_who_goes_away_while_a_name_is_looked_up_is_forgotten(
 
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
-    while stage.app.connections:  # noqa: ASYNC110 (no event to wait for)
+    while stage.app.connections:  # noqa: ASYNC110 -- no event to wait for
         await asyncio.sleep(0)
     answer.set()
     for _ in range(50):
@@ -50,7 +50,7 @@ async def test_who_goes_away_while_a_name_is_looked_up_is_forgotten(
 
 
 @pytest.mark.parametrize("ordinary", [False, True], ids=["fast path", "mitmproxy"])
-async def test_who_goes_away_before_a_slow_answer_has_a_line_all_the_same(
+async def test_client_that_disconnects_before_a_slow_response_is_logged_once(
     front: Opened, caplog: pytest.LogCaptureFixture, *, ordinary: bool
 ) -> None:
     caplog.set_level("INFO", "feedproxy.access")
@@ -74,10 +74,13 @@ async def test_who_goes_away_before_a_slow_answer_has_a_line_all_the_same(
     assert b'status="0"' in proxy.stage.app.metrics.exposition()
 
 
-async def test_who_goes_away_before_his_answer_is_begun_is_not_waited_for(
+async def test_task_cancelled_before_its_first_step_does_not_delay_the_drain(
     front: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A drain waits for answers under way; a task that is cancelled before its first step runs nothing of its own."""
+    """A drain waits for responses in progress.
+
+    A task that is cancelled before its first step executes none of its code.
+    """
     proxy = await front()
     monkeypatch.setattr("feedproxy.server.fastpath.handler.PREEMPT_AFTER", -1.0)
     dropped: list[object] = []

@@ -1,11 +1,11 @@
-"""Strangers who never ask the same twice: what is kept of them is bounded by what it weighs, not only by its number."""
+"""Memory that clients cause whose requests differ each time is bounded by bytes, not only by number."""
 
 from tests.server.conftest import Opened, until
 
 LONG = "x" * 4000
 
 
-async def test_a_head_that_is_longer_than_any_readers_is_answered_and_not_remembered(front: Opened) -> None:
+async def test_overlong_head_is_answered_and_not_cached(front: Opened) -> None:
     proxy = await front(score_readers=200)
     line = await proxy.warm()
     table, waiter = proxy.listener._caches[False], proxy.listener._handler
@@ -23,7 +23,7 @@ async def test_a_head_that_is_longer_than_any_readers_is_answered_and_not_rememb
     assert len(waiter.app.live_scores) == 1, "nor is anybody judged by it"
 
 
-async def test_what_a_second_readers_line_said_is_forgotten_with_its_second(front: Opened) -> None:
+async def test_log_lines_of_other_readers_are_dropped_after_a_second(front: Opened) -> None:
     proxy = await front()
     line = await proxy.warm()
     (recipe,) = proxy.listener._caches[False].by_key.values()
@@ -36,8 +36,8 @@ async def test_what_a_second_readers_line_said_is_forgotten_with_its_second(fron
     assert not recipe.log_lines
 
 
-async def test_a_recipe_weighs_the_same_all_its_life(front: Opened) -> None:
-    """What it adds to the table's size is what it takes from it, whatever its Age says meanwhile."""
+async def test_response_template_keeps_its_size(front: Opened) -> None:
+    """The table subtracts the same size that it has added, although Age changes meanwhile."""
     proxy = await front()
     line = await proxy.warm()
     table = proxy.listener._caches[False]

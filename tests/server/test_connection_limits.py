@@ -1,4 +1,4 @@
-"""One address cannot take all connections there are."""
+"""The limit of connections per client address."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,12 +12,12 @@ from feedproxy.settings import Settings
 from tests.stages.play import OnProxy
 
 
-def test_what_has_gone_makes_room_and_leaves_nothing_behind() -> None:
+def test_closed_connection_frees_its_slot_and_leaves_no_state() -> None:
     crowd, settings = ConnectionLimiter(), Settings(max_connections_per_address=2)
 
     assert [crowd.acquire_for_client(client, "192.0.2.7", settings) for client in "abc"] == [True, True, False]
     assert crowd.acquire_for_client("d", "192.0.2.8", settings)
-    crowd.release_client("c")  # which was never let in
+    crowd.release_client("c")  # the connection was refused
     assert not crowd.acquire_for_client("e", "192.0.2.7", settings)
     crowd.release_client("a")
     assert crowd.acquire_for_client("f", "192.0.2.7", settings)
@@ -31,7 +31,7 @@ def test_what_has_gone_makes_room_and_leaves_nothing_behind() -> None:
 @pytest.mark.parametrize(
     "given", [{"max_connections_per_address": 0}, {"trusted_proxies": ("192.0.2.0/24",)}], ids=["none", "trusted"]
 )
-def test_a_load_balancer_may_hold_any_number_and_so_may_all_where_there_is_no_limit(given: dict[str, Any]) -> None:
+def test_load_balancer_is_exempt_from_the_limit_and_zero_means_unlimited(given: dict[str, Any]) -> None:
     crowd, settings = ConnectionLimiter(), Settings(**{"max_connections_per_address": 1, **given})
 
     assert all(crowd.acquire_for_client(str(each), "192.0.2.7", settings) for each in range(10))
@@ -53,7 +53,7 @@ PAGE = b"GET / HTTP/1.1\r\nHost: us\r\n\r\n"
 
 
 @pytest.mark.parametrize("small", [{"max_connections_per_address": 2}], indirect=True)
-async def test_a_connection_too_many_is_closed_and_the_others_are_served(small: OnProxy) -> None:
+async def test_excess_connection_is_closed_while_others_are_served(small: OnProxy) -> None:
     held = [await connected(small) for _ in range(2)]
     for reader, writer in held:
         writer.write(PAGE)

@@ -1,4 +1,4 @@
-"""What mitmproxy leaves of a connection holds nothing when the connection has ended, before any look for garbage."""
+"""Layers of mitmproxy keep no memory after their connection has ended, even before a garbage collection."""
 
 import asyncio
 import gc
@@ -22,8 +22,8 @@ def collector() -> Iterator[None]:
     gc.enable()
 
 
-def there() -> Counter[str]:
-    """How many layers hold anything. Frames of mitmproxy's may hold empty ones, and a NextLayer that is passed."""
+def live_layers() -> Counter[str]:
+    """Return the number of live layers with state, for each class. NextLayer is not counted."""
     found = (each for each in gc.get_objects() if isinstance(each, Layer) and not isinstance(each, NextLayer))
     return Counter(type(each).__name__ for each in found if each.__dict__)
 
@@ -44,7 +44,7 @@ async def refused(proxy: Front) -> None:
 
 
 async def tunnel(proxy: Front) -> None:
-    """A CONNECT through which a request goes, ended by the client."""
+    """Send a request through CONNECT and close the connection."""
     authority = proxy.origin.base.removeprefix("http://")
     line = await proxy.line()
     await line.say(f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode())
@@ -56,12 +56,12 @@ async def tunnel(proxy: Front) -> None:
 
 
 @pytest.mark.parametrize("visit", [post, refused, tunnel], ids=lambda each: each.__name__)
-async def test_a_connection_leaves_nothing_behind(front: Opened, visit) -> None:  # type: ignore[no-untyped-def]
+async def test_ended_connection_leaves_no_layers(front: Opened, visit) -> None:  # type: ignore[no-untyped-def]
     proxy = await front(allow_private=True, connect_ports=["443", "1025-65535"])
     proxy.origin.methods["POST"] = lambda _: Response(200, Fields([("Content-Length", "2")]), b"ok")
     for _ in range(2):
         await visit(proxy)
-    held = there()
+    held = live_layers()
 
     for _ in range(TIMES):
         await visit(proxy)
@@ -70,6 +70,6 @@ async def test_a_connection_leaves_nothing_behind(front: Opened, visit) -> None:
     for _ in range(50):
         await asyncio.sleep(0)
 
-    # The last connection may still be on its way out.
-    grown = {name: many for name, many in (there() - held).items() if many > TIMES // 2}
+    # The last connection may still be closing.
+    grown = {name: many for name, many in (live_layers() - held).items() if many > TIMES // 2}
     assert not grown, repr(grown)

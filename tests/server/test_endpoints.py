@@ -1,4 +1,4 @@
-"""Endpoints of our own: found by their path, read up to their cap, and answered by whoever offers them."""
+"""Routing of requests to local endpoints: path, method, size limit and errors."""
 
 from collections.abc import AsyncIterator
 
@@ -12,19 +12,19 @@ from tests.stages.play import OnProxy, Proxy
 
 
 async def echo(call: Call) -> Response:
-    """Says what it was asked."""
+    """Return the request as text."""
     said = f"{call.request.method} {call.path}?{call.query} {len(call.content)}".encode()
     return Response(200, Fields([("Content-Type", "text/plain")]), said)
 
 
 async def refuse(_: Call) -> Response:
-    """Does not do it."""
+    """Refuse the request."""
     raise Forbidden("not for you")
 
 
 @pytest.fixture
 async def stage() -> AsyncIterator[OnProxy]:
-    """A whole proxy with three endpoints."""
+    """Open a whole proxy with three endpoints."""
     made = OnProxy(ManualClock(1_800_000_000.0), {})
     await made.open()
     made.app.endpoints.add("echo", echo, methods=("GET", "POST"), content_max=100_000)
@@ -35,7 +35,7 @@ async def stage() -> AsyncIterator[OnProxy]:
     await made.close()
 
 
-async def test_what_stands_under_the_prefix_is_answered_by_its_handler(stage: OnProxy) -> None:
+async def test_request_under_the_prefix_is_answered_by_its_endpoint(stage: OnProxy) -> None:
     proxy = Proxy(stage)
 
     seen = await proxy.ask("/-/echo?a=b", method="POST", body=b"x" * 90_000)
@@ -44,26 +44,28 @@ async def test_what_stands_under_the_prefix_is_answered_by_its_handler(stage: On
     assert seen.cache == "feedproxy"
 
 
-async def test_a_path_with_a_slash_stands_for_all_below_it_and_the_target_keeps_its_slashes(stage: OnProxy) -> None:
+async def test_endpoint_path_ending_in_a_slash_matches_everything_below_and_target_keeps_its_slashes(
+    stage: OnProxy,
+) -> None:
     seen = await Proxy(stage).ask("/-/below/https://example.com/a?b=c")
 
     assert seen.body == b"GET below/https://example.com/a?b=c 0"
 
 
-async def test_a_method_that_an_endpoint_does_not_take_is_405_with_allow(stage: OnProxy) -> None:
+async def test_method_not_supported_by_an_endpoint_gets_405_with_allow(stage: OnProxy) -> None:
     seen = await Proxy(stage).ask("/-/small")
 
     assert (seen.status, seen.fields.get("allow")) == (405, "POST")
 
 
-async def test_what_a_handler_refuses_is_a_problem_document(stage: OnProxy) -> None:
+async def test_refusal_of_an_endpoint_is_a_problem_document(stage: OnProxy) -> None:
     seen = await Proxy(stage).ask("/-/refuse")
 
     assert seen.status == 403
     assert b"not for you" in seen.body
 
 
-async def test_two_handlers_for_one_path_are_a_mistake() -> None:
+async def test_second_endpoint_with_the_same_path_is_an_error() -> None:
     endpoints = Endpoints()
     endpoints.add("echo", echo)
     endpoints.add("echo", echo)
@@ -72,7 +74,7 @@ async def test_two_handlers_for_one_path_are_a_mistake() -> None:
         endpoints.add("echo", refuse)
 
 
-def test_the_longest_path_above_wins() -> None:
+def test_longest_matching_prefix_selects_the_endpoint() -> None:
     endpoints = Endpoints()
     endpoints.add("as/", echo)
     endpoints.add("as/atom/", refuse)

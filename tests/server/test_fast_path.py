@@ -1,4 +1,4 @@
-"""What the listener in front answers, it answers as the service would, in order, and to the second."""
+"""Responses of the fast path equal those of the service, arrive in order, and are correct to the second."""
 
 import asyncio
 import base64
@@ -16,7 +16,7 @@ from tests.stages.origin import a_feed
 from tests.waiting import PATIENCE
 
 
-async def test_what_is_asked_again_and_again_is_answered_by_heart(front: Opened) -> None:
+async def test_repeated_request_is_answered_by_the_fast_path(front: Opened) -> None:
     proxy = await front()
     line = await proxy.warm()
     asked = proxy.service_calls
@@ -28,7 +28,7 @@ async def test_what_is_asked_again_and_again_is_answered_by_heart(front: Opened)
     assert proxy.origin.requests == 1
 
 
-async def test_a_request_with_a_number_of_its_own_needs_no_second_thought(front: Opened) -> None:
+async def test_request_with_a_unique_id_is_answered_by_the_fast_path(front: Opened) -> None:
     proxy = await front()
     line = await proxy.warm()
     asked = proxy.service_calls
@@ -39,16 +39,16 @@ async def test_a_request_with_a_number_of_its_own_needs_no_second_thought(front:
     assert proxy.service_calls == asked
 
 
-async def test_the_same_fields_in_another_order_need_no_second_thought(front: Opened) -> None:
+async def test_same_fields_in_another_order_are_answered_by_the_fast_path(front: Opened) -> None:
     proxy = await front()
     line = await proxy.line()
     fields = ("Accept: */*", "Accept-Language: de", "Cache-Control: max-age=600", "Pragma: x")
-    # The first answer is that of this language; from the second on the feed is known, and everybody's.
+    # The first response depends on the language. From the second request on, the feed has no variants.
     for _ in range(4):
         await line.ask(proxy.get("/feed.rss", *fields))
     costs = []
 
-    for _ in range(3):  # another coding of the copy may become ready meanwhile, and answers are made anew
+    for _ in range(3):  # another coding may be finished meanwhile, which discards the responses
         asked = proxy.service_calls
         for order in itertools.permutations(fields):
             answer = await line.ask(proxy.get("/feed.rss", *order))
@@ -58,7 +58,7 @@ async def test_the_same_fields_in_another_order_need_no_second_thought(front: Op
     assert min(costs) == 0
 
 
-async def test_the_order_of_fields_of_one_name_is_their_content(front: Opened) -> None:
+async def test_order_of_fields_with_the_same_name_is_significant(front: Opened) -> None:
     proxy = await front()
     line = await proxy.line()
     fields = ("Accept: a/a", "Accept: b/b")
@@ -71,7 +71,7 @@ async def test_the_order_of_fields_of_one_name_is_their_content(front: Opened) -
     assert proxy.service_calls == asked + 1
 
 
-async def test_age_and_ttl_are_right_to_the_second(front: Opened) -> None:
+async def test_age_and_ttl_are_correct_to_the_second(front: Opened) -> None:
     proxy = await front()
     line = await proxy.warm()
 
@@ -81,7 +81,7 @@ async def test_age_and_ttl_are_right_to_the_second(front: Opened) -> None:
         assert (answer.fields["age"], answer.cache) == (str(second), f"feedproxy; hit; ttl={3600 - second}")
 
 
-async def test_a_copy_whose_time_is_over_is_no_answer_any_more(front: Opened) -> None:
+async def test_expired_response_is_not_sent_by_the_fast_path(front: Opened) -> None:
     proxy = await front(polling="off")
     line = await proxy.warm()
 
@@ -90,7 +90,7 @@ async def test_a_copy_whose_time_is_over_is_no_answer_any_more(front: Opened) ->
     assert "fwd=stale" in (await line.ask(proxy.get())).cache
 
 
-async def test_the_bodies_conditions_and_head_are_right(front: Opened) -> None:
+async def test_conditions_head_and_bodies_are_answered_correctly(front: Opened) -> None:
     proxy = await front()
     line = await proxy.warm()
     whole = await line.ask(proxy.get())
@@ -108,7 +108,7 @@ async def test_the_bodies_conditions_and_head_are_right(front: Opened) -> None:
     assert (await line.ask(proxy.get("/feed.rss", "Range: bytes=0-3"))).status == 206
 
 
-async def test_one_after_another_in_one_packet_comes_out_in_order(front: Opened) -> None:
+async def test_pipelined_requests_in_one_packet_are_answered_in_order(front: Opened) -> None:
     proxy = await front(site_interval=0)
     for name in ("two", "three"):
         proxy.origin.publish(f"/{name}.rss", a_feed(name, ttl=60))
@@ -124,7 +124,7 @@ async def test_one_after_another_in_one_packet_comes_out_in_order(front: Opened)
     assert [each.status for each in answers] == [200, 200, 200, 200, 404, 200]
 
 
-async def test_a_request_may_come_in_pieces_cut_anywhere(front: Opened) -> None:
+async def test_request_split_at_any_byte_is_answered(front: Opened) -> None:
     proxy = await front()
     line = await proxy.warm()
     request = proxy.get()
@@ -135,7 +135,7 @@ async def test_a_request_may_come_in_pieces_cut_anywhere(front: Opened) -> None:
         assert (await line.ask(request[cut:])).status == 200
 
 
-async def test_a_request_may_come_byte_by_byte(front: Opened) -> None:
+async def test_request_sent_byte_by_byte_is_answered(front: Opened) -> None:
     proxy = await front()
     line = await proxy.warm()
 
@@ -146,7 +146,7 @@ async def test_a_request_may_come_byte_by_byte(front: Opened) -> None:
     assert [(await line.hear()).status for _ in range(2)] == [200, 200]
 
 
-async def test_who_has_said_all_he_will_say_gets_his_answer(front: Opened) -> None:
+async def test_client_that_closes_its_sending_side_gets_its_response(front: Opened) -> None:
     proxy = await front()
     proxy.origin.gate = asyncio.Event()
     line = await proxy.line()
@@ -160,7 +160,7 @@ async def test_who_has_said_all_he_will_say_gets_his_answer(front: Opened) -> No
     assert await line.ended()
 
 
-async def test_connection_close_is_kept_to_and_said(front: Opened) -> None:
+async def test_connection_close_is_honoured_and_echoed(front: Opened) -> None:
     proxy = await front()
     request = proxy.get("/feed.rss", "Connection: close")
     for _ in range(4):
@@ -170,12 +170,12 @@ async def test_connection_close_is_kept_to_and_said(front: Opened) -> None:
         assert await line.ended()
 
 
-async def test_last_answer_arrives_where_more_was_sent_behind_its_request(front: Opened) -> None:
-    """A connection that is closed with something unread is reset, and the answer may be lost."""
+async def test_last_response_arrives_although_the_client_sent_more(front: Opened) -> None:
+    """TCP resets a connection that is closed with unread data, and the client may then lose the response."""
     proxy = await front()
     await proxy.warm()
     for request in (proxy.get("/feed.rss", "Connection: close"), proxy.get("/feed.rss", "X-A: b", "Connection: close")):
-        for _ in range(4):  # asked of the service, and known
+        for _ in range(4):  # answered by the service at first, then by the fast path
             line = await proxy.line()
             await line.say(request + b"x" * 100_000)
             answer = await line.hear()
@@ -183,11 +183,11 @@ async def test_last_answer_arrives_where_more_was_sent_behind_its_request(front:
             assert await asyncio.wait_for(line.reader.read(), PATIENCE) == b"", "it ends in order, and is not reset"
             await line.say(b"x" * 100_000)
             line.writer.close()
-    await until(lambda: len(proxy.listener._connections) == 1)  # the warm one
+    await until(lambda: len(proxy.listener._connections) == 1)  # the connection of `warm`
     assert not proxy.listener._deadlines
 
 
-async def test_what_comes_behind_the_last_answer_is_thrown_away_for_some_seconds(front: Opened) -> None:
+async def test_data_after_the_last_response_is_discarded_for_a_limited_time(front: Opened) -> None:
     proxy = await front()
     line = await proxy.line()
     await line.say(proxy.get("/feed.rss", "Connection: close") + proxy.get())
@@ -202,7 +202,7 @@ async def test_what_comes_behind_the_last_answer_is_thrown_away_for_some_seconds
     assert proxy.stage.app.connections == 0
 
 
-async def test_who_goes_away_ends_no_fetch(front: Opened) -> None:
+async def test_disconnecting_client_does_not_end_the_fetch(front: Opened) -> None:
     proxy = await front()
     proxy.origin.gate = asyncio.Event()
     line = await proxy.line()
@@ -217,7 +217,7 @@ async def test_who_goes_away_ends_no_fetch(front: Opened) -> None:
     assert proxy.origin.requests == 1
 
 
-async def test_a_replaced_copy_is_not_answered_with_once_its_replacement_was_acknowledged(front: Opened) -> None:
+async def test_replaced_response_is_not_sent_after_its_replacement_was_stored(front: Opened) -> None:
     proxy = await front(feed_min_interval=0, site_interval=0)
     lines = [await proxy.warm() for _ in range(4)]
     plain = proxy.get().replace(b"gzip", b"identity")
@@ -245,7 +245,7 @@ async def test_a_replaced_copy_is_not_answered_with_once_its_replacement_was_ack
     await asyncio.gather(*reading)
 
 
-async def test_what_was_purged_is_asked_for_anew(front: Opened) -> None:
+async def test_purged_response_is_fetched_again(front: Opened) -> None:
     proxy = await front(feed_min_interval=0, site_interval=0)
     line = await proxy.warm()
 
@@ -255,7 +255,7 @@ async def test_what_was_purged_is_asked_for_anew(front: Opened) -> None:
     assert proxy.origin.requests == 2
 
 
-async def test_an_option_that_changes_counts_for_the_next_request(front: Opened) -> None:
+async def test_changed_option_applies_to_the_next_request(front: Opened) -> None:
     proxy = await front()
     line = await proxy.warm()
     asked = proxy.service_calls
@@ -266,7 +266,7 @@ async def test_an_option_that_changes_counts_for_the_next_request(front: Opened)
     assert proxy.service_calls == asked + 1
 
 
-async def test_every_answer_is_logged_counted_and_its_reader_is_a_subscriber(
+async def test_every_response_is_logged_and_counted_and_its_reader_is_a_subscriber(
     front: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:
     proxy = await front(log_format="text")
@@ -291,7 +291,7 @@ async def test_every_answer_is_logged_counted_and_its_reader_is_a_subscriber(
     assert (totals.answered, totals.hits) == (11, 10)
 
 
-async def test_settings_of_the_log_say_it_in_json(front: Opened, caplog: pytest.LogCaptureFixture) -> None:
+async def test_json_log_format_applies_to_the_fast_path(front: Opened, caplog: pytest.LogCaptureFixture) -> None:
     proxy = await front(log_format="json")
     caplog.set_level(logging.INFO, "feedproxy.access")
 
@@ -301,8 +301,8 @@ async def test_settings_of_the_log_say_it_in_json(front: Opened, caplog: pytest.
     assert all(each.getMessage().startswith('{"time": "2026-11-20T12:00:00Z"') for each in caplog.records)
 
 
-async def test_one_number_grows_by_a_digit_while_another_loses_one(front: Opened) -> None:
-    """The head is as long as before, and nothing in it stands where it stood."""
+async def test_age_that_gains_a_digit_and_ttl_that_loses_one_are_correct(front: Opened) -> None:
+    """The head keeps its length, but its contents move."""
     proxy = await front()
     proxy.origin.publish("/other.rss", a_feed("two"), cache_control="max-age=1009")
     line = await proxy.warm(proxy.get("/other.rss"))
@@ -318,7 +318,7 @@ async def test_one_number_grows_by_a_digit_while_another_loses_one(front: Opened
     assert {9, 10} <= set(ages)
 
 
-async def test_dcz_is_answered_from_memory_by_the_dictionarys_hash(front: Opened) -> None:
+async def test_dcz_is_answered_from_memory_by_the_hash_of_the_dictionary(front: Opened) -> None:
     proxy = await front(compression_dictionaries="always")
     feeds = [a_feed(*(f"{number} news of the day" for number in range(each, each + 40)), ttl=60) for each in range(3)]
     hashes = []
@@ -340,10 +340,10 @@ async def test_dcz_is_answered_from_memory_by_the_dictionarys_hash(front: Opened
     assert [answer.body[8:40] for answer in answers] == [base64.b64decode(each) for each in hashes]
 
 
-async def test_known_request_with_a_field_named_by_vary_is_selected_anew(front: Opened) -> None:
+async def test_request_with_a_field_that_vary_names_is_selected_again(front: Opened) -> None:
     proxy = await front(site_interval=0)
     line = await proxy.warm()
-    for number in range(9):  # the values of the field are new each time, and make no difference to this feed
+    for number in range(9):  # each request has a new value, which does not matter to this feed
         await line.ask(proxy.get("/feed.rss", f"X-Kind: {number}"))
 
     def answer(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""What the listener in front does not answer itself is mitmproxy's, socket and bytes; and comes back afterwards."""
+"""Handoff of connections from the fast path to mitmproxy, with socket and received bytes, and back."""
 
 import asyncio
 import re
@@ -46,10 +46,11 @@ STARTS = {
 }
 
 
-async def _said(base: str, data: bytes, quiet: float, context: ssl.SSLContext | None = None) -> bytes:
-    """All that comes back, and how it ends: mitmproxy leaves some connections open that can say nothing any more.
+async def _receive_all(base: str, data: bytes, quiet: float, context: ssl.SSLContext | None = None) -> bytes:
+    """Return all received bytes and the way the connection ends.
 
-    One that says nothing for `quiet` seconds is taken for such a one. With `context`, all is said under TLS.
+    mitmproxy leaves some unusable connections open; a connection without data for `quiet` seconds counts as such. With
+    `context`, the connection uses TLS.
     """
     port, name = int(base.rpartition(":")[2]), "localhost" if context is not None else None
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=name)
@@ -65,7 +66,7 @@ async def _said(base: str, data: bytes, quiet: float, context: ssl.SSLContext | 
 
 
 @pytest.mark.parametrize("shape", [*SHAPES, *STARTS])
-async def test_what_is_wrong_or_rare_comes_to_the_same_with_and_without_the_fast_path(
+async def test_invalid_or_rare_request_gets_the_same_response_with_and_without_the_fast_path(
     front: Opened, shape: str
 ) -> None:
     proxy = await front()
@@ -77,29 +78,35 @@ async def test_what_is_wrong_or_rare_comes_to_the_same_with_and_without_the_fast
 
 
 @pytest.mark.parametrize("shape", [*SHAPES, *STARTS])
-async def test_what_is_wrong_or_rare_comes_to_the_same_under_tls(front: Opened, tmp_path: Path, shape: str) -> None:
+async def test_invalid_or_rare_request_gets_the_same_response_under_tls(
+    front: Opened, tmp_path: Path, shape: str
+) -> None:
     certificate, key = make_certificate(tmp_path)
     context = trusting(certificate)
     context.set_alpn_protocols(["http/1.1"])
-    # Dictionaries are offered in secure contexts only: under TLS, and not beside it.
+    # Dictionaries are offered in secure contexts only, so responses would differ under TLS.
     proxy = await front(tls_certificate=certificate, tls_key=key, compression_dictionaries="off")
 
     await _assert_the_same(proxy, shape, context)
 
-    assert b" 200 OK\r\n" in await _said(proxy.stage.base, proxy.get("/feed.rss", "Connection: close"), 20, context)
+    assert b" 200 OK\r\n" in await _receive_all(
+        proxy.stage.base, proxy.get("/feed.rss", "Connection: close"), 20, context
+    )
 
 
 async def _assert_the_same(proxy: Front, shape: str, context: ssl.SSLContext | None = None) -> None:
-    """In front, and of mitmproxy's ordinary listener, which has no TLS."""
+    """Compare the responses of the fast path and of mitmproxy's ordinary listener, which has no TLS."""
     data = STARTS.get(shape) or proxy.get()[:-2] + SHAPES[shape]
     data = data.replace(b"feedproxy-00000000", proxy.stage.service.pseudonym.encode())
     data += proxy.get("/feed.rss", "Connection: close")
-    await _said(proxy.stage.ordinary, proxy.get("/feed.rss", "Connection: close"), 20)  # fetched before it is compared
+    await _receive_all(
+        proxy.stage.ordinary, proxy.get("/feed.rss", "Connection: close"), 20
+    )  # stored before the comparison
 
-    for quiet in (1, 5, 20):  # where the machine is busy, somebody may need longer to answer than the other
+    for quiet in (1, 5, 20):  # on a busy machine, a response may take longer
         bases = {proxy.stage.base: context, proxy.stage.ordinary: None}
-        both = await asyncio.gather(*(_said(base, data, quiet, how) for base, how in bases.items()))
-        # "Connection: close" is said in front, where mitmproxy only does it; https:// is a byte longer than http://.
+        both = await asyncio.gather(*(_receive_all(base, data, quiet, how) for base, how in bases.items()))
+        # The fast path sends "Connection: close"; mitmproxy only closes. The scheme https:// is a byte longer.
         said = [
             LENGTH.sub(b"", words.replace(b"https://", b"http://").replace(base.encode(), b"*"))
             for base, words in zip(bases, both, strict=True)
@@ -110,7 +117,7 @@ async def _assert_the_same(proxy: Front, shape: str, context: ssl.SSLContext | N
     assert said[0] == said[1]
 
 
-async def test_a_post_between_two_polls_goes_through_and_the_connection_comes_back(front: Opened) -> None:
+async def test_post_between_two_polls_is_passed_through_and_the_connection_returns(front: Opened) -> None:
     proxy = await front()
     proxy.origin.methods["POST"] = lambda request: Response(201, Fields([("Content-Length", "0")]))
     line = await proxy.warm()
@@ -125,7 +132,7 @@ async def test_a_post_between_two_polls_goes_through_and_the_connection_comes_ba
     assert len(proxy.listener._connections) == 1
 
 
-async def test_connections_are_counted_once_wherever_they_are(front: Opened) -> None:
+async def test_connection_is_counted_once_before_and_after_a_handoff(front: Opened) -> None:
     proxy = await front()
     line = await proxy.warm()
     assert proxy.stage.app.connections == 1
@@ -139,7 +146,7 @@ async def test_connections_are_counted_once_wherever_they_are(front: Opened) -> 
     await until(lambda: proxy.stage.app.connections == 0)
 
 
-async def test_the_explicit_proxy_is_answered_by_heart_too(front: Opened) -> None:
+async def test_explicit_proxy_request_is_answered_by_the_fast_path(front: Opened) -> None:
     proxy = await front()
     request = proxy.get().replace(b"GET /http", b"GET http").replace(b"Host: proxy.example", b"Host: else.example")
     line = await proxy.warm(request)
@@ -151,7 +158,7 @@ async def test_the_explicit_proxy_is_answered_by_heart_too(front: Opened) -> Non
     assert proxy.service_calls == asked
 
 
-async def test_readers_behind_a_load_balancer_are_told_apart(front: Opened) -> None:
+async def test_readers_behind_a_load_balancer_are_distinguished(front: Opened) -> None:
     proxy = await front(trusted_proxies=["127.0.0.1"])
     line = await proxy.line()
 
@@ -164,7 +171,7 @@ async def test_readers_behind_a_load_balancer_are_told_apart(front: Opened) -> N
     assert proxy.service_calls <= 7
 
 
-async def test_what_vary_names_is_looked_at(front: Opened) -> None:
+async def test_fields_named_by_vary_select_the_response(front: Opened) -> None:
     proxy = await front(site_interval=0)
     proxy.origin.speak(
         lambda request: Response(
@@ -181,7 +188,7 @@ async def test_what_vary_names_is_looked_at(front: Opened) -> None:
         assert (await line.ask(proxy.get("/page"))).body == b"none"
 
 
-async def test_who_signs_in_gets_nothing_by_heart(front: Opened) -> None:
+async def test_authenticated_request_is_not_answered_by_the_fast_path(front: Opened) -> None:
     proxy = await front(site_interval=0, feed_min_interval=0)
     await proxy.warm()
     line = await proxy.line()
@@ -193,7 +200,7 @@ async def test_who_signs_in_gets_nothing_by_heart(front: Opened) -> None:
     assert proxy.service_calls == asked + 4
 
 
-async def test_who_has_to_say_who_he_is_is_asked_also_when_the_answer_was_known_by_heart(front: Opened) -> None:
+async def test_request_is_challenged_after_a_rule_made_a_known_target_private(front: Opened) -> None:
     proxy = await front()
     line = await proxy.warm()
     target = proxy.origin.url("/feed.rss")

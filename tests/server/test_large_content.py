@@ -1,4 +1,4 @@
-"""Content that nobody reads: its sender is told so at once, can read it, and the connection ends."""
+"""Request content that is not read: its sender gets the response at once and the connection ends."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ SHAPES = ("content-length", "chunked")
 
 
 def a_post(size: int, *fields: str, path: str = "/-/RPC2", chunked: bool = False) -> tuple[bytes, list[bytes]]:
-    """Head and content, in pieces."""
+    """Return the head and the content in pieces."""
     framing = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {size}"
     head = "\r\n".join([f"POST {path} HTTP/1.1", "Host: proxy.example", framing, *fields, "", ""]).encode()
     pieces = [bytes(min(50_000, size - at)) for at in range(0, size, 50_000)]
@@ -36,7 +36,7 @@ async def line_at(proxy: Front, *, ordinary: bool) -> Line:
 
 
 async def send_all(line: Line, pieces: list[bytes]) -> None:
-    """Who sends first and reads later; he may be cut off once all has been thrown away for long enough."""
+    """Send all pieces before reading. The proxy may close the connection after it has discarded data for some time."""
     with contextlib.suppress(ConnectionError):
         for each in pieces:
             await line.say(each)
@@ -45,9 +45,7 @@ async def send_all(line: Line, pieces: list[bytes]) -> None:
 @pytest.mark.parametrize("ordinary", [False, True], ids=["fast path", "mitmproxy"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("size", [70_000, LARGE])
-async def test_more_content_than_an_endpoint_reads_is_413_also_to_who_sends_all_of_it_first(
-    front: Opened, size: int, shape: str, *, ordinary: bool
-) -> None:
+async def test_oversized_content_sent_at_once_gets_413(front: Opened, size: int, shape: str, *, ordinary: bool) -> None:
     proxy = await front()
     line = await line_at(proxy, ordinary=ordinary)
     assert (await line.ask(proxy.get())).status == 200
@@ -63,7 +61,9 @@ async def test_more_content_than_an_endpoint_reads_is_413_also_to_who_sends_all_
 
 
 @pytest.mark.parametrize("ordinary", [False, True], ids=["fast path", "mitmproxy"])
-async def test_who_asks_first_is_refused_before_he_sends_anything(front: Opened, *, ordinary: bool) -> None:
+async def test_expect_100_continue_with_oversized_content_is_refused_before_it_is_sent(
+    front: Opened, *, ordinary: bool
+) -> None:
     proxy = await front()
     line = await line_at(proxy, ordinary=ordinary)
     head, _ = a_post(70_000, "Expect: 100-continue")
@@ -76,7 +76,9 @@ async def test_who_asks_first_is_refused_before_he_sends_anything(front: Opened,
 
 @pytest.mark.parametrize("ordinary", [False, True], ids=["fast path", "mitmproxy"])
 @pytest.mark.parametrize("shape", SHAPES)
-async def test_what_is_not_read_at_all_is_told_at_once(front: Opened, shape: str, *, ordinary: bool) -> None:
+async def test_content_for_an_unknown_endpoint_gets_its_response_at_once(
+    front: Opened, shape: str, *, ordinary: bool
+) -> None:
     proxy = await front()
     line = await line_at(proxy, ordinary=ordinary)
     head, pieces = a_post(LARGE, path="/-/nothing-here", chunked=shape == "chunked")
@@ -88,7 +90,7 @@ async def test_what_is_not_read_at_all_is_told_at_once(front: Opened, shape: str
     assert await line.ended()
 
 
-async def test_chunked_content_is_read_up_to_the_cap(front: Opened) -> None:
+async def test_chunked_content_is_read_up_to_the_limit(front: Opened) -> None:
     proxy = await front()
     line = await proxy.line()
     head, pieces = a_post(60_000, chunked=True)
@@ -99,7 +101,7 @@ async def test_chunked_content_is_read_up_to_the_cap(front: Opened) -> None:
     assert (await line.ask(proxy.get())).status == 200
 
 
-async def test_it_is_the_same_under_tls(front: Opened, tmp_path: Path) -> None:
+async def test_oversized_content_under_tls_gets_413(front: Opened, tmp_path: Path) -> None:
     proxy, context = await secured(front, tmp_path)
     line = await line_to(proxy, context)
     head, pieces = a_post(LARGE)
@@ -110,7 +112,7 @@ async def test_it_is_the_same_under_tls(front: Opened, tmp_path: Path) -> None:
     assert await line.ended()
 
 
-async def test_it_is_told_to_log_and_metrics(front: Opened, caplog: pytest.LogCaptureFixture) -> None:
+async def test_refused_content_is_logged_and_counted(front: Opened, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "feedproxy.access")
     proxy = await front(log_format="text")
     line = await proxy.line()
@@ -122,7 +124,7 @@ async def test_it_is_told_to_log_and_metrics(front: Opened, caplog: pytest.LogCa
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "TLS"])
-async def test_who_never_ends_is_cut_off(
+async def test_client_that_never_stops_sending_is_disconnected(
     front: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, secure: bool
 ) -> None:
     monkeypatch.setattr(http_layer, "LINGERING_TIME", 0.05)

@@ -1,4 +1,4 @@
-"""What a connection may take of us is bounded, in front as behind."""
+"""Limits of one connection, in the fast path and in mitmproxy."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from feedproxy.settings import Settings
 from tests.server.conftest import Opened, until
 
 
-async def test_a_head_that_drips_is_answered_with_408(front: Opened) -> None:
+async def test_slow_head_gets_408(front: Opened) -> None:
     proxy = await front(head_timeout=15)
     line = await proxy.warm()
     await line.say(proxy.get()[:-10])
@@ -27,7 +27,7 @@ async def test_a_head_that_drips_is_answered_with_408(front: Opened) -> None:
     assert await line.ended()
 
 
-async def test_a_head_that_came_in_time_is_forgiven(front: Opened) -> None:
+async def test_head_completed_in_time_cancels_its_timeout(front: Opened) -> None:
     proxy = await front(head_timeout=15)
     line = await proxy.warm()
     await line.say(proxy.get()[:-10])
@@ -39,7 +39,7 @@ async def test_a_head_that_came_in_time_is_forgiven(front: Opened) -> None:
     assert (await line.ask(proxy.get())).status == 200
 
 
-async def test_a_head_that_began_behind_a_miss_has_to_come_in_time_as_well(front: Opened) -> None:
+async def test_slow_head_after_a_miss_gets_408(front: Opened) -> None:
     proxy = await front(head_timeout=15)
     line = await proxy.line()
     await line.say(proxy.get() + proxy.get()[:-10])
@@ -52,7 +52,7 @@ async def test_a_head_that_began_behind_a_miss_has_to_come_in_time_as_well(front
     assert await line.ended()
 
 
-async def test_who_is_silent_for_too_long_is_let_go(front: Opened) -> None:
+async def test_idle_connection_is_closed(front: Opened) -> None:
     proxy = await front(tcp_timeout=60)
     line = await proxy.warm()
 
@@ -62,7 +62,7 @@ async def test_who_is_silent_for_too_long_is_let_go(front: Opened) -> None:
     assert not proxy.stage.app.connections
 
 
-async def test_a_head_that_never_ends_is_refused(front: Opened) -> None:
+async def test_endless_head_is_refused(front: Opened) -> None:
     proxy = await front(header_max=4000)
     line = await proxy.warm()
 
@@ -72,7 +72,7 @@ async def test_a_head_that_never_ends_is_refused(front: Opened) -> None:
     assert await line.ended()
 
 
-async def test_more_connections_than_there_may_be_are_refused(front: Opened) -> None:
+async def test_connections_above_the_limit_are_refused(front: Opened) -> None:
     proxy = await front(max_connections=3)
     for _ in range(3):
         await proxy.warm()
@@ -83,7 +83,7 @@ async def test_more_connections_than_there_may_be_are_refused(front: Opened) -> 
     assert await line.ended()
 
 
-async def test_more_connections_from_one_address_than_it_may_hold_are_refused(front: Opened) -> None:
+async def test_connections_above_the_limit_per_address_are_refused(front: Opened) -> None:
     proxy = await front(max_connections_per_address=2)
     lines = [await proxy.warm() for _ in range(2)]
     line = await proxy.line()
@@ -96,7 +96,7 @@ async def test_more_connections_from_one_address_than_it_may_hold_are_refused(fr
     assert (await (await proxy.line()).ask(proxy.get())).status == 200
 
 
-async def test_who_asks_and_does_not_read_makes_us_hold_one_answer(front: Opened) -> None:
+async def test_client_that_does_not_read_makes_the_proxy_keep_one_response(front: Opened) -> None:
     proxy = await front()
     proxy.origin.publish(
         "/large.rss", b"<rss version='2.0'><channel><title>" + b"x" * 2_000_000, cache_control="max-age=60"
@@ -117,7 +117,7 @@ async def test_who_asks_and_does_not_read_makes_us_hold_one_answer(front: Opened
     assert not proxy.listener._connections, "who takes nothing for answer_timeout is let go"
 
 
-async def test_a_drain_answers_who_waits_and_lets_go_of_who_is_idle(front: Opened) -> None:
+async def test_drain_answers_waiting_clients_and_closes_idle_connections(front: Opened) -> None:
     proxy = await front()
     idle = await proxy.warm()
     proxy.origin.publish("/slow.rss", b"<rss/>")
@@ -138,7 +138,7 @@ async def test_a_drain_answers_who_waits_and_lets_go_of_who_is_idle(front: Opene
     assert proxy.stage.app.fastpath_requests == 0
 
 
-async def test_without_file_descriptors_left_nobody_is_let_in_for_a_moment(
+async def test_listener_without_file_descriptors_stops_accepting_for_a_moment(
     front: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy = await front()
@@ -154,7 +154,7 @@ async def test_without_file_descriptors_left_nobody_is_let_in_for_a_moment(
     assert (await line.ask(proxy.get())).status == 200
 
 
-async def test_without_file_descriptors_left_who_was_handed_over_stays_there(
+async def test_connection_stays_with_mitmproxy_if_no_file_descriptor_is_left(
     front: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy = await front()
@@ -173,7 +173,7 @@ async def test_without_file_descriptors_left_who_was_handed_over_stays_there(
     assert len(proxy.listener._connections) == 1
 
 
-def test_all_addresses_are_of_one_port_and_ipv6_is_among_them() -> None:
+def test_all_listen_addresses_share_one_port_and_include_ipv6() -> None:
     made = sockets.open_listen_sockets("", 0)
     try:
         assert len({each.getsockname()[1] for each in made}) == 1
@@ -184,7 +184,7 @@ def test_all_addresses_are_of_one_port_and_ipv6_is_among_them() -> None:
             each.close()
 
 
-def test_the_memo_holds_no_more_than_it_may() -> None:
+def test_fast_path_cache_keeps_its_size_limit() -> None:
     class Fake:
         def size(self) -> int:
             return 1000
@@ -203,7 +203,7 @@ def test_the_memo_holds_no_more_than_it_may() -> None:
     assert table.size == 0
 
 
-def test_two_tables_of_a_listener_share_their_bound() -> None:
+def test_two_caches_of_a_listener_share_their_limit() -> None:
     class Fake:
         def size(self) -> int:
             return 1800
@@ -218,10 +218,10 @@ def test_two_tables_of_a_listener_share_their_bound() -> None:
     assert min(first.size, second.size) > 20_000
 
 
-def test_what_cannot_be_used_any_more_is_let_go_within_a_minute() -> None:
+def test_unusable_entries_are_evicted_within_a_minute() -> None:
     class Fake:
         def size(self) -> int:
-            return 1800  # of a head with 400 bytes
+            return 1800  # with a head of 400 bytes
 
     table, number = FastPathCache(Settings().memory.hits), 0
     while table.size < Settings().memory.hits - 100_000:
@@ -235,7 +235,7 @@ def test_what_cannot_be_used_any_more_is_let_go_within_a_minute() -> None:
     assert (len(table.by_key), len(table.by_bytes), table.size) == (0, 0, 0)
 
 
-def test_what_was_seen_once_costs_a_number_and_is_forgotten_in_time() -> None:
+def test_admission_filter_is_bounded_and_recognizes_repeated_requests() -> None:
     once = AdmissionFilter(sampled=True)
     assert not once.is_seen_before(b"a")
     assert once.is_seen_before(b"a")
@@ -245,7 +245,7 @@ def test_what_was_seen_once_costs_a_number_and_is_forgotten_in_time() -> None:
     assert any(once.is_seen_before(b"b") for _ in range(20)), "who comes again is found out among strangers, too"
 
 
-def test_a_mitmproxy_that_is_another_is_not_leaned_on(
+def test_fast_path_is_off_with_an_incompatible_mitmproxy(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert compatibility.find_missing() == []
@@ -257,9 +257,7 @@ def test_a_mitmproxy_that_is_another_is_not_leaned_on(
     assert "fast path: off" in caplog.text
 
 
-async def test_the_last_lines_of_the_log_are_not_lost_at_the_end(
-    front: Opened, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_last_log_lines_are_written_at_shutdown(front: Opened, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "feedproxy.access")
     proxy = await front(log_format="text")
     await proxy.warm()

@@ -9,7 +9,7 @@ from tests.server.conftest import Opened
 async def test_live_score_finds_unconditional_reader(front: Opened, fast_path: bool) -> None:
     proxy = await front()
     line = await proxy.line()
-    # A request whose lines are not plain is mitmproxy's to answer.
+    # mitmproxy answers requests with unusual lines.
     request = proxy.get() if fast_path else proxy.get("/feed.rss", "Content-Length: 0")
     for _ in range(5):
         await line.ask(request)

@@ -1,4 +1,4 @@
-"""A hit waits for one step of the event loop, not for all of a turn; garbage is looked for where nobody waits."""
+"""Hits between two callbacks of the event loop, and garbage collections while clients are idle."""
 
 import asyncio
 import gc
@@ -11,14 +11,16 @@ from feedproxy.server.fastpath.loop_preemption import call_between_callbacks
 from tests.server.conftest import Opened
 
 
-async def some_steps() -> None:
-    """Several of them, ready at once."""
+async def run_callbacks() -> None:
+    """Run several callbacks in one iteration of the event loop."""
     for _ in range(3):
         asyncio.get_running_loop().call_soon(int)
     await asyncio.sleep(0)
 
 
-async def test_readers_are_served_between_the_steps_of_one_turn(front: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_readers_are_served_between_the_callbacks_of_one_iteration(
+    front: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(loop_preemption, "PREEMPT_AFTER", 0.0)
     proxy = await front()
     line = await proxy.warm()
@@ -41,7 +43,7 @@ async def test_readers_are_served_between_the_steps_of_one_turn(front: Opened, m
     assert seen[-1] == before + 1, "answered before the turn was over"
 
 
-async def test_readers_are_served_before_the_only_step_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_readers_are_served_before_a_single_callback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_preemption, "PREEMPT_AFTER", 0.0)
     order = list[str]()
     end = call_between_callbacks(asyncio.get_running_loop(), lambda: order.append("look"))
@@ -54,7 +56,7 @@ async def test_readers_are_served_before_the_only_step_of_a_turn(monkeypatch: py
     assert all(order[place - 1] == "look" for place, what in enumerate(order) if what == "step")
 
 
-async def test_the_look_itself_needs_no_look_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_preemption_callback_itself_is_not_preempted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_preemption, "PREEMPT_AFTER", 0.0)
     looks = list[int]()
 
@@ -73,41 +75,41 @@ async def test_the_look_itself_needs_no_look_before_it(monkeypatch: pytest.Monke
     assert not looks
 
 
-async def test_what_goes_wrong_between_two_steps_harms_neither(caplog: pytest.LogCaptureFixture) -> None:
+async def test_exception_between_two_callbacks_is_logged_and_harms_neither(caplog: pytest.LogCaptureFixture) -> None:
     def wrong() -> None:
         raise ValueError("wrong")
 
     end = call_between_callbacks(asyncio.get_running_loop(), wrong)
-    await some_steps()
+    await run_callbacks()
     end()
 
     assert "between two callbacks" in caplog.text
 
 
-async def test_who_has_gone_is_served_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ended_preemption_calls_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_preemption, "PREEMPT_AFTER", 0.0)
     served = list[int]()
     end = call_between_callbacks(asyncio.get_running_loop(), lambda: served.append(1))
-    await some_steps()
+    await run_callbacks()
     assert served
 
     end()
     many = len(served)
-    await some_steps()
+    await run_callbacks()
 
     assert len(served) == many
 
 
 @pytest.fixture
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What Python's collector was told."""
+    """Return the list that records the calls of Python's collector."""
     told = list[str]()
     for name in ("collect", "freeze", "unfreeze"):
         monkeypatch.setattr(gc, name, lambda name=name: told.append(name))
     return told
 
 
-def test_all_is_looked_through_when_clients_are_silent_and_at_the_latest_after_a_day(looked: list[str]) -> None:
+def test_full_collection_runs_when_clients_are_idle_and_at_least_once_a_day(looked: list[str]) -> None:
     held = GcScheduler(0.0, perf_counter=lambda: 0.0)
 
     for now in range(int(gc_policy.FULL_INTERVAL_WHEN_IDLE), int(gc_policy.FULL_INTERVAL_WHEN_IDLE) + 10):
@@ -119,7 +121,7 @@ def test_all_is_looked_through_when_clients_are_silent_and_at_the_latest_after_a
     assert looked.count("unfreeze") == 2
 
 
-def test_what_was_made_since_is_looked_through_each_minute_under_load(looked: list[str]) -> None:
+def test_partial_collection_runs_each_minute_under_load(looked: list[str]) -> None:
     held = GcScheduler(0.0, perf_counter=lambda: 0.0)
 
     times = [now for now in range(1, 301) if held.maybe_collect(float(now), now)]
@@ -128,7 +130,7 @@ def test_what_was_made_since_is_looked_through_each_minute_under_load(looked: li
     assert looked == ["collect"] * 5
 
 
-def test_free_memory_is_given_back_each_minute(looked: list[str]) -> None:
+def test_free_memory_is_returned_each_minute(looked: list[str]) -> None:
     held = GcScheduler(0.0, perf_counter=lambda: 0.0, trim=lambda: looked.append("trim"))
 
     for now in range(1, 121):
@@ -137,13 +139,13 @@ def test_free_memory_is_given_back_each_minute(looked: list[str]) -> None:
     assert looked == ["collect", "trim"] * 2
 
 
-def test_trimming_the_heap_is_harmless_where_the_c_library_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trim_without_c_library_support_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     gc_policy.trim()
     monkeypatch.setattr(gc_policy, "_C_LIBRARY", object())
     gc_policy.trim()
 
 
-def test_a_look_that_takes_long_leaves_out_what_has_survived_it(looked: list[str]) -> None:
+def test_slow_collection_freezes_the_surviving_objects(looked: list[str]) -> None:
     clock = iter([0.0, 0.01, 1.0, 1.05])
     held = GcScheduler(0.0, perf_counter=lambda: next(clock))
 

@@ -1,4 +1,4 @@
-"""What an origin said before it reset the connection can be read, whatever is written to it meanwhile."""
+"""A response that an origin sent before a reset can be read, even while the request is still being written."""
 
 import asyncio
 import socket
@@ -13,7 +13,7 @@ ANSWER = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 100000\r\n\r\n" + b
 
 @pytest.mark.parametrize("ending", ["at once", "sending side first"])
 @pytest.mark.parametrize("waits", [False, True], ids=["first write", "while its writes wait"])
-async def test_what_came_before_a_reset_is_read(ending: str, *, waits: bool) -> None:
+async def test_response_sent_before_a_reset_is_read(ending: str, *, waits: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as door:
         reader, writer = await asyncio.open_connection(*door.getsockname())
         drain_on_reset(writer)
@@ -24,16 +24,16 @@ async def test_what_came_before_a_reset_is_read(ending: str, *, waits: bool) -> 
         origin.sendall(ANSWER)
         if ending == "sending side first":
             origin.shutdown(socket.SHUT_WR)
-        origin.close()  # with the request unread
+        origin.close()  # while the request is unread
 
     writer.write(b"more")
     assert await asyncio.wait_for(reader.read(), PATIENCE) == ANSWER
     await asyncio.wait_for(draining, PATIENCE)
-    await asyncio.wait_for(writer.drain(), PATIENCE)  # mitmproxy ends a connection of which this fails
+    await asyncio.wait_for(writer.drain(), PATIENCE)  # mitmproxy closes a connection if this fails
     writer.close()
 
 
-async def test_a_connection_that_ends_in_order_ends_as_before() -> None:
+async def test_orderly_closed_connection_stays_writable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as door:
         reader, writer = await asyncio.open_connection(*door.getsockname())
         drain_on_reset(writer)

@@ -1,4 +1,4 @@
-"""The whole proxy behind a parent proxy (`upstream_proxy`): what it fetches, what streams, and what is tunnelled."""
+"""The whole proxy behind a parent proxy (`upstream_proxy`): fetches, streams and tunnels."""
 
 import asyncio
 import base64
@@ -93,7 +93,7 @@ async def test_fetches_and_streamed_requests_go_through_the_parent(
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
-async def test_https_that_streams_is_verified_end_to_end(proxy: Opened, scheme: str, tmp_path: Path) -> None:
+async def test_streamed_https_is_verified_end_to_end(proxy: Opened, scheme: str, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     pem = tmp_path / "authority.pem"
     pem.write_bytes(authority._certificate.public_bytes(serialization.Encoding.PEM))
@@ -111,7 +111,7 @@ async def test_https_that_streams_is_verified_end_to_end(proxy: Opened, scheme: 
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
-async def test_connect_leads_through_the_parent(proxy: Opened, scheme: str) -> None:
+async def test_connect_goes_through_the_parent(proxy: Opened, scheme: str) -> None:
     async with origin(OK) as raw, a_parent(scheme) as played:
         stage = await proxy(upstream_proxy=f"{scheme}://127.0.0.1:{played.port}")
         line = Line(*await asyncio.open_connection("127.0.0.1", int(stage.base.rpartition(":")[2])))
@@ -124,7 +124,7 @@ async def test_connect_leads_through_the_parent(proxy: Opened, scheme: str) -> N
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
-async def test_nothing_goes_direct_while_the_parent_is_down(proxy: Opened, scheme: str) -> None:
+async def test_no_request_bypasses_a_parent_that_is_down(proxy: Opened, scheme: str) -> None:
     async with origin(OK) as raw:
         async with a_parent(scheme) as played:
             pass
@@ -142,7 +142,7 @@ async def test_nothing_goes_direct_while_the_parent_is_down(proxy: Opened, schem
         assert raw.connections == 0
 
 
-async def test_challenge_of_the_parent_is_no_answer_to_a_reader(proxy: Opened) -> None:
+async def test_challenge_of_the_parent_is_not_forwarded(proxy: Opened) -> None:
     async with origin(OK) as raw, a_parent(user="feedproxy", password="right") as played:
         stage = await proxy(upstream_proxy=f"http://feedproxy:wrong@127.0.0.1:{played.port}")
         for request in (a_post(raw), a_post(raw).replace(b"POST", b"GET")):
@@ -175,7 +175,7 @@ async def test_rule_overrides_the_parent(proxy: Opened) -> None:
 
 @pytest.mark.parametrize("request_line", ["GET http://inside.example.com/ HTTP/1.1", "POST http://10.0.0.1/ HTTP/1.1"])
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
-async def test_private_target_is_refused_before_the_parent_hears_of_it(
+async def test_private_target_is_refused_before_the_parent_is_contacted(
     proxy: Opened, scheme: str, request_line: str
 ) -> None:
     async with a_parent(scheme) as played:
@@ -186,7 +186,7 @@ async def test_private_target_is_refused_before_the_parent_hears_of_it(
         assert played.connections == 0
 
 
-# -- the veto where mitmproxy finds its own targets (addons/origin.py alone)
+# -- the address check where mitmproxy selects its own targets (addons/origin.py alone)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ async def test_private_target_is_refused_before_the_parent_hears_of_it(
         ("socks5", ("feeds.example.com", 25), False, "port 25"),
     ],
 )
-async def test_veto_leads_through_the_parent_or_refuses(
+async def test_address_check_uses_the_parent_or_refuses(
     scheme: str, address: tuple[str, int], tls: bool, refusal: str | None
 ) -> None:
     async def public(host: str, port: int) -> list[str]:
@@ -219,17 +219,17 @@ async def test_veto_leads_through_the_parent_or_refuses(
         assert server.address != (
             "proxy.example.com",
             3128,
-        )  # its connection is no connection to the parent's own pages
+        )  # distinct from the address of the parent's own pages
         assert server.sni == "feeds.example.com"
         await enforce_address_policy(
             data, AddressPolicy(lookup=public), lambda target: parent
-        )  # when it is opened once more
+        )  # when the connection is opened again
         assert server.error is None
     else:
         assert refusal in (server.error or "")
 
 
-async def test_mitmproxy_that_opens_connections_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_incompatible_mitmproxy_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "asyncio", asyncio)
     server = Server(address=("feeds.example.com", 443))
     data = ServerConnectionHookData(server, client=None)  # type: ignore[arg-type]

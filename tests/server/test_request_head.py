@@ -1,4 +1,4 @@
-"""A head that was begun comes to its end in time; a connection that is idle is another matter."""
+"""The timeout of a request's head. An idle connection has its own timeout."""
 
 import asyncio
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ BEGINNING = b"GET / HTTP/1.1\r\nX-Slow: "
 
 
 class Wire:
-    """A connection to the listening side, and the time it takes."""
+    """A connection to the server layer, with an injected clock."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, head_timeout: float) -> None:
         self.now = 100.0
@@ -42,7 +42,8 @@ class Wire:
     def says(self, data: bytes) -> None:
         self._play(events.DataReceived(self.client, data))
 
-    def connect_approvals(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
+        """Advance the clock by some seconds and fire due alarms."""
         self.now += seconds
         due = [each for each in self.alarms if each[0] <= self.now]
         for each in due:
@@ -50,59 +51,59 @@ class Wire:
             self._play(events.Wakeup(each[1]))
 
 
-def test_a_head_that_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_head_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     wire = Wire(monkeypatch, 15)
     wire.says(BEGINNING)
     for _ in range(14):
-        wire.connect_approvals(1)
+        wire.advance(1)
         wire.says(b"a")
     assert not wire.is_closed
 
-    wire.connect_approvals(1)
+    wire.advance(1)
 
     assert wire.is_closed
     assert wire.sent.startswith(b"HTTP/1.1 408 Request Timeout")
 
 
-def test_a_connection_that_says_nothing_is_none_of_a_heads_business(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_connection_has_no_head_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     wire = Wire(monkeypatch, 15)
 
-    wire.connect_approvals(3_600)
+    wire.advance(3_600)
 
     assert not wire.is_closed
     assert wire.alarms == []
 
 
-def test_of_a_head_that_has_come_the_alarm_means_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_alarm_of_a_complete_head_has_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     wire = Wire(monkeypatch, 15)
     wire.says(BEGINNING)
-    wire.connect_approvals(10)
+    wire.advance(10)
     wire.says(b"a\r\nHost: us\r\n\r\n")
 
-    wire.connect_approvals(3_600)
+    wire.advance(3_600)
 
     assert not wire.is_closed
     assert wire.alarms == []
 
 
-def test_every_head_has_its_own_time_and_all_of_a_connection_one_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_head_has_its_own_timeout_and_a_connection_has_one_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
     wire = Wire(monkeypatch, 15)
-    wire.says(b"\r")  # of an empty line before a request, which means nothing
-    wire.connect_approvals(10)
+    wire.says(b"\r")  # begins an empty line before the request, which is ignored
+    wire.advance(10)
     wire.says(b"\n")
     wire.says(BEGINNING)
     assert len(wire.alarms) == 1
 
-    wire.connect_approvals(5)
+    wire.advance(5)
     assert not wire.is_closed
-    wire.connect_approvals(9)
+    wire.advance(9)
     assert not wire.is_closed
-    wire.connect_approvals(1.5)
+    wire.advance(1.5)
 
     assert wire.is_closed
 
 
-def test_without_a_limit_nobody_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_head_timeout_zero_sets_no_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
     wire = Wire(monkeypatch, 0)
 
     wire.says(BEGINNING)
@@ -110,7 +111,7 @@ def test_without_a_limit_nobody_waits_for_it(monkeypatch: pytest.MonkeyPatch) ->
     assert wire.alarms == []
 
 
-async def test_in_the_proxy_the_alarm_reaches_the_head_that_asked_for_it() -> None:
+async def test_alarm_of_the_whole_proxy_ends_a_slow_head() -> None:
     stage = OnProxy(ManualClock(1_800_000_000.0), {"head_timeout": 1})
     await stage.open()
     reader, writer = await asyncio.open_connection("127.0.0.1", int(stage.base.rpartition(":")[2]))

@@ -1,4 +1,4 @@
-"""A publisher's readers come under TLS, and notice nothing of who answers them."""
+"""TLS connections of a publisher's readers are served like those without TLS."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ from tests.waiting import PATIENCE
 
 
 def make_certificate(folder: Path, name: str = "localhost") -> tuple[str, str]:
-    """A certificate that signs itself, and its key, as files."""
+    """Write a self-signed certificate and its key, and return their paths."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.datetime.now(datetime.UTC)
@@ -66,8 +66,8 @@ async def line_to(proxy: Front, context: ssl.SSLContext) -> Line:
     return made
 
 
-async def shake(client: ssl.SSLObject, raw: Line, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO) -> None:
-    """Do the handshake on this line, but for the client's last word: that lies in `outgoing`."""
+async def handshake(client: ssl.SSLObject, raw: Line, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO) -> None:
+    """Do the handshake on this connection, except for the client's last message, which stays in `outgoing`."""
     while True:
         try:
             client.do_handshake()
@@ -89,7 +89,7 @@ async def test_hits_and_misses_are_answered_under_tls(front: Opened, tmp_path: P
     assert line.writer.get_extra_info("ssl_object").selected_alpn_protocol() == "http/1.1"
 
 
-async def test_what_is_handed_over_goes_on_under_tls_and_is_https_to_us(front: Opened, tmp_path: Path) -> None:
+async def test_connection_handed_over_stays_under_tls_and_has_scheme_https(front: Opened, tmp_path: Path) -> None:
     proxy, context = await secured(front, tmp_path)
     proxy.origin.methods["POST"] = lambda request: Response(
         200, Fields([("Content-Length", "7"), ("Location", "/there")]), b"thanks!"
@@ -106,7 +106,7 @@ async def test_what_is_handed_over_goes_on_under_tls_and_is_https_to_us(front: O
     assert after.status == 200
 
 
-async def test_sessions_are_taken_up_again(front: Opened, tmp_path: Path) -> None:
+async def test_session_is_resumed(front: Opened, tmp_path: Path) -> None:
     proxy, context = await secured(front, tmp_path)
     first = await line_to(proxy, context)
     await first.ask(proxy.get())
@@ -115,30 +115,28 @@ async def test_sessions_are_taken_up_again(front: Opened, tmp_path: Path) -> Non
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = context.wrap_bio(incoming, outgoing, server_hostname="localhost", session=known)
     raw = await proxy.line()
-    await shake(client, raw, incoming, outgoing)
+    await handshake(client, raw, incoming, outgoing)
     assert client.session_reused
 
 
-async def test_the_end_of_a_handshake_is_answered_before_a_request_comes(front: Opened, tmp_path: Path) -> None:
-    """A reader whose system holds back small packets sends none until his last is acknowledged."""
+async def test_end_of_the_handshake_is_answered_before_the_first_request(front: Opened, tmp_path: Path) -> None:
+    """A client whose system delays small packets (Nagle's algorithm) sends no request before that."""
     certificate, key = make_certificate(tmp_path)
     proxy = await front(tls_certificate=certificate, tls_key=key)
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = trusting(certificate).wrap_bio(incoming, outgoing, server_hostname="localhost")
     raw = await proxy.line()
-    await shake(client, raw, incoming, outgoing)
+    await handshake(client, raw, incoming, outgoing)
     assert client.version() == "TLSv1.3"
 
     await raw.say(outgoing.read())
 
     incoming.write(await asyncio.wait_for(raw.reader.read(65_536), PATIENCE))
     with pytest.raises(ssl.SSLWantReadError):
-        client.read()  # and not the end, which a connection without a request comes to in time
+        client.read()  # and not the end of the connection, which an idle connection reaches in time
 
 
-async def test_a_handshake_that_is_not_gone_on_with_has_its_time_and_one_that_is_done_has_more(
-    front: Opened, tmp_path: Path
-) -> None:
+async def test_incomplete_handshake_times_out_earlier_than_an_idle_connection(front: Opened, tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path)
     proxy = await front(tls_certificate=certificate, tls_key=key, head_timeout=15)
     outgoing = ssl.MemoryBIO()
@@ -156,7 +154,7 @@ async def test_a_handshake_that_is_not_gone_on_with_has_its_time_and_one_that_is
     assert (await done.ask(proxy.get())).status == 200
 
 
-async def test_who_speaks_no_tls_is_let_go(front: Opened, tmp_path: Path) -> None:
+async def test_client_without_tls_is_disconnected(front: Opened, tmp_path: Path) -> None:
     proxy, context = await secured(front, tmp_path)
     plain = await proxy.line()
 
@@ -166,7 +164,7 @@ async def test_who_speaks_no_tls_is_let_go(front: Opened, tmp_path: Path) -> Non
     assert (await (await line_to(proxy, context)).ask(proxy.get())).status == 200
 
 
-def test_a_renewed_certificate_is_taken_over(tmp_path: Path) -> None:
+def test_renewed_certificate_is_loaded(tmp_path: Path) -> None:
     files = make_certificate(tmp_path)
     held = ReloadingCertificate(*files)
     make_certificate(tmp_path, "other.example")
@@ -180,7 +178,7 @@ def test_a_renewed_certificate_is_taken_over(tmp_path: Path) -> None:
         held.reload_if_changed()
 
 
-async def test_a_certificate_that_is_none_is_told_at_start(tmp_path: Path) -> None:
+async def test_invalid_certificate_is_reported_at_start(tmp_path: Path) -> None:
     (tmp_path / "cert.pem").write_text("nothing")
     given = {"tls_certificate": str(tmp_path / "cert.pem"), "admin": "", "store": "memory:"}
 
@@ -196,8 +194,8 @@ async def test_tls_without_the_fast_path_is_refused(tmp_path: Path) -> None:
         make_master(ServePlan(options=given))
 
 
-async def test_of_a_large_answer_a_slow_reader_makes_us_hold_a_portion(front: Opened, tmp_path: Path) -> None:
-    """The answer itself is one for all; what is encrypted is for him alone."""
+async def test_slow_reader_of_a_large_response_makes_the_proxy_encrypt_one_batch(front: Opened, tmp_path: Path) -> None:
+    """All readers share the plain response; encrypted bytes belong to one connection."""
     proxy, context = await secured(front, tmp_path)
     content = os.urandom(5_000_000)
     proxy.origin.publish("/large", content, content_type="application/octet-stream", cache_control="max-age=60")
@@ -218,7 +216,7 @@ async def test_of_a_large_answer_a_slow_reader_makes_us_hold_a_portion(front: Op
     assert await line.ended()
 
 
-def test_however_fast_a_large_answer_is_taken_others_have_their_turn(
+def test_fast_reader_of_a_large_response_leaves_time_for_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certificate, key = make_certificate(tmp_path)

@@ -1,4 +1,4 @@
-"""A head without the lines that differ in each request means the same to the parser, or is not taken for one."""
+"""A head without its unique lines is parsed alike, or is not recognized."""
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -31,7 +31,7 @@ noise = st.sampled_from([b"", b"", b"", b"\r\n", b"\n", b"\r", b"X-Request-Id: 9
 
 
 def learn() -> None:
-    """Have the parser see new values of the fields, as it does in service."""
+    """Show the parser new values of the fields, as in operation."""
     for number in range(3):
         assert parse_head(START + b"".join(name + b": a%d\r\n" % number for name in NAMES) + b"\r\n") is not None
 
@@ -48,7 +48,7 @@ def test_head_without_unique_lines_is_parsed_alike(fields: list[bytes], inserted
 
     if shorter is data:
         return
-    # What is looked up by these bytes was one complete head when it was stored.
+    # Bytes looked up in the table are always one complete head.
     assert data.find(b"\r\n\r\n") == len(data) - 4
     assert shorter.find(b"\r\n\r\n") == len(shorter) - 4
     whole, rest = parse_head(data), parse_head(shorter)
@@ -57,7 +57,7 @@ def test_head_without_unique_lines_is_parsed_alike(fields: list[bytes], inserted
         assert (whole.key, whole.user_agent, whole.closes) == (rest.key, rest.user_agent, rest.closes)
 
 
-def test_lines_with_new_values_are_left_out() -> None:
+def test_lines_with_new_values_are_removed() -> None:
     learn()
 
     assert without_unique_lines(START + b"X-Request-Id: 5\r\nTraceparent: 6\r\n\r\n") == START + b"\r\n"
