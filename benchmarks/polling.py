@@ -99,7 +99,7 @@ def world(profile: str, seed: int, readers: int, days: float = 7) -> list[Played
             tuple(sorted(polls[feed.number])),
         )
         for feed in make_feeds(profile, 200, seed, days)
-        if not feed.is_withheld and feed.fate == "stays" and polls[feed.number]
+        if not feed.is_withheld and feed.fate != "ends" and polls[feed.number]
     ]
 
 

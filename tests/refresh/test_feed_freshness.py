@@ -97,3 +97,12 @@ def test_stale_copy_is_served_no_longer_than_the_option_permits() -> None:
 
     assert stale_while_refreshing(resource, resource.variants[0], fresh, settings) == 600
     assert stale_while_refreshing(resource, resource.variants[0], fresh, Settings()) == 0
+
+
+def test_stale_copy_of_a_feed_without_history_answers_for_as_long_as_the_option_permits() -> None:
+    resource = replace(a_resource(DAY, control="max-age=60"), changes=())
+    settings = Settings(stale_while_refreshing=30 * int(DAY))
+
+    fresh = assess(resource, resource.variants[0], settings, NOW)
+
+    assert stale_while_refreshing(resource, resource.variants[0], fresh, settings) == settings.stale_while_refreshing

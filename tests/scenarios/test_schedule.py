@@ -206,6 +206,9 @@ async def test_after_a_night_i_wait_for_the_news_of_the_night(stage):
     proxy, origin, clock = await stage(stale_while_refreshing=86_400)
     origin.publish("/feed.rss", a_feed("one"), cache_control="max-age=600")
     await proxy.get("/feed.rss")
+    clock.advance(minutes=40)
+    await proxy.get("/feed.rss")
+    await proxy.settled()  # now it has a history
     origin.publish("/feed.rss", a_feed("two", "one"), cache_control="max-age=600")
     clock.advance(hours=12)
     assert b"two" in (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale").plain

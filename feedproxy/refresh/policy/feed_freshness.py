@@ -136,6 +136,8 @@ def stale_while_refreshing(
     limit = settings.stale_while_refreshing
     if resource is None or limit <= 0 or not stored.content.feed or fresh.limit is not None:
         return 0
+    if not resource.changes:
+        return limit  # without a history, the rate is that of the prior
     rate = rate_of(resource, stored.response_time).per_second
     worth = max(WAIT_WORTH, (1 + polling.WAIT_PRICE) * settings.price)
     return min(limit, max(0.0, stored.response_time + age_for(rate, worth) - fresh.expires))
