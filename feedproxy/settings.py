@@ -278,12 +278,11 @@ class Settings:
     )
     shared_fields: tuple[str, ...] = option(
         (),
-        "Names of further request fields that go to the origin although all clients share the answer.",
-        "By default, other request fields are dropped, or the response is stored for equal requests only"
-        " (docs/decisions/unusual-requests.md). Name a field only if the origin lists it in Vary whenever a"
-        " response depends on it. Otherwise any client can replace the shared response by its own variant. With"
-        " `authorization`, responses with public, must-revalidate or s-maxage are shared as RFC 9111, section"
-        " 3.5, permits, except feeds.",
+        "Names of request fields that go to the origin, although all clients share its answer.",
+        "feedproxy drops all other unusual fields, or stores the response only for requests with the same fields"
+        " (docs/decisions/unusual-requests.md). Name a field only if the origin's Vary lists it whenever a response"
+        " depends on it. Otherwise one client can change the answer that all clients get. With `authorization`,"
+        " responses to credentials are shared as RFC 9111, section 3.5, permits, except feeds.",
         per_feed=True,
     )
     ignore_query: tuple[str, ...] = option(
@@ -552,7 +551,7 @@ class Settings:
     admin_hosts: tuple[str, ...] = option(
         (),
         "Further host names that the admin listener accepts.",
-        "feedproxy refuses other names. Otherwise a web page could reach it by a name of its own (DNS rebinding).",
+        "feedproxy refuses all other names. This prevents DNS rebinding, by which a web page could reach the listener.",
         restart=True,
     )
     log_format: str = option(
