@@ -81,7 +81,7 @@ def stored() -> Iterator[Promise]:
         "A new target is a miss of the URI, and is stored", (GOOD,), "fwd=uri-miss; fwd-status=200; stored; ttl=60"
     )
     yield row(
-        "A response that may not be stored has no parameter stored",
+        "For a response that may not be stored, Cache-Status has no parameter stored",
         (Publish(a_feed(), {"Cache-Control": "no-store"}),),
         "fwd=uri-miss; fwd-status=200",
     )
