@@ -1,4 +1,4 @@
-"""Proxies with nothing in front of them, and their admin listeners."""
+"""Fixtures: proxies without sockets for clients, and their admin listeners."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -14,7 +14,7 @@ from tests.stages.admin import NOW, Proxy
 
 @pytest.fixture
 async def make_proxy() -> AsyncIterator[Callable[..., Any]]:
-    """Makes proxies with these options, and closes them."""
+    """Return a function that makes proxies with these options. They are closed at the end."""
     made: list[Proxy] = []
 
     async def make(**options: Any) -> Proxy:

@@ -1,4 +1,4 @@
-"""The command line's way to the admin listener."""
+"""Commands that use the admin listener."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 
 
 async def _run(proxy: Proxy, *words: str) -> int:
-    """The exit code; the command runs beside the proxy, as it does in life."""
+    """Run a command beside the proxy and return its exit code."""
     return await asyncio.to_thread(main, [*words, "--admin", proxy.admin.url.removeprefix("http://")])
 
 
@@ -61,7 +61,7 @@ async def test_status_and_page_say_when_a_feed_is_refreshed_next_and_why(
     assert why in (await proxy.get(f"/feeds/{feed_id(TARGET)}", Accept="text/html"))[1]
 
 
-async def test_status_says_what_is_wrong_and_what_to_do(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_status_prints_findings_with_advice(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
     proxy.app.ready = False
 
     assert await _run(proxy, "status") == 0
@@ -71,7 +71,7 @@ async def test_status_says_what_is_wrong_and_what_to_do(proxy: Proxy, capsys: py
     assert "The listener for readers is not open: this proxy serves no feed. The log says why" in printed
 
 
-async def test_status_can_be_read_by_programs(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_status_as_json_can_be_parsed(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
     await proxy.keep(a_resource())
 
     assert await _run(proxy, "status", "--format", "json") == 0
@@ -79,7 +79,7 @@ async def test_status_can_be_read_by_programs(proxy: Proxy, capsys: pytest.Captu
     assert json.loads(capsys.readouterr().out)["list"][0]["target"] == TARGET
 
 
-async def test_purge_takes_an_address_or_a_pattern(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_purge_accepts_an_address_or_a_pattern(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
     await proxy.keep(a_resource(), a_resource("https://a.example/1"), a_resource("https://a.example/2"))
 
     assert await _run(proxy, "purge", TARGET) == 0
@@ -90,13 +90,13 @@ async def test_purge_takes_an_address_or_a_pattern(proxy: Proxy, capsys: pytest.
     assert capsys.readouterr().out.endswith("not in cache\n")
 
 
-async def test_a_refresh_in_vain_is_exit_code_1(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_failed_refresh_is_exit_code_1(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
     assert await _run(proxy, "refresh", "http://127.0.0.1:1/feed") == 1
 
     assert "http://127.0.0.1:1/feed  failed" in capsys.readouterr().out
 
 
-async def test_undo_is_exit_code_1_where_nothing_was_remembered(proxy: Proxy) -> None:
+async def test_undo_without_a_remembered_move_is_exit_code_1(proxy: Proxy) -> None:
     moved = Relocation(RelocationKind.MOVED, "https://example.org/", NOW, NOW, 2, confirmed=True)
     await proxy.keep(replace(a_resource(), relocation=moved))
 
@@ -104,20 +104,20 @@ async def test_undo_is_exit_code_1_where_nothing_was_remembered(proxy: Proxy) ->
     assert await _run(proxy, "undo", TARGET) == 1
 
 
-async def test_a_wrong_address_is_exit_code_2_and_one_line(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_invalid_address_is_exit_code_2_and_one_line(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
     assert await _run(proxy, "refresh", "ftp://example.com/") == 2
 
     assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.parametrize("admin", ["127.0.0.1:1", "1", "nonsense:x", "file:///etc/passwd"])
-def test_no_proxy_is_exit_code_2_and_one_line(admin: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreachable_proxy_is_exit_code_2_and_one_line(admin: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--admin", admin]) == 2
 
     assert capsys.readouterr().err.count("\n") == 1
 
 
-async def test_the_token_comes_from_an_option_or_from_the_environment(
+async def test_token_is_read_from_an_option_or_from_the_environment(
     make_proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy = await make_proxy(admin_token="secret")
@@ -128,7 +128,7 @@ async def test_the_token_comes_from_an_option_or_from_the_environment(
     assert await _run(proxy, "status") == 0
 
 
-async def test_a_proxy_in_the_environment_is_not_asked_the_way(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_http_proxy_in_the_environment_is_ignored(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
 
     assert await _run(proxy, "status") == 0

@@ -1,4 +1,4 @@
-"""The page of the configuration in force: what differs from the defaults, and no secret."""
+"""The page of the configuration in force: it shows differences from the defaults and no secret."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The operator's hand on the office's list."""
+"""Import of feed lists through the admin listener."""
 
 from collections.abc import AsyncIterator
 
@@ -33,7 +33,7 @@ async def proxy() -> AsyncIterator[Proxy]:
     await app.close()
 
 
-async def test_a_list_is_imported_and_given_out_again(proxy: Proxy) -> None:
+async def test_list_is_imported_and_exported(proxy: Proxy) -> None:
     status, told, _ = await proxy.post("/opml?name=Newsroom", LIST)
 
     assert status == 200
@@ -55,23 +55,23 @@ async def test_a_list_is_imported_and_given_out_again(proxy: Proxy) -> None:
     assert opml.read((await proxy.json("/opml"))["document"].encode()) == back
 
 
-async def test_hosts_are_decrypted_by_an_explicit_word_only(proxy: Proxy) -> None:
+async def test_hosts_are_decrypted_on_explicit_request_only(proxy: Proxy) -> None:
     assert (await proxy.post("/opml?intercept=no", LIST))[1]["intercepted"] == []
     assert (await proxy.post("/opml?intercept=1", LIST))[1]["intercepted"] == ["a.example"]
 
 
-async def test_what_is_no_list_or_too_large_is_refused(proxy: Proxy) -> None:
+async def test_invalid_or_large_list_is_refused(proxy: Proxy) -> None:
     assert (await proxy.post("/opml", b"<html></html>"))[0] == 400
     assert (await proxy.post("/opml", b""))[0] == 400
     assert (await proxy.post("/opml", b" " * (CONTENT_MAX + 1)))[0] == 413
 
 
 @pytest.mark.parametrize("form", ["multipart/form-data", "multipart/form-data; boundary=x"])
-async def test_form_that_cannot_be_read_is_refused(proxy: Proxy, form: str) -> None:
+async def test_unreadable_form_is_refused(proxy: Proxy, form: str) -> None:
     assert (await proxy.post("/opml", LIST, Content_Type=form))[0] == 400
 
 
-async def test_another_sites_page_imports_nothing(proxy: Proxy) -> None:
+async def test_post_from_another_sites_page_imports_nothing(proxy: Proxy) -> None:
     status, _, _ = await proxy.post("/opml", LIST, Origin="https://evil.example")
 
     assert status == 403
@@ -81,7 +81,7 @@ async def test_another_sites_page_imports_nothing(proxy: Proxy) -> None:
 @pytest.mark.parametrize(
     "own", ["http://127.0.0.1:8080", "http://localhost:8080", "http://[::1]:8080", "https://feeds.example"]
 )
-async def test_own_gateway_addresses_of_a_list_are_read_as_the_feeds_own(proxy: Proxy, own: str) -> None:
+async def test_own_gateway_addresses_in_a_list_are_imported_as_the_feeds_addresses(proxy: Proxy, own: str) -> None:
     proxy.app.configure({**OPTIONS, "public_url": "https://feeds.example/"})
     proxy.app.listeners.add(8080, for_readers=True)
     written = opml.write(
@@ -109,7 +109,7 @@ async def test_own_gateway_addresses_of_a_list_are_read_as_the_feeds_own(proxy: 
     ]
 
 
-async def test_public_addresses_of_a_list_are_read_as_the_upstreams_in_reverse_mode(proxy: Proxy) -> None:
+async def test_public_addresses_in_a_list_are_imported_as_upstream_addresses_in_reverse_mode(proxy: Proxy) -> None:
     reverse = {"upstream": "http://origin.example", "public_url": "https://www.example.org"}
     proxy.app.configure({**OPTIONS, **reverse})
 

@@ -44,9 +44,9 @@ def test_health_finding_has_level_message_and_advice(facts: HealthFacts, level: 
 @pytest.mark.parametrize(
     "facts",
     [
-        HealthFacts(recent=TrafficCounts(fetches=9, failures=9)),  # too few fetches to blame the network
+        HealthFacts(recent=TrafficCounts(fetches=9, failures=9)),  # too few fetches to infer a network failure
         HealthFacts(recent=TrafficCounts(fetches=100, failures=40)),
-        HealthFacts(place=StorePlace("/x", 3 * GIGA, 100 * GIGA, 10 * GIGA, 10 * GIGA)),  # it cannot grow
+        HealthFacts(place=StorePlace("/x", 3 * GIGA, 100 * GIGA, 10 * GIGA, 10 * GIGA)),  # the store cannot grow
         HealthFacts(place=StorePlace()),
     ],
 )

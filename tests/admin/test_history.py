@@ -1,4 +1,4 @@
-"""The history by hour and day. It survives restarts, and counts nothing twice."""
+"""The history by hour and day: it survives restarts and counts each request once."""
 
 import pytest
 
@@ -69,7 +69,7 @@ async def test_recorder_of_first_worker_adopts_histories_of_former_workers_once(
         await recorder.save(NOW)
 
     histories = []
-    for _ in range(2):  # the second time nothing is adopted
+    for _ in range(2):  # the second start adopts nothing
         first, second = (HistoryRecorder(Metrics().tally, store, index, 2) for index in range(2))
         await first.save(NOW + 60)
         histories = [first.history, second.history]
@@ -98,7 +98,7 @@ def test_history_is_bounded_and_survives_a_dump() -> None:
     assert len(result.dump()) < 30_000
 
 
-def test_tally_counts_bytes_spared_without_streams() -> None:
+def test_tally_counts_bytes_spared_but_not_streamed_ones() -> None:
     metrics = Metrics()
     count_hits(metrics, 9, size=1000)
     metrics.count_response("gateway", 200, CacheStatus(fwd=Fwd.URI_MISS), 1000, 0.1)

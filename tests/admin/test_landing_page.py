@@ -1,4 +1,4 @@
-"""The gateway's page for people."""
+"""The gateway's landing page."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from feedproxy.http import uri
 BASE = "http://proxy.example:8080"
 
 
-def test_the_page_shows_both_spellings_of_a_subscription_and_how_to_be_a_proxy() -> None:
+def test_landing_page_shows_both_gateway_address_forms_and_the_proxy_address() -> None:
     answer = landing_page("/", BASE)
 
     text = answer.body.decode()
@@ -21,14 +21,14 @@ def test_the_page_shows_both_spellings_of_a_subscription_and_how_to_be_a_proxy()
     assert 'name="url"' in text
 
 
-def test_the_page_leads_to_the_lists_where_they_stand() -> None:
+def test_landing_page_links_to_published_lists() -> None:
     text = landing_page("/", BASE, "/own/").body.decode()
 
     for path in ("feeds.opml", "feeds.opml?addresses=original", "proxy.pac"):
         assert f'href="{BASE}/own/{path}"' in text
 
 
-def test_the_page_runs_nothing_and_loads_nothing_from_elsewhere() -> None:
+def test_landing_page_runs_no_script_and_loads_nothing_from_other_hosts() -> None:
     answer = landing_page("/", BASE)
 
     policy = answer.fields.get("content-security-policy") or ""
@@ -52,7 +52,7 @@ def test_the_page_runs_nothing_and_loads_nothing_from_elsewhere() -> None:
         ("https://b%C3%BCcher.example/", "/https://xn--bcher-kva.example/"),
     ],
 )
-def test_pasted_address_is_read_as_the_target(address: str, path: str) -> None:
+def test_pasted_address_is_interpreted_as_the_target(address: str, path: str) -> None:
     assert uri.gateway_path(pasted_target(f"/?url={address}", BASE)) == path
 
 
@@ -71,7 +71,7 @@ def test_pasted_address_is_read_as_the_target(address: str, path: str) -> None:
         "%00",
     ],
 )
-def test_what_is_no_address_gets_the_page_again_with_a_reason(address: str) -> None:
+def test_pasted_text_that_is_no_address_gets_the_page_with_a_reason(address: str) -> None:
     answer = landing_page(f"/?url={address}", BASE)
 
     assert answer.status == 400
@@ -79,7 +79,7 @@ def test_what_is_no_address_gets_the_page_again_with_a_reason(address: str) -> N
     assert answer.fields.get("location") is None
 
 
-def test_nothing_pasted_gets_into_the_page_unescaped() -> None:
+def test_pasted_text_is_escaped() -> None:
     answer = landing_page("/?url=%22%3E%3Cscript%3Ealert(1)%3C/script%3E", BASE)
 
     assert answer.status == 400
@@ -87,7 +87,7 @@ def test_nothing_pasted_gets_into_the_page_unescaped() -> None:
     assert b"&lt;script&gt;" in answer.body
 
 
-def test_crawlers_are_asked_to_stay_away() -> None:
+def test_crawlers_are_excluded_by_robots_txt() -> None:
     assert landing_page("/robots.txt", BASE).body == b"User-agent: *\nDisallow: /\n"
 
 
@@ -98,12 +98,12 @@ def test_browsers_get_an_icon() -> None:
     assert answer.body.startswith(b"<svg")
 
 
-def test_other_paths_are_not_ours() -> None:
+def test_other_paths_are_not_found() -> None:
     with pytest.raises(NotFound):
         landing_page("/feeds", BASE)
 
 
-def test_preview_names_the_address_a_link_to_subscribe_and_the_entries_as_text() -> None:
+def test_preview_shows_the_address_a_subscribe_link_and_the_entries_as_text() -> None:
     preview = Preview("https://example.com/f?a=1&b", "<b>News</b>", (("<script>x</script>", "2026-11-20"),))
 
     answer = preview_page(preview, BASE)

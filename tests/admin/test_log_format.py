@@ -1,4 +1,4 @@
-"""What the line of a request shows, and what it must not."""
+"""The lines of the access log, and the secrets that they must not contain."""
 
 import io
 import json
@@ -22,16 +22,16 @@ from feedproxy.telemetry.log_format import AccessLine, LineHandler
         ("https://example.com/feed?token=1&a=2", "https://example.com/feed?token=…&a=2"),
     ],
 )
-def test_names_passwords_and_tokens_are_left_out_of_refused_requests_too(asked: str, shown: str) -> None:
+def test_names_passwords_and_tokens_are_removed_from_refused_requests(asked: str, shown: str) -> None:
     assert without_secrets(asked) == shown
 
 
 @pytest.mark.parametrize("asked", ["/https://example.com/@user.rss", "https://example.com/?q=a@example.org"])
-def test_an_at_sign_that_names_nobody_stays(asked: str) -> None:
+def test_at_sign_without_user_information_is_kept(asked: str) -> None:
     assert without_secrets(asked) == asked
 
 
-def test_where_readers_know_another_address_than_we_ask_both_are_told_to_programs() -> None:
+def test_json_line_has_the_public_and_the_upstream_address() -> None:
     line = AccessLine(
         0, "", "reverse", "GET", "https://feeds.example/a", 200, 0, "", 0, "", "", "http://127.0.0.1:8000/a?key=b"
     )
@@ -47,7 +47,7 @@ BROKEN = "no address: http://[word"
 
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("reason", [MOVED, BROKEN])
-def test_address_within_a_reason_is_shown_without_its_secrets(form: str, reason: str) -> None:
+def test_address_in_a_reason_is_shown_without_its_secrets(form: str, reason: str) -> None:
     line = AccessLine(0, "", "gateway", "GET", "https://example.com/feed", 301, 0, "", 0, "", reason).format(form)
 
     assert "abc" not in line
@@ -72,7 +72,7 @@ def test_address_in_a_line_of_another_logger_is_shown_without_its_secrets(form: 
     assert "word" not in written.getvalue()
 
 
-def test_combined_lines_are_what_log_analysers_read_and_hold_no_secret() -> None:
+def test_combined_lines_are_readable_by_log_analysers_and_contain_no_secret() -> None:
     form = re.compile(
         r"(\S+) - - \[(\d\d/[A-Z][a-z][a-z]/\d{4}:\d\d:\d\d:\d\d \+0000)\] "
         r'"((?:[^"\\]|\\.)*)" (\d+) (\d+) "-" "((?:[^"\\]|\\.)*)"'
@@ -94,7 +94,7 @@ def test_combined_lines_are_what_log_analysers_read_and_hold_no_secret() -> None
     )
 
 
-def test_combined_lines_have_nothing_before_them_and_other_lines_have() -> None:
+def test_combined_lines_have_no_prefix_and_other_lines_have_one() -> None:
     stream = io.StringIO()
     handler = LineHandler(stream)
     handler.set_form("combined")
@@ -108,7 +108,7 @@ def test_combined_lines_have_nothing_before_them_and_other_lines_have() -> None:
 
 @pytest.mark.parametrize("form", ["text", "combined"])
 @pytest.mark.parametrize(("level", "said"), [(logging.INFO, "info"), (logging.WARNING, "warning")])
-def test_line_that_tells_of_no_request_begins_with_its_level(form: str, level: int, said: str) -> None:
+def test_line_that_describes_no_request_begins_with_its_level(form: str, level: int, said: str) -> None:
     stream = io.StringIO()
     handler = LineHandler(stream)
     handler.set_form(form)
@@ -116,7 +116,7 @@ def test_line_that_tells_of_no_request_begins_with_its_level(form: str, level: i
     assert re.fullmatch(rf"\d{{4}}-\S+ \[{said}\] a word\n", stream.getvalue())
 
 
-def test_lines_written_together_have_the_time_before_them_and_nothing_else() -> None:
+def test_lines_written_together_begin_with_the_time_only() -> None:
     stream = io.StringIO()
     handler = LineHandler(stream)
     root = logging.getLogger()

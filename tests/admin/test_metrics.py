@@ -1,4 +1,4 @@
-"""What is counted, and under which labels."""
+"""The metrics and their labels."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from feedproxy.telemetry.metrics import Metrics
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 
 
-def test_codes_that_nobody_has_registered_share_a_label() -> None:
+def test_unregistered_status_codes_share_a_label() -> None:
     metrics = Metrics()
     for status in (520, 599, 799, 999):
         metrics.count_response("gateway", status, CacheStatus(fwd=Fwd.URI_MISS), 0, 0)
@@ -21,7 +21,7 @@ def test_codes_that_nobody_has_registered_share_a_label() -> None:
 
 
 @pytest.mark.parametrize("status", [0, 200, 226, 304, 404, 429, 451, 503, *TITLES])
-def test_codes_that_are_known_have_labels_of_their_own(status: int) -> None:
+def test_registered_status_codes_have_their_own_labels(status: int) -> None:
     metrics = Metrics()
 
     metrics.count_response("gateway", status, CacheStatus(), 0, 0)
@@ -39,7 +39,7 @@ def test_codes_that_are_known_have_labels_of_their_own(status: int) -> None:
         CacheStatus(fwd=Fwd.URI_MISS, detail=Detail.OVERSIZED),
     ],
 )
-def test_what_passes_through_spares_no_origin_anything(status: CacheStatus) -> None:
+def test_pass_through_does_not_count_as_saved(status: CacheStatus) -> None:
     metrics = Metrics()
 
     metrics.count_response("proxy", 200, status, 0, 0)
@@ -48,7 +48,7 @@ def test_what_passes_through_spares_no_origin_anything(status: CacheStatus) -> N
     assert (totals.forwarded, totals.passed, totals.saved) == (1, 1, 0)
 
 
-def test_by_our_own_veto_nothing_goes_out() -> None:
+def test_fetch_refused_by_the_address_policy_is_not_counted_as_an_origin_request() -> None:
     metrics = Metrics()
     metrics.count_fetch(TARGET, None, Detail.FORBIDDEN_ADDRESS, 0, 0)
     metrics.count_fetch(TARGET, None, Detail.UNREACHABLE, 0, 0)
@@ -56,7 +56,7 @@ def test_by_our_own_veto_nothing_goes_out() -> None:
     assert (metrics.totals().origin_requests, metrics.totals().origin_failures) == (1, 1)
 
 
-def test_connect_is_among_what_was_answered_and_spares_nothing() -> None:
+def test_connect_counts_as_answered_but_not_as_saved() -> None:
     metrics = Metrics()
 
     metrics.count_connect("tunnel", 200, Detail.PASS_THROUGH, 0, 0)
@@ -65,7 +65,7 @@ def test_connect_is_among_what_was_answered_and_spares_nothing() -> None:
     assert (totals.answered, totals.hits, totals.forwarded, totals.saved) == (1, 0, 0, 0)
 
 
-async def test_metrics_and_the_status_page_count_the_subscribers_of_feeds_only(proxy: Proxy) -> None:
+async def test_metrics_and_status_page_count_subscribers_of_feeds_only(proxy: Proxy) -> None:
     never = "https://example.com/never.xml"
     await proxy.keep(a_resource(), Resource(never, failures=Failures(1, NOW, NOW, "unreachable", NOW + 60)))
     proxy.read(TARGET, "NetNewsWire (RSS Reader)", 2)
@@ -80,7 +80,7 @@ async def test_metrics_and_the_status_page_count_the_subscribers_of_feeds_only(p
     assert (view["subscribers"], view["feeds_read"]) == (2, 1)
 
 
-def test_error_page_of_ours_is_no_data_that_the_store_or_an_origin_sent() -> None:
+def test_error_page_of_the_proxy_does_not_count_as_data_from_store_or_origin() -> None:
     metrics = Metrics()
 
     metrics.count_response("gateway", 502, CacheStatus(fwd=Fwd.URI_MISS, detail=Detail.UNREACHABLE), 222, 0.1)

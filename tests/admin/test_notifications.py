@@ -14,7 +14,7 @@ async def subscribed(proxy: Proxy, **more: object) -> Subscription:
     return await proxy.app.notifications.subscriptions.put(new)
 
 
-async def test_an_empty_page_says_so(proxy: Proxy) -> None:
+async def test_page_without_subscriptions_says_so(proxy: Proxy) -> None:
     status, text = await proxy.get("/notifications")
 
     assert status == 200
@@ -32,7 +32,7 @@ async def test_subscriptions_are_shown_without_their_secrets(proxy: Proxy) -> No
     assert (view["signed"], view["state"], view["target"]) == (True, "active", TARGET)
 
 
-async def test_a_subscription_is_paused_resumed_and_removed(proxy: Proxy) -> None:
+async def test_subscription_is_paused_resumed_and_removed(proxy: Proxy) -> None:
     made = await subscribed(proxy)
 
     async def act(deed: str) -> tuple[int, object]:
@@ -52,7 +52,7 @@ async def test_a_subscription_is_paused_resumed_and_removed(proxy: Proxy) -> Non
     assert await act("remove") == (200, False)
 
 
-async def test_what_was_never_verified_is_not_resumed(proxy: Proxy) -> None:
+async def test_unverified_subscription_is_not_resumed(proxy: Proxy) -> None:
     made = await subscribed(proxy, state=State.PENDING)
 
     for deed in ("pause", "resume"):
@@ -60,7 +60,7 @@ async def test_what_was_never_verified_is_not_resumed(proxy: Proxy) -> None:
         assert view["ok"] is False
 
 
-async def test_a_form_leads_back_to_the_page(proxy: Proxy) -> None:
+async def test_form_redirects_to_the_page(proxy: Proxy) -> None:
     made = await subscribed(proxy)
 
     status, _, where = await proxy.post("/subscription", {"id": str(made.id), "deed": "pause"}, Accept="text/html")
@@ -70,12 +70,12 @@ async def test_a_form_leads_back_to_the_page(proxy: Proxy) -> None:
     assert "The subscription is paused." in text
 
 
-async def test_a_deed_that_is_none_is_refused(proxy: Proxy) -> None:
+async def test_unknown_action_is_refused(proxy: Proxy) -> None:
     assert (await proxy.post("/subscription", {"id": "1", "deed": "explode"}))[0] == 400
     assert (await proxy.post("/subscription", {"id": "x", "deed": "pause"}))[0] == 400
 
 
-async def test_nothing_a_stranger_says_gets_into_the_page_unescaped(proxy: Proxy) -> None:
+async def test_text_from_other_hosts_is_escaped(proxy: Proxy) -> None:
     await proxy.app.notifications.refresh_requests.record_unknown_site(f"http://a.example/{EVIL}", EVIL)
     await proxy.app.notifications.queue.add(
         DeliveryRequest("websub", EVIL, TARGET, f"http://b.example/{EVIL}"), now=NOW
@@ -114,7 +114,7 @@ async def test_failed_subscription_requests_are_bounded(proxy: Proxy) -> None:
     assert len((await proxy.json("/notifications"))["failed_requests"]) == FAILED_REQUESTS_MAX
 
 
-async def test_sinks_are_pinged_for_the_command_line(proxy: Proxy) -> None:
+async def test_ping_sinks_are_pinged_for_the_command_line(proxy: Proxy) -> None:
     status, view, _ = await proxy.post("/ping", {"url": "http://example.com/"})
 
     assert (status, view["words"]) == (400, "No ping sinks are configured (ping_sinks).")

@@ -1,4 +1,4 @@
-"""Pages poll: one that has not changed is answered 304, so that an open page can request itself every few seconds."""
+"""Polling of pages: an unchanged page is answered with 304, so an open page can request itself every few seconds."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +35,7 @@ async def test_page_is_sent_again_when_a_count_changes(proxy: Proxy) -> None:
         assert changed.headers["ETag"] != tag
 
 
-def test_page_tag_leaves_out_the_instant_that_the_page_was_made() -> None:
+def test_page_tag_does_not_depend_on_the_time_of_rendering() -> None:
     page = b'<p>12 feeds</p><p id="as-of" data-live>as of %s</p>'
 
     assert page_tag(page % b"noon") == page_tag(page % b"night")
@@ -48,7 +48,7 @@ async def test_every_page_can_be_polled(proxy: Proxy, name: str) -> None:
         assert page.headers["ETag"]
 
 
-async def test_event_stream_is_gone(proxy: Proxy) -> None:
+async def test_event_stream_does_not_exist(proxy: Proxy) -> None:
     assert (await proxy.get("/events"))[0] == 404
 
 

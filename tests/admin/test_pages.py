@@ -1,4 +1,4 @@
-"""The operator's pages: what each answers, that nothing secret is on them, and that no script is needed."""
+"""The operator's pages: their contents, no secrets, and no need for scripts."""
 
 import asyncio
 import re
@@ -23,11 +23,11 @@ APIS = ("/api/status", "/api/history", "/api/feeds", "/api/feeds/ID", "/api/move
 
 
 def text_of(page: str) -> str:
-    """What a reader sees of a page, on one line."""
+    """Return the visible text of a page on one line."""
     return " ".join(re.sub(r"<[^>]+>", "", page).split())
 
 
-async def test_the_first_page_says_in_words_whether_all_is_well_and_what_was_saved(proxy: Proxy) -> None:
+async def test_first_page_summarizes_health_and_savings(proxy: Proxy) -> None:
     await proxy.keep(a_resource())
     proxy.app.history_recorder.history.add(
         TrafficCounts(requests=200, hits=190, fetches=12, sent=400_000, received=30_000), NOW
@@ -56,7 +56,7 @@ async def test_the_first_page_says_in_words_whether_all_is_well_and_what_was_sav
         ({"upstream": "https://origin.example"}, None),
     ],
 )
-async def test_an_empty_proxy_says_how_to_begin(
+async def test_first_page_of_a_new_proxy_explains_how_to_begin(
     make_proxy: Callable[..., Any], options: dict[str, str], address: str | None
 ) -> None:
     proxy: Proxy = await make_proxy(**options)
@@ -68,9 +68,7 @@ async def test_an_empty_proxy_says_how_to_begin(
     assert address is None or address in seen
 
 
-async def test_what_is_wrong_with_the_proxy_is_its_first_sentence(
-    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_finding_is_the_first_sentence_of_the_page(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     proxy.app.ready = False
     monkeypatch.setattr(proxy.app, "problems", lambda: ("Redis cannot be reached.",))
 
@@ -91,7 +89,7 @@ async def test_what_is_wrong_with_the_proxy_is_its_first_sentence(
         ("no-such-detail", "retried automatically"),
     ],
 )
-async def test_a_failing_feed_comes_with_what_to_do(proxy: Proxy, detail: str, advice: str) -> None:
+async def test_failing_feed_is_shown_with_advice(proxy: Proxy, detail: str, advice: str) -> None:
     await proxy.keep(replace(a_resource(), failures=Failures(2, NOW - 600, NOW - 60, detail, NOW + 600)))
 
     assert advice in (await proxy.json("/feeds"))["feeds"][0]["advice"]
@@ -99,7 +97,7 @@ async def test_a_failing_feed_comes_with_what_to_do(proxy: Proxy, detail: str, a
     assert "1 feed needs attention" in text_of((await proxy.get("/"))[1])
 
 
-async def test_the_versions_of_a_feed_are_told_with_what_was_new_in_each(proxy: Proxy) -> None:
+async def test_versions_of_a_feed_are_shown_with_their_new_entries(proxy: Proxy) -> None:
     feed = lively.a_feed(lively.NEWS, "The Harbour Gazette", 12)
     await proxy.keep(feed)
 
@@ -113,7 +111,7 @@ async def test_the_versions_of_a_feed_are_told_with_what_was_new_in_each(proxy: 
     assert "the first that was seen" in page
 
 
-async def test_moves_are_listed_with_who_still_asks_and_what_to_do(proxy: Proxy) -> None:
+async def test_moves_are_listed_with_remaining_readers_and_advice(proxy: Proxy) -> None:
     moved = Relocation(RelocationKind.MOVED, "https://example.org/new.xml", NOW - DAY, NOW - 60, 3, confirmed=True)
     told = Relocation(RelocationKind.MOVED, "https://example.org/2.xml", NOW - 60, NOW - 60, 1)
     await proxy.keep(replace(a_resource(), relocation=moved), replace(a_resource(TARGET + "2"), relocation=told))
@@ -131,7 +129,7 @@ async def test_moves_are_listed_with_who_still_asks_and_what_to_do(proxy: Proxy)
     assert "Undo the move" in seen
 
 
-async def test_a_purge_from_a_page_is_asked_for_first(proxy: Proxy) -> None:
+async def test_purge_from_a_page_requires_confirmation(proxy: Proxy) -> None:
     await proxy.keep(a_resource(), a_resource(TARGET + "2"), a_resource("https://example.org/other.xml"))
     proxy.read(TARGET, "curl/8", 2)
 
@@ -160,7 +158,7 @@ async def test_readers_are_counted_over_all_feeds(proxy: Proxy) -> None:
 
 
 @pytest.mark.parametrize("path", [*PAGES, *APIS, "/metrics"])
-async def test_no_secret_is_on_any_page(make_proxy: object, path: str) -> None:
+async def test_pages_contain_no_secret(make_proxy: object, path: str) -> None:
     secret = f"https://reader:pass{TOKEN}@example.com/private.xml?token={TOKEN}"
     proxy: Proxy = await make_proxy(admin_token=f"admin{TOKEN}", ping_sinks=(f"https://sink.example/?key={TOKEN}",))  # type: ignore[operator]
     target = f"https://example.com/private.xml?token={TOKEN}"
@@ -180,7 +178,7 @@ async def test_no_secret_is_on_any_page(make_proxy: object, path: str) -> None:
     assert TOKEN not in (await proxy.get("/nothing", **asked))[1]
 
 
-async def test_pages_run_our_own_script_only_and_load_nothing_from_elsewhere(proxy: Proxy) -> None:
+async def test_pages_run_their_own_script_only_and_load_nothing_from_other_hosts(proxy: Proxy) -> None:
     await proxy.keep(a_resource())
     for path in PAGES:
         async with proxy.session.get(proxy.admin.url + path.replace("ID", feed_id(TARGET))) as answer:
@@ -193,7 +191,7 @@ async def test_pages_run_our_own_script_only_and_load_nothing_from_elsewhere(pro
         assert not re.search(r'(?:src|href)="(?:https?:)?//(?!example\.)', page)
 
 
-async def test_style_and_script_are_kept_by_browsers_under_names_that_change_with_them(proxy: Proxy) -> None:
+async def test_style_and_script_are_cached_under_names_that_change_with_their_content(proxy: Proxy) -> None:
     for name in ("admin", "live"):
         async with proxy.session.get(proxy.admin.url + _asset(name)) as answer:
             assert answer.status == 200
@@ -203,7 +201,7 @@ async def test_style_and_script_are_kept_by_browsers_under_names_that_change_wit
     assert (await proxy.get("/assets/..%2fpages.py"))[0] == 404
 
 
-async def test_the_first_page_is_small(proxy: Proxy) -> None:
+async def test_first_page_is_small(proxy: Proxy) -> None:
     for each in lively.feeds():
         await proxy.keep(each)
     lively.write_history(proxy.app)
@@ -215,7 +213,7 @@ async def test_the_first_page_is_small(proxy: Proxy) -> None:
     assert assets < 28_000
 
 
-async def test_ten_thousand_feeds_are_shown_a_page_at_a_time(proxy: Proxy) -> None:
+async def test_ten_thousand_feeds_are_shown_in_pages(proxy: Proxy) -> None:
     for number in range(10_000):
         await proxy.keep(Resource(f"https://example.com/{number}", failures=Failures(1, NOW, NOW, "timeout", NOW + 60)))
 
@@ -224,7 +222,7 @@ async def test_ten_thousand_feeds_are_shown_a_page_at_a_time(proxy: Proxy) -> No
         _, first = await proxy.get("/")
 
     assert status == 200
-    assert page.count('<th scope="row">') == 19  # 777, 7770 to 7779, 1777 to 9777
+    assert page.count('<th scope="row">') == 19  # 777, 7770 to 7779 and 1777 to 9777
     assert "of 10\u202f000" in page
     assert "and 9\u202f992 more" in first
     assert len(page) < 80_000

@@ -1,4 +1,4 @@
-"""Feeds are added, imported, paused and blocked from the operator's pages."""
+"""Feeds are added, imported, paused and blocked on the operator's pages."""
 
 from collections.abc import AsyncIterator
 
@@ -34,7 +34,7 @@ async def proxy() -> AsyncIterator[Proxy]:
     await app.close()
 
 
-async def test_feed_is_added_and_fetched_from_a_pasted_address(proxy: Proxy) -> None:
+async def test_pasted_address_is_added_and_fetched(proxy: Proxy) -> None:
     target = proxy.origin.url("/feed.xml")  # type: ignore[attr-defined]
 
     status, told, _ = await proxy.post("/add", {"url": f" feed:{target} "})
@@ -47,12 +47,12 @@ async def test_feed_is_added_and_fetched_from_a_pasted_address(proxy: Proxy) -> 
     assert "It is on the list already" in (await proxy.get(location))[1]
 
 
-async def test_what_is_no_address_is_not_added(proxy: Proxy) -> None:
+async def test_text_that_is_no_address_is_not_added(proxy: Proxy) -> None:
     assert (await proxy.post("/add", {"url": "nonsense"}))[0] == 400
     assert proxy.app.feed_list.imported.feeds == ()
 
 
-async def test_list_is_imported_by_a_form_and_the_outcome_is_told(proxy: Proxy) -> None:
+async def test_list_is_imported_by_a_form_that_reports_the_result(proxy: Proxy) -> None:
     form = aiohttp.FormData()
     listing = opml.write(opml.SubscriptionList("Ours", (opml.Subscription("https://a.example/1"),)))
     form.add_field("file", listing, filename="feeds.opml", content_type="text/xml")
@@ -78,7 +78,7 @@ async def test_feed_is_paused_and_resumed(proxy: Proxy) -> None:
     assert (await proxy.json("/feeds"))["decided"] == []
 
 
-async def test_blocked_feed_loses_its_copy_and_stays_on_the_page_until_it_is_allowed(proxy: Proxy) -> None:
+async def test_blocked_feed_loses_its_copy_and_stays_listed_until_it_is_allowed(proxy: Proxy) -> None:
     await proxy.keep(a_resource(), a_resource("https://example.com/other.xml"))
 
     _, told, _ = await proxy.post("/block", {"url": TARGET})
@@ -93,7 +93,7 @@ async def test_blocked_feed_loses_its_copy_and_stays_on_the_page_until_it_is_all
     assert proxy.app.settings_for(TARGET).readers == ()
 
 
-async def test_page_of_another_site_decides_nothing(proxy: Proxy) -> None:
+async def test_post_from_another_sites_page_is_refused_for_all_actions(proxy: Proxy) -> None:
     for action in ("add", "pause", "block", "allow"):
         assert (await proxy.post(f"/{action}", {"url": TARGET}, Origin="https://evil.example"))[0] == 403
     assert proxy.app.decisions.list_all() == []

@@ -115,7 +115,7 @@ def test_live_scores_of_changing_feed_stay_within_feed_bytes() -> None:
             poll = functools.partial(_answered, at, target, request_fields, answer)
             live_scores.record("192.0.2.1", "A/1", target, at, poll)
 
-    ask(LiveScores(1), 0)  # what is made once for all panels
+    ask(LiveScores(1), 0)  # creates what all readers share
     live_scores = LiveScores(1)
     tracemalloc.start()
     try:
@@ -288,7 +288,7 @@ async def test_workers_worst_reader_is_on_first_page(proxy: Proxy) -> None:
 
 
 async def test_workers_praise_is_limited_to_single_request_rules(proxy: Proxy) -> None:
-    """Each worker sees every other of the half-hourly polls, and none of them breaks its ttl of an hour."""
+    """Each worker receives every second half-hourly poll. Alone, no poll violates the ttl of an hour."""
     own, peer = _of_two(proxy)
     for number in range(8):
         live_scores = (own, peer)[number % 2]

@@ -1,4 +1,4 @@
-"""Recent requests, fetches and failures: on the operator's pages, in their JSON, and in the log."""
+"""Recent requests, fetches and failures on the operator's pages, in their JSON, and in the log."""
 
 import json
 import logging

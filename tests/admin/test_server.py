@@ -1,4 +1,4 @@
-"""The admin listener, spoken to over loopback."""
+"""The admin listener, tested over loopback."""
 
 import asyncio
 import json
@@ -21,14 +21,14 @@ EVIL = "<script>alert(1)</script>"
 SECRET = "https://example.com/private.xml?token=hunter2hunter2"
 
 
-async def test_an_empty_proxy_has_a_page(proxy: Proxy) -> None:
+async def test_page_without_feeds_is_served(proxy: Proxy) -> None:
     status, text = await proxy.get("/")
 
     assert status == 200
     assert "No feed has been requested yet" in text
 
 
-async def test_the_status_page_tells_totals_and_feeds(proxy: Proxy) -> None:
+async def test_status_page_shows_totals_and_feeds(proxy: Proxy) -> None:
     await proxy.keep(a_resource(title="Morgenblatt"))
     proxy.read(TARGET, "NetNewsWire (RSS Reader)", 2)
     for _ in range(3):
@@ -48,7 +48,7 @@ async def test_the_status_page_tells_totals_and_feeds(proxy: Proxy) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/feeds", "/feeds?q=%3Cscript%3Ealert(1)%3C/script%3E", "/feeds/ID"])
-async def test_nothing_a_publisher_or_a_reader_says_gets_into_a_page_unescaped(proxy: Proxy, path: str) -> None:
+async def test_text_from_publishers_and_readers_is_escaped_on_every_page(proxy: Proxy, path: str) -> None:
     resource = a_resource(title=EVIL, version=EVIL, link=f"https://example.com/{EVIL}")
     failures = Failures(1, NOW - 60, NOW - 60, EVIL, NOW + 60)
     sighting = Relocation(RelocationKind.MOVED, f"https://example.org/{EVIL}", NOW, NOW, 1)
@@ -62,7 +62,7 @@ async def test_nothing_a_publisher_or_a_reader_says_gets_into_a_page_unescaped(p
     assert "<script>" not in text
 
 
-async def test_pages_may_run_nothing_be_framed_nowhere_and_be_stored_by_nobody(proxy: Proxy) -> None:
+async def test_pages_forbid_inline_scripts_framing_and_storing(proxy: Proxy) -> None:
     async with proxy.session.get(proxy.admin.url) as answer:
         assert answer.headers["Cache-Control"] == "no-store"
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
@@ -72,7 +72,7 @@ async def test_pages_may_run_nothing_be_framed_nowhere_and_be_stored_by_nobody(p
 
 
 @pytest.mark.parametrize("path", ["/", "/feeds", "/feeds/ID", "/api/feeds", "/api/feeds/ID", "/metrics"])
-async def test_secrets_in_addresses_are_never_shown(proxy: Proxy, path: str) -> None:
+async def test_secrets_in_addresses_are_not_shown(proxy: Proxy, path: str) -> None:
     moved = Relocation(RelocationKind.MOVED, SECRET + "2", NOW, NOW, 2, confirmed=True)
     await proxy.keep(replace(a_resource(SECRET, title=""), relocation=moved))
     proxy.read(SECRET, "curl/8")
@@ -83,7 +83,7 @@ async def test_secrets_in_addresses_are_never_shown(proxy: Proxy, path: str) -> 
     assert "hunter2" not in text
 
 
-async def test_everything_about_a_feed_is_there_as_json(proxy: Proxy) -> None:
+async def test_feed_is_available_as_json_with_all_details(proxy: Proxy) -> None:
     await proxy.keep(a_resource())
     proxy.read(TARGET, "Feedly/1.0 (+http://www.feedly.com/fetcher.html; 41 subscribers)")
     proxy.read(TARGET, "curl/8")
@@ -96,15 +96,15 @@ async def test_everything_about_a_feed_is_there_as_json(proxy: Proxy) -> None:
     assert (view["age"], view["lifetime"], view["fresh"], view["held"]) == (600, 3600, True, None)
     assert view["sizes"] == {"identity": 900, "gzip": 100}
     assert view["validators"]["origin"] == {"etag": '"theirs"'}
-    # Where no coded bytes are named by their checksum the tag is the coding's alone (http/etag.py).
+    # Without a checksum of the coded bytes, the tag names the coding alone (http/etag.py).
     assert re.fullmatch(r'"ours(~[0-9a-f]{8})?-gzip"', view["validators"]["ours"]["gzip"])
     assert view["subscribers"]["total"] == 42
     assert view["subscribers"]["claims"][0]["count"] == 41
     assert view["subscribers"]["readers"] == {"curl": 1}
-    assert view["next_fetch"]["at"] < view["expires"]  # ahead of it
+    assert view["next_fetch"]["at"] < view["expires"]  # prefetched before it expires
 
 
-async def test_accept_chooses_between_page_and_json(proxy: Proxy) -> None:
+async def test_accept_selects_page_or_json(proxy: Proxy) -> None:
     await proxy.keep(a_resource())
 
     _, page = await proxy.get("/feeds", Accept="text/html,*/*;q=0.5")
@@ -114,7 +114,7 @@ async def test_accept_chooses_between_page_and_json(proxy: Proxy) -> None:
     assert json.loads(text)["total"] == 1
 
 
-async def test_the_table_can_be_searched_sorted_narrowed_and_paged(proxy: Proxy) -> None:
+async def test_table_can_be_searched_sorted_filtered_and_paged(proxy: Proxy) -> None:
     for number in range(120):
         target = f"https://example.com/{number:03}.xml"
         await proxy.keep(a_resource(target, title=f"Feed {number:03}", max_age=60 if number % 2 else 3600))
@@ -133,7 +133,7 @@ async def test_the_table_can_be_searched_sorted_narrowed_and_paged(proxy: Proxy)
     assert "page 2 of 3" in text
 
 
-async def test_what_has_changed_since_the_last_look_is_shown(proxy: Proxy) -> None:
+async def test_page_shows_changes_since_the_last_request(proxy: Proxy) -> None:
     await proxy.keep(a_resource(title="Before"))
     assert "Before" in (await proxy.get("/"))[1]
 
@@ -155,12 +155,12 @@ async def test_get_changes_nothing(proxy: Proxy) -> None:
 
     for deed in ("api/purge", "refresh", "undo"):
         assert (await proxy.get(f"/{deed}?url={TARGET}"))[0] == 405
-    assert (await proxy.get(f"/purge?url={TARGET}"))[0] == 200  # a question
+    assert (await proxy.get(f"/purge?url={TARGET}"))[0] == 200  # asks for confirmation
 
     assert proxy.app.service.store.get(TARGET) is not None
 
 
-async def test_purge_forgets_a_target(proxy: Proxy) -> None:
+async def test_purge_removes_a_target(proxy: Proxy) -> None:
     await proxy.keep(a_resource(), a_resource(TARGET + "2"))
 
     status, told, _ = await proxy.post(f"/purge?url={TARGET}")
@@ -169,7 +169,7 @@ async def test_purge_forgets_a_target(proxy: Proxy) -> None:
     assert list(proxy.app.service.store.targets()) == [TARGET + "2"]
 
 
-async def test_purge_forgets_all_that_match_a_pattern(proxy: Proxy) -> None:
+async def test_purge_removes_all_targets_that_match_a_pattern(proxy: Proxy) -> None:
     await proxy.keep(a_resource("https://a.example/1"), a_resource("https://a.example/2"), a_resource())
 
     _, told, _ = await proxy.post("/api/purge?pattern=https://a.example/*")
@@ -178,7 +178,7 @@ async def test_purge_forgets_all_that_match_a_pattern(proxy: Proxy) -> None:
     assert list(proxy.app.service.store.targets()) == [TARGET]
 
 
-async def test_undo_forgets_a_move(proxy: Proxy) -> None:
+async def test_undo_removes_a_move(proxy: Proxy) -> None:
     moved = Relocation(RelocationKind.MOVED, "https://example.org/", NOW, NOW, 2, confirmed=True)
     await proxy.keep(replace(a_resource(), relocation=moved))
     assert (await proxy.json(f"/feeds/{feed_id(TARGET)}"))["state"] == "moved"
@@ -190,7 +190,7 @@ async def test_undo_forgets_a_move(proxy: Proxy) -> None:
 
 @pytest.fixture
 async def origin() -> Any:
-    """An origin on loopback: its address."""
+    """Run an origin on loopback and yield its address."""
     body = b'<rss version="2.0"><channel><title>News</title><link>http://e/</link><description/></channel></rss>'
 
     async def feed(_: web.Request) -> web.Response:
@@ -205,14 +205,14 @@ async def origin() -> Any:
     await runner.cleanup()
 
 
-async def test_refresh_asks_the_origin_and_tells_what_came_of_it(proxy: Proxy, origin: str) -> None:
+async def test_refresh_contacts_the_origin_and_reports_the_result(proxy: Proxy, origin: str) -> None:
     status, told, _ = await proxy.post(f"/refresh?url={origin}/feed")
 
     assert (status, told["outcome"], told["ok"]) == (200, "updated", True)
     assert (await proxy.json("/feeds"))["feeds"][0]["title"] == "News"
 
 
-async def test_a_refresh_before_its_turn_is_accepted_for_later(proxy: Proxy, origin: str) -> None:
+async def test_refresh_before_the_minimum_interval_is_accepted_for_later(proxy: Proxy, origin: str) -> None:
     await proxy.post(f"/refresh?url={origin}/feed")
 
     status, told, _ = await proxy.post(f"/refresh?url={origin}/feed")
@@ -221,7 +221,7 @@ async def test_a_refresh_before_its_turn_is_accepted_for_later(proxy: Proxy, ori
     assert told["at"] is not None
 
 
-async def test_a_refresh_in_vain_says_so(proxy: Proxy, origin: str) -> None:
+async def test_failed_refresh_is_reported(proxy: Proxy, origin: str) -> None:
     await proxy.post(f"/refresh?url={origin}/feed")
     await proxy.app.service.admin.purge(f"{origin}/feed")
 
@@ -230,13 +230,13 @@ async def test_a_refresh_in_vain_says_so(proxy: Proxy, origin: str) -> None:
     assert (told["outcome"], told["ok"]) == ("failed", False)
 
 
-async def test_a_refresh_of_what_is_no_address_is_a_bad_request(proxy: Proxy) -> None:
+async def test_refresh_of_an_invalid_address_is_a_bad_request(proxy: Proxy) -> None:
     assert (await proxy.post("/refresh?url=ftp://example.com/"))[0] == 400
     assert (await proxy.post("/refresh"))[0] == 400
     assert (await proxy.post(f"/refresh?url={TARGET}&pattern=*"))[0] == 400
 
 
-async def test_a_form_of_our_own_pages_comes_back_with_the_outcome(proxy: Proxy) -> None:
+async def test_form_of_an_own_page_redirects_with_the_result(proxy: Proxy) -> None:
     await proxy.keep(a_resource(SECRET))
     await proxy.get("/")
     form = {"Accept": "text/html", "Origin": proxy.admin.url, "Sec_Fetch_Site": "same-origin"}
@@ -248,12 +248,12 @@ async def test_a_form_of_our_own_pages_comes_back_with_the_outcome(proxy: Proxy)
     assert "No move or end was stored" in (await proxy.get(location))[1]
 
 
-async def test_the_outcome_shown_cannot_be_written_into_a_link(proxy: Proxy) -> None:
+async def test_result_text_cannot_be_injected_by_a_link(proxy: Proxy) -> None:
     assert "Call+this" not in (await proxy.get("/?done=Call+this+number"))[1]
     assert "Call this" not in (await proxy.get("/?done=Call+this+number"))[1]
 
 
-async def test_a_cross_site_post_does_nothing(proxy: Proxy) -> None:
+async def test_cross_site_post_has_no_effect(proxy: Proxy) -> None:
     await proxy.keep(a_resource())
 
     status, _, _ = await proxy.post(f"/purge?url={TARGET}", Origin="https://evil.example")
@@ -262,11 +262,11 @@ async def test_a_cross_site_post_does_nothing(proxy: Proxy) -> None:
     assert proxy.app.service.store.get(TARGET) is not None
 
 
-async def test_a_rebound_name_reads_nothing(proxy: Proxy) -> None:
+async def test_unknown_host_name_gets_421(proxy: Proxy) -> None:
     assert (await proxy.get("/api/feeds", Host="evil.example"))[0] == 421
 
 
-async def test_a_missing_token_is_asked_for(make_proxy: Callable[..., Any]) -> None:
+async def test_missing_token_gets_401(make_proxy: Callable[..., Any]) -> None:
     proxy = await make_proxy(admin_token="secret")
 
     async with proxy.session.get(proxy.admin.url) as answer:
@@ -276,17 +276,17 @@ async def test_a_missing_token_is_asked_for(make_proxy: Callable[..., Any]) -> N
     assert (await proxy.get("/healthz"))[0] == 200
 
 
-async def test_it_does_not_start_for_others_without_a_token(make_proxy: Callable[..., Any]) -> None:
+async def test_public_address_without_a_token_stops_the_start(make_proxy: Callable[..., Any]) -> None:
     with pytest.raises(UsageError, match="admin_token"):
         await make_proxy(admin="0.0.0.0:0")
 
 
-async def test_an_address_that_is_taken_is_told_in_one_line(proxy: Proxy, make_proxy: Callable[..., Any]) -> None:
+async def test_address_in_use_is_reported_in_one_line(proxy: Proxy, make_proxy: Callable[..., Any]) -> None:
     with pytest.raises(UsageError, match="cannot listen"):
         await make_proxy(admin=proxy.admin.url.removeprefix("http://"))
 
 
-async def test_ready_means_that_readers_are_let_in(proxy: Proxy) -> None:
+async def test_readyz_is_200_only_while_clients_are_accepted(proxy: Proxy) -> None:
     assert await proxy.get("/readyz") == (200, "ready\n")
 
     proxy.app.ready = False
@@ -297,7 +297,7 @@ async def test_ready_means_that_readers_are_let_in(proxy: Proxy) -> None:
     assert (await proxy.get("/healthz"))[0] == 200
 
 
-async def test_looking_does_not_open_a_proxy_that_was_closed(proxy: Proxy) -> None:
+async def test_request_does_not_open_a_closed_proxy(proxy: Proxy) -> None:
     await proxy.get("/")
     await proxy.app.close()
 
@@ -305,7 +305,7 @@ async def test_looking_does_not_open_a_proxy_that_was_closed(proxy: Proxy) -> No
     assert not proxy.app.opened
 
 
-async def test_metrics_tell_the_present_without_naming_anything(proxy: Proxy) -> None:
+async def test_metrics_contain_no_addresses(proxy: Proxy) -> None:
     await proxy.keep(a_resource())
     proxy.read(TARGET, "Feedly/1.0 (+http://www.feedly.com/fetcher.html; 41 subscribers)")
     proxy.app.connections = 7
@@ -325,14 +325,14 @@ UPSTREAM, PUBLIC = "http://127.0.0.1:8000", "https://feeds.example"
 
 @pytest.fixture
 async def publisher(make_proxy: Callable[..., Any]) -> Proxy:
-    """A proxy in front of an origin, with a feed of its own."""
+    """Run a proxy in front of an origin, with a feed of its own."""
     proxy: Proxy = await make_proxy(upstream=UPSTREAM, public_url=PUBLIC + "/")
     await proxy.keep(a_resource(UPSTREAM + "/feed.xml"))
     return proxy
 
 
 @pytest.mark.parametrize("base", [UPSTREAM, PUBLIC])
-async def test_in_reverse_a_feed_is_shown_and_found_by_both_its_addresses(publisher: Proxy, base: str) -> None:
+async def test_feed_in_reverse_mode_is_shown_and_found_by_both_addresses(publisher: Proxy, base: str) -> None:
     (row,) = (await publisher.json(f"/feeds?q={base}/feed"))["feeds"]
     _, page = await publisher.get(f"/feeds/{row['id']}")
 
@@ -342,7 +342,7 @@ async def test_in_reverse_a_feed_is_shown_and_found_by_both_its_addresses(publis
 
 
 @pytest.mark.parametrize("base", [UPSTREAM, PUBLIC])
-async def test_in_reverse_a_deed_names_a_feed_by_either_address(publisher: Proxy, base: str) -> None:
+async def test_action_in_reverse_mode_accepts_both_addresses(publisher: Proxy, base: str) -> None:
     _, undone, _ = await publisher.post(f"/undo?url={base}/feed.xml")
     _, purged, _ = await publisher.post(f"/purge?url={base}/feed.xml")
 
@@ -350,13 +350,13 @@ async def test_in_reverse_a_deed_names_a_feed_by_either_address(publisher: Proxy
     assert (purged["purged"], purged["targets"]) == (1, [f"{PUBLIC}/feed.xml"])
 
 
-async def test_after_a_deed_by_the_public_address_one_is_led_back_to_the_feed(publisher: Proxy) -> None:
+async def test_action_by_the_public_address_redirects_to_the_feeds_page(publisher: Proxy) -> None:
     _, _, location = await publisher.post("/undo", {"url": f"{PUBLIC}/feed.xml"}, Accept="text/html")
 
     assert location.startswith(f"/feeds/{feed_id(UPSTREAM + '/feed.xml')}?")
 
 
-async def test_a_move_is_told_as_readers_are_told_it(publisher: Proxy) -> None:
+async def test_move_in_reverse_mode_shows_the_public_address(publisher: Proxy) -> None:
     moved = Relocation(RelocationKind.MOVED, UPSTREAM + "/new.xml", NOW, NOW, 2, confirmed=True)
     await publisher.keep(replace(a_resource(UPSTREAM + "/old.xml"), relocation=moved))
 
@@ -367,7 +367,7 @@ async def test_a_move_is_told_as_readers_are_told_it(publisher: Proxy) -> None:
 
 
 @pytest.mark.parametrize("base", [UPSTREAM, PUBLIC])
-async def test_a_pattern_refreshes_by_either_address(publisher: Proxy, base: str) -> None:
+async def test_pattern_in_reverse_mode_matches_both_addresses(publisher: Proxy, base: str) -> None:
     _, told, _ = await publisher.post(f"/refresh?pattern={base}/*")
 
     assert (told["matched"], told["refreshed"][0]["target"]) == (1, f"{PUBLIC}/feed.xml")
@@ -377,8 +377,8 @@ async def test_a_pattern_refreshes_by_either_address(publisher: Proxy, base: str
     ("pattern", "matched"),
     [("https://example.com/feed.xml?x=[1]", 1), ("*[1]", 1), ("https://example.com/feed.xm?*", 0), ("*[2-9]", 0)],
 )
-async def test_refresh_and_purge_read_a_pattern_alike(proxy: Proxy, pattern: str, matched: int) -> None:
-    await proxy.keep(a_resource("https://example.com/feed.xml?x=[1]", minutes_ago=0))  # too soon to be asked again
+async def test_refresh_and_purge_match_a_pattern_alike(proxy: Proxy, pattern: str, matched: int) -> None:
+    await proxy.keep(a_resource("https://example.com/feed.xml?x=[1]", minutes_ago=0))  # within the minimum interval
 
     _, refreshed, _ = await proxy.post("/refresh", {"pattern": pattern})
     _, purged, _ = await proxy.post("/purge", {"pattern": pattern})
@@ -386,7 +386,7 @@ async def test_refresh_and_purge_read_a_pattern_alike(proxy: Proxy, pattern: str
     assert (refreshed["matched"], purged["purged"]) == (matched, matched)
 
 
-async def test_refresh_of_a_pattern_waits_for_the_turns_of_a_site(proxy: Proxy) -> None:
+async def test_refresh_of_a_pattern_waits_for_the_slots_of_a_site(proxy: Proxy) -> None:
     clock = proxy.app.clock
     assert isinstance(clock, ManualClock)
     await proxy.keep(*(a_resource(f"http://127.0.0.1:1/{number}.xml") for number in range(4)))
@@ -397,7 +397,9 @@ async def test_refresh_of_a_pattern_waits_for_the_turns_of_a_site(proxy: Proxy) 
         clock.advance(1)
 
     _, told, _ = await asked
-    assert [each["outcome"] for each in told["refreshed"]] == ["failed"] * 4  # nothing listens there: it was asked
+    assert [each["outcome"] for each in told["refreshed"]] == [
+        "failed"
+    ] * 4  # no server listens
     assert clock.now() - NOW >= 3
 
 
@@ -413,7 +415,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_form_that_cannot_be_read_is_400_and_leaves_no_traceback(
+async def test_unreadable_form_gets_400_without_a_traceback(
     proxy: Proxy, form: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     for path in ("/add", "/block", "/subscription", "/ping"):
