@@ -1,13 +1,12 @@
-"""How long a test waits for what has to come.
+"""Time limits of tests that wait for an event.
 
-A deadline costs nothing where it comes. It only has to be beyond anything that a busy machine makes of it (a proxy
-that starts in half a second starts in twenty where eight others want the same processor), and within pytest's own.
-Nothing is asserted of how long something took: what is promised to be quick is set against something that would take
-longer than this.
+A limit costs nothing if the event occurs. It must be longer than any delay on a busy machine, where a start of half a
+second may take twenty seconds, and shorter than pytest's own timeout. Tests assert nothing about durations. To show
+that an operation is quick, they compare it with one that would take longer than this limit.
 """
 
 PATIENCE = 90.0
-"""Seconds."""
+"""Seconds that a test waits for an event."""
 
 NEVER = 3_600
-"""Seconds that nothing waits out: for what must not be waited for."""
+"""Seconds of a delay that no test waits for."""

@@ -397,9 +397,7 @@ async def test_refresh_of_a_pattern_waits_for_the_slots_of_a_site(proxy: Proxy) 
         clock.advance(1)
 
     _, told, _ = await asked
-    assert [each["outcome"] for each in told["refreshed"]] == [
-        "failed"
-    ] * 4  # no server listens
+    assert [each["outcome"] for each in told["refreshed"]] == ["failed"] * 4  # no server listens
     assert clock.now() - NOW >= 3
 
 

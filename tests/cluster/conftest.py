@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """One server for a module; each test has a prefix of its own."""
+    """Run one server for a module. Each test has its own prefix."""
     if PROGRAM is None:
         pytest.skip("not installed: redis-server or valkey-server")
     server = RedisServer(tmp_path_factory.mktemp("redis"))
@@ -35,7 +35,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
 
 @pytest.fixture
 def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
-    """A server of the test's own, to be killed and stopped."""
+    """Run a server of the test's own, which the test may kill and stop."""
     if PROGRAM is None:
         pytest.skip("not installed: redis-server or valkey-server")
     server = RedisServer(tmp_path / "redis")

@@ -1,4 +1,4 @@
-"""Machines of a fleet in one process: whole but for sockets, before one origin in memory."""
+"""Machines of a cluster in one process: complete except for sockets, before one origin in memory."""
 
 import asyncio
 import time
@@ -22,7 +22,7 @@ PATIENT = 30_000
 
 
 class Machine:
-    """One feedproxy. `folder` keeps its own store; without, that is in memory."""
+    """One feedproxy. Its store is in `folder`, or else in memory."""
 
     def __init__(self, url: str, origin: Origin, prefix: str, folder: Path | None = None, **options: Any) -> None:
         self.app = App(SystemClock(), make_client=lambda _: OriginFetcher(origin))
@@ -53,7 +53,7 @@ class Machine:
         return self.app.fleet
 
     async def get(self, path: str, *, reader: str = "198.51.100.1", agent: str = "reader/1", **fields: str) -> Seen:
-        """A reader's GET through the gateway."""
+        """Send a reader's GET through the gateway and return the response."""
         named = {"User-Agent": agent} | {name.replace("_", "-"): value for name, value in fields.items()}
         request = Request("GET", uri.normalise(self._origin.url(path)), Fields(named.items()))
         answer = await self.service.answer(request, ClientContext(Entrance.GATEWAY, "http://proxy.example", reader))
@@ -61,7 +61,7 @@ class Machine:
         return Seen(answer.response.status, answer.response.fields, answer.response.body)
 
     async def flush(self) -> None:
-        """Return when Redis knows what this machine knows."""
+        """Wait until Redis has all that this machine knows."""
         outbox, sums = self.fleet.store.replicator, self.fleet.sums
         assert sums is not None
         await until(lambda: not outbox and not outbox.busy and not sums.waiting)
@@ -71,7 +71,7 @@ class Machine:
 
 
 async def until[T](what: Callable[[], T], *, deadline: float = 60) -> T:
-    """The first true value of `what`."""
+    """Return the first true value of `what`."""
     end = time.monotonic() + deadline
     while not (found := what()):
         assert time.monotonic() < end, "it never came true"

@@ -1,4 +1,4 @@
-"""A real Redis (or Valkey) for the tests: on a socket of its own, at no port, ended by its own pid."""
+"""A real Redis (or Valkey) for the tests: on its own socket, without a port, and ended by its own pid."""
 
 import shutil
 import signal
@@ -16,7 +16,7 @@ needs_redis = pytest.mark.skipif(PROGRAM is None, reason="not installed: redis-s
 
 
 class RedisServer:
-    """One server; `start` again after `kill` finds nothing of what was there."""
+    """One server. After `kill`, `start` begins without data."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -30,7 +30,7 @@ class RedisServer:
         return f"unix://{self.socket}"
 
     def start(self) -> None:
-        """Start, and return when it answers."""
+        """Start the server and wait until it responds."""
         assert PROGRAM is not None
         self.socket.unlink(missing_ok=True)
         options = ["--port", "0", "--unixsocket", str(self.socket), "--save", "", "--appendonly", "no"]
@@ -45,18 +45,18 @@ class RedisServer:
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """SIGKILL: everything is lost, since nothing is on disk."""
+        """Send SIGKILL. All data is lost, because none is on disk."""
         assert self.process is not None
         self.process.kill()
         self.process.wait(PATIENCE)
 
     def stop(self) -> None:
-        """SIGSTOP: connections stay, and nothing answers."""
+        """Send SIGSTOP. Connections stay open, but get no response."""
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         assert self.process is not None
         self.process.send_signal(signal.SIGCONT)
 
@@ -66,7 +66,7 @@ class RedisServer:
             self.kill()
 
     def ask(self, *words: str | bytes) -> object:
-        """One command, by redis-py's own blocking client."""
+        """Send one command with redis-py's blocking client and return the reply."""
         import redis
 
         with redis.Redis(unix_socket_path=str(self.socket), socket_timeout=PATIENCE) as client:

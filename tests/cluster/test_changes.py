@@ -1,4 +1,4 @@
-"""Changes found by one machine are delivered once: to its own subscribers by itself, to all others by one machine."""
+"""Changes found by one machine: its own subscribers are notified by it, all others by exactly one machine."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ NOW = "max-age=0"
 
 
 class RecordingPlugin:
-    """A way of telling: whom every machine would tell (`standing`), and what was sent."""
+    """A protocol with deliveries that any machine would send (`standing`), and the list of those sent."""
 
     name = "test"
 

@@ -1,4 +1,4 @@
-"""Redis is killed, stopped, or cut off: readers see nothing of it, and what was missed is made up for."""
+"""Redis is killed, stopped or disconnected: clients notice nothing, and machines catch up afterwards."""
 
 import asyncio
 import logging
@@ -35,7 +35,7 @@ async def test_redis_killed_is_refilled_without_failed_requests(
         assert (await machine.get("/later")).status == 200
     assert "; hit" in (await one.get("/held")).cache
     assert (await other.get("/held")).status == 200
-    assert origin.requests == 4  # each machine for itself
+    assert origin.requests == 4  # each machine works alone
     assert not one.fleet.connection.up
     assert "degraded" in one.fleet.status_line()
 
@@ -59,13 +59,13 @@ async def test_redis_stopped_delays_only_the_first_request(
     await one.get("/0")
     own_redis.stop()
     try:
-        assert "; hit" in (await one.get("/0")).cache  # it does not notice
+        assert "; hit" in (await one.get("/0")).cache  # the client does not notice
         seen = await asyncio.gather(*(one.get(f"/{number}") for number in range(1, 4)))
         assert {answer.status for answer in seen} == {200}
         assert not one.fleet.connection.up
         before = len(asked)
         assert (await one.get("/4")).status == 200
-        assert asked[before:] == []  # no request waits for it any more
+        assert asked[before:] == []  # no request waits for Redis
     finally:
         own_redis.go_on()
     await until(lambda: one.fleet.connection.up)
@@ -73,7 +73,7 @@ async def test_redis_stopped_delays_only_the_first_request(
 
 
 def counted(link: RedisConnection) -> list[object]:
-    """Everything that Redis is asked from now on, but whether it is there."""
+    """Return a list to which every later call of Redis except probes is added."""
     asked: list[object] = []
     evaluate = link._evaluate
 
@@ -106,7 +106,7 @@ async def test_machine_cut_off_works_alone_and_catches_up(
         origin.publish("/kept", a_feed("/kept", "new"), cache_control=LASTING)
         await one.get("/kept", Cache_Control="no-cache", Sec_Fetch_Mode="navigate")
         await one.service.admin.purge(origin.url("/purged"))
-        assert "; hit" in (await other.get("/purged")).cache  # as long as it is cut off
+        assert "; hit" in (await other.get("/purged")).cache  # while it is disconnected
 
         wire.mend()
         await until(lambda: other.fleet.connection.up)
@@ -135,7 +135,7 @@ async def test_purge_while_cut_off_is_applied_later(start: Start, origin: Origin
         await until(lambda: not other.fleet.connection.up)
         for path in ("/purged", "/newer"):
             assert await other.service.admin.purge(origin.url(path)) == [origin.url(path)]
-        await asyncio.sleep(1.2)  # a purge of a second ago is one of then
+        await asyncio.sleep(1.2)  # a purge within the last second would count as later than the copy
         await one.get("/newer", Cache_Control="no-cache", Sec_Fetch_Mode="navigate")
         await one.flush()
 

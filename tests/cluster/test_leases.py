@@ -1,4 +1,4 @@
-"""Leases end, tokens only grow, and a copy with an older token is refused."""
+"""Leases expire, tokens only increase, and a copy with an older token is refused."""
 
 import asyncio
 
@@ -18,19 +18,19 @@ LASTING = "max-age=3600"
 TARGET = "http://origin.example/feed"
 
 
-async def a_shelf(server: RedisServer, prefix: str, machine: str, *, lease: float = 60) -> RedisStore:
+async def a_store(server: RedisServer, prefix: str, machine: str, *, lease: float = 60) -> RedisStore:
     link = RedisConnection(server.url, timeout=PATIENT / 1000)
     assert await link.probe()
     return RedisStore(link, RedisKeys(prefix), machine, lease=lease, expiry=3600)
 
 
-def held_still(machine: Machine) -> None:
-    """As if the whole machine were suspended: what it has taken is not prolonged."""
+def suspend_renewal(machine: Machine) -> None:
+    """Stop the machine's renewal of leases, as if the whole machine were suspended."""
     machine.fleet._tasks[-1].cancel()
 
 
 async def test_lease_has_one_holder_and_growing_tokens(redis_server: RedisServer, prefix: str) -> None:
-    one, other = [await a_shelf(redis_server, prefix, name) for name in ("one", "other")]
+    one, other = [await a_store(redis_server, prefix, name) for name in ("one", "other")]
 
     first = await one.acquire_lease(TARGET, 0)
     assert first.token
@@ -42,9 +42,9 @@ async def test_lease_has_one_holder_and_growing_tokens(redis_server: RedisServer
 
 
 async def test_lease_is_released_and_renewed_by_its_holder_only(redis_server: RedisServer, prefix: str) -> None:
-    one, other = [await a_shelf(redis_server, prefix, name) for name in ("one", "other")]
+    one, other = [await a_store(redis_server, prefix, name) for name in ("one", "other")]
     first = await one.acquire_lease(TARGET, 0)
-    redis_server.ask("DEL", one.keys.lease(TARGET))  # its time is over
+    redis_server.ask("DEL", one.keys.lease(TARGET))  # the lease has expired
     second = await other.acquire_lease(TARGET, 0)
 
     assert await one.renew_leases([(TARGET, first.token)]) == [False]
@@ -55,7 +55,7 @@ async def test_lease_is_released_and_renewed_by_its_holder_only(redis_server: Re
 
 
 async def test_lease_token_refuses_older_write(redis_server: RedisServer, prefix: str) -> None:
-    one, other = [await a_shelf(redis_server, prefix, name) for name in ("one", "other")]
+    one, other = [await a_store(redis_server, prefix, name) for name in ("one", "other")]
     first = await one.acquire_lease(TARGET, 0)
     redis_server.ask("DEL", one.keys.lease(TARGET))
     second = await other.acquire_lease(TARGET, 0)
@@ -70,7 +70,7 @@ async def test_lease_token_refuses_older_write(redis_server: RedisServer, prefix
 
 
 async def test_lease_from_before_a_purge_cannot_store(redis_server: RedisServer, prefix: str) -> None:
-    one = await a_shelf(redis_server, prefix, "one")
+    one = await a_store(redis_server, prefix, "one")
     taken = await one.acquire_lease(TARGET, 0)
     await one.purge(TARGET, 0)
 
@@ -81,7 +81,7 @@ async def test_lease_from_before_a_purge_cannot_store(redis_server: RedisServer,
 
 
 async def test_lease_from_before_a_purge_of_everything_cannot_store(redis_server: RedisServer, prefix: str) -> None:
-    one = await a_shelf(redis_server, prefix, "one")
+    one = await a_store(redis_server, prefix, "one")
     taken = await one.acquire_lease(TARGET, 0)
     await one.invalidate_all()
 
@@ -91,7 +91,7 @@ async def test_lease_from_before_a_purge_of_everything_cannot_store(redis_server
 
 
 async def test_purge_sent_late_keeps_copies_fetched_since(redis_server: RedisServer, prefix: str) -> None:
-    one = await a_shelf(redis_server, prefix, "one")
+    one = await a_store(redis_server, prefix, "one")
     taken = await one.acquire_lease(TARGET, 0)
     await one.put(TARGET, taken.token, b"x", taken.token, release=True)
 
@@ -101,11 +101,11 @@ async def test_purge_sent_late_keeps_copies_fetched_since(redis_server: RedisSer
 
 
 async def test_lease_tokens_continue_above_lost_ones(own_redis: RedisServer, prefix: str) -> None:
-    one = await a_shelf(own_redis, prefix, "one")
+    one = await a_store(own_redis, prefix, "one")
     before = await one.acquire_lease(TARGET, 0)
     own_redis.kill()
     own_redis.start()
-    again = await a_shelf(own_redis, prefix, "one")
+    again = await a_store(own_redis, prefix, "one")
 
     assert (await again.acquire_lease(TARGET, 0)).token > before.token
 
@@ -125,16 +125,16 @@ async def test_lease_of_suspended_machine_cannot_replace_later_copy(
         return said
 
     origin.answer = slowly  # type: ignore[assignment, method-assign]
-    held_still(one)
+    suspend_renewal(one)
     reader = asyncio.ensure_future(one.get("/feed"))
     await origin.asked(1)
     origin.publish("/feed", a_feed("new"), cache_control=LASTING)
 
-    seen = await other.get("/feed")  # it waits until the lease is over
+    seen = await other.get("/feed")  # waits until the lease has expired
     assert b"new" in seen.body
     await other.flush()
     late.set()
-    assert b"old" in (await reader).body  # it is the copy that was fetched
+    assert b"old" in (await reader).body  # the copy that was fetched
     await one.flush()
 
     assert one.fleet.store.replicator.refused == 1
@@ -154,7 +154,7 @@ async def test_lease_is_renewed_during_the_fetch(start: Start, origin: Origin) -
     await origin.asked(1)
     target = origin.url("/feed")
 
-    await asyncio.sleep(3)  # three times the lease; that nothing happens meanwhile has no other sign
+    await asyncio.sleep(3)  # three times the lease duration: a renewal has no other visible effect
     holder = one if one.fleet.store.coordination.token(target) else other
     if holder.fleet.store.coordination.lost_count:
         pytest.skip("this machine was too busy to prolong a lease of a second")
@@ -167,7 +167,7 @@ async def test_lease_is_renewed_during_the_fetch(start: Start, origin: Origin) -
 async def test_lease_of_dead_machine_passes_to_another(start: Start, origin: Origin, redis_server: RedisServer) -> None:
     one, other = await start(fleet_lease=1), await start(fleet_lease=1)
     origin.publish("/feed", a_feed("one"), cache_control=LASTING)
-    taken = await one.fleet.redis_store.acquire_lease(origin.url("/feed"), 0)  # and nothing is heard of it any more
+    taken = await one.fleet.redis_store.acquire_lease(origin.url("/feed"), 0)  # and is never renewed
     assert taken.token
 
     assert b"one" in (await other.get("/feed")).body

@@ -1,4 +1,4 @@
-"""Names and messages in Redis, written out by hand: machines of different versions share them."""
+"""Keys and messages in Redis, written out literally, because machines with different versions share them."""
 
 import random
 
@@ -35,7 +35,7 @@ def test_redis_message_is_number_version_and_json() -> None:
     assert parse_event(message) == ClusterEvent(12, 34, "put", "machine", TARGET, {"first": True})
 
 
-def test_copy_is_compressed_in_redis_where_that_saves() -> None:
+def test_copy_is_compressed_in_redis_if_that_saves_space() -> None:
     feed, noise = b"FPXY" + b"<item>news</item>" * 5000, b"FPXY" + random.Random(1).randbytes(50_000)
 
     assert len(compress(feed)) < len(feed) / 10

@@ -1,4 +1,4 @@
-"""When a reader polls is known on all machines, whichever it asks."""
+"""The poll rhythms of readers are known on all machines."""
 
 import pytest
 
@@ -22,10 +22,10 @@ async def test_cluster_rhythm_of_a_reader_is_known_on_all_machines(start: Start)
 
     next_poll = await until(lambda: next_poll_at(other))
     assert next_poll == pytest.approx(now + HOUR, abs=1)
-    assert other.service.counts.view(TARGET, now).total == 0  # machines add up their counts in Redis
+    assert other.service.counts.view(TARGET, now).total == 0  # machines exchange their counts through Redis
 
 
-async def test_cluster_reader_that_asks_the_machines_in_turn_has_one_rhythm_on_each(start: Start) -> None:
+async def test_cluster_reader_that_alternates_between_machines_has_one_rhythm_on_each(start: Start) -> None:
     machines = await start(), await start()
     now = machines[0].app.clock.now()
 
@@ -46,7 +46,7 @@ def next_poll_at(machine: Machine) -> float | None:
 
 
 class FakeRedis(RedisStore):
-    """Notes the events; `connection` says whether Redis is available."""
+    """Records the events. `connection` tells whether Redis is available."""
 
     def __init__(self, up: bool) -> None:
         self.connection = self  # type: ignore[assignment]
@@ -71,7 +71,7 @@ async def test_shared_polls_of_a_second_are_bounded() -> None:
     assert max(map(len, redis.events)) * 120 < 64 * 1024
 
 
-async def test_shared_polls_have_pseudonyms_of_the_present_periods_only() -> None:
+async def test_shared_polls_have_pseudonyms_of_current_periods_only() -> None:
     redis = FakeRedis(up=True)
     polls = SharedPolls(redis)
     polls.note((TARGET, READER, "reader/1", 5.04))

@@ -181,7 +181,7 @@ async def test_cluster_lost_event_is_read_from_the_log(start: Start, origin: Ori
     await one.get("/feed")
     await one.flush()
     await other.get("/feed")
-    deaf = other.fleet.event_listener._task  # as when its connection hangs
+    deaf = other.fleet.event_listener._task  # as if its connection were blocked
     assert deaf is not None
     deaf.cancel()
 
@@ -204,7 +204,7 @@ async def test_cluster_machine_compares_everything_after_a_long_outage(start: St
             await other.get(path)
         await until(lambda: other.fleet.comparison_count and other.fleet._comparing is not None)
         before = other.fleet.comparison_count
-        other.fleet.connection.up = False  # it is away from here on: its round finds Redis again
+        other.fleet.connection.up = False  # disconnected from here on; its loop reconnects later
         other.fleet.connection._next_probe = float("inf")
         for path in paths[:6]:
             await one.service.admin.purge(origin.url(path))
@@ -262,7 +262,7 @@ async def test_cluster_machine_drops_copies_purged_before_its_start(
     await until(lambda: again.service.store.get(target) is None)
 
 
-async def test_group_that_one_machine_invalidates_is_invalid_on_all(start: Start, origin: Origin) -> None:
+async def test_group_invalidated_on_one_machine_is_invalid_on_all(start: Start, origin: Origin) -> None:
     for path in ("/one", "/two"):
         origin.publish(path, a_feed("old"), cache_control=LASTING, cache_groups='"news"')
     one, other = await pair(start, upstream=origin.base)
@@ -284,7 +284,7 @@ async def test_group_that_one_machine_invalidates_is_invalid_on_all(start: Start
 
 
 async def until_new(machine: Machine, path: str) -> None:
-    """Return when the machine has fetched the feed anew: it learns of other machines' changes within a moment."""
+    """Wait until the machine has fetched the feed again. It learns of other machines' changes within a moment."""
     for _ in range(500):
         if b"<title>new</title>" in (await machine.get(path)).plain:
             return

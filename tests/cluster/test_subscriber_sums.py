@@ -1,4 +1,4 @@
-"""Readers are counted once on all machines, and stay pseudonymous."""
+"""Readers are counted once over all machines, and remain pseudonymous."""
 
 from collections.abc import Sequence
 

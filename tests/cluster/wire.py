@@ -1,4 +1,4 @@
-"""A wire to Redis that can be cut: a small TCP proxy, in threads of its own."""
+"""A connection to Redis that can be interrupted: a small TCP proxy in its own threads."""
 
 import contextlib
 import selectors
@@ -9,9 +9,9 @@ from typing import Self
 
 
 class Wire:
-    """Carries bytes from a free port to a Unix socket.
+    """Copies bytes from a free port to a Unix socket.
 
-    `stall` keeps connections and carries nothing, `drop` closes them and takes no new ones, `mend` ends either.
+    `stall` keeps connections and copies nothing. `drop` closes them and accepts no others. `mend` ends both.
     """
 
     def __init__(self, socket_path: Path) -> None:
@@ -39,7 +39,7 @@ class Wire:
 
     def mend(self) -> None:
         self._dropped = False
-        # What was on its way when it stalled does not arrive minutes later.
+        # Data sent before the stall must not arrive minutes later.
         if not self._flows.is_set():
             self._cut()
             self._flows.set()

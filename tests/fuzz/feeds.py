@@ -1,13 +1,13 @@
-"""Mutated feeds through everything that is done with a feed: `python -m tests.fuzz.feeds --seed N --seconds S`.
+"""Mutated feeds in all operations on feeds: `python -m tests.fuzz.feeds --seed N --seconds S`.
 
-Feeds come from the tests, and from ../shared/corpus where that is. Each is mutated at random: pieces are cut, repeated,
-swapped with those of other feeds, bytes are changed, and what was made to take long is put in. Nothing may be raised,
-nothing may take longer than its size allows, and what is promised of a document must hold of every document:
+Feeds come from the tests, and from ../shared/corpus if it exists. Each is mutated at random: pieces are cut, repeated
+or swapped with those of other feeds, bytes are changed, and constructs that once took long are inserted. No operation
+may raise an error or take longer than the size of the document allows. These properties must hold for every document:
 
-- the same bytes say the same, twice (content digest, entries);
-- a delta from nothing is the document, and a delta from the document has no entry;
-- a rendering is a feed again;
-- a self link, once added, is found right.
+- The same bytes have the same content digest and entries each time.
+- A delta from nothing is the document, and a delta from the document has no entry.
+- A rendering is a feed.
+- A self link that was added is found.
 """
 
 import argparse
@@ -40,11 +40,11 @@ BASE = 1.0
 
 
 class Failure(AssertionError):
-    """A promise that does not hold of a document."""
+    """A property that does not hold for a document."""
 
 
 def seeds() -> list[bytes]:
-    """The documents to begin with."""
+    """Return the documents to begin with."""
     found = [make(20) for make in DOCUMENTS.values()]
     for folder in FOLDERS:
         files = sorted(each for each in folder.rglob("*") if each.suffix in ENDINGS) if folder.is_dir() else []
@@ -53,7 +53,7 @@ def seeds() -> list[bytes]:
 
 
 def mutated(document: bytes, others: list[bytes], chance: random.Random) -> bytes:
-    """The document with one to eight changes."""
+    """Return the document with one to eight changes."""
     for _ in range(chance.randint(1, 8)):
         start = chance.randrange(len(document) + 1)
         end = min(len(document), start + int(chance.expovariate(1 / 40)))
@@ -81,7 +81,7 @@ def mutated(document: bytes, others: list[bytes], chance: random.Random) -> byte
 
 
 def tried(document: bytes) -> None:
-    """Do everything with it. Raises Failure, and what was raised that may not be."""
+    """Apply every operation to a document. Raises Failure, and every error that the operations may not raise."""
     for name, reading in READINGS.items():
         began = time.process_time()
         reading(document)
@@ -102,7 +102,7 @@ def tried(document: bytes) -> None:
     for name in AGAIN if feed is not None else ():
         assert feed is not None
         back = convert.read(FORMATS[name].render(feed), None, address=HREF)
-        if back is None:  # items may be more: an extension of RSS may be called as the items of Atom are
+        if back is None:  # there may be more items: an RSS extension may have the name of Atom's items
             raise Failure(f"{name} cannot be read back")
 
 
@@ -122,7 +122,7 @@ def _delta_holds(document: bytes) -> None:
 
 
 def documents(seed: int) -> Iterator[bytes]:
-    """Documents without end, the same for the same seed."""
+    """Yield an endless sequence of documents that depends on the seed only."""
     chance = random.Random(seed)
     begin = seeds()
     while True:
@@ -130,7 +130,8 @@ def documents(seed: int) -> Iterator[bytes]:
 
 
 def run(seed: int, seconds: float) -> int:
-    """Try documents for so long; how many were. Raises Failure, with the document written to a file beside."""
+    """Test documents for a number of seconds and return their number. Raises Failure, and writes the document to a
+    file."""
     until = time.monotonic() + seconds
     for number, document in enumerate(documents(seed)):
         if time.monotonic() >= until:
@@ -144,7 +145,7 @@ def run(seed: int, seconds: float) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=60)

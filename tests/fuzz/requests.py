@@ -1,18 +1,18 @@
-"""Differential fuzzing: the same bytes to the fast path and to mitmproxy's path, which have to answer the same.
+"""Differential fuzzing: the fast path and mitmproxy get the same bytes and must give the same responses.
 
     python -m tests.fuzz.requests --seed 1 --seconds 60
-    python -m tests.fuzz.requests --seed 1 --case 1234     one case again, with all that was said
+    python -m tests.fuzz.requests --seed 1 --case 1234     one case again, with everything that was sent
 
-Both listeners stand on one service with the same stored feeds, and the clock stands still. A case is what one
-connection says: requests, well-formed or mutated, pipelined, in pieces, at whose end the client closes its sending
-side. Compared are the answers (status, reason, fields, content) and how the connection ends. Differences that are
-permitted:
+Both listeners belong to one service with the same stored feeds, and the clock does not advance. A case contains all
+bytes of one connection: well-formed or mutated requests, pipelined and split into pieces. After the last byte the
+client closes its sending side. The responses (status, reason, fields, content) and the way the connection ends are
+compared. These differences are permitted:
 
-* `Connection: close`, and how the order of fields differs: the fast path says that it closes, mitmproxy only does it;
-* the proxy's own address where a request names none (HTTP/1.0 without Host), since each listener has another;
-* `collapsed` in Cache-Status: both ask at the same time, and one update answers both;
-* what a reset takes away: bytes that follow a request which ends the connection (`Connection: close`, a head that is
-  refused) may arrive at a closed socket. What arrived before a reset has to be the beginning of what the other said.
+* `Connection: close` and the order of fields: the fast path announces that it closes, mitmproxy only closes.
+* The proxy's own address if a request has none (HTTP/1.0 without Host), since each listener has its own port.
+* `collapsed` in Cache-Status: both requests are concurrent, and one refresh answers both.
+* Bytes lost by a reset: bytes after a request that ends the connection (`Connection: close`, a refused head) may arrive
+  at a closed socket. Bytes that arrived before a reset must be the beginning of the other listener's bytes.
 """
 
 import argparse
@@ -100,7 +100,7 @@ ENDS = [b"\r\n"] * 30 + [b"\n", b"\r", b"\r\r\n"]
 
 @dataclass(frozen=True)
 class Case:
-    """What one connection says."""
+    """All bytes of one connection."""
 
     pieces: tuple[bytes, ...]
 
@@ -110,7 +110,7 @@ class Case:
 
 
 def a_case(seed: int, number: int, targets: list[bytes]) -> Case:
-    """The case of this number; the same for the same seed."""
+    """Return the case with this number; it depends on the seed only."""
     rng = random.Random(f"{seed}:{number}")
     data = b"".join(_request(rng, targets) for _ in range(rng.choice([1, 1, 1, 2, 3])))
     if rng.random() < 0.15 and data:
@@ -134,7 +134,7 @@ def _request(rng: random.Random, targets: list[bytes]) -> bytes:
 
 
 async def played(base: str, case: Case) -> bytes:
-    """All that comes back when the client closes its sending side behind the last byte."""
+    """Return all received bytes. The client closes its sending side after the last byte."""
     reader, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
     said = b""
     try:
@@ -156,7 +156,7 @@ async def played(base: str, case: Case) -> bytes:
 
 
 def compared(said: bytes, base: str) -> bytes:
-    """What was said, without what may differ."""
+    """Return the responses without the permitted differences."""
     said = said.replace(base.encode(), b"*").replace(base.partition("//")[2].encode(), b"*")
     heads = re.split(rb"(HTTP/1\.1 [1-5][0-9]{2} [^\r\n]*\r\n(?:[^\r\n]+\r\n)*\r\n)", said)
     return b"".join(_sorted(part) if part.startswith(b"HTTP/1.1 ") else part for part in heads)
@@ -169,7 +169,7 @@ def _sorted(head: bytes) -> bytes:
 
 
 def is_same(fast: bytes, ordinary: bytes) -> bool:
-    """Whether both said the same, but for what a reset took away."""
+    """Return True if both responses are equal, except for bytes lost by a reset."""
     shorter, longer = sorted((fast.removesuffix(b"(reset)"), ordinary.removesuffix(b"(reset)")), key=len)
     was_reset = b"(reset)" in fast + ordinary
     return longer.startswith(shorter) if was_reset else longer == shorter
@@ -177,7 +177,7 @@ def is_same(fast: bytes, ordinary: bytes) -> bool:
 
 @dataclass
 class Difference:
-    """Two answers that should be one."""
+    """Two responses that should be equal."""
 
     number: int
     case: Case
@@ -190,7 +190,7 @@ class Difference:
 
 
 async def open_stage() -> tuple[OnFront, list[bytes]]:
-    """A proxy with stored feeds, and the targets that cases ask for."""
+    """Open a proxy with stored feeds and return it with the targets that cases request."""
     stage = OnFront(ManualClock(NOON), {"site_interval": 0})
     await stage.open()
     origin = stage.origin
@@ -210,12 +210,12 @@ async def open_stage() -> tuple[OnFront, list[bytes]]:
 
 
 def _thanks(request: Request) -> Response:
-    # An error invalidates nothing of what is stored (RFC 9111, section 4.4).
+    # An error response invalidates no stored response (RFC 9111, section 4.4).
     return Response(403, Fields([("Content-Type", "text/plain")]), request.method.encode())
 
 
 async def run(seed: int, seconds: float, cases: int = 0, only: int | None = None) -> tuple[int, Difference | None]:
-    """Play cases until the time is over, or so many; how many, and the first difference."""
+    """Run cases until the time or the number of cases is exhausted. Return their number and the first difference."""
     stage, targets = await open_stage()
     try:
         number, end = only or 0, time.monotonic() + seconds

@@ -1,7 +1,7 @@
-"""A short run of the feeds that are mutated at random (feeds.py)."""
+"""A short run of fuzzing with mutated feeds (feeds.py)."""
 
 from tests.fuzz import feeds
 
 
-def test_mutated_feeds_are_read_converted_and_compared_within_their_promises() -> None:
+def test_mutated_feeds_keep_the_properties_of_feeds() -> None:
     assert feeds.run(seed=1, seconds=3) > 0

@@ -1,5 +1,5 @@
-"""Where scenarios are played: on the service alone, on the addons without sockets, and on the whole proxy, without and
-with its fast path.
+"""Environments for scenarios: the service alone, the addons without sockets, and the whole proxy without and with its
+fast path.
 
-A scenario speaks to `origin`, `proxy` and `clock`; which stage it stands on it does not know.
+A scenario uses `origin`, `proxy` and `clock`, and does not know its stage.
 """

@@ -1,4 +1,4 @@
-"""The stage of the addons: the real ones, hook by hook, with an origin in memory and no sockets."""
+"""The stage of the addons: the real addons, hook by hook, with an origin in memory and no sockets."""
 
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,12 +25,15 @@ from tests.stages.play import ALONE, Seen, line_for, resolved
 
 
 class OnAddons:
-    """Every hook that mitmproxy would call for a request, in its order; what passes goes to the origin in memory."""
+    """Calls every hook that mitmproxy would call for a request, in order.
+
+    Forwarded requests go to the origin in memory.
+    """
 
     def __init__(self, clock: ManualClock, settings: dict[str, Any]) -> None:
         self.clock = clock
         self.origin = Origin(clock)
-        # A literal address: streamed requests are checked for where they go, and names would be looked up.
+        # An IP address, because a name would be looked up for the address check of streamed requests.
         self.origin.base = "http://127.0.0.1:8088"
         self.settings = settings
         self.name = "http://proxy.example:8080"
@@ -44,7 +47,7 @@ class OnAddons:
 
     async def open(self) -> None:
         self._context = taddons.context()
-        declare(self._context.options, *defaults())  # before there are addons, as in serve.make_master
+        declare(self._context.options, *defaults())  # before addons exist, as in serve.make_master
         self._addons = self._context.master.addons
         self.app = App(self.clock, make_client=lambda _: OriginFetcher(self.origin))
         bind_app(self._context.master, self.app)
@@ -91,7 +94,7 @@ class OnAddons:
         await self._hook(hooks.HttpResponseHook(flow))
 
     async def _pass(self, flow: http.HTTPFlow, body: bytes) -> None:
-        """What mitmproxy does with a flow that nobody has answered: it asks upstream."""
+        """Send a flow without a response upstream, as mitmproxy does."""
         flow.server_conn = connection.Server(address=(flow.request.host, flow.request.port))
         data = server_hooks.ServerConnectionHookData(flow.server_conn, flow.client_conn)
         await self._hook(server_hooks.ServerConnectHook(data))

@@ -1,4 +1,4 @@
-"""A proxy with nothing in front of it: a Runtime on a manual clock, filled by hand, and its admin listener."""
+"""A proxy without clients: an App with a manual clock, filled by the test, and its admin listener."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,7 @@ TARGET = "https://example.com/feed.xml"
 
 
 def a_resource(target: str = TARGET, *, minutes_ago: float = 10, max_age: int = 3600, **channel: Any) -> Resource:
-    """A feed as it was stored so long ago."""
+    """Return a feed as it was stored some minutes ago."""
     got = NOW - 60 * minutes_ago
     said = {"kind": Kind.RSS, "version": "2.0", "well_formed": True, "title": "Example", "items": 3} | channel
     fields = Fields([("Date", format_http_date(got)), ("ETag", '"theirs"'), ("Cache-Control", f"max-age={max_age}")])
@@ -33,7 +33,7 @@ def a_resource(target: str = TARGET, *, minutes_ago: float = 10, max_age: int = 
 
 @dataclass
 class Proxy:
-    """What a test talks to."""
+    """The proxy, its admin listener and a client session."""
 
     app: App
     admin: AdminServer
@@ -44,7 +44,7 @@ class Proxy:
             await self.app.service.store.put(resource)
 
     def read(self, target: str, agent: str, times: int = 1) -> None:
-        """So many different readers ask for a feed."""
+        """Record reads of a feed by a number of different readers."""
         for number in range(times):
             pseudonym = Pseudonym(number + 1, number + 1_000_001)
             self.app.service.counts.record_read(target, pseudonym, agent, NOW)
@@ -58,7 +58,7 @@ class Proxy:
             return await answer.json()
 
     async def post(self, path: str, data: Any = None, **headers: str) -> tuple[int, Any, str]:
-        """Status, JSON (or None), Location."""
+        """Send a POST; return the status, the JSON (or None) and Location."""
         url = self.admin.url + path
         async with self.session.post(url, data=data, headers=_named(headers), allow_redirects=False) as answer:
             is_json = answer.content_type == "application/json"

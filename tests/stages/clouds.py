@@ -1,4 +1,4 @@
-"""rssCloud and CNWS on a stand with no network: their endpoints, called as others call them."""
+"""rssCloud and CNWS on a stand without a network. Their endpoints are called as other hosts call them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ PUBLIC = "https://proxy.example/"
 
 @dataclass
 class Clouds:
-    """Both sides of rssCloud, and the stand they are on."""
+    """Both roles of rssCloud and the stand."""
 
     stand: Stand
     both: DuplexProtocol[RssCloudServer, RssCloudAggregator]
@@ -32,21 +32,21 @@ class Clouds:
         return self.both.publisher
 
     async def push(self, path: str, content: bytes = b"", *, query: str = "") -> Response:
-        """Somebody calls one of our addresses."""
+        """Call one of the proxy's addresses from outside."""
         return await self.both.subscriber.endpoint(call(path, content, query=query, method="GET" if query else "POST"))
 
 
 def call(
     path: str, content: bytes = b"", *, query: str = "", method: str = "POST", address: str = WORKSTATION, **fields: str
 ) -> Call:
-    """A request for an endpoint, as the desk hands it on."""
+    """Return a request for an endpoint, as the router passes it on."""
     named = Fields((name.replace("_", "-"), value) for name, value in fields.items())
     visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", address)
     return Call(Request(method, f"/-/{path}", named), visit, path, query, content)
 
 
 async def clouds_on(stand_at: Callable[..., Any], **options: Any) -> Clouds:
-    """A stand with rssCloud."""
+    """Return a stand with rssCloud."""
     made: list[DuplexProtocol[RssCloudServer, RssCloudAggregator]] = []
 
     def join(notifications: NotificationService) -> None:
@@ -63,7 +63,7 @@ async def clouds_on(stand_at: Callable[..., Any], **options: Any) -> Clouds:
 
 
 def answering(true: bytes = b"") -> Callable[[str], Response | FeedproxyError]:
-    """Others who take everything: challenges are given back, calls answered with this."""
+    """Return a function that answers all calls: it echoes challenges and answers other calls with `true`."""
 
     def answer(url: str) -> Response:
         given = parse_qs(urlsplit(url).query).get("challenge")

@@ -1,8 +1,7 @@
-"""The stage of the fast path: the whole proxy with both listeners, side by side on one service.
+"""The stage of the fast path: the whole proxy with both listeners for one service.
 
-Whatever the listener in front answers from memory is asked for again: of it, so that it answers by heart, and of
-mitmproxy's ordinary listener. All three have to be the same, field by field; what a connection is told about itself is
-its own affair.
+A response that the fast path sends from memory is requested twice more: from the fast path, and from mitmproxy's
+ordinary listener. All three responses must be equal in every field that does not describe the connection.
 """
 
 from typing import Any
@@ -18,7 +17,7 @@ OWN_AFFAIR = ("connection",)
 
 
 class OnFront(OnProxy):
-    """The whole proxy with the fast path, and without it for comparison."""
+    """The whole proxy with the fast path, and with the ordinary listener for comparison."""
 
     def __init__(self, clock: ManualClock, settings: dict[str, Any]) -> None:
         super().__init__(clock, {**settings, "fast_path": True})
@@ -41,7 +40,7 @@ class OnFront(OnProxy):
 
     async def ask(self, method: str, line: str, fields: Fields, *, address: str, body: bytes = b"") -> Seen:
         first = await super().ask(method, line, fields, address=address, body=body)
-        self._front._listener._handler.access_logger.flush()  # scenarios look at the log at once
+        self._front._listener._handler.access_logger.flush()  # scenarios read the log immediately
         if body or method not in ("GET", "HEAD") or not _may_be_asked_again(first):
             return first
         if "host" not in fields:
@@ -63,7 +62,7 @@ class OnFront(OnProxy):
 
 
 def _may_be_asked_again(seen: Seen) -> bool:
-    """Whether asking again changes nothing: a hit, and none that makes anybody look for something newer."""
+    """Return True if repeating the request changes nothing: it is a hit, and causes no refresh."""
     words = [word.strip() for word in seen.cache.split(";")]
     return "hit" in words and f"detail={Detail.STALE_WHILE_REVALIDATE}" not in words
 

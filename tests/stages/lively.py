@@ -1,4 +1,4 @@
-"""A proxy as after some weeks in an office: made-up feeds in every state, readers good and bad, and a history."""
+"""A proxy as after some weeks in an office: invented feeds in every state, good and bad readers, and a history."""
 
 import math
 import random
@@ -32,7 +32,7 @@ READERS = (
     ("python-requests/2.31", 2),
 )
 FEEDS = (
-    # host and path, title, minutes since it was fetched, readers of it
+    # host and path, title, minutes since the fetch, number of readers
     ("news.example.com/feed.xml", "The Harbour Gazette", 12, 6),
     ("weather.example.net/warnings.atom", "Coastal weather warnings", 3, 5),
     ("blog.example.org/index.xml", "Notes from the workshop", 44, 4),
@@ -45,7 +45,7 @@ FEEDS = (
 
 
 def document(title: str, entries: Iterable[int], ttl: int = 60) -> bytes:
-    """A feed with these entries."""
+    """Return a feed document with these entries."""
     items = "".join(
         f"<item><title>Entry {each}</title><link>https://news.example.com/{each}</link>"
         f"<guid>https://news.example.com/{each}</guid>"
@@ -57,14 +57,14 @@ def document(title: str, entries: Iterable[int], ttl: int = 60) -> bytes:
 
 
 def a_copy(target: str, body: bytes, got: float, tag: str = "a1", **said: str) -> StoredResponse:
-    """A feed as it was stored."""
+    """Return a feed as it is stored."""
     lines = {"Date": format_http_date(got), "Content-Type": "application/rss+xml", "ETag": '"v7"', **said}
     content = Content({"identity": body, "gzip": body[: len(body) // 4]}, tag, "application/rss+xml", got, feed=True)
     return StoredResponse(target, 200, Fields(lines.items()), content, got, got, own_agent=True)
 
 
 def a_feed(target: str, title: str, minutes: float, ttl: int = 60) -> Resource:
-    """A feed with six versions behind it, a day apart."""
+    """Return a feed with six earlier versions at intervals of a day."""
     got = NOW - 60 * minutes
     editions, versions, first = [], [], 40
     body = b""
@@ -92,7 +92,7 @@ def a_feed(target: str, title: str, minutes: float, ttl: int = 60) -> Resource:
 
 
 def feeds() -> list[Resource]:
-    """Feeds in every state."""
+    """Return feeds in every state."""
     found = [a_feed(f"https://{place}", title, minutes) for place, title, minutes, _ in FEEDS]
     broken = a_feed("https://forum.example.org/latest.rss", "Sailors’ forum: latest", 60 * 9)
     failures = Failures(7, NOW - 8 * HOUR, NOW - 40 * 60, "unreachable", NOW + 80 * 60)
@@ -113,7 +113,7 @@ def feeds() -> list[Resource]:
 
 
 def write_history(app: App, days: int = 30) -> None:
-    """So many days of readers who sleep at night and work less on Sundays."""
+    """Write a history of days with readers that are less active at night and on Sundays."""
     chance = random.Random(7)
     for hour in range(int(NOW // HOUR) - 24 * days, int(NOW // HOUR) + 1):
         awake = 0.35 + 0.65 * max(0.0, math.sin((hour % 24 - 5) / 16 * math.pi))
@@ -127,7 +127,7 @@ def write_history(app: App, days: int = 30) -> None:
 
 
 def let_read(app: App) -> None:
-    """Readers come, some of whom ask too often and without conditions."""
+    """Record reads, some of them by readers that poll too often and without conditions."""
     old = (("http://old.example.com/rss", 2), ("https://forum.example.org/latest.rss", 1))
     for target, kinds in (*((f"https://{place}", kinds) for place, _, _, kinds in FEEDS), *old):
         number = 0
@@ -163,7 +163,7 @@ def let_read(app: App) -> None:
 
 
 def a_runtime(origin: Origin | None = None, **options: object) -> App:
-    """The proxy on its first day, on a clock that stands still; nothing goes out, for nobody asks."""
+    """Return the proxy on its first day, with a manual clock. It sends no requests, because no reader polls."""
     if origin is None:
         app = App(ManualClock(NOW - UP))
     else:
@@ -175,7 +175,7 @@ def a_runtime(origin: Origin | None = None, **options: object) -> App:
 
 
 async def furnish(app: App) -> None:
-    """Twelve days later."""
+    """Advance to the state after twelve days."""
     assert isinstance(app.clock, ManualClock)
     _ = app.service
     app.clock.advance(UP)

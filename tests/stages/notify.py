@@ -1,4 +1,4 @@
-"""Hearing and telling with no network: a service on a manual clock, an origin in memory, and others to call."""
+"""Notifications without a network: a service with a manual clock, an origin in memory, and other hosts to call."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -28,7 +28,7 @@ TARGET = "http://origin.example/feed.xml"
 
 @dataclass
 class Others:
-    """Everybody whom we call: what they were told, and what they answer."""
+    """All hosts that the proxy calls: the calls, and their responses."""
 
     calls: list[tuple[str, str, bytes]] = field(default_factory=list)
     heads: list[Fields] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Others:
 
 
 class Plain:
-    """The plainest protocol: a GET of the callback; 410 ends it, other failures are tried again."""
+    """The simplest protocol: a GET of the callback. 410 ends the subscription; other failures are retried."""
 
     name = "plain"
     retry_for = DAY
@@ -105,7 +105,7 @@ class Plain:
 
 @dataclass
 class Stand:
-    """What a test holds in its hands."""
+    """The service, the origin and the other hosts of a test."""
 
     app: App
     origin: Origin
@@ -118,7 +118,7 @@ class Stand:
         return self.app.notifications
 
     async def settled(self) -> None:
-        """Wait until nothing more can be done at this hour."""
+        """Wait until no work is left at this instant."""
         while True:
             await self.notifications.wait_idle()
             if not self.app.service.admin.active_refreshes:
@@ -132,7 +132,7 @@ class Stand:
         await self.settled()
 
     async def read(self, target: str = TARGET, *, readers: int = 3) -> None:
-        """The feed is fetched, whatever its turn; so many different readers have asked for it."""
+        """Fetch the feed, regardless of its minimum interval, after reads by a number of different readers."""
         for number in range(1, readers + 1):
             self.app.service.counts.distinct.record(target, Pseudonym(number, number, number), self.clock.now())
         await self.app.service._coordinator.refresh(target)
@@ -146,9 +146,9 @@ class Stand:
 
 @pytest.fixture
 async def stand_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[..., Any]]:
-    """Opens stands; those of one `folder` share a store, one after the other."""
+    """Yield a function that opens stands. Stands with one `folder` share a store, one after the other."""
     opened: list[Stand] = []
-    monkeypatch.setattr(notification_service, "LOOP_INTERVAL", 0.0)  # days pass here in rounds by the thousand
+    monkeypatch.setattr(notification_service, "LOOP_INTERVAL", 0.0)  # simulated days cause thousands of rounds
 
     async def open_at(
         *,

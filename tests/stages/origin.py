@@ -1,4 +1,4 @@
-"""An origin one can talk to: publish, break down, ask what it was asked."""
+"""An origin in memory: it publishes pages, fails on demand, and records its requests."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from feedproxy.upstream.fetched import Fetched, Oversized
 
 
 def a_feed(*titles: str, ttl: int | None = None, extra: str = "") -> bytes:
-    """A small RSS 2.0 feed with these items."""
+    """Return a small RSS 2.0 feed with these items."""
     items = "".join(f"<item><title>{title}</title><guid>tag:{title}</guid></item>" for title in titles or ("one",))
     hint = f"<ttl>{ttl}</ttl>" if ttl is not None else ""
     return (
@@ -25,7 +25,7 @@ def a_feed(*titles: str, ttl: int | None = None, extra: str = "") -> bytes:
 
 @dataclass
 class Page:
-    """What stands at a path."""
+    """The content at a path."""
 
     body: bytes = b""
     fields: dict[str, str] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Page:
 
 
 class Origin:
-    """Serves pages with validators, keeps a log, and breaks down on demand."""
+    """Serves pages with validators, records requests, and fails on demand."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -49,26 +49,26 @@ class Origin:
 
     @property
     def requests(self) -> int:
-        """How often it was asked."""
+        """Number of requests received."""
         return len(self.log)
 
     @property
     def heard(self) -> Fields:
-        """The fields of the last request."""
+        """Fields of the last request."""
         return self.log[-1].fields
 
     def url(self, path: str) -> str:
-        """The target URI of a path."""
+        """Return the target URI of a path."""
         return self.base + path
 
     def publish(self, path: str, body: bytes, *, status: int = 200, validators: bool = True, **fields: str) -> None:
-        """Put a page there; field names with underscores for hyphens."""
+        """Publish a page. Names of fields have underscores instead of hyphens."""
         named = {name.replace("_", "-").title(): value for name, value in fields.items()}
         named.setdefault("Content-Type", "application/rss+xml")
         self.pages[path] = Page(body, named, status, validators)
 
     def break_down(self, answer: Callable[[Request], Response] | FeedproxyError | int | None = None) -> None:
-        """From now on: an error status, an answer made by a function, or no connection at all."""
+        """Fail from now on: with an error status, with a response made by a function, or without a connection."""
         if isinstance(answer, int):
             status = answer
             self.broken = lambda _: Response(status, Fields([("Content-Type", "text/plain")]), b"broken")
@@ -76,21 +76,21 @@ class Origin:
             self.broken = answer or Unreachable("no route")
 
     def speak(self, answer: Callable[[Request], Response]) -> None:
-        """From now on every answer depends on the request."""
+        """From now on, let a function of the request make every response."""
         self.broken = answer
 
     def recover(self) -> None:
-        """All is well again."""
+        """End the failure."""
         self.broken = None
 
     async def asked(self, times: int = 1) -> None:
-        """Wait until so many requests have come."""
+        """Wait until this number of requests has been received."""
         while len(self.log) < times:
             self._heard.clear()
             await self._heard.wait()
 
     async def answer(self, request: Request) -> Response:
-        """The answer to one request; raises what `break_down` was given."""
+        """Return the response to a request. Raises the error that `break_down` got."""
         self.log.append(request)
         self._heard.set()
         if self.gate is not None:
@@ -123,7 +123,7 @@ class Origin:
 
 
 class OriginFetcher:
-    """The origin without a network: stands in for net.fetch.Fetcher."""
+    """Fetches from the origin in memory, instead of a net.fetch.Fetcher."""
 
     def __init__(self, origin: Origin) -> None:
         self._origin = origin
@@ -138,11 +138,11 @@ class OriginFetcher:
         )
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: no resources are held."""
 
 
 async def on_loopback(origin: Origin) -> web.AppRunner:
-    """The same origin behind a real socket; `origin.base` is set to its address."""
+    """Serve the origin at a real socket and set `origin.base` to its address."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         fields = Fields((name.decode("latin-1"), value.decode("latin-1")) for name, value in request.raw_headers)

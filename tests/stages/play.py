@@ -1,4 +1,4 @@
-"""The stages: each offers get, head and send to a scenario, with the same clock and the same origin."""
+"""The stages. Each has get, head and send for a scenario, and all have the same clock and origin."""
 
 import asyncio
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ UPSTREAM = "the origin"
 
 @dataclass(frozen=True)
 class Seen:
-    """What a reader saw."""
+    """A response as a reader received it."""
 
     status: int
     fields: Fields
@@ -45,13 +45,13 @@ class Seen:
 
     @property
     def plain(self) -> bytes:
-        """The body without its content coding."""
+        """Body without its content coding."""
         return decode(self.body, self.fields.combined("content-encoding"), limit=10_000_000)
 
     def expect(
         self, status: int, *, cache: str | None = None, age: int | None = None, body: bytes | None = None
     ) -> Self:
-        """Check what is usually checked; `cache` are words that Cache-Status has to hold."""
+        """Check the usual properties. `cache` is text that Cache-Status has to contain."""
         assert self.status == status, (self.status, self.cache, self.body[:200])
         if cache is not None:
             said = [word.strip() for word in self.cache.split(";")]
@@ -65,22 +65,22 @@ class Seen:
 
     @property
     def cache(self) -> str:
-        """Our member of Cache-Status."""
+        """The proxy's member of Cache-Status."""
         return self.fields.combined("cache-status") or ""
 
     @property
     def location(self) -> str:
-        """Where a redirect leads."""
+        """Target of a redirect."""
         return self.fields.get("location") or ""
 
     @property
     def tag(self) -> str:
-        """The entity tag."""
+        """Entity tag."""
         return self.fields.get("etag") or ""
 
 
 class Stage(Protocol):
-    """What a scenario may do."""
+    """The interface of a stage for scenarios."""
 
     origin: Origin
     clock: ManualClock
@@ -91,7 +91,7 @@ class Stage(Protocol):
 
     @property
     def name(self) -> str:
-        """The address of the proxy itself, as readers write it."""
+        """Address of the proxy itself, as readers write it."""
         ...
 
     def use_rules(self, rules: Rules) -> None: ...
@@ -106,13 +106,13 @@ class Stage(Protocol):
 
 
 class Door(Stage, Protocol):
-    """A stage that one enters with a request line, not with a target: all but the service alone."""
+    """A stage that receives request lines, not targets: all except the service alone."""
 
     async def ask(self, method: str, line: str, fields: Fields, *, address: str, body: bytes = b"") -> Seen: ...
 
 
 def line_for(stage: Stage, entrance: Entrance, path: str) -> str:
-    """The request target, in the form that leads through this entrance."""
+    """Return the request target in the form for this entrance."""
     match entrance:
         case Entrance.GATEWAY:
             return uri.gateway_path(stage.origin.url(path))
@@ -123,7 +123,7 @@ def line_for(stage: Stage, entrance: Entrance, path: str) -> str:
 
 
 def resolved(settings: dict[str, Any], origin: Origin) -> dict[str, Any]:
-    """The settings with the origin's address where it was asked for."""
+    """Return the settings with the origin's address in place of its placeholder."""
     return {
         name: value.replace(UPSTREAM, origin.base) if isinstance(value, str) else value
         for name, value in settings.items()
@@ -131,7 +131,7 @@ def resolved(settings: dict[str, Any], origin: Origin) -> dict[str, Any]:
 
 
 class OnService:
-    """The service alone: no mitmproxy, no sockets."""
+    """The service alone, without mitmproxy and sockets."""
 
     def __init__(self, clock: ManualClock, settings: dict[str, Any]) -> None:
         self.clock = clock
@@ -182,7 +182,7 @@ class OnService:
 
 
 class OnProxy:
-    """The whole proxy: an own master, a real listener, a real origin on loopback."""
+    """The whole proxy: its own master, a real listener, and a real origin on loopback."""
 
     def __init__(self, clock: ManualClock, settings: dict[str, Any]) -> None:
         self.clock = clock
@@ -255,7 +255,7 @@ class OnProxy:
 
 
 class Proxy:
-    """What a scenario holds in its hands."""
+    """The proxy, its origin and its clock, as scenarios use them."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -264,26 +264,26 @@ class Proxy:
 
     @property
     def service(self) -> Service:
-        """The service behind all entrances: what the operator's listener, pings and schedules speak to."""
+        """The service behind all entrances, which the admin listener, pings and schedules call."""
         return self.stage.service
 
     def rule(self, path: str, **overrides: Any) -> None:
-        """One more rule of `feeds:`, for this path of the origin, or for a whole address."""
+        """Add a rule of `feeds:` for a path of the origin or for a whole address."""
         pattern = self.stage.origin.url(path) if path.startswith("/") else path
         self._rules.append(Rule(TargetPattern(pattern), overrides))
         self.stage.use_rules(Rules(self._rules))
 
     async def get(self, path: str, **fields: Any) -> Seen:
-        """GET, with fields named in Python's way: if_none_match='"x"'."""
+        """Send a GET. Keyword arguments are fields: if_none_match='"x"'."""
         return await self.send("GET", path, **fields)
 
     async def settled(self) -> None:
-        """Wait until no update is under way."""
-        while self.stage.service.admin.active_refreshes:  # noqa: ASYNC110 (no event to wait for)
+        """Wait until no refresh is running."""
+        while self.stage.service.admin.active_refreshes:  # noqa: ASYNC110 -- no event to wait for
             await asyncio.sleep(0)
 
     async def head(self, path: str, **fields: Any) -> Seen:
-        """HEAD."""
+        """Send a HEAD."""
         return await self.send("HEAD", path, **fields)
 
     async def send(
@@ -296,7 +296,7 @@ class Proxy:
         address: str = HERE,
         **fields: str,
     ) -> Seen:
-        """Any method, by any entrance."""
+        """Send a request with any method through any entrance."""
         return await self.stage.send(
             method, path, named(fields), entrance=entrance or self.entrance, address=address, body=body
         )
@@ -304,11 +304,14 @@ class Proxy:
     async def ask(
         self, line: str, *, method: str = "GET", address: str = HERE, body: bytes = b"", **fields: str
     ) -> Seen:
-        """A request with this very request target: origin-form (`/…`) or absolute-form. Not on the service alone."""
+        """Send exactly this request target in origin-form (`/…`) or absolute-form.
+
+        The service alone has no such requests.
+        """
         stage: Any = self.stage
         return await stage.ask(method, line, named(fields), address=address, body=body)  # type: ignore[no-any-return]
 
 
 def named(fields: Mapping[str, str]) -> Fields:
-    """Fields whose names are written in Python's way."""
+    """Return fields from keyword arguments."""
     return Fields((name.replace("_", "-"), value) for name, value in fields.items())

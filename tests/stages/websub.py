@@ -1,4 +1,4 @@
-"""WebSub with no network: a hub of ours with callbacks that answer, a subscriber of ours with a hub that does."""
+"""WebSub without a network: the proxy's hub with callbacks that respond, and its subscriber with a hub that does."""
 
 import re
 from collections.abc import Callable
@@ -24,7 +24,8 @@ LINKS = f'<{HUB}>; rel="hub", <{TARGET}>; rel="self"'
 
 @dataclass
 class WebSubStand:
-    """A stand with WebSub, and everybody else of it: callbacks that echo, and a hub that accepts."""
+    """A stand with WebSub and all other parties: callbacks that echo challenges, and a hub that accepts every
+    request."""
 
     stand: Stand
     websub: WebSub
@@ -49,10 +50,10 @@ class WebSubStand:
             return self.hub()
         return self.callback(url)
 
-    # -- our hub
+    # -- the proxy's hub
 
     async def post(self, *, address: str = "192.0.2.1", media_type: str = FORM, **hub: Any) -> Response:
-        """A request to our hub; `hub` are its parameters, with their prefix left out."""
+        """Send a request to the proxy's hub. `hub` are its parameters without their prefix."""
         content = hub.pop("content", None)
         pairs = [(f"hub.{name}", each) for name, value in hub.items() for each in _listed(value)]
         visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", address)
@@ -66,7 +67,7 @@ class WebSubStand:
         return await self.post(mode="subscribe", callback=callback, topic=topic, **more)
 
     async def change(self, *titles: str, **more: Any) -> None:
-        """The feed at the origin is this from now on, and we have seen it."""
+        """Publish these entries at the origin and fetch the feed."""
         self.stand.origin.publish("/feed.xml", a_feed(*titles, **more))
         await self.stand.read()
 
@@ -76,12 +77,12 @@ class WebSubStand:
 
     @property
     def verifications(self) -> list[dict[str, list[str]]]:
-        """The parameters of every GET."""
+        """Return the parameters of every GET."""
         return [parse_qs(urlsplit(url).query) for method, url, _ in self.calls if method == "GET"]
 
     @property
     def deliveries(self) -> list[tuple[str, bytes, Fields]]:
-        """Callback, body and fields of every POST that was none to a hub."""
+        """Return callback, body and fields of every POST that did not go to a hub."""
         both = zip(self.calls, self.stand.others.heads, strict=True)
         return [
             (url, body, fields) for (method, url, body), fields in both if method == "POST" and not url.startswith(HUB)
@@ -90,10 +91,10 @@ class WebSubStand:
     async def held(self, role: Role = Role.SUBSCRIBER) -> list[Subscription]:
         return await self.stand.notifications.subscriptions.all(role=role, protocol="websub")
 
-    # -- our subscriber
+    # -- the proxy's subscriber
 
     async def read_by_somebody(self) -> None:
-        """A reader asks for the feed, as readers do."""
+        """Send a reader's poll of the feed."""
         visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", "192.0.2.9")
         await self.stand.app.service.answer(Request("GET", TARGET), visit)
         await self.stand.pass_time(5)
@@ -101,7 +102,7 @@ class WebSubStand:
     async def at_callback(
         self, method: str = "GET", *, callback: str = "", content: bytes = b"", query: str = "", **fields: str
     ) -> Response:
-        """A call of the callback that we gave the hub last."""
+        """Send a request to the callback that the hub got last."""
         path = urlsplit(callback or self.asked[-1]["hub.callback"]).path.removeprefix("/-/")
         named = Fields((name.replace("_", "-"), value) for name, value in fields.items())
         visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", "192.0.2.2")
@@ -111,7 +112,7 @@ class WebSubStand:
         return answer
 
     async def verify(self, **changed: Any) -> Response:
-        """The hub asks whether we meant it."""
+        """Send the hub's verification of the subscription."""
         asked = self.asked[-1]
         given = {"mode": asked["hub.mode"], "topic": asked["hub.topic"], "challenge": "abc", "lease_seconds": 86_400}
         pairs = {f"hub.{name}": value for name, value in (given | changed).items() if value is not None}
@@ -119,7 +120,7 @@ class WebSubStand:
 
 
 async def websub_at(stand_at: Callable[..., Any], **options: Any) -> WebSubStand:
-    """A stand with WebSub."""
+    """Return a stand with WebSub."""
     stand: Stand = await stand_at(
         join=lambda notifications: notifications.add(WebSub(notifications, lambda: b"a key")),
         **{"public_url": PUBLIC, "websub_hub": "known", **options},
@@ -130,7 +131,7 @@ async def websub_at(stand_at: Callable[..., Any], **options: Any) -> WebSubStand
 
 
 def links_of(fields: Fields) -> dict[str, str]:
-    """Relation to address."""
+    """Return the addresses of links by relation."""
     return {rel: href for href, rel in re.findall(r'<([^>]*)>; rel="(\w+)"', fields.get("link") or "")}
 
 
