@@ -1,8 +1,10 @@
-"""A reference model of RFC 9111: which of all that the origin ever said may answer this request now?
+"""A reference model of RFC 9111: it decides which responses of the origin may answer a request.
 
-It is written from the RFC's text, shares no code with what it judges, and is slow and simple: it forgets nothing
-and searches everything. What a cache *may* do is permitted here; a cache need not store, and need not reuse. Where
-the RFC leaves it open when heuristics apply (4.2.2), the model is told what is wanted.
+It is written from the RFC's text and shares no code with the cache that it checks. It is slow and simple: it forgets
+nothing and searches everything. Section numbers without a document are those of RFC 9111.
+
+The model says what a cache *may* do. A cache need not store a response, and need not reuse it. The RFC does not define
+heuristic lifetimes (section 4.2.2), so the test passes them to the model.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ HEURISTICALLY_CACHEABLE = frozenset({200, 203, 204, 206, 300, 301, 308, 404, 405
 
 
 class Use(Enum):
-    """What may be done with a response without asking the origin."""
+    """The conditions under which a stored response may be used without contacting the origin."""
 
     FREELY = "it may answer"
     CUT_OFF = "it may answer when the origin cannot be reached, or fails"
@@ -30,7 +32,7 @@ class Use(Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the model says of one response and one request."""
+    """The model's decision about one response and one request."""
 
     use: Use
     why: str
@@ -38,7 +40,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Exchange:
-    """What the origin answered, and the request as it reached the origin; times are instants."""
+    """A response of the origin, and the request as it reached the origin. Times are instants."""
 
     number: int
     request: Request
@@ -56,40 +58,43 @@ class Exchange:
 
     @property
     def date(self) -> float:
-        """Date, or when it was received (RFC 9110, section 6.6.1)."""
+        """Date, or the instant of arrival if Date is absent (RFC 9110, section 6.6.1)."""
         said = instant(self.fields.get("date"))
         return self.received if said is None else said
 
     def age(self, now: float) -> float:
-        """4.2.3, in its names; Date has whole seconds, so the second it names counts as one instant."""
+        """Current age (section 4.2.3). Date has whole seconds, so the second that it names counts as one instant."""
         apparent_age = max(0.0, math.floor(self.received) - self.date)
         corrected_age_value = age_said(self.fields) + (self.received - self.asked)
         return max(apparent_age, corrected_age_value) + (now - self.received)
 
     @property
     def said(self) -> dict[str, str]:
-        """The directives that govern it (5.2)."""
+        """Cache directives that apply to the response (section 5.2)."""
         return self._for_this_cache() or directives(self.fields)
 
     @property
     def reason_not_to_store(self) -> set[str]:
-        """The fields that are not for others: of private (5.2.2.7), and of no-cache (5.2.2.4)."""
+        """Names of fields that `private` (5.2.2.7) and `no-cache` (5.2.2.4) exclude from reuse."""
         said = self.said
         return {said[name].lower() for name in ("private", "no-cache") if said.get(name)}
 
     def has_expires(self) -> bool:
-        """Expires does not count beside a targeted field (RFC 9213, section 2.2)."""
+        """Return True if Expires counts. It does not count if a targeted field is present (RFC 9213, section 2.2)."""
         return "expires" in self.fields and not self._for_this_cache()
 
     def _for_this_cache(self) -> dict[str, str]:
-        """A targeted field is a Dictionary, and passed over where it is none, or empty (RFC 9213, section 2.1)."""
+        """Return the directives of the targeted field.
+
+        An invalid or empty Dictionary is ignored (RFC 9213, section 2.1).
+        """
         value = self.fields.combined("cdn-cache-control") if self.targeted else None
         found: dict[str, str] = {}
         for member in (value or "").split(","):
             if not re.fullmatch(r"[ \t]*[a-z-]+(=([0-9]+|\"[^\"]*\"))?[ \t]*", member):
                 return {}
             name, _, argument = member.strip().partition("=")
-            found[name] = argument.strip('"')  # of two with one name the last counts (RFC 9651, section 4.2.2)
+            found[name] = argument.strip('"')  # the last of two members with one name counts (RFC 9651, section 4.2.2)
         return found
 
 
@@ -99,7 +104,7 @@ type Heuristic = Callable[[Exchange], float]
 
 @dataclass
 class Model:
-    """Everything the origin has said, and what has happened to it."""
+    """All responses of the origin, and the later events that changed their state."""
 
     heuristic: Heuristic
     history: list[Exchange] = field(default_factory=list)
@@ -107,9 +112,9 @@ class Model:
     """Numbers of exchanges that the cache says it has stored: they take the place of older ones (4)."""
 
     def hear(self, exchange: Exchange) -> None:
-        """The origin has answered a request of the cache."""
+        """Record a response of the origin to a request of the cache."""
         if exchange.status == 304:
-            # Copies of one response that differ in nothing any more are one again.
+            # Copies of one response that no longer differ become one.
             self.history += dict.fromkeys(freshened(old, exchange) for old in self._confirmed_by(exchange))
             return
         if exchange.request.method == "HEAD" and exchange.status == 200:
@@ -117,23 +122,29 @@ class Model:
         self.history.append(exchange)
 
     def changed(self, target: str) -> None:
-        """An unsafe method succeeded there: nothing heard before may be used before it is validated (4.4)."""
+        """Record a successful unsafe request: earlier responses must be validated before reuse (section 4.4)."""
         self.history = [replace(old, invalid=old.invalid or old.request.target == target) for old in self.history]
 
     def kept(self, exchange: Exchange, *, stored: bool) -> None:
-        """Whether the cache says that it has stored this. If not, it may have let go what it was to replace."""
+        """Record that the cache reports this response as stored or not.
+
+        A response that was not stored may have removed others.
+        """
         if stored:
             self.stored.add(exchange.number)
         elif exchange.status < 500:
             self.stored -= {old.number for old in self.history if old.request.target == exchange.request.target}
 
     def judged(self, request: Request, now: float) -> Iterator[tuple[Exchange, Verdict]]:
-        """Everything heard, and whether it may answer this request."""
+        """Yield every recorded response with the verdict on its reuse for this request."""
         for old in self.history:
             yield old, self.judge(old, request, now)
 
     def judge(self, old: Exchange, request: Request, now: float) -> Verdict:
-        """4: "When presented with a request, a cache MUST NOT reuse a stored response unless …"."""
+        """Return the verdict of section 4.
+
+        "When presented with a request, a cache MUST NOT reuse a stored response unless …".
+        """
         if old.request.target != request.target:
             return Verdict(Use.NEVER, "another target URI")
         if request.method != old.request.method and (request.method, old.request.method) != ("HEAD", "GET"):
@@ -149,7 +160,7 @@ class Model:
         return in_time(old, request, now, self.lifetime(old))
 
     def lifetime(self, old: Exchange) -> float:
-        """4.2.1; what a HEAD has put in doubt is stale."""
+        """Return the freshness lifetime in seconds (section 4.2.1). It is 0 for a response that a HEAD contradicts."""
         if old.doubted:
             return 0
         said = old.said
@@ -176,7 +187,10 @@ class Model:
         )
 
     def _confirmed_by(self, update: Exchange) -> list[Exchange]:
-        """4.3.4: all that have its strong tag; a weak validator is of use only among what answers this request."""
+        """Return the responses that a 304 updates (section 4.3.4).
+
+        A weak validator applies only to selectable responses.
+        """
         name = "etag" if "etag" in update.fields else "last-modified"
         strong = (update.fields.get("etag") or "W/").startswith('"')
         return [
@@ -191,7 +205,7 @@ class Model:
         ]
 
     def _learn_from_head(self, head: Exchange) -> None:
-        """4.3.5: a HEAD updates what has its validators, and puts in doubt what has others."""
+        """Update responses with the validators of a HEAD response, and doubt those with others (section 4.3.5)."""
         updated: dict[Exchange, None] = {}
         for index, old in enumerate(self.history):
             if (
@@ -209,9 +223,9 @@ class Model:
 
 
 def why_not_stored(old: Exchange) -> str | None:
-    """3 and 3.5: why a shared cache must not have kept this for others, or None."""
+    """Return the reason why a shared cache must not store this response (sections 3 and 3.5), or None."""
     said, asked = old.said, directives(old.request.fields)
-    # Every status that the origin uses is one that a cache understands (5.2.2.3).
+    # A cache understands every status that the origin uses (5.2.2.3).
     if ("no-store" in said and "must-understand" not in said) or "no-store" in asked:
         return "no-store"
     if said.get("private") == "":
@@ -224,7 +238,7 @@ def why_not_stored(old: Exchange) -> str | None:
 
 
 def selects(old: Exchange, request: Request) -> bool:
-    """4.1."""
+    """Return True if the request matches the fields that Vary names (section 4.1)."""
     named = members(old.fields.combined("vary"))
     return "*" not in named and all(
         members(old.request.fields.combined(name)) == members(request.fields.combined(name)) for name in named
@@ -232,10 +246,12 @@ def selects(old: Exchange, request: Request) -> bool:
 
 
 def is_apart(old: Exchange, request: Request) -> bool:
-    """Whether this was asked with fields of one client that Vary does not name: it need not count for others.
+    """Return True if the request had fields of its client that Vary does not name, so that others may ignore the
+    response.
 
-    2: a cache key "is composed from, at a minimum, the request method and target URI". A cache may add such fields to
-    it; then what was stored with other ones is not "suitable" in the sense of 4, and takes no place of what is older.
+    Section 2: a cache key "is composed from, at a minimum, the request method and target URI". A cache may add such
+    fields. A response stored with other fields is then not "suitable" in the sense of section 4, and does not replace
+    older responses.
     """
     named = set(members(old.fields.combined("vary"))) - {"authorization"}
     names = {"accept-language", "x-colour", "authorization"} - named
@@ -244,7 +260,10 @@ def is_apart(old: Exchange, request: Request) -> bool:
 
 
 def in_time(old: Exchange, request: Request, now: float, lifetime: float) -> Verdict:
-    """4.2, 4.2.4, 5.2.1: fresh enough for this reader, or permitted to be stale."""
+    """Return the verdict on freshness (sections 4.2, 4.2.4 and 5.2.1).
+
+    The response is fresh enough, may be served stale, or neither.
+    """
     said, asked = old.said, directives(request.fields)
     age = math.floor(old.age(now))
     stale_for = age - lifetime
@@ -269,11 +288,11 @@ def in_time(old: Exchange, request: Request, now: float, lifetime: float) -> Ver
 
 
 def freshened(old: Exchange, update: Exchange) -> Exchange:
-    """3.2: the fields of the update replace those of the same name; its age is that of the update (5.1)."""
+    """Return the response with the fields of the update (section 3.2) and the age of the update (section 5.1)."""
     replaced = {name.lower() for name, _ in update.fields} | {"age", "date"}
     kept = [line for line in old.fields if line[0].lower() not in replaced]
     lines = [line for line in update.fields if line[0].lower() != "content-length"]
-    # What was said to somebody with credentials, or with no-store, is for nobody else (3.5, 5.2.1.5).
+    # Responses to requests with credentials or no-store are for one client (3.5, 5.2.1.5).
     personal = [line for line in update.request.fields if line[0].lower() == "authorization"]
     personal += [("Cache-Control", "no-store")] if "no-store" in directives(update.request.fields) else []
     return replace(
@@ -289,7 +308,10 @@ def freshened(old: Exchange, update: Exchange) -> Exchange:
 
 
 def directives(fields: Fields) -> dict[str, str]:
-    """Cache-Control (5.2): of two with the same name the first counts (4.2.1); Pragma where it is absent (5.4)."""
+    """Return the directives of Cache-Control (section 5.2), or of Pragma if it is absent (section 5.4).
+
+    The first of equal names counts.
+    """
     found: dict[str, str] = {}
     for member in members(fields.combined("cache-control")):
         name, _, value = member.partition("=")
@@ -300,25 +322,25 @@ def directives(fields: Fields) -> dict[str, str]:
 
 
 def age_said(fields: Fields) -> int:
-    """5.1: of a list the first, and what is no number is ignored; parameters make it no less old."""
+    """Return the value of Age in seconds (section 5.1): the first number of a list, and 0 if it is invalid."""
     found = re.fullmatch(r"\s*([0-9]+)\s*(;[^,]*)?(,.*)?", fields.get("age") or "")
     return int(found[1]) if found else 0
 
 
 def members(value: str | None) -> tuple[str, ...]:
-    """A list's members; the values of this model hold no commas in quotes."""
+    """Return the members of a list. The values of this model contain no quoted commas."""
     return tuple(each.strip() for each in (value or "").split(",") if each.strip())
 
 
 def whole(value: str | None, otherwise: float) -> float:
-    """delta-seconds (1.2.2); what is none counts as 0, what is absent as told."""
+    """Return delta-seconds (section 1.2.2): `otherwise` if absent, 0 if invalid."""
     if value is None:
         return otherwise
     return int(value) if value.isdecimal() else 0
 
 
 def instant(value: str | None) -> float | None:
-    """HTTP-date; None where it is none."""
+    """Return an HTTP-date as an instant, or None if it is invalid."""
     try:
         return parsedate_to_datetime(value).timestamp() if value else None
     except ValueError:

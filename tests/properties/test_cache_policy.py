@@ -1,4 +1,4 @@
-"""What is true of the cache whatever it is sent."""
+"""Properties of cache decisions for any input."""
 
 from dataclasses import replace
 
@@ -85,7 +85,7 @@ stored_responses = st.builds(
 
 
 def generous(stored: StoredResponse, base: Instant, expires: Instant | None, now: Instant) -> Allowance | None:
-    """A hint that would hold anything for ever."""
+    """Return a feed hint that permits reuse without end."""
     return Allowance(now + 10**9, Detail.TTL_HINT, "for ever")
 
 
@@ -100,12 +100,14 @@ def test_age_and_lifetime_are_never_negative(stored: StoredResponse, now: Instan
 
 
 @given(stored_responses, st.tuples(moments, moments))
-def test_nothing_grows_younger(stored: StoredResponse, times: tuple[Instant, Instant]) -> None:
+def test_age_never_decreases(stored: StoredResponse, times: tuple[Instant, Instant]) -> None:
     assert current_age(stored, min(times)) <= current_age(stored, max(times))
 
 
 @given(stored_responses, asked, moments)
-def test_nothing_is_reused_that_http_forbids(stored: StoredResponse, request: CacheControl, now: Instant) -> None:
+def test_response_that_http_forbids_to_reuse_is_not_reused(
+    stored: StoredResponse, request: CacheControl, now: Instant
+) -> None:
     freshness = assess(stored, now, hint=generous, default=1800, minimum=300)
     control = CacheControl.from_fields(stored.fields)
 
@@ -125,7 +127,7 @@ def test_nothing_is_reused_that_http_forbids(stored: StoredResponse, request: Ca
 
 
 @given(stored_responses, asked, moments, st.sampled_from(Occasion), seconds)
-def test_no_failure_of_the_origin_makes_usable_what_http_forbids(
+def test_origin_failure_permits_no_use_that_http_forbids(
     stored: StoredResponse, request: CacheControl, now: Instant, occasion: Occasion, limit: int
 ) -> None:
     freshness = assess(stored, now, hint=generous)
@@ -137,7 +139,7 @@ def test_no_failure_of_the_origin_makes_usable_what_http_forbids(
 
 
 @given(response_fields, requests, st.sampled_from([200, 206, 304, 404, 503]))
-def test_what_is_stored_may_be_shared(fields: Fields, request: Fields, status: int) -> None:
+def test_stored_response_may_be_shared(fields: Fields, request: Fields, status: int) -> None:
     control = CacheControl.from_fields(fields)
 
     decision = may_store(Request("GET", "https://example.com/", request), Response(status, fields), now=NOW)
@@ -150,14 +152,14 @@ def test_what_is_stored_may_be_shared(fields: Fields, request: Fields, status: i
 
 
 @given(response_fields)
-def test_what_is_stored_has_no_field_of_this_hop_and_no_cookie(fields: Fields) -> None:
+def test_stored_response_has_no_hop_by_hop_field_and_no_cookie(fields: Fields) -> None:
     kept = {name.lower() for name, _ in storable_fields(fields)}
 
     assert not kept & (HOP_BY_HOP | {"set-cookie", "foo"})
 
 
 @given(st.lists(stored_responses, max_size=4), requests, st.booleans())
-def test_what_is_chosen_matches_its_vary_and_nothing_that_matches_is_overlooked(
+def test_chosen_variant_matches_its_vary_and_no_matching_variant_is_missed(
     variants: list[StoredResponse], request: Fields, own_agent: bool
 ) -> None:
     chosen = vary.choose(variants, request, own_agent=own_agent)
@@ -171,7 +173,9 @@ def test_what_is_chosen_matches_its_vary_and_nothing_that_matches_is_overlooked(
 
 
 @given(stored_responses, requests, st.booleans())
-def test_a_request_selects_the_answer_to_its_own_like(stored: StoredResponse, request: Fields, own_agent: bool) -> None:
+def test_request_selects_the_response_to_an_equal_request(
+    stored: StoredResponse, request: Fields, own_agent: bool
+) -> None:
     answer = replace(stored, vary_request=vary.request_fields_for(stored.fields, request))
 
     starred = vary.nominated(stored.fields) == ("*",)
@@ -179,7 +183,7 @@ def test_a_request_selects_the_answer_to_its_own_like(stored: StoredResponse, re
 
 
 @given(st.lists(stored_responses, max_size=4), stored_responses, requests)
-def test_a_new_response_answers_the_request_that_it_came_for(
+def test_new_response_answers_the_request_that_caused_it(
     variants: list[StoredResponse], stored: StoredResponse, request: Fields
 ) -> None:
     new = replace(stored, vary_request=vary.request_fields_for(stored.fields, request))
@@ -192,7 +196,7 @@ def test_a_new_response_answers_the_request_that_it_came_for(
 
 
 @given(stored_responses, response_fields, st.tuples(moments, moments), requests)
-def test_an_update_never_touches_the_content_and_starts_a_new_age(
+def test_update_keeps_the_content_and_resets_the_age(
     stored: StoredResponse, news: Fields, times: tuple[Instant, Instant], request: Fields
 ) -> None:
     sent, received = sorted(times)
@@ -217,7 +221,7 @@ def test_an_update_never_touches_the_content_and_starts_a_new_age(
     st.booleans(),
     st.none() | st.integers(),
 )
-def test_a_member_of_cache_status_has_no_empty_part(
+def test_cache_status_member_has_no_empty_part(
     fwd: Fwd, status: int | None, stored: bool, collapsed: bool, ttl: int | None
 ) -> None:
     text = CacheStatus(False, fwd, status, stored, collapsed, ttl, Detail.FLOOR).text()

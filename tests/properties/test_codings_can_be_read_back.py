@@ -1,4 +1,4 @@
-"""What is true of every body in every coding."""
+"""Properties of every body in every coding."""
 
 import zlib
 
@@ -21,7 +21,7 @@ unhurried = settings(deadline=None)
 
 @unhurried
 @given(bodies, labels)
-def test_what_is_written_can_be_read_back(body: bytes, codings: list[str]) -> None:
+def test_encoded_body_decodes_to_itself(body: bytes, codings: list[str]) -> None:
     coded = body
     for coding in codings:
         coded = zlib.compress(coded) if coding == "deflate" else encode(coded, coding, 1)
@@ -31,7 +31,9 @@ def test_what_is_written_can_be_read_back(body: bytes, codings: list[str]) -> No
 
 @unhurried
 @given(st.lists(bodies, min_size=1, max_size=5), st.sampled_from(["gzip", "zstd"]), st.binary(max_size=9))
-def test_members_run_together_and_garbage_falls_off(parts: list[bytes], coding: str, garbage: bytes) -> None:
+def test_concatenated_members_are_joined_and_trailing_garbage_is_ignored(
+    parts: list[bytes], coding: str, garbage: bytes
+) -> None:
     coded = b"".join(encode(part, coding, 1) for part in parts)
 
     assert decode(coded + b"\0" + garbage, coding, limit=1_000_000) == b"".join(parts)
@@ -39,7 +41,7 @@ def test_members_run_together_and_garbage_falls_off(parts: list[bytes], coding: 
 
 @unhurried
 @given(bodies.filter(bool), st.sampled_from(CODINGS), st.data())
-def test_no_part_of_a_coded_body_passes_for_the_whole(body: bytes, coding: str, data: st.DataObject) -> None:
+def test_truncated_coded_body_is_never_taken_for_complete(body: bytes, coding: str, data: st.DataObject) -> None:
     coded = encode(body, coding, 1)
     cut = coded[: data.draw(st.integers(1, len(coded) - 1))]
 
@@ -47,7 +49,7 @@ def test_no_part_of_a_coded_body_passes_for_the_whole(body: bytes, coding: str, 
         content = decode(cut, coding, limit=1_000_000)
     except Undecodable:
         return
-    assert content == cut  # a cut brotli stream or magic number is at most what it says itself
+    assert content == cut  # a truncated brotli stream or magic number can only decode to itself
     raise AssertionError("a cut body was taken for content")
 
 
@@ -57,7 +59,7 @@ def test_no_part_of_a_coded_body_passes_for_the_whole(body: bytes, coding: str, 
     st.sampled_from([*CODINGS, "deflate", "gzip, br", "zstd, zstd"]),
     st.integers(0, 9999),
 )
-def test_noise_raises_nothing_but_our_own_errors_and_keeps_to_the_limit(noise: bytes, label: str, limit: int) -> None:
+def test_noise_raises_only_undecodable_errors_and_respects_the_limit(noise: bytes, label: str, limit: int) -> None:
     try:
         content = decode(noise, label, limit=limit)
     except (TooLarge, Undecodable):

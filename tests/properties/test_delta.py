@@ -1,4 +1,4 @@
-"""Of every two versions of every feed: the delta has what is new, and nothing but entries is missing from it."""
+"""Properties of deltas of any two feed versions: new entries are included, and nothing but entries is removed."""
 
 import json
 
@@ -35,7 +35,7 @@ versions = st.lists(st.tuples(st.sampled_from("1234567"), words, st.sampled_from
 
 
 def held(text: str, codec: str) -> str:
-    """Text as XML in an encoding that holds only some of it."""
+    """Return the text as XML, with character references for characters that the encoding lacks."""
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return "".join(
         char if char.isascii() or char.encode(codec, "ignore").decode(codec) == char else f"&#{ord(char)};"
@@ -89,7 +89,7 @@ def pairs(found: tuple[Entry, ...]) -> list[tuple[str, str]]:
 
 @settings(max_examples=400, deadline=None)
 @given(st.sampled_from(["rss", "rdf", "atom", "json"]), st.sampled_from(ENCODINGS), versions, versions)
-def test_a_reader_who_merges_a_delta_has_the_current_entries(
+def test_reader_that_merges_a_delta_has_the_current_entries(
     kind: str, codec: str, before: Version, now: Version
 ) -> None:
     old_body, body = written(kind, codec, before), written(kind, codec, now)
@@ -117,7 +117,7 @@ def test_a_reader_who_merges_a_delta_has_the_current_entries(
 
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(["rss", "atom"]), st.sampled_from(ENCODINGS), versions, st.sets(st.integers(0, 6)))
-def test_nothing_but_entries_is_cut(kind: str, codec: str, now: Version, known: set[int]) -> None:
+def test_delta_omits_nothing_but_entries(kind: str, codec: str, now: Version, known: set[int]) -> None:
     body = written(kind, codec, now)
     channel, current = seen(body)
 
@@ -128,7 +128,7 @@ def test_nothing_but_entries_is_cut(kind: str, codec: str, now: Version, known: 
 
 
 def without_space(body: bytes, found: tuple[Entry, ...]) -> str:
-    """What is in a document beside its entries; white space only sets apart what is there."""
+    """Return the document without its entries and white space."""
     parts, position = [], 0
     for entry in found:
         parts.append(body[position : entry.start])
@@ -138,7 +138,7 @@ def without_space(body: bytes, found: tuple[Entry, ...]) -> str:
 
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(["rss", "rdf", "atom", "json"]), st.sampled_from(ENCODINGS), versions)
-def test_a_delta_of_a_version_against_itself_has_no_entries(kind: str, codec: str, version: Version) -> None:
+def test_delta_of_a_version_against_itself_has_no_entries(kind: str, codec: str, version: Version) -> None:
     body = written(kind, codec, version)
     channel, current = seen(body)
 
@@ -152,7 +152,7 @@ def test_a_delta_of_a_version_against_itself_has_no_entries(kind: str, codec: st
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=200), st.none() | st.text(max_size=8))
-def test_no_bytes_whatsoever_raise(junk: bytes, charset: str | None) -> None:
+def test_no_input_bytes_raise_an_error(junk: bytes, charset: str | None) -> None:
     for body in (
         junk,
         b"<rss><channel><item/>" + junk,
@@ -166,7 +166,7 @@ def test_no_bytes_whatsoever_raise(junk: bytes, charset: str | None) -> None:
 
 
 @pytest.mark.parametrize("depth", [1_000, 100_000])
-def test_depth_raises_nothing(depth: int) -> None:
+def test_deep_nesting_raises_no_error(depth: int) -> None:
     body = b'{"version":"jsonfeed.org/version/1","items":[{"id":1,"x":' + b"[" * depth + b"]" * depth + b"}]}"
 
     channel = read(body, None)

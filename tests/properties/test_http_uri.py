@@ -1,4 +1,4 @@
-"""What is true of every target URI."""
+"""Properties of every target URI."""
 
 import contextlib
 import re
@@ -32,7 +32,7 @@ def normalised(uri: str) -> str:
 @given(uris)
 @example("http://example.com/%%34%31")
 @example("http://example.com/%252e%252e/")
-def test_normalising_again_changes_nothing(uri: str) -> None:
+def test_normalising_twice_equals_normalising_once(uri: str) -> None:
     once = normalised(uri)
 
     assert normalise(once) == once
@@ -42,7 +42,7 @@ def test_normalising_again_changes_nothing(uri: str) -> None:
 @example("http://example.com:80/")
 @example("https://example.com:080/")
 @example("http://example.com/a/./b")
-def test_what_is_taken_for_normal_at_a_glance_is(uri: str) -> None:
+def test_uri_that_the_quick_check_accepts_is_normal(uri: str) -> None:
     unhurried = vars(normalise)["__wrapped__"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("feedproxy.http.uri._NORMAL", re.compile("(?!)"))
@@ -58,7 +58,7 @@ def test_what_is_taken_for_normal_at_a_glance_is(uri: str) -> None:
 
 
 @given(uris)
-def test_a_normal_form_is_ascii_without_dot_segments_fragment_or_half_an_encoding(uri: str) -> None:
+def test_normal_form_is_ascii_without_dot_segments_fragment_or_incomplete_escapes(uri: str) -> None:
     once = normalised(uri)
 
     assert re.fullmatch(r"https?://[a-z0-9.:\[\]_-]+/[!-~]*", once)
@@ -68,7 +68,7 @@ def test_a_normal_form_is_ascii_without_dot_segments_fragment_or_half_an_encodin
 
 
 @given(uris)
-def test_the_gateway_leads_to_the_target_and_back(uri: str) -> None:
+def test_gateway_address_converts_to_the_target_and_back(uri: str) -> None:
     target = normalised(uri)
     path = gateway_path(target)
 
@@ -77,9 +77,7 @@ def test_the_gateway_leads_to_the_target_and_back(uri: str) -> None:
 
 
 @given(uris, pieces)
-def test_a_resolved_reference_is_a_normal_form_at_the_reference_s_or_the_base_s_origin(
-    uri: str, reference: str
-) -> None:
+def test_resolved_reference_is_normal_and_has_the_origin_of_the_reference_or_base(uri: str, reference: str) -> None:
     base = normalised(uri)
     try:
         target = resolve(base, reference)

@@ -1,4 +1,4 @@
-"""What is true of every field value: what is written can be read back, and no text is too strange to read."""
+"""Properties of field values: written values can be parsed, and parsing accepts any text."""
 
 import math
 
@@ -44,7 +44,7 @@ directives = st.sampled_from(
 
 
 @given(instants)
-def test_a_date_written_is_read_back_to_the_second(instant: float) -> None:
+def test_written_date_parses_to_the_same_second(instant: float) -> None:
     assert parse_http_date(format_http_date(instant)) == math.floor(instant)
 
 
@@ -55,22 +55,22 @@ def test_any_text_is_a_date_or_none(value: str) -> None:
 
 
 @given(texts)
-def test_a_text_quoted_is_read_back(text: str) -> None:
+def test_quoted_string_parses_to_its_text(text: str) -> None:
     assert unquote(quote(text)) == text
 
 
 @given(st.lists(texts, max_size=5))
-def test_a_list_of_quoted_strings_is_read_back(members: list[str]) -> None:
+def test_list_of_quoted_strings_parses_to_its_texts(members: list[str]) -> None:
     assert [unquote(member) for member in split_list(", ".join(map(quote, members)))] == members
 
 
 @given(texts)
-def test_a_quoted_parameter_is_read_back(text: str) -> None:
+def test_quoted_parameter_parses_to_its_value(text: str) -> None:
     assert parse_parameters(f"a; b={quote(text)}; c=d") == ("a", {"b": text, "c": "d"})
 
 
 @given(st.lists(tags, max_size=6))
-def test_tags_written_are_read_back_alone_and_in_a_list(several: list[EntityTag]) -> None:
+def test_written_tags_parse_alone_and_in_a_list(several: list[EntityTag]) -> None:
     assert [parse_tag(tag.text) for tag in several] == several
     assert parse_tags(", ".join(tag.text for tag in several)) == tuple(several)
 
@@ -81,7 +81,7 @@ def test_tags_written_are_read_back_alone_and_in_a_list(several: list[EntityTag]
     st.lists(st.sampled_from(["-gzip", ";gzip", "--gzip", "-br", ";br", "-zstd"]), max_size=4),
     st.booleans(),
 )
-def test_a_tag_of_ours_gives_304_however_it_comes_back(stem: str, coding: str, suffixes: list[str], weak: bool) -> None:
+def test_own_tag_gives_304_with_any_suffixes(stem: str, coding: str, suffixes: list[str], weak: bool) -> None:
     tag = EntityTag(own_tag(stem, coding).opaque + "".join(suffixes), weak)
     fields = Fields([("If-None-Match", tag.text)])
 
@@ -92,13 +92,13 @@ def test_a_tag_of_ours_gives_304_however_it_comes_back(stem: str, coding: str, s
 
 
 @given(wire)
-def test_any_if_none_match_can_be_read(value: str) -> None:
+def test_any_if_none_match_can_be_parsed(value: str) -> None:
     held = parse_tags(value)
     assert held == "*" or all('"' not in tag.opaque for tag in held)
 
 
 @given(st.lists(st.tuples(codings | st.sampled_from(["*", "x-gzip"]), weights)), st.lists(codings, unique=True))
-def test_no_refused_coding_is_chosen(members: list[tuple[str, str]], available: list[str]) -> None:
+def test_refused_coding_is_never_chosen(members: list[tuple[str, str]], available: list[str]) -> None:
     chosen = choose_coding(", ".join(name + weight for name, weight in members), available)
 
     refused = {
@@ -113,16 +113,16 @@ def test_no_refused_coding_is_chosen(members: list[tuple[str, str]], available: 
 
 
 @given(wire, st.lists(st.sampled_from(["text/html", "application/json", "text/xml; charset=utf-8"]), unique=True))
-def test_only_what_is_offered_is_chosen(accept: str, offers: list[str]) -> None:
+def test_chosen_coding_is_always_an_offered_one(accept: str, offers: list[str]) -> None:
     assert choose_media_type(accept, offers) in (*offers, None)
     assert choose_coding(accept, offers) in (*offers, None)
 
 
 @given(st.lists(directives, max_size=6), st.sampled_from([", ", ",", "; ", " "]))
-def test_no_company_makes_a_restriction_disappear(several: list[str], separator: str) -> None:
+def test_other_directives_never_hide_a_restriction(several: list[str], separator: str) -> None:
     control = CacheControl.from_fields(Fields([("Cache-Control", separator.join(several))]))
 
-    # A quotation mark opened and closed by another hides what stands between them, as the grammar says.
+    # Two quotation marks hide the text between them, as the grammar says.
     if 'x="' not in several:
         assert control.no_store == ("no-store" in several)
         assert control.private == ("private" in several)
@@ -130,7 +130,7 @@ def test_no_company_makes_a_restriction_disappear(several: list[str], separator:
 
 
 @given(wire)
-def test_any_cache_control_can_be_read(value: str) -> None:
+def test_any_cache_control_can_be_parsed(value: str) -> None:
     fields = Fields([("Cache-Control", value), ("CDN-Cache-Control", value)])
     control = CacheControl.from_fields(fields)
 
@@ -140,7 +140,7 @@ def test_any_cache_control_can_be_read(value: str) -> None:
 
 
 @given(st.integers(0, 30), st.integers(0, 30), st.integers(0, 30))
-def test_a_range_selects_within_the_content_or_not_at_all(first: int, last: int, length: int) -> None:
+def test_range_selects_within_the_content_or_nothing(first: int, last: int, length: int) -> None:
     for value in (f"bytes={first}-{last}", f"bytes={first}-", f"bytes=-{last}"):
         match select(value, length):
             case (first_byte, last_byte):

@@ -1,4 +1,4 @@
-"""What a hit says of its age, reckoned on by seconds, is what deciding anew says, at every instant."""
+"""A hit that is advanced by seconds is equal to a hit that is computed anew, at every instant."""
 
 import calendar
 from dataclasses import replace
@@ -21,7 +21,7 @@ TARGET = "https://example.com/feed"
 instants = st.one_of(
     st.integers(0, 90_000).map(float),
     st.floats(0, 90_000),
-    # Close to where a second ends, on either side of it.
+    # shortly before and after the end of a second
     st.builds(lambda second, off: second + off, st.integers(0, 90_000), st.sampled_from([-1e-3, -1e-6, 1e-7, 1e-3])),
 )
 schedules = st.builds(
@@ -37,7 +37,7 @@ schedules = st.builds(
 
 @st.composite
 def repeats(draw: st.DrawFn) -> ReusableHit:
-    """An answer that may be given again, of any feed or page."""
+    """Generate a reusable hit of any feed or page."""
     received = NOON + draw(st.sampled_from([0.0, 0.25, 0.9999995]) | st.floats(0, 1))
     lines = []
     if draw(st.booleans()):
@@ -73,7 +73,7 @@ def repeats(draw: st.DrawFn) -> ReusableHit:
 
 
 def told(moment: HitState | None) -> object:
-    """All that anybody gets to see of it, and for how long."""
+    """Return all that clients can observe of a hit, and the instant until which it is valid."""
     if moment is None:
         return None
     said = (
@@ -88,7 +88,7 @@ def told(moment: HitState | None) -> object:
 
 
 @given(repeats(), st.lists(instants, min_size=2, max_size=12))
-def test_what_is_reckoned_on_is_what_is_decided_anew_to_the_second(given_: ReusableHit, offsets: list[float]) -> None:
+def test_advanced_hit_equals_recomputed_hit_at_every_second(given_: ReusableHit, offsets: list[float]) -> None:
     earlier: HitState | None = None
     for now in sorted(NOON + 1 + offset for offset in offsets):
         decided = recompute_hit(given_, now)
@@ -98,7 +98,7 @@ def test_what_is_reckoned_on_is_what_is_decided_anew_to_the_second(given_: Reusa
 
 
 @given(repeats(), instants, st.floats(0, 1))
-def test_nothing_is_different_before_the_end_that_was_told(given_: ReusableHit, offset: float, share: float) -> None:
+def test_hit_does_not_change_before_its_stated_end(given_: ReusableHit, offset: float, share: float) -> None:
     moment = recompute_hit(given_, NOON + 1 + offset)
     if moment is None:
         return
@@ -113,7 +113,7 @@ def test_nothing_is_different_before_the_end_that_was_told(given_: ReusableHit, 
     )
 
 
-def test_a_feed_that_is_fresh_is_reckoned_on_until_it_is_not() -> None:
+def test_hit_of_a_fresh_feed_is_advanced_until_its_lifetime_ends() -> None:
     stored = StoredResponse(
         TARGET, 200, Fields([("Cache-Control", "max-age=600")]), Content({"identity": b"x"}, feed=True), NOON, NOON
     )

@@ -1,4 +1,4 @@
-"""What is true of every plan of refreshes: it is the cheapest, it keeps to its bounds, it starves no reader."""
+"""Properties of refresh plans: lowest cost, limits, and service for every reader."""
 
 import itertools
 import math
@@ -26,7 +26,7 @@ POLLS = st.lists(
 
 
 def a_copy(refreshed: float, expires: float, lifetime: float) -> Copy:
-    """A copy, and further ones that answer for so long."""
+    """Return a copy refreshed at `refreshed`, whose successors each have this lifetime."""
     return Copy(refreshed, expires, lambda at: at + lifetime)
 
 
@@ -38,7 +38,7 @@ COPIES = st.builds(
 )
 
 
-def at_once(at: float) -> float:
+def without_delay(at: float) -> float:
     return at
 
 
@@ -47,13 +47,13 @@ def planned(
     copy: Copy,
     rate: float,
     price: float,
-    permitted: Callable[[float], float] = at_once,
+    permitted: Callable[[float], float] = without_delay,
 ) -> Planned | None:
     return plan(polls, NOW, copy, per_second=rate, price=price, permitted=permitted)
 
 
 def apart(count: int, dice: random.Random) -> list[ExpectedPoll]:
-    """Polls so far from each other that each is a cluster of its own."""
+    """Return polls with such distances that each is a cluster."""
     ahead, polls = 0.0, []
     for _ in range(count):
         ahead += max(100.0, 0.11 * ahead) * dice.uniform(1, 5)
@@ -62,7 +62,7 @@ def apart(count: int, dice: random.Random) -> list[ExpectedPoll]:
 
 
 def cost(polls: list[ExpectedPoll], before: tuple[int, ...], copy: Copy, rate: float, price: float) -> float:
-    """What a plan costs that refreshes before these polls, reckoned step by step."""
+    """Return the cost of the plan with refreshes before these polls, computed step by step."""
     spent, refreshed, expires = 0.0, copy.refreshed, copy.expires
     for number, (at, weight) in enumerate(polls):
         if number in before:
@@ -78,7 +78,7 @@ def cost(polls: list[ExpectedPoll], before: tuple[int, ...], copy: Copy, rate: f
 
 
 def cheapest(polls: list[ExpectedPoll], copy: Copy, rate: float, price: float) -> tuple[float, tuple[int, ...]]:
-    """The cheapest of all plans, by trying each."""
+    """Return the cheapest plan, found by trying each."""
     plans = itertools.chain.from_iterable(
         itertools.combinations(range(len(polls)), count) for count in range(len(polls) + 1)
     )
@@ -86,7 +86,7 @@ def cheapest(polls: list[ExpectedPoll], copy: Copy, rate: float, price: float) -
 
 
 @given(st.integers(0, 2**32), RATES, PRICES, COPIES)
-def test_plan_is_the_cheapest_of_all(seed: int, rate: float, price: float, copy: Copy) -> None:
+def test_plan_has_the_lowest_cost_of_all_plans(seed: int, rate: float, price: float, copy: Copy) -> None:
     polls = apart(7, random.Random(seed))
     least, _ = cheapest(polls, copy, rate, price)
     found = planned(polls, copy, rate, price)
@@ -104,7 +104,8 @@ def test_higher_price_never_plans_more_requests(
     seed: int, rate: float, price: float, dearer: float, copy: Copy
 ) -> None:
     def requests(price: float) -> float:
-        """Those that are sent and those that waiting readers cause, in the cheapest plan."""
+        """Return the number of requests in the cheapest plan: planned refreshes, and those that waiting readers
+        cause."""
         return (cost(polls, cheapest(polls, copy, rate, price)[1], copy, rate, price) - stale(price)) / price
 
     def stale(price: float) -> float:
@@ -120,7 +121,7 @@ def _priced(polls: list[ExpectedPoll], before: tuple[int, ...], copy: Copy, pric
 
 
 @given(POLLS, COPIES, RATES, PRICES)
-def test_refresh_saves_more_staleness_than_its_price_or_spares_a_reader_the_wait(
+def test_refresh_saves_more_staleness_than_its_price_or_saves_a_reader_the_wait(
     polls: list[ExpectedPoll], copy: Copy, rate: float, price: float
 ) -> None:
     found = planned(polls, copy, rate, price)
@@ -140,7 +141,7 @@ def test_refresh_comes_shortly_before_an_expected_poll(
 
 
 @given(POLLS, COPIES, RATES, PRICES, st.floats(0, DAY))
-def test_refresh_never_comes_before_it_is_permitted(
+def test_refresh_is_never_before_it_is_permitted(
     polls: list[ExpectedPoll], copy: Copy, rate: float, price: float, pause: float
 ) -> None:
     found = planned(polls, copy, rate, price, lambda at: max(at, NOW + pause))
@@ -155,7 +156,7 @@ def test_refresh_never_comes_before_it_is_permitted(
     st.frozensets(st.integers(0, 23), max_size=23),
     st.frozensets(st.integers(0, 6), max_size=6),
 )
-def test_refresh_never_comes_in_a_skipped_hour(
+def test_refresh_is_never_in_a_skipped_hour(
     polls: list[ExpectedPoll],
     copy: Copy,
     rate: float,
@@ -168,17 +169,17 @@ def test_refresh_never_comes_in_a_skipped_hour(
     assert found is None or not is_skipped(schedule, found.at)
 
 
-def test_nothing_is_planned_where_no_poll_is_expected() -> None:
+def test_without_expected_polls_no_refresh_is_planned() -> None:
     assert planned([], a_copy(NOW - 30 * DAY, NOW - 29 * DAY, DAY), 1 / HOUR, 1.0) is None
 
 
-def test_poll_that_is_likely_is_anticipated_where_the_copy_may_not_answer_it() -> None:
+def test_likely_poll_is_anticipated_if_the_copy_cannot_answer_it() -> None:
     found = planned([ExpectedPoll(NOW + HOUR, 0.9)], a_copy(NOW, NOW + 300, 300), 1e-7, 1800)
     assert found is not None
     assert (found.at, found.anticipates) == (NOW + HOUR - LEAD, True)
 
 
-def test_poll_that_is_unlikely_is_left_to_the_reader() -> None:
+def test_unlikely_poll_is_not_anticipated() -> None:
     assert planned([ExpectedPoll(NOW + HOUR, 0.3)], a_copy(NOW, NOW + 300, 300), 1e-7, 1800) is None
 
 
@@ -190,7 +191,7 @@ def test_polls_on_the_hour_share_one_refresh() -> None:
     assert found.readers == pytest.approx(0.9 * 12)
 
 
-def test_work_is_bounded_however_many_polls_are_expected() -> None:
+def test_number_of_evaluated_refreshes_is_bounded_for_any_number_of_polls() -> None:
     counted = 0
 
     def permitted(at: float) -> float:
@@ -205,7 +206,7 @@ def test_work_is_bounded_however_many_polls_are_expected() -> None:
 
 
 @given(RATES, PRICES, st.floats(1, 3600), st.floats(1, 100))
-def test_lifetime_lies_within_its_bounds_and_grows_with_the_price(
+def test_lifetime_is_within_its_bounds_and_grows_with_the_price(
     rate: float, price: float, minimum: float, times: float
 ) -> None:
     lifetime = lifetime_for(rate, price, minimum=minimum, maximum=DAY)
@@ -216,7 +217,7 @@ def test_lifetime_lies_within_its_bounds_and_grows_with_the_price(
 
 @pytest.mark.parametrize("price", [10.0, 1800.0, 1e9])
 @pytest.mark.parametrize("gap", [HOUR, 90 * DAY])
-def test_feed_that_is_read_is_refreshed_within_lifetime_max(price: float, gap: float) -> None:
+def test_feed_with_readers_is_refreshed_within_lifetime_max(price: float, gap: float) -> None:
     lifetime_max, dice = 6 * HOUR, random.Random(3)
     rhythms, refreshed, due, waited = PollRhythms(), NOW, math.inf, 0
     for number in range(400):
@@ -235,7 +236,7 @@ def test_feed_that_is_read_is_refreshed_within_lifetime_max(price: float, gap: f
             a_copy(refreshed, refreshed + lifetime, lifetime),
             per_second=1 / gap,
             price=price,
-            permitted=at_once,
+            permitted=without_delay,
         )
         due = found.at if found is not None else math.inf
-    assert waited <= 4  # while its rhythm is not known, and where it is exceeded
+    assert waited <= 4  # before the rhythm is known, and when a poll is later than expected

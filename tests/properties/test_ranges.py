@@ -1,4 +1,4 @@
-"""Whatever is asked for and whatever the origin publishes: bytes that come together are of one version."""
+"""The bytes of one response are of one version, for any requests and any published versions."""
 
 import asyncio
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ VALIDATORS = ("strong", "weak", "date", "none")
 
 @dataclass(frozen=True)
 class Publish:
-    """A new version, of this length and with this kind of validator."""
+    """A new version with this length and this kind of validator."""
 
     length: int
     validator: str
@@ -31,7 +31,7 @@ class Publish:
 
 @dataclass(frozen=True)
 class Ask:
-    """A reader wants these bytes; all of them where `range` is empty."""
+    """A reader's request for these bytes, or for all bytes if `range` is empty."""
 
     range: str
     path: str = "/a"
@@ -76,7 +76,7 @@ STEPS = st.lists(
 
 
 class Server:
-    """Every version is one byte, repeated: bytes of two in one answer are seen at once."""
+    """An origin whose versions each repeat one byte, which shows bytes of two versions in one response."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
@@ -84,7 +84,7 @@ class Server:
         self.published = 0.0
 
     def publish(self, version: Publish) -> None:
-        self.clock.advance(seconds=1)  # two versions never share a second: else their date would be no validator
+        self.clock.advance(seconds=1)  # Each version has its own second; otherwise its date would not be a validator.
         self.versions.append(version)
         self.published = self.clock.now()
 
@@ -142,7 +142,7 @@ def looks_right(server: Server, ask: Ask, seen: Seen) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(VERSIONS, STEPS)
-def test_the_bytes_of_an_answer_are_of_one_version(first: Publish, steps: list[Step]) -> None:
+def test_bytes_of_a_response_are_of_one_version(first: Publish, steps: list[Step]) -> None:
     async def run() -> None:
         clock = ManualClock(NOON)
         stage = OnService(clock, {"site_interval": 0})

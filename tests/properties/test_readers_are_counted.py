@@ -1,4 +1,4 @@
-"""What is true of every history of requests: a simple, unbounded count gives the same."""
+"""Properties of reader counts for any history of requests: a simple, unbounded count gives the same result."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,7 +29,7 @@ unhurried = settings(deadline=None)
 
 @unhurried
 @given(steps)
-def test_direct_readers_are_those_who_asked_within_the_window(
+def test_direct_readers_are_those_that_polled_within_the_window(
     requests: list[tuple[str, str, str, int]],
 ) -> None:
     counts, identifier = SubscriberCounts(), Identifier(b"sixteen bytes or more", period=WINDOW)
@@ -46,7 +46,7 @@ def test_direct_readers_are_those_who_asked_within_the_window(
 
 @unhurried
 @given(st.lists(st.tuples(st.integers(0, 500), st.sampled_from([0, 60, 3600, 40_000, 86_400])), max_size=PEAKS_MAX))
-def test_without_jumps_the_largest_claim_within_the_window_counts(claims: list[tuple[int, int]]) -> None:
+def test_largest_claim_within_the_window_counts_without_jumps(claims: list[tuple[int, int]]) -> None:
     belief: ClaimState | None = None
     made: list[tuple[int, float]] = []
     now = NOW
@@ -60,7 +60,7 @@ def test_without_jumps_the_largest_claim_within_the_window_counts(claims: list[t
 
 @unhurried
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 90_000)), min_size=1, max_size=60))
-def test_within_an_hour_a_claim_grows_tenfold_at_most_unless_confirmed(claims: list[tuple[int, int]]) -> None:
+def test_unconfirmed_claim_grows_at_most_tenfold_within_an_hour(claims: list[tuple[int, int]]) -> None:
     belief = update_claim(None, 100, NOW, window=WINDOW, jump=10)
     now = NOW
     for count, pause in claims:
@@ -75,7 +75,7 @@ def test_within_an_hour_a_claim_grows_tenfold_at_most_unless_confirmed(claims: l
 
 @unhurried
 @given(steps)
-def test_what_is_dumped_can_be_loaded(requests: list[tuple[str, str, str, int]]) -> None:
+def test_dumped_counts_are_loaded_unchanged(requests: list[tuple[str, str, str, int]]) -> None:
     counts, identifier = SubscriberCounts(), Identifier(b"sixteen bytes or more")
     now = NOW
     for address, agent, user, pause in requests:
@@ -93,7 +93,7 @@ def test_what_is_dumped_can_be_loaded(requests: list[tuple[str, str, str, int]])
 
 @unhurried
 @given(st.text(max_size=300))
-def test_any_user_agent_can_be_read(user_agent: str) -> None:
+def test_any_user_agent_can_be_parsed(user_agent: str) -> None:
     claim = parse_claim(user_agent)
 
     assert claim is None or (claim.count >= 0 and claim.fetcher)
@@ -102,7 +102,7 @@ def test_any_user_agent_can_be_read(user_agent: str) -> None:
 
 @unhurried
 @given(st.integers(1, 10**12), st.text("0123456789abcdef", min_size=1, max_size=64), st.text(max_size=25))
-def test_what_feedproxy_says_of_itself_it_understands(count: int, feed_id: str, contact: str) -> None:
+def test_user_agent_of_feedproxy_is_parsed_to_its_count(count: int, feed_id: str, contact: str) -> None:
     said = format_user_agent("1.0", f"https://example.com/{contact}", count, feed_id)
     claim = parse_claim(said)
 

@@ -1,4 +1,4 @@
-"""What is true of every schedule, at every moment."""
+"""Properties of every schedule at every instant."""
 
 import math
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ EXPIRY = st.none() | st.floats(min_value=-DAY, max_value=10 * DAY, allow_nan=Fal
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """A copy got at `base`; `expiry` and `age` are counted from there."""
+    """A copy received at `base`. `expiry` and `age` are relative to it, in seconds."""
 
     schedule: Schedule
     base: Instant
@@ -75,19 +75,19 @@ def beginning_of_stretch(schedule: Schedule, instant: Instant) -> Instant:
 
 
 @given(SITUATIONS)
-def test_no_poll_falls_into_a_skipped_hour(copy: Situation) -> None:
+def test_poll_is_never_in_a_skipped_hour(copy: Situation) -> None:
     found = copy.held()
 
     next_poll = max(copy.now, found.until) if found else copy.now
 
     if copy.expires is not None and copy.expires > next_poll:
-        return  # HTTP's own lifetime goes on
+        return  # HTTP's own lifetime continues
     if is_skipped(copy.schedule, next_poll):
         assert next_poll >= beginning_of_stretch(copy.schedule, next_poll) + copy.skip_max - 1e-3
 
 
 @given(SITUATIONS)
-def test_a_hold_never_ends_before_a_hint_does(copy: Situation) -> None:
+def test_allowance_never_ends_before_its_hint(copy: Situation) -> None:
     found = copy.held()
     until = found.until if found else copy.base if copy.expires is None else copy.expires
 
@@ -100,7 +100,7 @@ def test_a_hold_never_ends_before_a_hint_does(copy: Situation) -> None:
 
 
 @given(SITUATIONS)
-def test_a_hold_never_reaches_beyond_its_caps(copy: Situation) -> None:
+def test_allowance_never_exceeds_its_limits(copy: Situation) -> None:
     found = copy.held()
 
     if found:
@@ -109,7 +109,7 @@ def test_a_hold_never_reaches_beyond_its_caps(copy: Situation) -> None:
 
 
 @given(SITUATIONS)
-def test_a_hold_allows_more_than_http_does(copy: Situation) -> None:
+def test_allowance_is_longer_than_the_http_lifetime(copy: Situation) -> None:
     found = copy.held()
 
     if found and copy.expires is not None:
@@ -117,7 +117,7 @@ def test_a_hold_allows_more_than_http_does(copy: Situation) -> None:
 
 
 @given(SKIPPING, INSTANTS)
-def test_a_skipped_stretch_ends_on_the_hour_and_at_a_moment_that_is_not_skipped(
+def test_skipped_period_ends_on_the_hour_at_an_instant_that_is_not_skipped(
     schedule: Schedule, instant: Instant
 ) -> None:
     end = skipped_until(schedule, instant, 10 * DAY)
@@ -131,12 +131,12 @@ def test_a_skipped_stretch_ends_on_the_hour_and_at_a_moment_that_is_not_skipped(
 
 
 @given(SKIPPING, INSTANTS)
-def test_every_week_has_a_moment_that_is_not_skipped(schedule: Schedule, instant: Instant) -> None:
+def test_every_week_has_an_hour_that_is_not_skipped(schedule: Schedule, instant: Instant) -> None:
     assert any(not is_skipped(schedule, instant + hour * HOUR) for hour in range(7 * 24))
 
 
 @given(SCHEDULES, INSTANTS)
-def test_the_next_update_lies_ahead_and_no_further_than_its_period(schedule: Schedule, after: Instant) -> None:
+def test_next_update_is_in_the_future_and_within_its_period(schedule: Schedule, after: Instant) -> None:
     update = next_update(schedule, after)
 
     longest = {"hourly": HOUR, "daily": DAY, "weekly": 7 * DAY, "monthly": 31 * DAY, "yearly": 366 * DAY}

@@ -1,4 +1,4 @@
-"""Of every feed in every encoding: the self link is there, and nothing else is different."""
+"""Properties of every feed in every encoding: the self link is present, and everything else is unchanged."""
 
 import pytest
 from hypothesis import assume, given, settings
@@ -24,7 +24,7 @@ HREFS = st.sampled_from(["https://example.com/", "https://example.com/~a?b=1&c='
 
 
 def written(text: str, codec: str) -> str:
-    """Text as a publisher whose encoding holds only some of it would write it."""
+    """Return the text as a publisher writes it in an encoding that lacks some of its characters."""
 
     def one(char: str) -> str:
         if char in "&<>":
@@ -73,9 +73,9 @@ def infoset(body: bytes) -> etree._Element:
 
 @settings(max_examples=400, deadline=None)
 @given(feeds(), HREFS, st.booleans())
-def test_a_feed_is_the_same_but_for_its_self_link(body: bytes, href: str, link_text: bool) -> None:
+def test_feed_is_unchanged_except_for_its_self_link(body: bytes, href: str, link_text: bool) -> None:
     channel = read(body, None)
-    assume(channel is not None)  # a root with a few elements that no format knows is no feed
+    assume(channel is not None)  # a root with a few unknown elements is no feed
     assert channel is not None
     assert channel.well_formed
     before = infoset(body)
@@ -89,7 +89,7 @@ def test_a_feed_is_the_same_but_for_its_self_link(body: bytes, href: str, link_t
     assert link.get("title", "") == ("" if channel.kind == "atom" else plain_title(channel.title))
     parent, previous = link.getparent(), link.getprevious()
     assert parent is not None
-    # lxml keeps the text behind an element with it.
+    # lxml stores the text after an element in the element.
     if previous is not None:
         previous.tail = (previous.tail or "") + (link.tail or "") or None
     else:
@@ -106,7 +106,7 @@ def test_a_feed_is_the_same_but_for_its_self_link(body: bytes, href: str, link_t
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=300), st.sampled_from(["add", "correct"]), st.none() | st.text(max_size=10))
-def test_no_bytes_whatsoever_raise(junk: bytes, mode: str, charset: str | None) -> None:
+def test_no_input_bytes_raise_an_error(junk: bytes, mode: str, charset: str | None) -> None:
     for body in (
         junk,
         b'<rss version="2.0"><channel><link/>' + junk,
@@ -118,5 +118,5 @@ def test_no_bytes_whatsoever_raise(junk: bytes, mode: str, charset: str | None) 
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_the_encodings_of_these_tests_are_known(encoding: str) -> None:
+def test_encodings_of_these_tests_are_known(encoding: str) -> None:
     assert to_utf8(f'<?xml version="1.0" encoding="{MARKED.get(encoding, encoding)}"?><a/>'.encode(encoding)).sound

@@ -1,4 +1,4 @@
-"""What is true of the service whatever readers, origins and clocks do, one thing after the other."""
+"""Properties of the service for any sequence of events at readers, origins and clocks."""
 
 import asyncio
 import itertools
@@ -30,7 +30,7 @@ MARK = re.compile(rb"v(\d+)-(\w+)\.")
 
 @dataclass(frozen=True)
 class Publish:
-    """The origin has a new version at this path."""
+    """The origin publishes a new version at this path."""
 
     path: str
     cache_control: str
@@ -42,7 +42,7 @@ class Publish:
 
 @dataclass(frozen=True)
 class Fail:
-    """The origin fails at this path until something is published there; a status, or 0 for no answer."""
+    """The origin fails at this path until the next version. `status` 0 means no response."""
 
     path: str
     status: int
@@ -57,7 +57,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Ask:
-    """A reader asks. `holds` is which of the answers seen at this path its condition is made from."""
+    """A reader's request. `holds` is the index of the earlier response from which its condition comes."""
 
     path: str
     method: str
@@ -113,7 +113,7 @@ steps = st.lists(st.one_of(asking, asking, asking, waiting, publishing, failing)
 
 @dataclass
 class Page:
-    """What stands at a path, as the model knows it."""
+    """The content at a path, as the model knows it."""
 
     about: Publish
     serial: int
@@ -123,7 +123,7 @@ class Page:
 
 @dataclass
 class World:
-    """The origin, and what is true of everything it has ever said."""
+    """The origin, and the facts about all its responses."""
 
     clock: ManualClock
     serials: Iterator[int] = field(default_factory=itertools.count)
@@ -139,7 +139,7 @@ class World:
     """Whether the last good answer at a path may be given to anybody, again and stale."""
 
     def publish(self, about: Publish) -> None:
-        self.clock.advance(2)  # no two versions share a second: dates could not tell them apart
+        self.clock.advance(2)  # each version has its own second, so that dates distinguish them
         self.pages[about.path] = Page(about, next(self.serials), self.clock.now())
 
     def answer(self, request: Request) -> Response:
@@ -188,7 +188,7 @@ class World:
 
 
 def body_of(path: str, mark: str) -> bytes:
-    """A content that bears its mark from the beginning to the end."""
+    """Return a content that contains its mark at the beginning, at the end and between."""
     if path == "/page":
         return (f"{mark}. " * 100).encode()
     items = "".join(f"<item><guid>{number}/{mark}.</guid></item>" for number in range(40))
@@ -208,7 +208,7 @@ def accepted(step: Ask) -> str:
 
 
 class Watch:
-    """Plays the steps, and looks at every answer."""
+    """Executes the steps and checks every response."""
 
     def __init__(self, proxy: Proxy, world: World) -> None:
         self.proxy = proxy
@@ -249,7 +249,7 @@ class Watch:
 
     def _held(self, step: Ask) -> Seen | None:
         before = self.seen[step.path]
-        if step.condition == "if-modified-since":  # a date does not tell one language from another
+        if step.condition == "if-modified-since":  # a date does not distinguish languages
             before = [seen for seen in before if language_of(seen) in ("all", accepted(step))]
         return before[-1 - step.holds] if step.holds < len(before) else None
 
@@ -291,7 +291,7 @@ class Watch:
 
 @settings(max_examples=60, deadline=None)
 @given(steps)
-def test_no_sequence_of_events_makes_the_cache_lie(played: list[Step]) -> None:
+def test_responses_are_correct_after_any_sequence_of_events(played: list[Step]) -> None:
     async def run() -> None:
         clock = ManualClock(NOON)
         stage = OnService(clock, {"site_interval": 0, "feed_min_interval": FLOOR})

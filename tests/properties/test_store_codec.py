@@ -1,4 +1,4 @@
-"""What is written can be read back, and nothing else is."""
+"""Encoded values can be decoded, and nothing else can."""
 
 import dataclasses
 import functools
@@ -22,7 +22,7 @@ from feedproxy.store.codec import dump, load
 from feedproxy.store.previous_contents import NO_CONTENTS, PreviousContents
 from feedproxy.store.resource import Failures, Resource, VersionRecord
 
-TEXTS = st.text(st.characters(), max_size=12)  # lone surrogates among them
+TEXTS = st.text(st.characters(), max_size=12)  # including lone surrogates
 NUMBERS = st.floats(allow_nan=False)
 NAMES = st.text("!#$%&'*+.^_`|~-09AZaz", min_size=1, max_size=12)
 VALUES = st.text(st.characters(max_codepoint=255, exclude_categories=["Cc"], include_characters="\t"), max_size=12)
@@ -31,7 +31,7 @@ BODIES = st.dictionaries(st.sampled_from(["identity", "gzip", "br", "zstd", "x-o
 
 
 def of(hint: Any) -> st.SearchStrategy[Any]:
-    """Values of a declared type: every member of a dataclass is drawn, defaults or not."""
+    """Generate values of a declared type. Every member of a dataclass is drawn, even those with defaults."""
     if isinstance(hint, TypeAliasType):
         return of(hint.__value__)
     if hint in SIMPLE:
@@ -56,7 +56,7 @@ SIMPLE = {
     float: NUMBERS,
     Fields: FIELDS,
     Mapping[str, bytes]: BODIES,
-    # Sizes and numbers of items are counted: never below zero.
+    # Sizes and numbers of items are never negative.
     VersionRecord: st.builds(VersionRecord, NUMBERS, st.integers(0, 2**63), st.integers(0, 2**31), TEXTS),
 }
 RESOURCES: st.SearchStrategy[Resource] = of(Resource)
@@ -64,7 +64,7 @@ RESOURCES: st.SearchStrategy[Resource] = of(Resource)
 
 @given(RESOURCES)
 @settings(max_examples=100)
-def test_what_is_written_can_be_read_back(resource: Resource) -> None:
+def test_encoded_value_decodes_to_itself(resource: Resource) -> None:
     assert load(dump(resource)) == resource
 
 
@@ -72,8 +72,8 @@ def test_what_is_written_can_be_read_back(resource: Resource) -> None:
     "line",
     [("X-A", "a\r\nSet-Cookie: b"), ("X-A", "a\rb"), ("X-A", "a\0b"), ("X\r\nA", "b"), ("", "b"), ("X-A", "\u2028")],
 )
-def test_a_field_that_breaks_the_grammar_is_damage(line: tuple[str, str]) -> None:
-    """Who can write to a shared store (Redis) must not thereby split the answers of the proxies that read it."""
+def test_field_that_violates_the_grammar_is_a_store_error(line: tuple[str, str]) -> None:
+    """A program that can write to a shared store (Redis) must not be able to split the responses of other proxies."""
     target, content = "https://example.com/feed", Content({"identity": b"x"}, tag="x", feed=True)
     resource = Resource(target, (StoredResponse(target, 200, Fields([line]), content, 1.0, 2.0),), fetched=2.0)
 
@@ -83,7 +83,7 @@ def test_a_field_that_breaks_the_grammar_is_damage(line: tuple[str, str]) -> Non
 
 @given(RESOURCES)
 @settings(max_examples=50)
-def test_what_is_read_back_has_the_types_that_were_written(resource: Resource) -> None:
+def test_decoded_value_has_the_types_of_the_encoded_one(resource: Resource) -> None:
     again = load(dump(resource))
 
     assert dump(again) == dump(resource)
@@ -92,7 +92,7 @@ def test_what_is_read_back_has_the_types_that_were_written(resource: Resource) -
 
 @given(RESOURCES, st.data())
 @settings(max_examples=100)
-def test_a_truncated_value_is_a_store_error(resource: Resource, data: st.DataObject) -> None:
+def test_truncated_value_is_a_store_error(resource: Resource, data: st.DataObject) -> None:
     written = dump(resource)
     length = data.draw(st.integers(0, len(written) - 1))
 
@@ -102,7 +102,7 @@ def test_a_truncated_value_is_a_store_error(resource: Resource, data: st.DataObj
 
 @given(RESOURCES, st.data())
 @settings(max_examples=100)
-def test_a_value_with_one_byte_altered_is_a_store_error(resource: Resource, data: st.DataObject) -> None:
+def test_value_with_one_altered_byte_is_a_store_error(resource: Resource, data: st.DataObject) -> None:
     written = bytearray(dump(resource))
     place = data.draw(st.integers(0, len(written) - 1))
     written[place] ^= data.draw(st.integers(1, 255))
@@ -112,7 +112,7 @@ def test_a_value_with_one_byte_altered_is_a_store_error(resource: Resource, data
 
 
 @given(st.binary(max_size=200))
-def test_bytes_that_were_never_ours_are_a_store_error(data: bytes) -> None:
+def test_foreign_bytes_are_a_store_error(data: bytes) -> None:
     with pytest.raises(StoreError):
         load(data)
 
@@ -126,8 +126,8 @@ JSON = st.recursive(
 
 @given(RESOURCES, st.data())
 @settings(max_examples=120)
-def test_a_header_that_lies_is_a_store_error_or_a_resource(resource: Resource, data: st.DataObject) -> None:
-    """The checksum is right here: somebody made it up, or a program of ours went wrong."""
+def test_invalid_header_is_a_store_error_or_a_resource(resource: Resource, data: st.DataObject) -> None:
+    """The checksum is correct, as in data from an attacker or from a faulty program."""
     header, bodies = envelope.open_parts(envelope.Kind.RESOURCE, dump(resource))
     plain = json.loads(bytes(header).decode("utf-8", "surrogatepass"))
     holder: Any = plain
@@ -149,7 +149,7 @@ def test_a_header_that_lies_is_a_store_error_or_a_resource(resource: Resource, d
     assert load(dump(loaded)).target == loaded.target
 
 
-def test_a_number_that_nobody_can_count_to_is_a_store_error() -> None:
+def test_huge_number_is_a_store_error() -> None:
     resource = dataclasses.replace(a_resource(), version_records=(VersionRecord(1.0, 5, 7),))
     header, bodies = envelope.open_parts(envelope.Kind.RESOURCE, dump(resource))
     plain = json.loads(bytes(header))
@@ -160,7 +160,7 @@ def test_a_number_that_nobody_can_count_to_is_a_store_error() -> None:
 
 
 @given(st.binary(max_size=300))
-def test_state_is_read_back_as_it_was(data: bytes) -> None:
+def test_state_decodes_to_itself(data: bytes) -> None:
     assert envelope.unseal(envelope.seal(data)) == data
 
 
@@ -172,7 +172,7 @@ def a_resource() -> Resource:
     return Resource("https://example.com/feed", (one, other))
 
 
-def test_a_value_of_another_version_is_a_store_error_that_says_so() -> None:
+def test_value_of_another_version_is_a_store_error_that_names_it() -> None:
     written = bytearray(dump(a_resource()))
     written[4] = envelope.LATER_VERSION + 1
     rest = zlib.crc32(written[16:], zlib.crc32(written[:12]))
@@ -182,14 +182,14 @@ def test_a_value_of_another_version_is_a_store_error_that_says_so() -> None:
         load(bytes(written))
 
 
-def test_state_is_no_resource_and_a_resource_no_state() -> None:
+def test_state_is_not_decoded_as_a_resource_nor_a_resource_as_state() -> None:
     with pytest.raises(StoreError):
         load(envelope.seal(b"{}"))
     with pytest.raises(StoreError):
         envelope.unseal(dump(a_resource()))
 
 
-def test_a_body_that_variants_share_is_written_once_and_shared_again() -> None:
+def test_body_shared_by_variants_is_encoded_once_and_shared_after_decoding() -> None:
     resource = a_resource()
     written = dump(resource)
 
@@ -199,7 +199,7 @@ def test_a_body_that_variants_share_is_written_once_and_shared_again() -> None:
     assert first.content.bodies["identity"] is second.content.bodies["identity"]
 
 
-def test_feeds_of_one_server_share_their_field_lines_and_a_feed_its_target() -> None:
+def test_feeds_of_one_server_share_field_lines_and_each_feed_its_target() -> None:
     written = dump(a_resource())
     first, second = load(written), load(written)
 
@@ -207,7 +207,7 @@ def test_feeds_of_one_server_share_their_field_lines_and_a_feed_its_target() -> 
     assert next(iter(first.variants[0].fields)) is next(iter(second.variants[0].fields))
 
 
-def test_a_member_that_a_later_feedproxy_added_is_passed_over() -> None:
+def test_unknown_member_of_a_later_version_is_ignored() -> None:
     header, bodies = envelope.open_parts(envelope.Kind.RESOURCE, dump(a_resource()))
     plain = json.loads(bytes(header))
     plain["mood"] = {"good": True}
@@ -218,8 +218,8 @@ def test_a_member_that_a_later_feedproxy_added_is_passed_over() -> None:
     assert load(later) == a_resource()
 
 
-def test_the_form_is_the_one_that_the_reference_states() -> None:
-    """A golden value: whoever changes the form must change the version, too."""
+def test_encoding_equals_the_documented_form() -> None:
+    """A golden value. A change of the form requires a new version number."""
     written = dump(Resource("http://a.example/", fetched=1.5, failures=Failures(count=1, detail="timeout")))
 
     assert written == (
@@ -232,7 +232,7 @@ def test_the_form_is_the_one_that_the_reference_states() -> None:
     )
 
 
-def test_what_gzip_stands_for_is_not_written_and_read_back_all_the_same() -> None:
+def test_body_reproducible_from_gzip_is_not_stored_and_decoded_again() -> None:
     plain = b"<rss>" + b"words and words, " * 4000 + b"</rss>"
     packed = gzip.compress(plain)
     resource = resource_with(Content({"identity": plain, "gzip": packed}, tag="5d41", feed=True))
@@ -249,7 +249,7 @@ def test_what_gzip_stands_for_is_not_written_and_read_back_all_the_same() -> Non
 
 
 @pytest.mark.parametrize("tag", [None, "5d41"])
-def test_what_gzip_does_not_stand_for_is_written(tag: str | None) -> None:
+def test_body_not_reproducible_from_gzip_is_stored(tag: str | None) -> None:
     content = Content({"identity": b"<rss/>", "gzip": gzip.compress(b"<rsz/>")}, tag=tag, feed=True)
 
     assert load(dump(resource_with(content))).variants[0].content == content
@@ -259,7 +259,7 @@ def resource_with(content: Content) -> Resource:
     return Resource("http://example.com/", (StoredResponse("http://example.com/", 200, Fields(), content, 1.0, 2.0),))
 
 
-def test_value_without_previous_contents_has_the_version_that_earlier_programs_read() -> None:
+def test_value_without_previous_contents_has_the_version_that_earlier_programs_accept() -> None:
     resource = Resource("https://example.com/feed", fetched=2.0)
     with_previous = dataclasses.replace(resource, previous=NO_CONTENTS.with_content(b"old", b"new", size_max=1000))
 
