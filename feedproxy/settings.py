@@ -371,8 +371,8 @@ class Settings:
     self_link: str = option(
         "",
         "The feed's link to itself: add (if it is missing or relative), correct (also repair a wrong one), off.",
-        "A feed reader that gets the feed as a file needs it to subscribe. Empty means add, in reverse mode"
-        " correct, and in reverse mode without public_url off. All other bytes stay unchanged.",
+        "A feed reader that gets the feed as a file needs this link to subscribe. The default is correct in reverse"
+        " mode with public_url, off in reverse mode without it, and otherwise add. All other bytes stay unchanged.",
         choices=("", "add", "correct", "off"),
         per_feed=True,
     )
