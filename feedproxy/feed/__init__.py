@@ -1,1 +1,4 @@
-"""Feed formats: detection, channel, schedule, self link, redirect documents, conversion. Knows no cache."""
+"""Feed formats: detection, channel, schedule, self link, redirect documents, and conversion.
+
+This package does not depend on the cache.
+"""

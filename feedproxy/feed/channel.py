@@ -17,7 +17,7 @@ class Kind(StrEnum):
 
 
 class Period(StrEnum):
-    """sy:updatePeriod (RSS 1.0 syndication module)."""
+    """Values of sy:updatePeriod (RSS 1.0 syndication module)."""
 
     HOURLY = "hourly"
     DAILY = "daily"
@@ -28,26 +28,29 @@ class Period(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When the publisher wants the feed to be fetched. Invalid hints are left out, and named in `notes`."""
+    """The times at which the publisher wants the feed to be fetched.
+
+    Invalid hints are left out and named in `notes`.
+    """
 
     ttl: int | None = None
-    """Minutes (RSS 2.0)."""
+    """Minutes for which the feed may be cached (RSS 2.0)."""
     skip_hours: frozenset[int] = frozenset()
-    """Hours 0 to 23, GMT (RSS 0.91, 2.0)."""
+    """Hours to skip, 0 to 23, in GMT (RSS 0.91, 2.0)."""
     skip_days: frozenset[int] = frozenset()
-    """Days, GMT; 0 is Monday."""
+    """Days to skip, in GMT; 0 is Monday."""
     period: Period | None = None
     frequency: int = 1
     base: Instant | None = None
-    """sy:updateBase."""
+    """Value of sy:updateBase."""
     interval: Seconds | None = None
-    """CDF's SCHEDULE INTERVALTIME."""
+    """Value of CDF's SCHEDULE INTERVALTIME, in seconds."""
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SelfLink:
-    """A link that names the feed's own address (USM; RFC 4287, 4.2.7)."""
+    """A link that names the feed's own address (USM; RFC 4287, section 4.2.7)."""
 
     rel: str
     href: str
@@ -57,7 +60,7 @@ class SelfLink:
 
 @dataclass(frozen=True, slots=True)
 class Cloud:
-    """rssCloud's five attributes, as written."""
+    """The five attributes of rssCloud's element, as written."""
 
     domain: str
     port: str
@@ -72,9 +75,10 @@ class Channel:
 
     kind: Kind
     version: str
-    """`2.0`, `0.91`, `1.0`, `0.3`, `1.1`; empty if the document does not declare it."""
+    """Version of the format: `2.0`, `0.91`, `1.0`, `0.3`, `1.1`; empty if the document does not declare it."""
     well_formed: bool
-    """After a channel scan it describes only the document around the items (feed/parse/channel_scan.py)."""
+    """True if the document has no fault. After a channel scan, faults within items are unknown
+    (feed/parse/channel_scan.py)."""
     title: str = ""
     link: str = ""
     schedule: Schedule = field(default_factory=Schedule)
@@ -83,5 +87,5 @@ class Channel:
     cloud: Cloud | None = None
     items: int = 0
     content_digest: str = ""
-    """Hexadecimal; two documents with the same digest have the same content. After a channel scan it is a pending
-    digest (feed/content_digest.py)."""
+    """Digest in hexadecimal; two documents with the same digest have the same content. After a channel scan it is a
+    pending digest (feed/content_digest.py)."""

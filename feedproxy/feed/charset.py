@@ -1,8 +1,9 @@
 """Detection of a document's encoding, and conversion to UTF-8.
 
-XML 1.0, appendix F: a byte order mark decides, then the pattern of zero bytes, then the declaration. The `charset` of
-Content-Type counts only without them: servers add one to every file, while declarations in feeds are mostly correct.
-Python's codecs decode, because libxml2 lacks some encodings of feeds, and its versions differ on wrong declarations.
+According to XML 1.0, appendix F, a byte order mark decides, then the pattern of zero bytes, then the declaration. The
+`charset` of Content-Type counts only if all are missing: servers add one to every file, but declarations in feeds are
+mostly correct. Python's codecs decode, because libxml2 lacks some encodings of feeds, and its versions differ on wrong
+declarations.
 """
 
 import codecs
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from feedproxy.feed.parse.encoding_labels import codec_of, is_wide, superset_of
 
 _BYTE_ORDER_MARKS = (
-    # UTF-32 first: its little-endian mark begins with that of UTF-16.
+    # UTF-32 comes first: its little-endian mark begins with that of UTF-16.
     (codecs.BOM_UTF32_LE, "utf_32_le"),
     (codecs.BOM_UTF32_BE, "utf_32_be"),
     (codecs.BOM_UTF8, "utf_8"),
@@ -29,12 +30,12 @@ _ZERO_BYTE_PATTERNS = (
 )
 
 _PLAIN = re.compile(rb"[\x01-\x7f]{4}")
-"""A beginning without byte order mark and zero bytes."""
+"""Matches a beginning without byte order mark and zero bytes."""
 
 _DECLARATION = re.compile(rb"""<\?xml\s[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9._:\-]{1,40})["']""")
 
 _DECLARATION_SEARCH_MAX = 1024
-"""Bytes in which a declaration is searched: warnings of PHP may precede it."""
+"""Number of bytes that are searched for a declaration. Warnings of PHP may precede it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +43,18 @@ class Utf8Text:
     """A document in UTF-8."""
 
     data: bytes
-    """UTF-8 without a byte order mark."""
+    """The document in UTF-8, without a byte order mark."""
     encoding: str
-    """The codec of the body, by its name in feed/parse/encoding_labels.py."""
+    """Codec of the original document, with its name in feed/parse/encoding_labels.py."""
     sound: bool
     """True if every byte was valid in the declared encoding."""
 
 
 def encoding_by_bytes(body: bytes) -> tuple[str, int] | None:
-    """Return the codec by byte order mark or zero bytes, and the length of the mark; None without them."""
+    """Return the codec that a byte order mark or zero bytes indicate, and the length of the mark.
+
+    Return None without them.
+    """
     if _PLAIN.match(body):
         return None
     for mark, name in _BYTE_ORDER_MARKS:
@@ -63,15 +67,15 @@ def encoding_by_bytes(body: bytes) -> tuple[str, int] | None:
 
 
 def declared_encoding(body: bytes) -> str | None:
-    """Return the encoding in the XML declaration, as written; None without one."""
+    """Return the encoding in the XML declaration, as written. Return None if there is none."""
     found = _DECLARATION.search(body, 0, _DECLARATION_SEARCH_MAX)
     return found[1].decode("ascii") if found else None
 
 
 def to_utf8(body: bytes, charset: str | None = None) -> Utf8Text:
-    """Return `body` in UTF-8. Invalid bytes are replaced, and `sound` is False then.
+    """Convert `body` to UTF-8. Invalid bytes are replaced; then `sound` is False.
 
-    `charset` is Content-Type's parameter.
+    `charset` is the parameter of Content-Type.
     """
     shown = encoding_by_bytes(body)
     if shown:
@@ -79,9 +83,9 @@ def to_utf8(body: bytes, charset: str | None = None) -> Utf8Text:
         return _decode(body[mark:], name)
     codec = codec_of(declared_encoding(body) or charset or "utf-8")
     if codec == "utf_7":
-        codec = None  # UTF-7 hides markup from filters
+        codec = None  # UTF-7 can hide markup from filters
     if codec is None or is_wide(codec):
-        # Unknown or impossible: a declaration found byte by byte is not in a wide encoding.
+        # The encoding is unknown or impossible: a declaration found byte by byte is not in a wide encoding.
         text = _decode(body, "utf_8")
         return Utf8Text(text.data, text.encoding, sound=codec is not None and text.sound)
     return _decode(body, codec)
@@ -89,7 +93,7 @@ def to_utf8(body: bytes, charset: str | None = None) -> Utf8Text:
 
 def _decode(body: bytes, codec: str) -> Utf8Text:
     if codec == "utf_8" or (codec == "ascii" and body.isascii()):
-        # The common case costs no copy; libxml2 itself finds and reports wrong bytes.
+        # The common case needs no copy; libxml2 itself finds and reports invalid bytes.
         if _is_utf8(body):
             return Utf8Text(body, codec, sound=True)
         return Utf8Text(body.decode("cp1252", "replace").encode(), "cp1252", sound=False)

@@ -1,15 +1,15 @@
 """Content digest: two documents with the same digest have the same content.
 
-Not content are the channel's lastBuildDate, pubDate and updated, the generator, comments, white space between
-elements, and the order of attributes and namespace declarations. The `source` of an Atom entry is treated as a
-channel: in an aggregated feed it changes with every entry of its origin. The input of the digest is the sequence of
+These parts are not content: the channel's lastBuildDate, pubDate and updated, the generator, comments, white space
+between elements, and the order of attributes and namespace declarations. The `source` of an Atom entry is treated like
+a channel: in an aggregated feed it changes with every entry of its origin. The input of the digest is the sequence of
 an XML processor's events, with expanded names and sorted attributes.
 
-The digest takes longer than the rest of parsing, and is needed only when a second version has different bytes. Until
-then the hash of the bytes represents it (`pending_digest`).
+Computing the digest takes longer than the rest of parsing, and it is needed only when a second version has different
+bytes. Until then, the hash of the bytes represents it (`pending_digest`).
 
-Of an ill-formed document the text is digested, with the same parts removed by pattern: a recovering parser may drop
-the very item that is new.
+For an ill-formed document, the text is digested after the same parts have been removed by pattern, because a recovering
+parser may drop the very item that is new.
 """
 
 import hashlib
@@ -24,19 +24,20 @@ VOLATILE = frozenset(
     # RSS; Atom 1.0; Atom 0.3; RSS 1.0: dc:date, admin:generatorAgent.
     ("lastBuildDate", "pubDate", "updated", "generator", "modified", "date", "generatorAgent")
 )
-_VOLATILE_ATTRIBUTES = frozenset(("LASTMOD", "lastmod"))  # of CDF's channel
-_VOLATILE_KEYS = frozenset(("generator", "date_modified", "updated"))  # not in JSON Feed, but in use
+_VOLATILE_ATTRIBUTES = frozenset(("LASTMOD", "lastmod"))  # attributes of CDF's channel
+_VOLATILE_KEYS = frozenset(("generator", "date_modified", "updated"))  # these members are not in JSON Feed, but occur
 
 _NON_ELEMENTS = (etree._Comment, etree._ProcessingInstruction, etree._Entity)
 
 _DIGEST_BYTES = 16
-"""Bytes of the digest: a publisher that forces a collision hides only its own update."""
+"""Length of the digest, in bytes. A publisher that forces a collision hides only its own update."""
 
 _PATTERN_SEARCH_MAX = 2 * 1024 * 1024
-"""Bytes of ill-formed text that are searched by pattern; the largest ill-formed feed of the corpus has 0.4 MB."""
+"""Maximum size of an ill-formed text that is searched by pattern, in bytes. The largest ill-formed feed of the
+corpus has 0.4 MB."""
 
 _ENCODING_PIECE = 256 * 1024
-"""Characters encoded in one call, so that a text of 12 MB is not in memory three times."""
+"""Number of characters encoded in one call, so that a text of 12 MB is not in memory three times."""
 
 # Characters that cannot occur in XML separate the parts of the digested text.
 START, ATTRIBUTE, VALUE, TEXT, END, REFERENCE = "\0\1", "\0\2", "\0\3", "\0\4", "\0\5", "\0\6"
@@ -52,17 +53,17 @@ _PENDING = "bytes:"
 
 
 def pending_digest(content_hash: str) -> str:
-    """Return the marker that represents the digest of the stored content with this hash until it is computed."""
+    """Return the marker that represents the digest of the content with this hash until it is computed."""
     return _PENDING + content_hash
 
 
 def pending_hash(digest: str) -> str | None:
-    """Return the content hash in a marker of `pending_digest`; None for a computed digest."""
+    """Return the content hash in a marker made by `pending_digest`. Return None for a computed digest."""
     return digest.removeprefix(_PENDING) if digest.startswith(_PENDING) else None
 
 
 class ContentDigest:
-    """Incremental digest of a well-formed feed: first its items, then its channel."""
+    """Incremental digest of a well-formed feed: first of its items, then of its channel."""
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=_DIGEST_BYTES)
@@ -74,7 +75,7 @@ class ContentDigest:
         self._update(parts)
 
     def finish(self, root: Element) -> str:
-        """Return the digest in hexadecimal; the items must have been removed from `root`."""
+        """Return the digest in hexadecimal. The items must have been removed from `root`."""
         parts: list[str] = []
         for before in root.itersiblings(preceding=True):
             _add_non_element(before, parts)
@@ -92,7 +93,7 @@ class ContentDigest:
 
 
 def digest_of_text(data: bytes) -> str:
-    """Return the digest of an ill-formed document in UTF-8. Above _PATTERN_SEARCH_MAX nothing is removed first."""
+    """Return the digest of an ill-formed document in UTF-8. Above _PATTERN_SEARCH_MAX, no parts are removed."""
     if len(data) > _PATTERN_SEARCH_MAX:
         return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
     data = _strip_comments(data)
@@ -104,7 +105,7 @@ def digest_of_text(data: bytes) -> str:
 
 def _strip_comments(data: bytes) -> bytes:
     parts, at = [], 0
-    # Not by pattern, which would search the end of each of a million unclosed comments.
+    # No pattern is used, because it would search the end of each of a million unclosed comments.
     while (start := data.find(b"<!--", at)) >= 0 and (end := data.find(b"-->", start + 4)) >= 0:
         parts.append(data[at:start])
         at = end + 3
@@ -112,7 +113,7 @@ def _strip_comments(data: bytes) -> bytes:
 
 
 def digest_of_json(feed: dict[str, object]) -> str:
-    """Return the digest of a JSON Feed; the order of members and white space do not count."""
+    """Return the digest of a JSON Feed. The order of members and white space are ignored."""
     stable = {key: value for key, value in feed.items() if key not in _VOLATILE_KEYS}
     return hashlib.blake2b(canonical_json(stable), digest_size=_DIGEST_BYTES).hexdigest()
 
@@ -123,7 +124,7 @@ def canonical_json(value: object) -> bytes:
 
 
 def _add_channel(element: Element, parts: list[str], depth: int) -> None:
-    """Add the channel or the element around it. Text directly in it is not content in any format."""
+    """Append the channel or the element around it to `parts`. Text directly in it is not content in any format."""
     _add_start(element, parts, without=_VOLATILE_ATTRIBUTES)
     for child in element:
         if isinstance(child, _NON_ELEMENTS):
@@ -169,6 +170,6 @@ def _add_text(text: str | None, parts: list[str], *, between: bool) -> None:
 
 
 def _add_non_element(node: Element, parts: list[str]) -> None:
-    """Add a processing instruction or an entity reference. Comments are ignored."""
+    """Append a processing instruction or an entity reference to `parts`. Comments are ignored."""
     if not isinstance(node, etree._Comment):
         parts += (REFERENCE, getattr(node, "target", ""), node.text or "")

@@ -1,7 +1,7 @@
-"""Detection of a document's kind by its first bytes.
+"""Detection of a document's kind from its first bytes.
 
-The media type does not count: an HTML page sent as application/rss+xml is a page, and a feed behind a warning of PHP
-is a feed.
+The media type is ignored: an HTML page sent as application/rss+xml is a page, and a feed after a warning of PHP is a
+feed.
 """
 
 import re
@@ -10,7 +10,8 @@ from enum import StrEnum
 from feedproxy.feed.charset import to_utf8
 
 _SEARCH_MAX = 64 * 1024
-"""Bytes that are searched for the root. Comments before it (licences, greetings) are shorter in known feeds."""
+"""Number of bytes that are searched for the root element. In known feeds, comments before it (licences, greetings)
+are shorter."""
 
 _SPACE = re.compile(rb"\s*")
 _PROLOG = re.compile(rb"(?:\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>)*", re.DOTALL | re.IGNORECASE)
@@ -33,7 +34,7 @@ class DocumentKind(StrEnum):
 
 
 def detect_kind(body: bytes) -> DocumentKind:
-    """Return the kind of document in `body`, in any encoding, by its first 64 KiB."""
+    """Return the kind of document in `body`, in any encoding, from its first 64 KiB."""
     return detect_utf8_kind(to_utf8(body[:_SEARCH_MAX]).data)
 
 
@@ -50,9 +51,9 @@ def detect_utf8_kind(data: bytes) -> DocumentKind:
 
 
 def find_document_start(data: bytes) -> int | None:
-    """Return the offset of the XML or HTML document in `data` (UTF-8); None if there is none.
+    """Return the offset of the XML or HTML document in `data` (UTF-8). Return None if there is none.
 
-    White space or text may precede it: a warning of the program that wrote the feed.
+    White space or text may precede it, such as a warning of the program that wrote the feed.
     """
     start = _skip_space(data)
     root = _skip_prolog(data, start)
@@ -70,7 +71,7 @@ def _is_html(data: bytes, start: int) -> bool:
     root = _skip_prolog(data, start)
     if _HTML_ROOT.match(data, root):
         return True
-    # A feed may have a wrong document type; any other document with that of HTML is a page.
+    # A feed may have a wrong document type. Any other document with the document type of HTML is a page.
     return bool(_HTML_DOCTYPE.search(data, start, root)) and not _FEED_ROOT.match(data, root)
 
 

@@ -1,7 +1,7 @@
-"""Autodiscovery of the feeds of a page, and of the address to subscribe to of a feed.
+"""Autodiscovery of the feeds of a page, and of the address at which a feed should be subscribed to.
 
-A page names its feeds by links with `rel=alternate` and the media type of a feed, in its head or in the Link field of
-its response. A feed names its own address by its self link, and its page by the channel's link (USM). Both may be
+A page names its feeds by links with `rel=alternate` and the media type of a feed, in its head or in the field Link of
+its response. A feed names its own address by its self link, and its page by the channel's link (USM). Both can be
 followed in turn, feed → page → feed: "So, we can always find where the feed originated, even after we've moved it."
 
 A page is parsed without a tree, up to BYTES_MAX. Addresses that cannot be fetched are ignored.
@@ -28,16 +28,16 @@ FEED_TYPES = (
     "application/rdf+xml",
     "application/x-cdf",
 )
-"""Media types of feeds: of links to feeds, and of clients that prefer feeds."""
+"""Media types of feeds: those of links to feeds, and of clients that prefer feeds."""
 
 GENERIC_TYPES = ("application/xml", "text/xml", "application/json")
-"""Older types of feeds, also used for other documents: accepted if the page names no feed of FEED_TYPES."""
+"""Older media types of feeds that other documents have, too. They count if the page names no feed of FEED_TYPES."""
 
 BYTES_MAX = 1024 * 1024
-"""Bytes of a page that are parsed: the head with the links ends within 200 KB in known pages."""
+"""Number of bytes of a page that are parsed. In known pages, the head with the links ends within 200 KB."""
 
 FEEDS_MAX = 32
-"""Feeds of one page: known pages name a dozen, one for each section."""
+"""Maximum number of feeds of one page. Known pages name a dozen, one for each section."""
 
 _LINKS_MAX = 10_000
 _PIECE = 32 * 1024
@@ -47,7 +47,7 @@ _META = re.compile(rb"<meta\s[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9._:\-
 _META_SEARCH_MAX = 4096
 _FEED_SCHEME = re.compile(r"(?i)\Afeed:(?://)?(?=https?:)")
 _API = re.compile(r"/wp-json(?:/|$)|[?&]rest_route=")
-"""WordPress names its API as application/json in every page; it is not a feed."""
+"""Matches the address of WordPress's API, which every page names as application/json. It is not a feed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +60,17 @@ class DiscoveredFeed:
 
 
 def is_page(body: bytes) -> bool:
-    """Return True if the document is HTML, whatever its media type."""
+    """Return True if the document is HTML. Its media type is ignored."""
     return detect_kind(body) is DocumentKind.HTML
 
 
 def discover_feeds(
     body: bytes, address: str, *, content_type: str | None = None, links: Iterable[Link] = ()
 ) -> tuple[DiscoveredFeed, ...]:
-    """Return the feeds that a page names, in its own order; `links` are those of its response, and come first.
+    """Return the feeds that a page names, in the page's order.
 
-    `address` is the page's normalised address; empty for a saved page: its relative links are ignored.
+    `links` are those of its response, and come first. `address` is the page's normalised address; it is empty for a
+    saved page, in which relative links are ignored.
     """
     page = _parse_page(body, content_type)
     from_header = [_LinkElement(link.href, link.rels, link.type, link.title) for link in links]
@@ -80,7 +81,7 @@ def discover_feeds(
 
 
 def self_address(channel: Channel, base: str = "") -> str:
-    """Return the address to subscribe to that the feed names; empty if it names none.
+    """Return the address that the feed names for subscriptions. Return an empty text if it names none.
 
     "The value "self" is preferred … The value "start" is also acceptable." A relative address is ignored without
     `base`, the address of the feed.
@@ -92,7 +93,7 @@ def self_address(channel: Channel, base: str = "") -> str:
 
 
 def page_address(channel: Channel, base: str = "") -> str:
-    """Return the address of the feed's page; empty if the feed names none that can be fetched."""
+    """Return the address of the feed's page. Return an empty text if the feed names none that can be fetched."""
     return _resolve(base, channel.link)
 
 
@@ -110,7 +111,7 @@ def prefers_feeds(accept: str | None) -> bool:
 
 
 _OFFERS = ("text/html", "application/xhtml+xml", *FEED_TYPES)
-"""A page comes first: a client without a preference gets the page."""
+"""The types between which a client chooses. A page is first: a client without a preference gets the page."""
 
 
 # -- parsing a page
@@ -118,7 +119,7 @@ _OFFERS = ("text/html", "application/xhtml+xml", *FEED_TYPES)
 
 @dataclass(frozen=True, slots=True)
 class _LinkElement:
-    """A link as written."""
+    """A link as written in the page."""
 
     href: str
     rels: tuple[str, ...]
@@ -127,11 +128,11 @@ class _LinkElement:
 
 
 class _StopParsing(Exception):
-    """The rest of the page need not be parsed."""
+    """Raised when the rest of the page need not be parsed."""
 
 
 class _PageTarget:
-    """Parser target that collects the links of a page; no tree is built."""
+    """Parser target that collects the links of a page without building a tree."""
 
     def __init__(self) -> None:
         self.base = ""
@@ -139,7 +140,7 @@ class _PageTarget:
         self._links = 0
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
-        """Collect the address base and the links to feeds at a start tag."""
+        """Collect the base address and the links to feeds at a start tag."""
         if tag == "base":
             self.base = self.base or (attributes.get("href") or "").strip()
         elif tag in ("link", "a", "area") and "rel" in attributes:
@@ -152,7 +153,7 @@ class _PageTarget:
                 self.links.append(_LinkElement(href, rels, kind, attributes.get("title") or ""))
 
     def close(self) -> None:
-        """End the document; required by the parser."""
+        """End the document. The parser requires this method."""
 
 
 def _parse_page(body: bytes, content_type: str | None) -> _PageTarget:
@@ -164,7 +165,7 @@ def _parse_page(body: bytes, content_type: str | None) -> _PageTarget:
     text = to_utf8(head, charset).data
     if not text.strip():
         return page
-    # `huge_tree=False` bounds depth and the length of attributes; nothing is ever loaded.
+    # `huge_tree=False` limits depth and the length of attributes; nothing is ever loaded.
     parser = etree.HTMLParser(
         target=page,  # type: ignore[arg-type]  # the stub asks for methods that lxml does not
         encoding="utf-8",
@@ -207,12 +208,12 @@ def _names_feed(link: _LinkElement, kind: str, types: tuple[str, ...]) -> bool:
 
 
 def _resolve(base: str, reference: str) -> str:
-    """Return the normalised address; empty if it cannot be fetched."""
+    """Return the normalised address. Return an empty text if it cannot be fetched."""
     reference = strip_feed_scheme(reference)
     if not reference:
         return ""
     try:
-        return uri.resolve(base, reference)  # without a base only absolute addresses resolve
+        return uri.resolve(base, reference)  # without a base, only absolute addresses can be resolved
     except BadTarget:
         return ""
 

@@ -1,8 +1,8 @@
-"""Subscription lists: OPML of any version in, OPML 2.0 out.
+"""Subscription lists: OPML of any version is read, OPML 2.0 is written.
 
 "An OPML subscription list is a possibly multiple-level list of subscriptions to feeds": outlines with an address are
-feeds, those without are folders. Lists are as untrusted as feeds, so they are parsed with the same restrictions
-(xml.py): in pieces, without entities, within bounds. An invalid outline is skipped.
+feeds, those without are folders. Lists are as untrusted as feeds and are parsed with the same restrictions (xml.py): in
+pieces, without entities, within limits. An invalid outline is skipped.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ from feedproxy.feed.xml import Element, attributes, qualified_name, safe_length,
 from feedproxy.http import uri
 
 MEDIA_TYPE = "text/x-opml; charset=utf-8"
-"""No type is registered; OPML 2.0's own examples have this one, and feed readers expect it."""
+"""Media type of a list. No type is registered; OPML 2.0's own examples have this one, and feed readers expect it."""
 
 FEEDS_MAX = 10_000
-"""Feeds of one list; the largest lists in use have some thousands."""
+"""Maximum number of feeds in one list. The largest lists in use have some thousands."""
 
 DEPTH_MAX = 8
-"""Levels of folders; feeds of deeper ones are put into the eighth."""
+"""Maximum number of levels of folders. Feeds of deeper folders are put into the last level."""
 
 _PIECE = 64 * 1024
 _NAME_MAX = 200
@@ -39,7 +39,7 @@ _ADDRESS_MAX = 2048
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A feed of a list: normalised address, title, page, and its folders, outermost first."""
+    """A feed of a list: its normalised address, title, page, and folders, the outermost first."""
 
     address: str
     title: str = ""
@@ -49,7 +49,10 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionList:
-    """A subscription list. `skipped_count` counts duplicates, and feeds with an address that cannot be fetched."""
+    """A subscription list.
+
+    `skipped_count` is the number of duplicates, and of feeds with an address that cannot be fetched.
+    """
 
     title: str = ""
     feeds: tuple[Subscription, ...] = ()
@@ -57,7 +60,10 @@ class SubscriptionList:
 
 
 def read(body: bytes, charset: str | None = None) -> SubscriptionList | None:
-    """Return the list in `body` (content codings removed); None if it is not OPML. No content raises an exception."""
+    """Return the list in `body`, which has no content coding. Return None if it is not OPML.
+
+    No content raises an exception.
+    """
     text = to_utf8(body, charset).data
     start = find_document_start(text)
     if start is None:
@@ -86,7 +92,7 @@ def read(body: bytes, charset: str | None = None) -> SubscriptionList | None:
 
 
 def write(listing: SubscriptionList, *, changed: Instant | None = None) -> bytes:
-    """Return the list as OPML in UTF-8. A folder is written at the place of its first feed."""
+    """Return the list as OPML in UTF-8. A folder is written at the position of its first feed."""
     root = etree.Element("opml", version="2.0")
     head = put(root, "", "head")
     put(head, "", "title", _name(listing.title) or "Subscriptions")
@@ -104,14 +110,17 @@ def write(listing: SubscriptionList, *, changed: Instant | None = None) -> bytes
 
 
 def merge(before: Iterable[Subscription], more: Iterable[Subscription]) -> tuple[Subscription, ...]:
-    """Return the feeds of both lists without duplicates, as in the later one; at most FEEDS_MAX."""
+    """Return the feeds of both lists without duplicates, at most FEEDS_MAX.
+
+    A duplicate is taken from the later list.
+    """
     found = {feed.address: feed for feed in before}
     found.update((feed.address, feed) for feed in more)
     return tuple(found.values())[:FEEDS_MAX]
 
 
 class _ListParser:
-    """Parser of one document, fed with the events of lxml's pull parser."""
+    """Parser of one document. Its input is the events of lxml's pull parser."""
 
     def __init__(self) -> None:
         self._is_opml: bool | None = None
@@ -122,13 +131,13 @@ class _ListParser:
         self._commented_depth = 0
 
     def listing(self) -> SubscriptionList | None:
-        """Return the list; None if the document is not OPML."""
+        """Return the list. Return None if the document is not OPML."""
         return (
             SubscriptionList(self._title, tuple(self._feeds.values()), self._skipped_count) if self._is_opml else None
         )
 
     def consume(self, parser: "etree.XMLPullParser") -> bool:
-        """Process the parser's events; return False if the rest of the document is not needed."""
+        """Process the parser's events. Return False if the rest of the document is not needed."""
         return all(
             self._on_event(str(event), element)
             for event, element in parser.read_events()
@@ -169,7 +178,7 @@ class _ListParser:
             self._commented_depth = 0
         if self._open:
             self._open.pop()
-        # Closed outlines are freed, so that a long list does not grow a large tree.
+        # Closed outlines are freed, so that a long list does not become a large tree.
         outline.clear()
         parent = outline.getparent()
         while parent is not None and outline.getprevious() is not None:
@@ -190,7 +199,7 @@ def _name(text: str) -> str:
 
 
 def _address(written: str) -> str:
-    """Return the normalised address; empty if it cannot be fetched."""
+    """Return the normalised address. Return an empty text if it cannot be fetched."""
     if not written or len(written) > _ADDRESS_MAX:
         return ""
     try:

@@ -1,10 +1,10 @@
 """Publication history of a feed before its first fetch, from the dates of its entries.
 
-The history gives a polling interval at the first fetch, instead of after weeks of polling too often or too seldom
-(change_rate.py).
+With the history, the first fetch already gives a polling interval (change_rate.py). Without it, feedproxy would poll
+too often or too seldom for weeks.
 
-The dates are found by pattern, without parsing the document: one date more or less does no harm, and invalid dates are
-ignored.
+The dates are found by pattern, without parsing the document: a missing or additional date does no harm, and invalid
+dates are ignored.
 """
 
 import re
@@ -14,10 +14,10 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.convert.dates import parse
 
 ENTRIES_MAX = 64
-"""Dates that are read: the newest come first, and old ones say little about the present rate."""
+"""Maximum number of dates that are read. The newest come first, and old ones say little about the current rate."""
 
 SAME_PUBLICATION: Seconds = 120
-"""Seconds within which entries count as one publication."""
+"""Seconds within which several entries count as one publication."""
 
 # All repetitions are bounded, so that no document makes the search slow.
 _FIRST = re.compile(rb"<(?:[\w.-]{1,40}:)?(?:item|entry)[\s>/]|\"items\"\s{0,8}:")
@@ -34,8 +34,8 @@ _UPDATED = re.compile(
 def find_publications(document: bytes, now: Instant) -> tuple[Instant, ...]:
     """Return the instants at which entries of this document were published, oldest first, none after `now`.
 
-    The result is empty for fewer than two: a single date is often that of the document. Dates are found only in
-    ASCII-compatible encodings.
+    The result is empty for fewer than two instants: a single date is often that of the document. Dates are found only
+    in ASCII-compatible encodings.
     """
     first = _FIRST.search(document)
     if first is None:

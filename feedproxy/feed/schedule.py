@@ -1,12 +1,12 @@
-"""Expiry of a stored copy by the feed's own hints. All functions are pure, all times GMT.
+"""Expiry of a stored copy according to the feed's own hints. All functions are pure, and all times are GMT.
 
-RSS Feed State: `ttl` "is telling the RSS reader that the feed data is good for so many minutes and that it
-only needs to refresh from source when the TTL is exceeded"; the syndication module is "similar to TTL", a
-schedule of updates; skipHours and skipDays tell readers "when to avoid reading the RSS feed".
+RSS Feed State: `ttl` "is telling the RSS reader that the feed data is good for so many minutes and that it only needs
+to refresh from source when the TTL is exceeded". The syndication module is "similar to TTL", a schedule of updates.
+skipHours and skipDays tell readers "when to avoid reading the RSS feed".
 
 ttl, sy and CDF's interval define an expiry, counted from the time of the fetch; the latest of them applies. skipHours
-and skipDays define none of their own: an expiry (or the present, once the expiry has passed) within skipped hours
-moves to the end of these hours. Both kinds are capped, because a hint of months is a mistake.
+and skipDays define no expiry of their own. They move an expiry (or the present, once the expiry has passed) that lies
+in skipped hours to the end of these hours. Both kinds are limited, because a hint of months is a mistake.
 """
 
 import math
@@ -36,11 +36,11 @@ _PERIOD_LENGTHS = {Period.HOURLY: _HOUR, Period.DAILY: _DAY, Period.WEEKLY: 7 * 
 
 @dataclass(frozen=True, slots=True)
 class HintExpiry:
-    """When a copy expires by the hints, and which hint decides."""
+    """The instant at which a copy expires according to the hints, and the hint that determines it."""
 
     until: Instant
     detail: str
-    """`ttl-hint`, `sy-hint`, `cdf-hint`, `skip-hours` or `skip-days`."""
+    """Token of the hint: `ttl-hint`, `sy-hint`, `cdf-hint`, `skip-hours` or `skip-days`."""
     reason: str
 
 
@@ -53,11 +53,11 @@ def hint_expiry(
     hint_max: Seconds,
     skip_max: Seconds,
 ) -> HintExpiry | None:
-    """Return the expiry by the hints if it is later than HTTP's; else None.
+    """Return the expiry according to the hints if it is later than HTTP's. Return None otherwise.
 
-    `base` is the instant from which the copy's age counts, `expires` the end of HTTP's freshness lifetime, None
-    without one. A hint reaches at most `hint_max` beyond `base`; skipped hours count for at most `skip_max` from their
-    beginning. The expiry may be in the past: then the copy is stale.
+    `base` is the instant from which the copy's age counts. `expires` is the end of HTTP's freshness lifetime; None
+    without one. A hint extends at most `hint_max` seconds beyond `base`. Skipped hours count for at most `skip_max`
+    seconds from their beginning. The expiry may be in the past: then the copy is stale.
     """
     longest = max(_lifetime_expiries(schedule, base, hint_max), key=lambda found: found.until, default=None)
     if longest and expires is not None and longest.until <= expires:
@@ -72,12 +72,12 @@ def hint_expiry(
 
 
 def is_skipped(schedule: Schedule, instant: Instant) -> bool:
-    """Return True if the publisher asks not to be read at this instant."""
+    """Return True if the publisher asks clients not to poll at this instant."""
     return _week(schedule.skip_hours, schedule.skip_days)[_week_hour(instant)]
 
 
 def next_unskipped(schedule: Schedule, instant: Instant) -> Instant:
-    """Return the first instant not before `instant` at which the feed may be fetched."""
+    """Return the first instant from `instant` on at which the feed may be fetched."""
     for _ in range(_WEEK_HOURS):
         if not is_skipped(schedule, instant):
             break
@@ -86,15 +86,18 @@ def next_unskipped(schedule: Schedule, instant: Instant) -> Instant:
 
 
 def skipped_until(schedule: Schedule, instant: Instant, skip_max: Seconds) -> Instant | None:
-    """Return the end of the skipped hours around `instant`; None outside them, and after their first `skip_max`."""
+    """Return the end of the skipped hours around `instant`.
+
+    Return None outside them, and after their first `skip_max` seconds.
+    """
     found = _skip_expiry(schedule, instant, skip_max)
     return found.until if found else None
 
 
 def next_update(schedule: Schedule, after: Instant) -> Instant | None:
-    """Return the next update in the syndication module's schedule; None without such a schedule.
+    """Return the next update after `after` in the syndication module's schedule. Return None without such a schedule.
 
-    Without sy:updateBase the schedule starts at `after`. Months and years are those of the calendar, divided into
+    Without sy:updateBase, the schedule starts at `after`. Months and years are those of the calendar, divided into
     sy:updateFrequency equal parts.
     """
     if schedule.period is None:
@@ -144,12 +147,15 @@ def _skip_expiry(schedule: Schedule, instant: Instant, skip_max: Seconds) -> Hin
     reason = "skipDays" if kind == "skip-days" else "skipHours"
     moment = datetime.fromtimestamp(until, UTC)
     capped = ", the end of skip_max" if until < end else ""
-    return HintExpiry(until, kind, f"{reason}: not to be read until {moment:%a %H:%M} GMT{capped}")
+    return HintExpiry(until, kind, f"{reason}: no polls until {moment:%a %H:%M} GMT{capped}")
 
 
 @lru_cache(maxsize=1024)
 def _week(skip_hours: frozenset[int], skip_days: frozenset[int]) -> tuple[bool, ...]:
-    """Return for every hour of the week from Monday 00:00 GMT if it is skipped. If all are, none counts as skipped."""
+    """Return for every hour of the week, from Monday 00:00 GMT on, True if it is skipped.
+
+    If all hours are skipped, none counts as skipped.
+    """
     week = tuple(day in skip_days or hour in skip_hours for day in range(7) for hour in range(24))
     return (False,) * _WEEK_HOURS if all(week) else week
 
@@ -159,7 +165,8 @@ def _week_hour(instant: Instant) -> int:
 
 
 def _calendar_period(anchor: Instant, instant: Instant, months: int) -> tuple[Instant, Instant]:
-    """Return start and end of the period of `months` around `instant`, in a schedule that began at `anchor`."""
+    """Return the start and end of the period of `months` that contains `instant`, in a schedule that began at
+    `anchor`."""
     start, moment = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=at) for at in (anchor, instant))
     periods = ((moment.year - start.year) * 12 + moment.month - start.month) // months
     if _months_later(start, periods * months) > moment:
@@ -169,6 +176,6 @@ def _calendar_period(anchor: Instant, instant: Instant, months: int) -> tuple[In
 
 
 def _months_later(start: datetime, months: int) -> datetime:
-    """Return the same day of a later month; its last day if the month is shorter (31 January, 28 February)."""
+    """Return the same day of a later month, or its last day if the month is shorter (31 January, 28 February)."""
     year, month = divmod(start.year * 12 + start.month - 1 + months, 12)
     return start.replace(year=year, month=month + 1, day=min(start.day, monthrange(year, month + 1)[1]))

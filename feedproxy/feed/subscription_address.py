@@ -1,6 +1,6 @@
 """Parser of pasted feed addresses: with `feed:`, without a scheme, percent-encoded, or in the gateway's form.
 
-No request is sent, so an address without a scheme is taken as https.
+No request is sent, so an address without a scheme is assumed to be https.
 """
 
 import re
@@ -11,14 +11,14 @@ from feedproxy.feed.discovery import strip_feed_scheme
 from feedproxy.http import uri
 
 LAYERS_MAX = 3
-"""Layers of percent-encoding, and of gateway prefixes, that are removed."""
+"""Maximum number of layers of percent-encoding, and of gateway prefixes, that are removed."""
 
 _LEADING = re.compile(r"(?:[\s<>\"']|%20|%3C|%22)*", re.IGNORECASE)
 _TRAILING = " \t\r\n\f<>\"'"
 """Characters that are copied together with an address by mistake."""
 
 _ENCODED = re.compile(r"(?:(?:feed|https?)(?::|:/|://))?(?:feed|https?)%(?:25)*3A", re.IGNORECASE)
-"""The beginning of an address that was percent-encoded as a whole, its first colon included."""
+"""Matches the beginning of an address that was percent-encoded as a whole, including its first colon."""
 
 _FEED_PREFIX = re.compile(r"\Afeed:/?(?=https?:)", re.IGNORECASE)
 _FEED_SCHEME = re.compile(r"feed:/*", re.IGNORECASE)
@@ -30,7 +30,7 @@ _CONVERTED = re.compile(r"as/[a-z]+/")
 def read(text: str, own: str = "") -> str:
     """Return the normalised target of a pasted address. Raises BadTarget.
 
-    `own` is this proxy's own address without a slash at its end; it is removed from gateway addresses.
+    `own` is this proxy's own address without a trailing slash; it is removed from gateway addresses.
     """
     target = _read(text)
     for _ in range(LAYERS_MAX):
@@ -41,21 +41,21 @@ def read(text: str, own: str = "") -> str:
 
 
 def unwrap(target: str, prefix: str = "/-/") -> str:
-    """Return the feed of a gateway address, converted or not. Raises BadTarget for an endpoint.
+    """Return the feed in a gateway address, or in that of a conversion. Raises BadTarget for an endpoint.
 
-    `prefix` is that of the endpoints.
+    `prefix` is the prefix of endpoints.
     """
     path = target.removeprefix(uri.origin_of(target))
     if path.startswith(prefix):
         converted = _CONVERTED.match(path, len(prefix))
         if converted is None:
-            raise BadTarget("an address of this proxy itself is no feed's")
+            raise BadTarget("an address of this proxy is not the address of a feed")
         path = path[converted.end() :]
     return _read(path.lstrip("/"))
 
 
 def has_scheme(text: str) -> bool:
-    """Return True if a pasted address has the scheme `feed:`, `http:` or `https:`, encoded or not."""
+    """Return True if a pasted address has the scheme `feed:`, `http:` or `https:`, percent-encoded or not."""
     text = _clean(text)
     return _HTTP.match(text) is not None or _FEED_SCHEME.match(text) is not None
 
@@ -69,7 +69,7 @@ def _read(text: str) -> str:
     # `example.com/feed` counts as an address; `feed` alone does not.
     host = re.split(r"[/?#]", text.lstrip("/"), maxsplit=1)[0]
     if _SCHEME.match(text) or ("." not in host and not host.lower().startswith(("localhost:", "["))):
-        raise BadTarget("not a URL: it must start with http:// or https://")
+        raise BadTarget("invalid URL: expected http:// or https:// at its beginning")
     return uri.normalise(f"https://{text.lstrip('/')}".replace(" ", "%20"))
 
 
@@ -83,9 +83,9 @@ def _trim(text: str) -> str:
 
 
 def _decode(text: str) -> str:
-    """Return the address without the percent-encoding of the whole.
+    """Return the address without the percent-encoding of the whole address.
 
-    A query behind a literal `?` was added later, and is not decoded.
+    A query after a literal `?` was added later and is not decoded.
     """
     for _ in range(LAYERS_MAX):
         if not _ENCODED.match(text):

@@ -1,11 +1,11 @@
-"""Safe parser of untrusted XML: no network, no DTD, no entities, bounded depth and size, no exceptions.
+"""Safe parser of untrusted XML: no network, no DTD, no entities, limited depth and size, no exceptions.
 
-Feeds are often nearly well-formed, so libxml2 recovers from faults, and `well_formed` is False then. Protection
-against hostile documents:
+Feeds are often nearly well-formed, so libxml2 recovers from faults; then `well_formed` is False. Protection against
+hostile documents:
 
-- Entities stay references (resolve_entities), and external ones are never opened (load_dtd, no_network). libxml2
+- Entities remain references (resolve_entities), and external ones are never opened (load_dtd, no_network). libxml2
   still expands entities in attribute values; its own limit of amplification applies while huge_tree is off. The same
-  option bounds depth (256 elements) and single texts (10 MB).
+  option limits depth (256 elements) and single texts (10 MB).
 - Documents are parsed in pieces, and `parse_streaming` removes each item once it is processed. The tree in memory is
   that of the channel without items. Parsing ends if that tree becomes too large.
 """
@@ -33,36 +33,39 @@ _CUSTOMARY_PREFIXES = {"atom": ATOM, "atom10": ATOM, "a10": ATOM, "rdf": RDF, "s
 """Namespaces of prefixes without a declaration."""
 
 _SMALL_DOCUMENT_MAX = 256 * 1024
-"""Bytes of a document that is parsed into one tree: most feeds, in a third of the time."""
+"""Maximum size of a document that is parsed into one tree, in bytes. Most feeds are smaller, and parsing takes a
+third of the time."""
 
 _PIECE = 64 * 1024
-"""Bytes fed to the parser in one call: most feeds are one piece, and items are removed after each piece."""
+"""Number of bytes passed to the parser in one call. Most feeds are one piece; items are removed after each piece."""
 
 _TAG_CHECK_LENGTH = 256 * 1024
-"""Bytes without a `>` from which on the length of a tag is checked."""
+"""Number of bytes without a `>` from which the length of a tag is checked."""
 
 _TAG_MAX = 4 * 1024 * 1024
-"""Bytes of one tag. Attributes contain pictures, and an attribute is in memory four times while it is parsed."""
+"""Maximum length of one tag, in bytes. Attributes may contain pictures, and an attribute is in memory four times
+while it is parsed."""
 
 _OPEN_TAGS_MAX = 10_000
-"""`<` before the next `>`: in well-formed XML a second one occurs only in CDATA or a comment."""
+"""Maximum number of `<` before the next `>`. In well-formed XML, a second one occurs only in CDATA or a comment."""
 
 _TREE_MAX = 100_000
-"""Nodes and attributes of a tree without items; the largest known channel has a few hundred."""
+"""Maximum number of nodes and attributes of a tree without items. The largest known channel has a few hundred."""
 
 _BYTES_PER_NODE = 8
-"""Factor of the interval between two counts of the tree's nodes: after N nodes were counted, N times this many bytes
-are parsed before the next count. So counting takes a small part of the time."""
+"""Factor of the interval between two counts of the tree's nodes. After N nodes were counted, N times this many bytes
+are parsed before the next count, so that counting takes a small part of the time."""
 
 ATTRIBUTES_MAX = 256
-"""Attributes of one element that are read, the first ones: lxml searches each value from the first attribute on. Known
-feeds have a dozen."""
+"""Maximum number of attributes of one element that are read, the first ones. lxml searches each value from the first
+attribute on. Known feeds have a dozen."""
 
 _NAMESPACE_MAX = 256
-"""Bytes of a namespace name: each of its elements repeats it in full. Known ones have less than a hundred."""
+"""Maximum length of a namespace name, in bytes: each of its elements repeats it in full. Known names have less than
+a hundred."""
 
 _NAMESPACES_MAX = 10_000
-"""Declarations of prefixes in one document; feeds that repeat them in each entry have some thousands."""
+"""Maximum number of prefix declarations in one document. Feeds that repeat them in each entry have some thousands."""
 
 _DECLARATION = re.compile(
     rb"""xmlns(?P<prefix>:[^\s=<>"'/]*+)?+\s*+=\s*+(?:"(?P<double>[^"]*+)"|'(?P<single>[^']*+)')"""
@@ -91,7 +94,7 @@ _PARSER_OPTIONS: dict[str, Any] = {
 _REFERENCE = re.compile(r"&\w+;")
 
 _ERROR_LEVEL = 2
-"""etree.ErrorLevels.ERROR: from this level on a document is not (namespace-)well-formed."""
+"""Value of etree.ErrorLevels.ERROR. From this level on, a document is not (namespace-)well-formed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +118,9 @@ class SmallDocument:
 
 
 def parse_small(text: Utf8Text) -> SmallDocument | None:
-    """Parse a small document into one tree; return None for one that `parse_streaming` could parse differently.
+    """Parse a small document into one tree. Return None for a document that `parse_streaming` could parse differently.
 
-    Such documents have a fault, a document type, items in two places or nested items.
+    Such a document has a fault, a document type, items in two places, or nested items.
     """
     data = text.data
     start = find_document_start(data) or 0
@@ -145,10 +148,10 @@ def parse_small(text: Utf8Text) -> SmallDocument | None:
 
 
 def parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> Document | None:
-    """Call `on_item` with every complete item, then remove it; return the tree without items.
+    """Call `on_item` with every complete item and remove it afterwards. Return the tree without items.
 
-    An item may be used only within the call. A nested item is part of the outer one. Comments are left out. The result
-    is None if the root element is not that of a feed.
+    An item may be used only during the call. A nested item is part of the outer one. Comments are left out. Return None
+    if the root element is not that of a feed.
     """
     start = find_document_start(text.data) or 0
     end = safe_length(text.data)
@@ -165,7 +168,7 @@ def parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> Docum
 
 
 class _StreamParser:
-    """Pull parser of one document that removes items once they are processed."""
+    """Pull parser of one document. It removes items once they are processed."""
 
     def __init__(self, on_item: Callable[[Element], None]) -> None:
         self.root: Element | None = None
@@ -176,7 +179,7 @@ class _StreamParser:
         self._parser = etree.XMLPullParser(events=("start", "end"), tag=[*_ROOT_TAGS, *_ITEM_TAGS], **_PARSER_OPTIONS)
 
     def feed(self, piece: bytes) -> bool:
-        """Parse the next piece; return False if the rest of the document is not needed."""
+        """Parse the next piece. Return False if the rest of the document is not needed."""
         self._parser.feed(piece)
         self._consume()
         if self.root is None:
@@ -190,7 +193,7 @@ class _StreamParser:
         return size <= _TREE_MAX
 
     def close(self) -> bool:
-        """End the document; return True if it had no fault."""
+        """End the document. Return True if it had no fault."""
         try:
             self._parser.close()
         except etree.LxmlError:
@@ -212,7 +215,7 @@ class _StreamParser:
                 self._drop(element)
 
     def _drop(self, item: Element | None) -> None:
-        # The parser may still need the item itself, so the previous one is removed, and the last one at the end.
+        # The parser may still need the current item, so the previous one is removed, and the last one at the end.
         if self._last is not None and (parent := self._last.getparent()) is not None:
             parent.remove(self._last)
         self._last = item
@@ -223,7 +226,7 @@ def _is_within_another(element: Element) -> bool:
 
 
 def attributes(element: Element) -> list[tuple[str, str]]:
-    """Return names and values of an element's first ATTRIBUTES_MAX attributes."""
+    """Return the names and values of an element's first ATTRIBUTES_MAX attributes."""
     found = element.attrib
     if len(found) <= ATTRIBUTES_MAX:
         return [(str(key), str(value)) for key, value in found.items()]
@@ -243,7 +246,10 @@ def safe_length(data: bytes) -> int:
 
 
 def _safe_namespaces_length(data: bytes) -> int:
-    """Return the offset of the first namespace declaration that exceeds a bound; else the length of `data`."""
+    """Return the offset of the first namespace declaration that exceeds a limit.
+
+    Return the length of `data` if there is none.
+    """
     at, prefixes, has_entities = 0, 0, None
     # Searching backwards takes a third of the time, and in most feeds the last declaration is near the beginning.
     last = data.rfind(b"xmlns") + len(b"xmlns")
@@ -283,13 +289,13 @@ def _safe_tags_length(data: bytes) -> int:
 def _is_displaced(data: bytes, start: int) -> bool:
     """Return True if text that XML does not allow precedes the document.
 
-    "document ::= prolog element Misc*", and the declaration comes first in the prolog (XML 1.0, 2.1).
+    "document ::= prolog element Misc*", and the declaration comes first in the prolog (XML 1.0, section 2.1).
     """
     return start > 0 and (data.startswith(b"<?xml", start) or not data[:start].isspace())
 
 
 def qualified_name(element: Element) -> tuple[str, str]:
-    """Return namespace and local name. An undeclared prefix counts as its customary namespace."""
+    """Return the namespace and the local name. An undeclared prefix counts as its customary namespace."""
     tag = element.tag
     if tag.startswith("{"):
         namespace, _, local = tag[1:].partition("}")
@@ -299,7 +305,7 @@ def qualified_name(element: Element) -> tuple[str, str]:
 
 
 def children(element: Element) -> Iterator[tuple[str, str, Element]]:
-    """Yield namespace, local name and element of every child element."""
+    """Yield the namespace, local name and element of every child element."""
     for child in element.iterchildren("*"):
         yield *qualified_name(child), child
 
@@ -310,9 +316,9 @@ def named_children(parent: Element, wanted: str) -> list[Element]:
 
 
 def text_of(element: Element) -> str:
-    """Return all character data of an element, stripped; CDATA counts, comments do not.
+    """Return all character data of an element, without surrounding white space. CDATA counts, comments do not.
 
-    An entity of HTML counts as its character (RSS 0.91 declares them in a DTD, which is not loaded).
+    An HTML entity counts as its character (RSS 0.91 declares them in a DTD, which is not loaded).
     """
     if len(element) == 0:
         return (element.text or "").strip()

@@ -1,10 +1,12 @@
-"""XML redirect documents: a feed moved or ended, from publishers that cannot set a status code (RSS Feed State).
+"""XML redirect documents: a feed has moved or ended. Publishers that cannot set a status code use them (RSS Feed
+State).
 
     <redirect><newLocation>https://new.example/feed</newLocation></redirect>
 
-is to be "treated the same as HTTP 301", and an empty newLocation like 410. Both take effect at once, so parsing is
-strict: the document must be well-formed, without namespace and document type, and contain exactly one newLocation and
-nothing else. The specification's own sample, with an unclosed newLocation, is therefore ignored.
+The document is to be "treated the same as HTTP 301"; an empty newLocation means the same as 410. Both take effect at
+once, so parsing is strict: the document must be well-formed, without namespace and document type, and must contain
+exactly one newLocation and nothing else. The specification's own sample, with an unclosed newLocation, is therefore
+ignored.
 """
 
 import re
@@ -13,7 +15,7 @@ from xml.parsers.expat import ExpatError, ParserCreate
 
 from feedproxy.feed.charset import to_utf8
 
-# RFC 9110, section 4.1, recommends to support URIs of 8000 octets: twice that in UTF-16, and tags.
+# RFC 9110, section 4.1, recommends supporting URIs of 8000 octets; the limit is twice that in UTF-16, with tags.
 _DOCUMENT_MAX = 20 * 1024
 _SEARCH_MAX = 1024
 
@@ -24,7 +26,7 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The feed moved to `location`: an http or https URI, or a reference to resolve against the old one."""
+    """The feed has moved to `location`: an http or https URI, or a reference to resolve against the old one."""
 
     location: str
 
@@ -35,7 +37,10 @@ class Gone:
 
 
 def read(body: bytes) -> Moved | Gone | None:
-    """Return the meaning of a redirect document; None for every other document. No content raises an exception."""
+    """Return the meaning of a redirect document.
+
+    Return None for every other document. No content raises an exception.
+    """
     if len(body) > _DOCUMENT_MAX or b"redirect" not in body[:_SEARCH_MAX].replace(b"\0", b""):
         return None
     text = to_utf8(body)
@@ -43,7 +48,7 @@ def read(body: bytes) -> Moved | Gone | None:
         return None
     reader = _Reader()
     parser = ParserCreate("utf-8")
-    parser.buffer_text = True  # else the handler is called for each line
+    parser.buffer_text = True  # otherwise the handler is called for each line
     parser.StartElementHandler = reader.start
     parser.EndElementHandler = reader.end
     parser.CharacterDataHandler = reader.characters
@@ -64,18 +69,18 @@ def read(body: bytes) -> Moved | Gone | None:
 
 
 class _NotRedirect(Exception):
-    """The document is not a redirect document."""
+    """Raised if the document is not a redirect document."""
 
 
 class _Reader:
-    """Handlers of expat's events that collect the text of each newLocation in the root."""
+    """Handlers for expat's events that collect the text of each newLocation in the root element."""
 
     def __init__(self) -> None:
         self.locations: list[str] = []
         self._path: list[str] = []
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
-        # In another namespace the same names may mean anything.
+        # In another namespace, the same names may mean anything.
         if attributes.get("xmlns") or (not self._path and name != "redirect"):
             raise _NotRedirect
         if self._path == ["redirect", "newLocation"]:
@@ -96,9 +101,9 @@ class _Reader:
 
 
 def make_document(location: str | None) -> bytes:
-    """Return the redirect document for a feed that moved to `location`, or that ended (None).
+    """Return the redirect document for a feed that has moved to `location`, or has ended if it is None.
 
-    Raises ValueError for an address that cannot be written in XML.
+    Raises ValueError if the address cannot be written in XML.
     """
     if location is not None and (not location or _ILLEGAL.search(location)):
         raise ValueError(f"invalid location {location!r}: expected characters that are allowed in XML")

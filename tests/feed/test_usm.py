@@ -114,16 +114,16 @@ def test_a_feed_that_only_writes_about_signatures_is_not_signed() -> None:
 
 
 def test_ill_formed_documents_are_left_alone() -> None:
-    assert_left_alone(rss("<link/><item><title>AT&T</title></item>"), "it is ill-formed")
-    assert_left_alone(rss("<link/><item><title>cut short")[:-20], "it is ill-formed")
-    assert_left_alone(rss("<link/><itunes:author/>"), "it is ill-formed")
+    assert_left_alone(rss("<link/><item><title>AT&T</title></item>"), "the document is ill-formed")
+    assert_left_alone(rss("<link/><item><title>cut short")[:-20], "the document is ill-formed")
+    assert_left_alone(rss("<link/><itunes:author/>"), "the document is ill-formed")
 
 
 def test_a_document_that_is_ill_formed_where_the_parser_got_to_is_left_alone_whatever_the_channel_says() -> None:
     body = rss("<a></b><link/>")
 
     assert apply_self_link(body, RSS, href=HREF, mode="add") == EditResult(
-        body, (), "it is not in the shape of its format"
+        body, (), "the document does not have the structure of its format"
     )
 
 
@@ -159,22 +159,25 @@ def test_an_unknown_encoding_leaves_the_document_alone() -> None:
     body = rss("<link/>", prolog='<?xml version="1.0" encoding="x-unknown-8"?>')
 
     assert (
-        apply_self_link(body, RSS, href=HREF, mode="add").reason == "it cannot be read exactly in the encoding it names"
+        apply_self_link(body, RSS, href=HREF, mode="add").reason
+        == "the document cannot be decoded exactly in the encoding that it names"
     )
 
 
 def test_json_feed_and_cdf_have_no_place_for_it() -> None:
     json = Channel(Kind.JSON, "1.1", True)
 
-    assert apply_self_link(b"{}", json, href=HREF, mode="add") == EditResult(b"{}", (), "json has no place for it")
+    assert apply_self_link(b"{}", json, href=HREF, mode="add") == EditResult(
+        b"{}", (), "json has no element for a self link"
+    )
 
 
 def test_atom_without_its_namespace_is_left_alone() -> None:
-    assert_left_alone(b"<feed><title>T</title></feed>", "it is not in the shape of its format")
+    assert_left_alone(b"<feed><title>T</title></feed>", "the document does not have the structure of its format")
 
 
 def test_a_channel_without_content_has_no_place_for_it() -> None:
-    assert_left_alone(b'<rss version="2.0"><channel/></rss>', "its channel is empty")
+    assert_left_alone(b'<rss version="2.0"><channel/></rss>', "the channel is empty")
 
 
 def test_off_changes_nothing() -> None:
@@ -183,7 +186,7 @@ def test_off_changes_nothing() -> None:
 
 @pytest.mark.parametrize("href", ["", "https://example.com/\0", "https://example.com/\ufffe", "\ud800"])
 def test_an_address_that_xml_cannot_hold_is_not_written(href: str) -> None:
-    assert linked(rss("<link/>"), href=href).reason == "its address cannot be written in XML"
+    assert linked(rss("<link/>"), href=href).reason == "the address cannot be written in XML"
 
 
 # -- what is written
@@ -237,12 +240,14 @@ def test_self_links_of_items_images_and_comments_are_not_the_channels() -> None:
 def test_a_link_behind_the_items_is_seen() -> None:
     body = rss(f'<link/><item/><a:link xmlns:a="{ATOM_10}" rel="self" type="application/rss+xml" href="http://x/"/>')
 
-    assert linked(body).reason == "it has a self link"
+    assert linked(body).reason == "the document has a self link"
     assert linked(body, "correct").changes == ("self link: href corrected",)
 
 
 def test_a_link_in_the_default_namespace_is_one() -> None:
-    assert linked(rss(f'<link xmlns="{ATOM_10}" rel="self" href="http://x/"/>')).reason == "it has a self link"
+    body = rss(f'<link xmlns="{ATOM_10}" rel="self" href="http://x/"/>')
+
+    assert linked(body).reason == "the document has a self link"
 
 
 def test_a_link_in_no_namespace_is_none() -> None:
@@ -288,7 +293,7 @@ def test_an_address_that_means_the_same_is_right(href: str) -> None:
     own = f'rel="self" type="application/rss+xml" href="{href.replace("&", "&amp;")}"'
     body = rss(f'<a:link xmlns:a="{ATOM_10}" {own}/>')
 
-    assert linked(body, "correct").reason == "its self link is right"
+    assert linked(body, "correct").reason == "the self link is correct"
 
 
 @pytest.mark.parametrize("href", ["/~a?b=1&amp;c=2", "", "http://example.com/~a?b=1&amp;c=2", "::"])
@@ -301,7 +306,7 @@ def test_relative_and_other_addresses_are_wrong(href: str) -> None:
 def test_another_address_stays_where_links_are_only_added() -> None:
     body = rss(f'<a:link xmlns:a="{ATOM_10}" rel="self" href="http://example.com/other"/>')
 
-    assert linked(body, "add").reason == "it has a self link"
+    assert linked(body, "add").reason == "the document has a self link"
 
 
 @pytest.mark.parametrize("href", ["/~a?b=1&amp;c=2", "", " ", "::", "feed.xml", "http:feed.xml"])
@@ -327,13 +332,13 @@ def test_self_link_type_that_is_missing_is_added_in_rss_and_advice_in_atom() -> 
     assert linked(body, "correct").changes == ("self link: type corrected",)
     assert b'<a:link type="application/rss+xml" ' in linked(body, "correct").body
     assert linked(body, "add").body == body
-    assert linked(atom, "correct").reason == "its self link is right"
+    assert linked(atom, "correct").reason == "the self link is correct"
 
 
 def test_self_link_type_with_parameters_is_right() -> None:
     link = f'<a:link xmlns:a="{ATOM_10}" rel="self" type="Application/RSS+XML; charset=utf-8" href="{HREF}"/>'
 
-    assert linked(rss(link.replace("&", "&amp;")), "correct").reason == "its self link is right"
+    assert linked(rss(link.replace("&", "&amp;")), "correct").reason == "the self link is correct"
 
 
 @pytest.mark.parametrize("quote", ['"', "'"])
@@ -347,7 +352,7 @@ def test_self_link_title_that_is_not_the_channels_is_corrected(quote: str) -> No
 
     assert edited.body == body.replace(title.encode(), expected)
     assert edited.changes == ("self link: title corrected",)
-    assert linked(edited.body, "correct").reason == "its self link is right"
+    assert linked(edited.body, "correct").reason == "the self link is correct"
     assert linked(body, "add").body == body
 
 
@@ -355,7 +360,7 @@ def test_self_link_without_title_gets_none_where_it_is_right() -> None:
     href = HREF.replace("&", "&amp;")
     link = f'<a:link xmlns:a="{ATOM_10}" rel="self" type="application/rss+xml" href="{href}"/>'
 
-    assert linked(rss(f"<title>News</title>{link}"), "correct").reason == "its self link is right"
+    assert linked(rss(f"<title>News</title>{link}"), "correct").reason == "the self link is correct"
 
 
 @pytest.mark.parametrize("rel", ["self", "start"])

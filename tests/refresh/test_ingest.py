@@ -77,7 +77,7 @@ def test_fast_ingest_declines_slow_or_unusual_content() -> None:
     assert ingest_at_once(sent(plain), accept_encoding="gzip") is None, "it is to be coded"
     assert ingest_at_once(sent(plain.replace(b"rel=", b"rev="))) is None, "it has no self link"
     assert ingest_at_once(sent(plain.replace(b"<rss", b"<!DOCTYPE rss><rss"))) is None
-    assert ingest_at_once(sent(plain.replace(b"</channel>", b"</chanel>"))) is None, "it is ill-formed"
+    assert ingest_at_once(sent(plain.replace(b"</channel>", b"</chanel>"))) is None, "the document is ill-formed"
     assert ingest_at_once(sent(b" " + plain)) is None
     assert ingest_at_once(sent(plain, Cache_Control="no-transform")) is None
     assert ingest_at_once(sent(plain.replace(b"one", b"one" * FAST_PATH_DECODED_MAX))) is None

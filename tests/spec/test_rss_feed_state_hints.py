@@ -179,7 +179,7 @@ def test_all_24_hours_are_nonsense() -> None:
     schedule = schedule_of(hours(*range(24)))
 
     assert schedule.skip_hours == frozenset()
-    assert schedule.notes == ("skipHours names all 24 hours",)
+    assert schedule.notes == ("skipHours lists all 24 hours",)
     assert held(schedule, "2026-11-17T06:00") is None
 
 
@@ -187,7 +187,7 @@ def test_all_7_days_are_nonsense() -> None:
     schedule = schedule_of(days("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"))
 
     assert schedule.skip_days == frozenset()
-    assert schedule.notes == ("skipDays names all 7 days",)
+    assert schedule.notes == ("skipDays lists all 7 days",)
     assert held(schedule, "2026-11-17T06:00") is None
 
 

@@ -96,7 +96,7 @@ def test_the_href_is_the_subscription_url() -> None:
 def test_links_of_both_namespaces_and_with_both_rels_are_recognised(namespace: str, rel: str) -> None:
     body = rss(f'{BLOG}<a:link rel="{rel}" href="http://other.example/" xmlns:a="{namespace}"/>')
 
-    assert linked(body) == EditResult(body, (), "it has a self link")
+    assert linked(body) == EditResult(body, (), "the document has a self link")
 
 
 @pytest.mark.parametrize("rel", ["alternate", "next", "hub", "related", ""])
@@ -124,7 +124,7 @@ def test_the_type_application_rdf_xml_is_allowed_in_rdf() -> None:
     scope = f'xmlns:rdf="{syntax}" xmlns="http://purl.org/rss/1.0/"'
     body = f"<rdf:RDF {scope}><channel>{link}</channel></rdf:RDF>".encode()
 
-    assert linked(body, "correct") == EditResult(body, (), "its self link is right")
+    assert linked(body, "correct") == EditResult(body, (), "the self link is correct")
 
 
 def test_the_href_is_put_right_where_it_names_another_place() -> None:
@@ -172,7 +172,7 @@ def test_the_link_goes_into_every_version_of_rss_that_is_extensible(version: str
 def test_rss_091_is_not_extensible(version: str, mode: str) -> None:
     body = rss(version=version)
 
-    assert linked(body, mode) == EditResult(body, (), f"RSS {version} is not extensible")
+    assert linked(body, mode) == EditResult(body, (), f"RSS {version} does not permit extensions")
 
 
 def test_atom_10_has_a_mechanism_of_its_own_with_self() -> None:

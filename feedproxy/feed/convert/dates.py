@@ -1,7 +1,7 @@
-"""Dates as feeds have them, read leniently and written in the form of each format.
+"""Parsing of dates in feeds, which is lenient, and formatting of dates for each format.
 
-RSS has RFC 822's, Atom RFC 3339's, Dublin Core the W3C's profile of ISO 8601; each is found in the others' places.
-What is no date is none: a guess would put an item into the wrong year.
+RSS has RFC 822's dates, Atom RFC 3339's, and Dublin Core those of the W3C's profile of ISO 8601; each occurs in the
+other formats, too. An invalid date counts as absent: a guess would put an item into the wrong year.
 """
 
 import math
@@ -29,13 +29,13 @@ _MONTHS = {
 }
 _ZONES = {"EST": "-0500", "EDT": "-0400", "CST": "-0600", "CDT": "-0500", "MST": "-0700", "MDT": "-0600"}
 _EARLIEST, _LATEST = -2_208_988_800, 7_258_118_400
-"""1900 and 2200: dates beyond are placeholders."""
+"""Range of valid dates in Unix seconds: 1900 to 2200. Dates outside it are placeholders."""
 
 
 def parse(text: str) -> int | None:
-    """Return the instant of a feed's date in whole Unix seconds; None for an invalid date.
+    """Return the instant of a feed's date in whole Unix seconds. Return None if the date is invalid.
 
-    A date without a zone is in GMT, and one without a day is that of the month's or year's first.
+    A date without a zone is in GMT, and a date without a day is the first of the month or year.
     """
     text = " ".join(text.split())
     if not text or len(text) > 80:
@@ -57,7 +57,7 @@ def _iso(text: str) -> datetime | None:
     zone = (found[7] or "Z").upper()
     offset = "+00:00" if zone in ("Z", "UTC", "GMT") else zone
     try:
-        # A leap second is the last of its minute to Python.
+        # Python does not accept a leap second: it becomes the last second of its minute.
         spelt = f"{year:04}-{month:02}-{day or 1:02}T{hour % 24:02}:{minute:02}:{min(second, 59):02}{offset}"
         return datetime.fromisoformat(spelt)
     except ValueError:
@@ -65,7 +65,7 @@ def _iso(text: str) -> datetime | None:
 
 
 def _usual(text: str) -> datetime | None:
-    """Parse RFC 822's date in its usual form, in a fifth of the time of the lenient parser; None for other forms."""
+    """Parse RFC 822's date in its usual form, in a fifth of the lenient parser's time. Return None for other forms."""
     found = _USUAL.fullmatch(text)
     if found is None or found[2] not in _MONTHS:
         return None
@@ -82,7 +82,7 @@ def _rfc822(text: str) -> datetime | None:
         if (usual := _usual(text)) is not None:
             return usual
     except ValueError:
-        pass  # no date of the calendar, or a leap second
+        pass  # not a calendar date, or a leap second
     first, _, zone = text.rpartition(" ")
     if zone.upper() in _ZONES:
         text = f"{first} {_ZONES[zone.upper()]}"
@@ -94,10 +94,10 @@ def _rfc822(text: str) -> datetime | None:
 
 
 def rfc822(instant: int) -> str:
-    """Return the form of RSS: `Sat, 21 Nov 2026 08:00:00 GMT`."""
+    """Return the date in the form of RSS: `Sat, 21 Nov 2026 08:00:00 GMT`."""
     return format_http_date(instant)
 
 
 def rfc3339(instant: int) -> str:
-    """Return the form of Atom, JSON Feed and Dublin Core: `2026-11-21T08:00:00Z`."""
+    """Return the date in the form of Atom, JSON Feed and Dublin Core: `2026-11-21T08:00:00Z`."""
     return format_rfc3339(instant)

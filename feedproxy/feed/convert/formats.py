@@ -1,4 +1,4 @@
-"""The formats that a feed can be converted to: name, media type and renderer."""
+"""The formats to which a feed can be converted: name, media type and renderer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from feedproxy.feed.convert.write import to_atom, to_html, to_json, to_opml, to_
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format; `name` is its name on the command line and in addresses."""
+    """A format. `name` is its name on the command line and in addresses."""
 
     name: str
     media_type: str
     title: str
     render: Callable[[Feed], bytes]
     policy: str = ""
-    """The Content-Security-Policy of a format that browsers show as a page."""
+    """The Content-Security-Policy, if browsers show the format as a page; otherwise empty."""
 
 
 FORMATS: dict[str, Format] = {

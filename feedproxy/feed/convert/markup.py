@@ -21,7 +21,7 @@ _ELEMENTS = (
     "thead time title tr track tt u ul var video wbr"
 )
 _TAG = re.compile(rf"</?(?:{_ELEMENTS.replace(' ', '|')})(?:[\s/][^<>]*)?>|<(?:a|img|iframe)\s|<!--", re.IGNORECASE)
-"""A tag of HTML; not `List<String>`, which occurs in titles."""
+"""Matches an HTML tag, but not `List<String>`, which occurs in titles."""
 
 _ANY_TAG = re.compile(r"<(?:!--.*?(?:-->|\Z)|/?[a-zA-Z][^<>]*>)", re.DOTALL)
 _SILENT = re.compile(r"<(script|style|template|noscript)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
@@ -35,16 +35,16 @@ _ADDRESS = re.compile(
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.\-]*:")
 
 _PLAIN_MAX = 2 * 1024 * 1024
-"""Characters of HTML that are searched by pattern, at most; the largest item of the corpus has a tenth."""
+"""Maximum length of HTML that is searched by pattern, in characters. The largest item of the corpus has a tenth."""
 
 
 _NAMESPACES_TIMES_ELEMENTS = 100_000
-"""The product of namespaces and elements of a markup, at most: each child that is serialized alone repeats all
+"""Upper limit for the product of namespaces and elements in a text. Each child that is serialised alone repeats all
 namespaces."""
 
 
 def make_text(value: str, *, is_html: bool) -> Text | None:
-    """Return the text in the model's form; None for an empty one."""
+    """Return the text in the model's form. Return None if it is empty."""
     value = clean(value).strip()
     if not value:
         return None
@@ -54,19 +54,19 @@ def make_text(value: str, *, is_html: bool) -> Text | None:
 
 
 def as_html(text: Text) -> str:
-    """Return the text as HTML, with its line breaks unchanged."""
+    """Return the text as HTML. Line breaks remain."""
     return text.value if text.type == "html" else escape(text.value, quote=False)
 
 
 def escape_ambiguous(text: Text) -> str:
-    """Return the text for an element that may hold text or HTML, as in RSS: ambiguous text is escaped."""
+    """Return the text for an element that may contain text or HTML, as in RSS. Ambiguous text is escaped."""
     if text.type == "html" or (not _TAG.search(text.value) and unescape(text.value) == text.value):
         return text.value
     return escape(text.value, quote=False)
 
 
 def to_plain(text: Text | None) -> str:
-    """Return the text without markup; paragraphs become lines."""
+    """Return the text without markup. Paragraphs become lines."""
     if text is None:
         return ""
     if text.type != "html":
@@ -83,7 +83,7 @@ def to_line(text: Text | None) -> str:
 
 
 def resolve(base: str, reference: str) -> str:
-    """Return an address, absolute if its base is known (RFC 3986, section 5)."""
+    """Resolve a reference against `base` (RFC 3986, section 5). Without a known base, it may remain relative."""
     reference = clean(reference).strip()
     if not base or not reference or _SCHEME.match(reference):
         return reference
@@ -94,7 +94,7 @@ def resolve(base: str, reference: str) -> str:
 
 
 def resolve_html(base: str, html: str) -> str:
-    """Return HTML with its relative addresses made absolute and nothing else changed."""
+    """Return HTML in which relative addresses are absolute; everything else is unchanged."""
     if not base or len(html) > _PLAIN_MAX:
         return html
 
@@ -119,18 +119,19 @@ def is_web(address: str) -> bool:
 
 
 def is_iri(address: str) -> bool:
-    """Return whether this is an IRI as Atom requires: with a scheme, and without spaces and forbidden characters."""
+    """Return True if the address is an IRI as Atom requires: with a scheme, and without spaces and forbidden
+    characters."""
     return bool(_SCHEME.match(address)) and not re.search(r'[\s<>"{}|\\^`]', address)
 
 
 def inner_html(element: Element) -> str:
-    """Return the content of an element as HTML: its text if it has no child elements, else its markup."""
+    """Return the content of an element as HTML: its text if it has no child elements, otherwise its markup."""
     if not any(isinstance(child.tag, str) for child in element):
         return text_of(element)
     copy = deepcopy(element)
     copy.tail = None
-    # HTML elements in the format's own namespace lack a declaration that the publisher forgot.
-    # A recovered document may have tags with an undeclared prefix, which etree.QName refuses.
+    # HTML elements in the format's own namespace occur when the publisher forgot a declaration. A recovered document
+    # may have tags with an undeclared prefix, which etree.QName refuses.
     html = {f"{{{XHTML}", element.tag.rpartition("}")[0] or f"{{{XHTML}"}
     for child in copy.iter("*"):
         namespace, _, name = child.tag.rpartition("}")

@@ -1,8 +1,8 @@
-"""The model of a feed, independent of its format: every rendering is made from it.
+"""The model of a feed, independent of its format. Every rendering is made from it.
 
-Terms are those of RSS (channel, item, ttl, cloud), and Atom's for what only Atom has (rights, contributors, the rel of
-a link). The model is canonical: links are absolute, dates are instants, HTML without a tag is text, and nothing is
-stated twice. Two documents can therefore be compared, and parsing a rendering gives the model again
+Terms are those of RSS (channel, item, ttl, cloud), and Atom's for parts that only Atom has (rights, contributors, the
+rel of a link). The model is canonical: links are absolute, dates are instants, HTML without a tag is text, and nothing
+is stated twice. Two documents can therefore be compared, and parsing a rendering gives the model again
 (tests/feed/convert).
 """
 
@@ -13,9 +13,10 @@ from feedproxy.feed.channel import Cloud, Kind, Schedule
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An element of a vocabulary that the model does not know, unchanged.
+    """An unchanged element of a vocabulary that is not part of the model.
 
-    `attributes` are sorted, with names in Clark's notation ({namespace}local); `content` is text and elements in order.
+    `attributes` are sorted, with names in Clark's notation ({namespace}local). `content` contains texts and elements in
+    order.
     """
 
     namespace: str
@@ -24,23 +25,23 @@ class Node:
     content: "tuple[str | Node, ...]" = ()
 
     def attribute(self, name: str) -> str:
-        """Return the value of an attribute, trimmed; empty if it is absent."""
+        """Return the value of an attribute, without surrounding white space. Return an empty text if it is absent."""
         return next((value.strip() for key, value in self.attributes if key == name), "")
 
     @property
     def text(self) -> str:
-        """Return the text within, trimmed, that of elements included."""
+        """All text in the element and in the elements it contains, without surrounding white space."""
         return "".join(part if isinstance(part, str) else part.text for part in self.content).strip()
 
     @property
     def children(self) -> "tuple[Node, ...]":
-        """Return the elements within."""
+        """The elements that the element contains directly."""
         return tuple(part for part in self.content if isinstance(part, Node))
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text. `type` is `text`, `html`, or another media type; `src` is the address of external content."""
+    """A text. `type` is `text`, `html`, or another media type. `src` is the address of external content."""
 
     value: str
     type: str = "text"
@@ -60,7 +61,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link (RFC 4287, 4.2.7). `type` is empty for a page in HTML."""
+    """A link (RFC 4287, section 4.2.7). `type` is empty for an HTML page."""
 
     href: str
     rel: str = "alternate"
@@ -72,7 +73,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
-    """A file that belongs to an item; `length` in bytes, `duration` in seconds."""
+    """A file that belongs to an item. `length` is in bytes, `duration` in seconds."""
 
     url: str
     type: str = ""
@@ -84,7 +85,7 @@ class Enclosure:
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """A category; `scheme` is RSS's domain, `label` its displayed name if that is not the term."""
+    """A category. `scheme` is RSS's domain. `label` is the displayed name if it differs from the term."""
 
     term: str
     scheme: str = ""
@@ -93,7 +94,7 @@ class Category:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The channel's picture. `title` and `link` are empty if they equal the channel's."""
+    """The channel's picture. `title` and `link` are empty if they equal those of the channel."""
 
     url: str
     title: str = ""
@@ -126,9 +127,9 @@ class Generator:
 class _Statements:
     """The fields that channels and items have in common.
 
-    `summary` is the channel's description, or the synopsis of an item with content. Instants are whole seconds.
-    `language` is a tag of BCP 47, `direction` is `ltr` or `rtl`; empty if not given. `members` are JSON Feed's custom
-    objects: name, and value as JSON.
+    `summary` is the channel's description, or the synopsis of an item that also has content. Instants are in whole
+    seconds. `language` is a tag of BCP 47, `direction` is `ltr` or `rtl`; both are empty if not given. `members` are
+    JSON Feed's custom objects: name, and value as JSON.
     """
 
     id: str = ""
@@ -148,32 +149,32 @@ class _Statements:
 
     @property
     def link(self) -> str:
-        """Return the address of the page; empty if there is none."""
+        """Address of the page; empty if there is none."""
         return next((link.href for link in self.links if link.rel == "alternate"), "")
 
     def first_href(self, rel: str) -> str:
-        """Return the first address with this relation; empty if there is none."""
+        """Return the first address with this relation. Return an empty text if there is none."""
         return next((link.href for link in self.links if link.rel == rel), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item(_Statements):
-    """An item. `is_permalink`: its id is the address of its page."""
+    """An item. `is_permalink` says that its id is the address of its page."""
 
     is_permalink: bool = False
     content: Text | None = None
     enclosures: tuple[Enclosure, ...] = ()
     comments: str = ""
-    """The page of its comments."""
+    """Address of the page with comments."""
     image: str = ""
     banner: str = ""
     source: "Feed | None" = None
-    """The channel that the item was taken from, without its items."""
+    """The channel from which the item was taken, without its items."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feed(_Statements):
-    """A channel and its items. `kind` and `version` are those of the document it was read from."""
+    """A channel with its items. `kind` and `version` are those of the document from which it was read."""
 
     kind: Kind = field(default=Kind.RSS, compare=False)
     version: str = field(default="", compare=False)
@@ -189,5 +190,5 @@ class Feed(_Statements):
 
     @property
     def address(self) -> str:
-        """Return the feed's own address; empty if it has no self link."""
+        """The feed's own address; empty if it has no self link."""
         return self.first_href("self")

@@ -1,4 +1,4 @@
-"""Namespaces of feeds, and the prefixes that they are written with."""
+"""Namespaces of feeds, and the prefixes with which they are written."""
 
 from feedproxy.feed.xml import ATOM, ATOM03, RDF, SY
 
@@ -11,7 +11,7 @@ ITUNES = "http://www.itunes.com/dtds/podcast-1.0.dtd"
 MEDIA = "http://search.yahoo.com/mrss/"
 RSS1 = "http://purl.org/rss/1.0/"
 RSS2 = "http://backend.userland.com/rss2"
-"""The namespace of RSS 2.0's elements in documents of other formats, as feed readers know it."""
+"""The namespace of RSS 2.0's elements in documents of other formats, as feed readers recognise it."""
 ADMIN = "http://webns.net/mvcb/"
 ENC = "http://purl.oclc.org/net/rss_2.0/enc#"
 XHTML = "http://www.w3.org/1999/xhtml"
@@ -53,7 +53,7 @@ PREFIXES = {
 }
 
 ALIASES = {
-    # Misspelt, differently spelt or older names of the same namespace.
+    # Misspelt, alternative or older names of the same namespace.
     "http://search.yahoo.com/mrss": MEDIA,
     "http://purl.org/dc/elements/1.0/": DC,
     "http://www.itunes.com/DTDs/Podcast-1.0.dtd": ITUNES,
@@ -61,6 +61,6 @@ ALIASES = {
     "http://www.itunes.com/dtds/Podcast-1.0.dtd": ITUNES,
     "https://www.itunes.com/dtds/podcast-1.0.dtd": ITUNES,
     "http://purl.org/atom/ns": ATOM03,
-    # An undeclared prefix ends in a colon (feed/xml.py), and stands for its customary namespace.
+    # An undeclared prefix ends in a colon (feed/xml.py) and stands for its customary namespace.
     **{f"{prefix}:": namespace for namespace, prefix in PREFIXES.items()},
 }

@@ -13,11 +13,14 @@ _ALONE = re.compile(rf"(?:mailto:)?({_EMAIL})")
 
 
 _NAMESAKES_MAX = 8
-"""Persons with the same name or address that a further person is compared with, at most."""
+"""Maximum number of persons with the same name or address with which another person is compared."""
 
 
 def parse(text: str) -> Person | None:
-    """Parse `email (name)`, the form of RSS 2.0, or `name <email>`, `email` or `name`; None for an empty text."""
+    """Parse `email (name)`, the form of RSS 2.0, or `name <email>`, `email` or `name`.
+
+    Return None for an empty text.
+    """
     text = " ".join(text.split())
     if found := _WITH_NAME.fullmatch(text):
         return Person(found[2].strip(), found[1])
@@ -29,19 +32,19 @@ def parse(text: str) -> Person | None:
 
 
 def to_rss_text(person: Person) -> str:
-    """Return the form of RSS 2.0: `email (name)`; else the part that is known."""
+    """Return the form of RSS 2.0: `email (name)`, or the part that is known."""
     if person.email and person.name:
         return f"{person.email} ({person.name})"
     return person.email or person.name or person.uri
 
 
 def is_email(text: str) -> bool:
-    """Return True for the address of a mailbox."""
+    """Return True if the text is the address of a mailbox."""
     return bool(_ALONE.fullmatch(text))
 
 
 def without_false_names(person: Person) -> Person:
-    """Return the person without an address in the place of its name."""
+    """Return the person without a name that is an address."""
     if person.name and person.name in (person.email, person.uri, person.avatar):
         return replace(person, name="")
     if is_email(person.name) and not person.email:
@@ -50,7 +53,7 @@ def without_false_names(person: Person) -> Person:
 
 
 def merge(persons: Iterable[Person | None]) -> tuple[Person, ...]:
-    """Return the persons without duplicates: entries that do not contradict each other are merged."""
+    """Return the persons without duplicates. Entries that do not contradict each other are merged."""
     known: list[Person] = []
     places: dict[tuple[str, str], list[int]] = {}
     for person in persons:

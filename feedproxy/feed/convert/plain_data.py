@@ -1,6 +1,6 @@
 """Conversion of the model to plain data and back: dictionaries, lists, texts and whole numbers.
 
-Names are those of the model's fields. Empty fields are left out; instants are seconds since 1970.
+Names are those of the model's fields. Empty fields are left out; instants are in seconds since 1970.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ type Data = dict[str, "Data"] | list["Data"] | str | int | float | bool | None
 
 
 def to_data(value: Any) -> Data:
-    """Return the value as plain data."""
+    """Convert a value to plain data."""
     match value:
         case None | bool() | int() | float():
             return value
@@ -32,21 +32,21 @@ def to_data(value: Any) -> Data:
 
 
 def nonempty_fields(value: Any, names: Iterable[str]) -> dict[str, Data]:
-    """Return these fields of a value as plain data, without those that have their default value."""
+    """Return the named fields of a value as plain data, without those that have their default value."""
     fields = {field.name: field for field in dataclasses.fields(value)}
     wanted = (name for name in names if getattr(value, name) != _default(fields[name]))
     return {name: to_data(getattr(value, name)) for name in wanted}
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
-    """Return the field's default value; `MISSING`, which equals no value, for a required field."""
+    """Return the field's default value. For a required field, return `MISSING`, which equals no value."""
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return field.default
 
 
 def from_data[T](kind: type[T], data: Any) -> T:
-    """Return the value of type `kind` from its plain data. Raises ValueError for other data."""
+    """Convert plain data to a value of type `kind`. Raises ValueError if the data is invalid."""
     try:
         return _build(kind, data)  # type: ignore[no-any-return] # `_build` returns a `kind`
     except (TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -54,7 +54,7 @@ def from_data[T](kind: type[T], data: Any) -> T:
 
 
 def _build(kind: Any, data: Any) -> Any:
-    kind = getattr(kind, "__value__", kind)  # of a type alias
+    kind = getattr(kind, "__value__", kind)  # for a type alias
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         hints = _hints(kind)
         return kind(**{key: _build(hints[key], value) for key, value in dict(data).items()})
@@ -72,7 +72,7 @@ def _build(kind: Any, data: Any) -> Any:
             fits = isinstance(data, dict) == dataclasses.is_dataclass(option)
             if option is not type(None) and fits:
                 return _build(option, data)
-        raise TypeError("the data fits no type of the union")
+        raise TypeError("the data fits none of the types")
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind(data)
     if kind is float and isinstance(data, int):

@@ -13,12 +13,12 @@ from feedproxy.feed.convert.namespaces import ALIASES, PREFIXES, RSS1, RSS2, XML
 from feedproxy.feed.xml import Element, attributes, qualified_name
 
 _ILLEGAL = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 does not allow (section 2.2), and lone surrogates."""
+"""Matches characters that XML 1.0 does not allow (section 2.2), and lone surrogates."""
 
 _NAME = re.compile(r"[^\W\d][\w.\-]*")
 _SILENT = (etree._Comment, etree._ProcessingInstruction)
 _DEPTH_MAX = 64
-"""Levels of nested elements, at most: known modules have five."""
+"""Maximum number of levels of nested elements. Known modules have five."""
 
 
 def clean(text: str) -> str:
@@ -32,12 +32,12 @@ def canonical_namespace(namespace: str) -> str:
 
 
 def without_rss_namespace(namespace: str) -> str:
-    """Return the namespace; empty for those that RSS's elements have in documents of other formats."""
+    """Return the namespace. Return an empty text for the namespaces of RSS's elements in documents of other formats."""
     return "" if namespace in (RSS1, RSS2) else namespace
 
 
 def make_node(element: Element, depth: int = 0) -> Node | None:
-    """Return the element as a value; None if its prefix is unknown, or if it is nested too deep."""
+    """Convert an element to a node. Return None if its prefix is unknown or it is nested too deeply."""
     namespace, local = qualified_name(element)
     namespace = without_rss_namespace(canonical_namespace(namespace))
     if depth > _DEPTH_MAX or not is_writable_name(namespace, local):
@@ -59,7 +59,7 @@ def make_node(element: Element, depth: int = 0) -> Node | None:
 
 
 def normalise_content(content: Iterable[str | Node]) -> tuple[str | Node, ...]:
-    """Join adjacent texts, and remove white space between elements and around a lone text."""
+    """Join adjacent texts, remove white space between elements and around a single text, and return the content."""
     joined: list[str | Node] = []
     for is_text, run in groupby(content, key=_is_text):
         pieces = list(run)
@@ -89,7 +89,7 @@ def _is_text(part: "str | Node") -> bool:
 
 
 def is_writable_name(namespace: str, local: str) -> bool:
-    """Return whether an element of this name can be written."""
+    """Return True if an element with this name can be written."""
     if namespace.endswith(":") and namespace[:-1].isidentifier():
         return False  # an undeclared prefix without a customary meaning
     return bool(_NAME.fullmatch(local)) and (not namespace or _is_namespace(namespace))
@@ -97,7 +97,7 @@ def is_writable_name(namespace: str, local: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_namespace(name: str) -> bool:
-    """Return whether this is a valid namespace for a written document."""
+    """Return True if the name is a valid namespace for a written document."""
     try:
         etree.Element("x", nsmap={"n": name})
     except ValueError:
@@ -116,7 +116,10 @@ def _key(key: str) -> str:
 
 
 def add(parent: Element, node: Node, bare: str = "") -> None:
-    """Write a node into a document; `bare` is the namespace of what has none, where the document's own is another."""
+    """Write a node into a document.
+
+    `bare` is the namespace for elements without one, if the document's default namespace is another.
+    """
     element = etree.SubElement(parent, clark_name(node.namespace or bare, node.name))
     for key, value in node.attributes:
         element.set(key, value)
@@ -132,13 +135,14 @@ def add(parent: Element, node: Node, bare: str = "") -> None:
 
 
 NAMESPACES_MAX = 64
-"""Namespaces of one feed that none of the model's words are in. Known feeds have five."""
+"""Maximum number of namespaces of one feed that are not part of the model. Known feeds have five."""
 
 
 def limit_namespaces(nodes: tuple[Node, ...], namespaces: set[str]) -> tuple[Node, ...]:
-    """Return the nodes without those in a namespace beyond the bound; `namespaces` are those met before, and grow.
+    """Return the nodes without those in a namespace beyond the limit.
 
-    Every element of a document is looked up among all the namespaces that its root declares.
+    `namespaces` are those found before; new ones are added. Every element of a document is looked up among all
+    namespaces that its root declares.
     """
     parts = []
     for node in nodes:
@@ -152,12 +156,13 @@ def limit_namespaces(nodes: tuple[Node, ...], namespaces: set[str]) -> tuple[Nod
 
 
 def clark_name(namespace: str, local: str) -> str:
-    """Return a name as lxml has it."""
+    """Return a name in Clark's notation, as lxml has it."""
     return f"{{{namespace}}}{local}" if namespace else local
 
 
 def assign_prefixes(nodes: Iterable[Node]) -> dict[str, str]:
-    """Return prefixes and namespaces of all elements in these nodes, with customary prefixes if there are any."""
+    """Return the prefixes and namespaces of all elements in these nodes, with customary prefixes where there are
+    any."""
     found: dict[str, str] = {}
     _collect(nodes, found)
     return {prefix: namespace for namespace, prefix in found.items()}

@@ -1,12 +1,13 @@
 """Delta of a feed: the document without the entries that the client already has.
 
-This is the instance manipulation `feed` (RFC 3229): a complete, well-formed document in the format and encoding of
-the whole. A feed reader that merges entries by their ids needs nothing else. Only the known entries are cut, with the
-white space (in JSON the comma) between them. In RSS 1.0 each `rdf:li` that names a cut item is cut too, since the
-document must contain every item they name.
+This is the instance manipulation `feed` (RFC 3229): a complete, well-formed document in the format and encoding of the
+whole feed. A feed reader that merges entries by their ids needs nothing else. Only the known entries are removed, with
+the white space (in JSON the comma) between them. In RSS 1.0, each `rdf:li` that names a removed item is removed, too,
+because the document must contain every item that they name.
 
-A delta cannot express that an entry was removed. So complete feeds (RFC 5005; Simple List Extensions) have no delta:
-a feed reader would delete its other entries. Signed feeds have none either, since a cut would break the signature.
+A delta cannot express that an entry was removed. Complete feeds (RFC 5005; Simple List Extensions) therefore have no
+delta: a feed reader would delete its other entries. Signed feeds have none either, because the signature would become
+invalid.
 """
 
 from collections.abc import Collection, Iterator
@@ -32,11 +33,11 @@ class Delta:
 def make_delta(
     body: bytes, channel: Channel, base: Collection[tuple[str, str]], *, charset: str | None = None
 ) -> Delta | None:
-    """Return `body` without the entries in `base`, the identities and digests of an earlier version's entries.
+    """Return `body` without the entries in `base`: the identities and digests of an earlier version's entries.
 
-    `channel` is the channel parsed from `body`, `charset` the parameter of Content-Type. Without new entries the
-    delta is the channel alone; without known ones it is `body`. None for a feed without deltas (see above), and as for
-    `find_entries`.
+    `channel` is the channel parsed from `body`, and `charset` the parameter of Content-Type. Without new entries, the
+    delta is the channel alone; without known ones, it is `body`. Return None for a feed without deltas (see above), and
+    in the cases of `find_entries`.
     """
     found = find_items(body, channel, charset)
     if found is None:
@@ -58,7 +59,7 @@ def make_delta(
 
 
 def _xml_cuts(utf8: bytes, outline: Outline, keeps: list[bool]) -> Iterator[tuple[int, int]]:
-    """Yield the ranges to cut: items and members, with the white space in front of each."""
+    """Yield the ranges to remove: items and members, each with the white space before it."""
     kept_names = {item.name for item, keep in zip(outline.items, keeps, strict=True) if keep}
     cut_names = {item.name for item in outline.items} - kept_names
     cut: list[Item | Member] = [item for item, keep in zip(outline.items, keeps, strict=True) if not keep]
@@ -71,7 +72,10 @@ def _xml_cuts(utf8: bytes, outline: Outline, keeps: list[bool]) -> Iterator[tupl
 
 
 def _json_cuts(items: tuple[Item, ...], keeps: list[bool]) -> Iterator[tuple[int, int]]:
-    """Yield the ranges to cut: items with the comma behind, after the first that stays with the comma in front."""
+    """Yield the ranges to remove.
+
+    An item is removed with the comma after it; after the first item that remains, with the comma before it.
+    """
     first = keeps.index(True) if True in keeps else len(items)
     if first:
         end = items[first].start if first < len(items) else items[-1].end

@@ -1,12 +1,12 @@
 """Entries of a feed: identity, digest and byte range of each.
 
-The identity of an entry is its `guid`, `id` or `rdf:about`, else its link, else its content. If several entries have
-the same name, the last one has it, and the identity of the others includes their content. So a new entry, which mostly
-comes first, leaves the identities of the others unchanged.
+The identity of an entry is its `guid`, `id` or `rdf:about`; without these its link, and without a link its content. If
+several entries have the same name, the last one keeps it, and the identity of the others includes their content. A new
+entry, which usually comes first, therefore leaves the identities of the others unchanged.
 
-Identity and digest are hashes of eight bytes each, so sixteen bytes of an entry are stored to detect later whether it
-is new or changed (`pack`). Only entries of one feed are compared. Two different entries agree in both hashes once in
-2¹²⁸ pairs; a publisher that forces a collision hides only its own entry.
+Identity and digest are hashes of eight bytes each. Sixteen bytes of an entry are therefore stored in order to detect
+later whether it is new or changed (`pack`). Only entries of one feed are compared. Two different entries agree in both
+hashes once in 2¹²⁸ pairs; a publisher that forces a collision hides only its own entry.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from feedproxy.feed.delta.item_offsets import HASH_BYTES, Item, Outline, hash_en
 from feedproxy.feed.edit.splice import Document, open_document, to_body_ranges
 
 ENTRIES_MAX = 10_000
-"""Entries of a feed; known feeds have a few hundred, a hostile one could have millions."""
+"""Maximum number of entries of a feed. Known feeds have a few hundred; a hostile feed could have millions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +27,19 @@ class Entry:
     """An entry of a feed. Its bytes are `body[start:end]`, in the document's own encoding."""
 
     identity: str
-    """Hexadecimal; unique in the document."""
+    """Identity in hexadecimal; unique in the document."""
     digest: str
-    """Hexadecimal; unchanged as long as the content of the entry is."""
+    """Digest in hexadecimal; it stays the same as long as the content of the entry does."""
     start: int
     end: int
 
 
 def find_entries(body: bytes, channel: Channel, *, charset: str | None = None) -> tuple[Entry, ...] | None:
-    """Return the entries of a feed's document, in order; `channel` is the channel parsed from `body`.
+    """Return the entries of a feed's document, in order.
 
-    `charset` is the parameter of the origin's Content-Type, if any. None if the ranges cannot be exact: the document
-    is ill-formed, declares entities, has an encoding without a round trip, has items in an unexpected place, or more
-    than ENTRIES_MAX. None also for CDF.
+    `channel` is the channel parsed from `body`. `charset` is the parameter of the origin's Content-Type, if there is
+    one. Return None if the ranges cannot be exact: the document is ill-formed, declares entities, has an encoding
+    without a round trip, has items in an unexpected place, or has more than ENTRIES_MAX. Return None for CDF, too.
     """
     found = find_items(body, channel, charset)
     if found is None:
@@ -55,7 +55,10 @@ def find_entries(body: bytes, channel: Channel, *, charset: str | None = None) -
 
 
 def find_items(body: bytes, channel: Channel, charset: str | None) -> tuple[Document, Outline] | None:
-    """Return the document and the offsets of its items in the UTF-8 form; None as for `find_entries`."""
+    """Return the document and the offsets of its items in the UTF-8 form.
+
+    Return None in the cases of `find_entries`.
+    """
     if not channel.well_formed or channel.kind is Kind.CDF or channel.items > ENTRIES_MAX:
         return None
     document = open_document(body, charset)
@@ -89,7 +92,7 @@ def assign_identities(all_items: Sequence[Item]) -> list[str]:
 
 
 def pack(version: Iterable[Entry]) -> bytes:
-    """Return the identity and digest of each entry, sixteen bytes, to be stored with a version."""
+    """Return the identity and digest of each entry, sixteen bytes each, for storage with a version."""
     return b"".join(bytes.fromhex(entry.identity + entry.digest) for entry in version)
 
 

@@ -1,8 +1,8 @@
 """Offsets, names and digests of the items of an XML feed.
 
-expat parses the UTF-8 form once. Outside the items only the elements that matter for cutting items are collected.
-The content of an item is digested by the rules of the whole feed's digest (feed/content_digest.py): white space
-between elements, comments, prefixes and the order of attributes do not count.
+expat parses the UTF-8 form once. Outside the items, only the elements that matter for removing items are collected. The
+content of an item is digested by the rules of the whole feed's digest (feed/content_digest.py): white space between
+elements, comments, prefixes and the order of attributes are ignored.
 """
 
 import hashlib
@@ -14,14 +14,14 @@ from feedproxy.feed.content_digest import ATTRIBUTE, END, REFERENCE, START, TEXT
 from feedproxy.feed.edit.tag_offsets import EditRefused, tag_at
 from feedproxy.feed.xml import RDF
 
-# expat reports a name as namespace, separator, local name; it accepts no namespace that contains the separator.
+# expat reports a name as namespace, separator, local name, and accepts no namespace that contains the separator.
 _SEPARATOR = "}"
 _LI = RDF + _SEPARATOR + "li"
 _MEMBER = RDF + _SEPARATOR + "_"
 _ABOUT = RDF + _SEPARATOR + "about"
 _RESOURCE = RDF + _SEPARATOR + "resource"
 _MEMBERS_DEPTH = 5
-"""rdf:RDF, channel, items, rdf:Seq, rdf:li."""
+"""Depth at which members of RSS 1.0 are: rdf:RDF, channel, items, rdf:Seq, rdf:li."""
 
 _EXHAUSTIVE = frozenset(
     (
@@ -34,19 +34,19 @@ _EXHAUSTIVE = frozenset(
 )
 
 HASH_BYTES = 8
-"""Bytes of the stored hash of an entry's name, and of its content (feed/delta/entry_identities.py)."""
+"""Length of the stored hash of an entry's name, and of its content, in bytes (feed/delta/entry_identities.py)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An item: offsets are bytes of the UTF-8 form."""
+    """An item. Offsets are in bytes of the UTF-8 form."""
 
     start: int
     end: int
     name: str
-    """The name with its sort in front: `id …`, `link …`; empty if the item has none."""
+    """Name of the item, with its kind before it: `id …`, `link …`; empty if the item has none."""
     digest: str
-    """Hexadecimal; of its whole content."""
+    """Digest of the item's whole content, in hexadecimal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Member:
     start: int
     end: int
     name: str
-    """The name of the item, as `Item.name`."""
+    """Name of the item, in the form of `Item.name`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Outline:
     items: tuple[Item, ...]
     members: tuple[Member, ...] = ()
     is_exhaustive: bool = False
-    """The document declares that it contains all entries of the feed."""
+    """True if the document declares that it contains all entries of the feed."""
 
 
 def hash_entry(content: bytes) -> str:
@@ -75,7 +75,10 @@ def hash_entry(content: bytes) -> str:
 
 
 def find(utf8: bytes, kind: Kind) -> Outline | None:
-    """Return the items of a well-formed feed; None for another structure, or a document that declares entities."""
+    """Return the items of a well-formed feed.
+
+    Return None for a document with another structure or with declared entities.
+    """
     finder = _Finder(utf8, kind)
     try:
         finder.parser.Parse(utf8, True)
@@ -85,7 +88,7 @@ def find(utf8: bytes, kind: Kind) -> Outline | None:
 
 
 class _Finder:
-    """Handlers of expat's events outside items, which collect an Outline."""
+    """Handlers for expat's events outside items, which collect an Outline."""
 
     def __init__(self, utf8: bytes, kind: Kind) -> None:
         self.utf8 = utf8
@@ -128,7 +131,7 @@ class _Finder:
             self._member = self.parser.CurrentByteIndex, self.end_of_tag(), qualify_name("id", resource)
 
     def _may_have_items(self) -> bool:
-        """Return True in the channel, and beside it as in RSS 1.0 and RSS feeds that imitate it."""
+        """Return True inside the channel, and beside it as in RSS 1.0 and RSS feeds that imitate it."""
         path = self._path
         return len(path) == 1 or (len(path) == 2 and path[1] == "channel" and self._kind is not Kind.ATOM)
 
@@ -140,18 +143,18 @@ class _Finder:
         self._path.pop()
 
     def end_of_tag(self) -> int:
-        """Return the offset behind the current start tag."""
+        """Return the offset after the current start tag."""
         start = self.parser.CurrentByteIndex
         return start + len(tag_at(self.utf8, start))
 
     def end_of(self, start: int, behind_tag: int) -> int:
-        """Return the offset behind the element that just ended; `behind_tag` is the offset behind its start tag."""
+        """Return the offset after the element that has just ended. `behind_tag` is the offset after its start tag."""
         if self.utf8.endswith(b"/>", start, behind_tag):
             return behind_tag
         return self.utf8.index(b">", self.parser.CurrentByteIndex) + 1
 
     def finish(self, item: Item) -> None:
-        """Take the item that is complete, and the events that follow."""
+        """Add a complete item and handle the following events."""
         self._items.append(item)
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
@@ -164,7 +167,7 @@ class _Finder:
 
 
 class _ItemReader:
-    """Handlers of expat's events within one item, which collect an Item."""
+    """Handlers for expat's events within one item, which collect an Item."""
 
     def __init__(self, finder: _Finder) -> None:
         self._finder = finder
@@ -229,7 +232,7 @@ class _ItemReader:
             self._finish()
 
     def _add_text_between(self) -> None:
-        """Add text beside elements, unless it is white space."""
+        """Add text between elements, unless it is white space."""
         text = "".join(self._pieces)
         self._pieces.clear()
         if not text.isspace():
@@ -260,10 +263,14 @@ class _ItemReader:
 
 
 def _is_alternate(link: dict[str, str]) -> bool:
-    """Return True for a page. "If the 'rel' attribute is not present … 'alternate'" -- RFC 4287, 4.2.7.2"""
+    """Return True if the link leads to a page. "If the 'rel' attribute is not present … 'alternate'" -- RFC 4287,
+    section 4.2.7.2"""
     return "alternate" in link.get("rel", "alternate").lower().split()
 
 
 def qualify_name(sort: str, text: str) -> str:
-    """Return a name with its sort in front, so that an id never equals a link; empty for an empty name."""
+    """Return a name with its kind before it, so that an id never equals a link.
+
+    Return an empty text for an empty name.
+    """
     return f"{sort} {text.strip()}" if text.strip() else ""

@@ -1,7 +1,7 @@
 """Offsets, names and digests of the items of a JSON Feed.
 
-The standard library's decoder reports where a value ends, but not where the values within it do. So this module scans
-the outer object and its list of items, and the decoder reads their values.
+The standard library's decoder reports where a value ends, but not where the values inside it end. This module therefore
+scans the outer object and its list of items, and the decoder reads their values.
 """
 
 import json
@@ -18,7 +18,7 @@ type _Span = tuple[int, int, object]
 
 
 def find(utf8: bytes) -> Outline | None:
-    """Return the items of a well-formed feed; None for a document of another structure."""
+    """Return the items of a well-formed feed. Return None for a document with another structure."""
     try:
         return _find(utf8.decode())
     except (ValueError, RecursionError):
@@ -26,7 +26,7 @@ def find(utf8: bytes) -> Outline | None:
 
 
 def _find(text: str) -> Outline:
-    """Find the items. Raises ValueError and RecursionError."""
+    """Return the items of a feed. Raises ValueError and RecursionError."""
     spans = _item_spans(text)
     places = iter(_to_utf8_offsets(text, [place for start, end, _ in spans for place in (start, end)]))
     items = []
@@ -38,7 +38,7 @@ def _find(text: str) -> Outline:
 
 
 def _name(item: dict[str, object]) -> str:
-    """Return the id, else the url. A number as id counts as the same string (JSON Feed 1.1, items)."""
+    """Return the id, or the url if there is no id. A number as id counts as the same text (JSON Feed 1.1, items)."""
     return qualify_name("id", _text(item.get("id"))) or qualify_name("link", _text(item.get("url")))
 
 
@@ -47,7 +47,7 @@ def _text(value: object) -> str:
 
 
 def _item_spans(text: str) -> list[_Span]:
-    """Return start, end (in characters) and value of every item. Raises ValueError."""
+    """Return the start, end (in characters) and value of every item. Raises ValueError."""
     found: list[list[_Span]] = []
 
     def member(at: int) -> int:
@@ -72,7 +72,7 @@ def _item_spans(text: str) -> list[_Span]:
 
 
 def _scan_list(text: str, at: int, brackets: str, read: Callable[[int], int]) -> int:
-    """Call `read` for each comma-separated value; return the offset behind the closing bracket."""
+    """Call `read` for each value of a comma-separated list. Return the offset after the closing bracket."""
     opening, closing = brackets[0], brackets[1]
     at = _skip(text, _expect(text, at, opening))
     if text.startswith(closing, at):
@@ -97,7 +97,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _to_utf8_offsets(text: str, places: Sequence[int]) -> list[int]:
-    """Return ascending offsets in characters as offsets in the UTF-8 form."""
+    """Convert ascending offsets in characters to offsets in the UTF-8 form."""
     if text.isascii():
         return list(places)
     own, position, previous = [], 0, 0

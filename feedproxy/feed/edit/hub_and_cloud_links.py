@@ -1,11 +1,11 @@
-"""Add the proxy's hub (`rel="hub"`, WebSub) and cloud (rssCloud) to a publisher's feed.
+"""Addition of the proxy's hub (`rel="hub"`, WebSub) and cloud (rssCloud) to a publisher's feed.
 
-A hub is added beside the self link (self_link.py): `atom:link` in the channel of RSS 1.0 and 2.0, `link` in Atom, a
-member of `hubs` in JSON Feed. A cloud is added to RSS 0.92 to 2.0. The publisher's hubs stay ("subscribers may
-subscribe to one or more of the advertised hubs", WebSub, section 4). A publisher's cloud also stays, and no second one
-is added. No other byte changes.
+A hub is added next to the self link (self_link.py): as `atom:link` in the channel of RSS 1.0 and 2.0, as `link` in
+Atom, as a member of `hubs` in JSON Feed. A cloud is added to RSS 0.92 to 2.0. The publisher's hubs remain ("subscribers
+may subscribe to one or more of the advertised hubs", WebSub, section 4). A publisher's cloud also remains, and no
+second one is added. No other byte changes.
 
-RSS 0.90, RSS 0.91 and CDF have no place for a hub; `add_link_fields` adds the Link field for every format.
+RSS 0.90, RSS 0.91 and CDF have no element for a hub. `add_link_fields` adds the field Link for every format.
 """
 
 import json
@@ -23,7 +23,7 @@ _SPACE = " \t\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """The address of a hub, and a cloud, which notify of a feed's changes; either may be missing."""
+    """The addresses of a hub and a cloud that notify of a feed's changes. Either may be missing."""
 
     hub: str = ""
     cloud: Cloud | None = None
@@ -33,28 +33,29 @@ class Announcement:
 
 
 def announce(body: bytes, channel: Channel, announcement: Announcement, *, charset: str | None = None) -> EditResult:
-    """Return the document with the announced hub and cloud added; `channel` is the channel parsed from `body`.
+    """Return the document with the announced hub and cloud added.
 
-    `charset` is the parameter of the origin's Content-Type, if any.
+    `channel` is the channel parsed from `body`. `charset` is the parameter of the origin's Content-Type, if there is
+    one.
     """
     hub = announcement.hub if announcement.hub and announcement.hub not in channel.hubs and _allows_hub(channel) else ""
     cloud = announcement.cloud if _allows_cloud(channel) and not channel.cloud else None
     if not hub and cloud is None:
-        return EditResult(body, reason="there is nothing to announce, or no place for it")
+        return EditResult(body, reason="nothing to announce, or the format has no element for it")
     if not channel.well_formed:
-        return EditResult(body, reason="it is ill-formed")
+        return EditResult(body, reason="the document is ill-formed")
     document = open_document(body, charset)
     if document is None:
-        return EditResult(body, reason="it cannot be read exactly in the encoding it names")
+        return EditResult(body, reason="the document cannot be decoded exactly in the encoding that it names")
     edits = _edit_json(document, hub) if channel.kind is Kind.JSON else _edit_xml(document, channel, hub, cloud)
     edited = splice(document, edits) if edits else None
     if edited is None:
-        return EditResult(body, reason="it does not allow an exact change")
+        return EditResult(body, reason="the document's encoding does not permit an exact change")
     return EditResult(edited, tuple(name for name, given in (("hub added", hub), ("cloud added", cloud)) if given))
 
 
 def add_link_fields(fields: Fields, *, hub: str, self_href: str) -> Fields:
-    """Return the fields of a response with Link lines for the hub and, if missing, for the feed's own address.
+    """Return the fields of a response with Link lines for the hub and, if it is missing, for the feed's own address.
 
     "at least one Link Header with rel=hub as well as exactly one Link Header with rel=self" -- WebSub, section 4
     """
@@ -74,7 +75,7 @@ def _allows_hub(channel: Channel) -> bool:
 
 
 def _allows_cloud(channel: Channel) -> bool:
-    """Return True for RSS 0.92 to 2.0, which have the element `cloud`; RSS 1.0 has not."""
+    """Return True for RSS 0.92 to 2.0, which have the element `cloud`. RSS 1.0 does not have it."""
     return channel.kind is Kind.RSS and channel.version.startswith(("0.92", "0.93", "0.94", "2"))
 
 
@@ -117,9 +118,9 @@ def _element(document: Document, prefix: str, name: str, attributes: dict[str, s
 
 
 def _insert_position(document: Document, places: ChannelOffsets) -> int | None:
-    """Return the offset behind the channel's own link, since some feed readers use the first `link`.
+    """Return the offset after the channel's own link, because some feed readers use the first `link`.
 
-    Without an own link it is the offset behind a self link, else behind the channel's start tag.
+    Without such a link, it is the offset after a self link, or after the channel's start tag.
     """
     if places.own_link is not None:
         return places.own_link
@@ -133,7 +134,8 @@ def _insert_position(document: Document, places: ChannelOffsets) -> int | None:
 
 
 def _edit_json(document: Document, hub: str) -> list[Edit]:
-    """Add `"hubs": [{"type": "WebSub", "url": …}]` (JSON Feed 1.1, Subscribing to Real-time Notifications)."""
+    """Return the edits that add `"hubs": [{"type": "WebSub", "url": …}]` (JSON Feed 1.1, Subscribing to Real-time
+    Notifications)."""
     try:
         text = document.utf8.decode()
         start = _skip_expected(text, 0, "{")
@@ -152,9 +154,9 @@ def _edit_json(document: Document, hub: str) -> list[Edit]:
 
 
 def _find_hubs(text: str, at: int) -> int | None:
-    """Return where the list of hubs begins, in an object with members from `at` on; None if there is none.
+    """Return the offset at which the list of hubs begins, in an object with members from `at` on.
 
-    Raises ValueError if `hubs` is not a list, or the text is not JSON.
+    Return None if there is none. Raises ValueError if `hubs` is not a list, or the text is not JSON.
     """
     decoder = json.JSONDecoder()
     while text[at := _skip_space(text, at)] != "}":

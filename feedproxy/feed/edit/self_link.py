@@ -1,18 +1,21 @@
-"""Add or correct the self link of a feed, the address to subscribe to in a saved file (USM, Atom Link Construct).
+"""Addition or correction of the self link of a feed: the address for subscriptions in a saved file (USM, Atom Link
+Construct).
 
-The link is inserted directly behind the channel's own `link`, since some feed readers use the first `link` of any
-namespace ("The <channel/atom:link> Bug"); in a channel without one, directly behind the start tag. No other byte
-changes.
+The link is inserted directly after the channel's own `link`, because some feed readers use the first `link` of any
+namespace ("The <channel/atom:link> Bug"). In a channel without one, it is inserted directly after the start tag. No
+other byte changes.
 
-`add` replaces an address that is not absolute, because it leads nowhere from a saved file. `correct` also corrects
-href, type, namespace and rel of each self link and, in RSS, a title that differs from the channel's ("The title
-attribute should be set to the title of the RSS channel"). An equivalent address (RFC 3986, section 6.2.2) is correct.
-A relative one is not: "The RSS file may have been downloaded and saved in a new location." A missing type is added in
-RSS (USM); in Atom it is advisory (RFC 4287, section 4.2.7.3). application/rdf+xml "is specifically allowed" in RSS
-1.0. No title is added to an existing link: "RSS readers can safely ignore this attribute."
+`add` replaces an address that is not absolute, because a reader cannot resolve it in a saved file. `correct` also
+corrects href, type, namespace and rel of each self link. In RSS it corrects a title that differs from the channel's
+("The title attribute should be set to the title of the RSS channel"). An equivalent address (RFC 3986, section 6.2.2)
+is correct. A relative one is not: "The RSS file may have been downloaded and saved in a new location."
 
-Not edited are formats without a place for the link (RSS 0.90 and 0.91, CDF), JSON Feed, and documents that an edit
-would break or that cannot be decoded exactly: signed, ill-formed, with their own entities, in an unknown encoding.
+A missing type is added in RSS (USM); in Atom it is advisory (RFC 4287, section 4.2.7.3). application/rdf+xml "is
+specifically allowed" in RSS 1.0. No title is added to an existing link: "RSS readers can safely ignore this attribute."
+
+Some documents are not edited: formats without a self link (RSS 0.90 and 0.91, CDF), JSON Feed, and documents that an
+edit would break or that cannot be decoded exactly. Those are signed, ill-formed, have their own entities, or have an
+unknown encoding.
 """
 
 import re
@@ -40,7 +43,7 @@ ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 @dataclass(frozen=True, slots=True)
 class EditResult:
-    """A document after editing: the changes made, or the reason for none."""
+    """A document after editing, with the changes made, or the reason why there are none."""
 
     body: bytes
     changes: tuple[str, ...] = ()
@@ -75,19 +78,19 @@ def apply_self_link(
     link_text: bool = False,
     charset: str | None = None,
 ) -> EditResult:
-    """Return the document with a self link to `href`, an absolute URI; `channel` is the channel parsed from `body`.
+    """Return the document with a self link to `href`, an absolute URI.
 
-    `mode` is add, correct or off. `link_text` repeats the channel's link as text of an added element.
-    `charset` is the parameter of the origin's Content-Type, if any.
+    `channel` is the channel parsed from `body`. `mode` is add, correct or off. If `link_text` is True, the channel's
+    link becomes the text of an added element. `charset` is the parameter of the origin's Content-Type, if there is one.
     """
     if reason := _refusal_reason(channel, href, mode):
         return EditResult(body, reason=reason)
     if _is_verbatim(body, channel, href, mode):
-        return EditResult(body, reason="its self link is right")
+        return EditResult(body, reason="the self link is correct")
     every = mode == "correct" and len(channel.self_links) > 1
     document = open_document(body, charset)
     if document is None:
-        return EditResult(body, reason="it cannot be read exactly in the encoding it names")
+        return EditResult(body, reason="the document cannot be decoded exactly in the encoding that it names")
     try:
         places = find_channel(
             document.utf8, atom=channel.kind is Kind.ATOM, whole=bool(channel.self_links), every=every
@@ -96,10 +99,10 @@ def apply_self_link(
         return EditResult(body, reason=str(refused))
     form = _link_form(channel.kind, places) if places else None
     if places is None or form is None:
-        return EditResult(body, reason="it is not in the shape of its format")
+        return EditResult(body, reason="the document does not have the structure of its format")
     present = [link for link in places.self_links if link.rel in form.rels]
     if mode == "add" and any(_is_usable(link.href) for link in present):
-        return EditResult(body, reason="it has a self link")
+        return EditResult(body, reason="the document has a self link")
     if present:
         first = next((link for link in present if link.rel == form.rel), present[0])
         title = plain_title(channel.title) if mode == "correct" and channel.kind is not Kind.ATOM else None
@@ -109,15 +112,15 @@ def apply_self_link(
     else:
         edits, changes = _add_link(document, places, form, channel, href=href, link_text=link_text)
     if not edits:
-        return EditResult(body, reason="its self link is right" if present else "its channel is empty")
+        return EditResult(body, reason="the self link is correct" if present else "the channel is empty")
     edited = splice(document, edits)
     if edited is None:
-        return EditResult(body, reason="its encoding does not allow an exact change")
+        return EditResult(body, reason="the document's encoding does not permit an exact change")
     return EditResult(edited, changes)
 
 
 def is_self_link_correct(body: bytes, channel: Channel, *, href: str, mode: str) -> bool:
-    """Return True if `apply_self_link` would certainly change nothing; False if that takes parsing."""
+    """Return True if `apply_self_link` would certainly change nothing. Return False if finding out requires parsing."""
     return bool(_refusal_reason(channel, href, mode)) or _is_verbatim(body, channel, href, mode)
 
 
@@ -125,15 +128,15 @@ def _refusal_reason(channel: Channel, href: str, mode: str) -> str:
     if mode not in ("add", "correct"):
         return "self_link is off"
     if channel.kind not in (Kind.RSS, Kind.RDF, Kind.ATOM):
-        return f"{channel.kind} has no place for it"
+        return f"{channel.kind} has no element for a self link"
     if channel.kind is not Kind.ATOM and channel.version in NOT_EXTENSIBLE:
-        return f"RSS {channel.version} is not extensible"
+        return f"RSS {channel.version} does not permit extensions"
     if not channel.well_formed:
-        return "it is ill-formed"
+        return "the document is ill-formed"
     if ILLEGAL.search(href) or not href:
-        return "its address cannot be written in XML"
+        return "the address cannot be written in XML"
     if mode == "add" and any(link.rel == "self" and _is_usable(link.href) for link in channel.self_links):
-        return "it has a self link"
+        return "the document has a self link"
     return ""
 
 
@@ -145,14 +148,14 @@ def _is_verbatim(body: bytes, channel: Channel, href: str, mode: str) -> bool:
     (link,) = channel.self_links
     if (link.rel, link.namespace, link.href) != ("self", ATOM_10, href):
         return False
-    # Atom 0.3 uses rel="start"; in RDF either type is correct.
+    # Atom 0.3 uses rel="start"; in RDF, either type is correct.
     if channel.kind is Kind.ATOM:
         return channel.version == "1.0" and link.type in ("", *_ATOM[ATOM_10].types)
     types = (_RDF if channel.kind is Kind.RDF else _RSS).types
     if mode == "add":
         return link.type in ("", *types)
     tag = body[body.rfind(b"<", 0, at) : body.find(b">", at)]
-    # A title with references is not compared, since references have several forms.
+    # A title with references is not compared, because references have several forms.
     title = channel.title.encode() if channel.title == plain_title(channel.title) else b"&"
     named = b"title=" not in tag or (not set(title) & set(b"&<>\"'") and b'title="%b"' % title in tag)
     return link.type in types and named
@@ -210,7 +213,10 @@ def plain_title(title: str) -> str:
 def _correct_links(
     document: Document, links: Iterable[tuple[LinkTag, _LinkForm]], href: str, title: str | None
 ) -> tuple[list[Edit], tuple[str, ...]]:
-    """Return edits that give each link its form. `title` is that of an RSS channel (USM); None for Atom."""
+    """Return the edits that give each link its form, and their descriptions.
+
+    `title` is that of an RSS channel (USM); None for Atom.
+    """
     edits: list[Edit] = []
     changes: list[str] = []
     for link, form in links:
@@ -222,7 +228,7 @@ def _correct_links(
 
 
 def _corrections(link: LinkTag, form: _LinkForm, href: str, title: str | None) -> Iterator[tuple[str, str, str]]:
-    """Yield the subject of each correction, and the name and value of the attribute to set."""
+    """Yield the corrections of a link: the subject of each, and the name and value of the attribute to set."""
     if link.href is None or not _same_address(link.href, href):
         yield "href", "href", href
     if title is not None if link.type is None else link.type.partition(";")[0].strip().lower() not in form.types:
@@ -236,7 +242,7 @@ def _corrections(link: LinkTag, form: _LinkForm, href: str, title: str | None) -
 
 
 def _set_attribute(tag: bytes, link: LinkTag, name: str, value: str) -> Edit:
-    """Return the edit that sets an attribute; a new one is inserted behind the element's name."""
+    """Return the edit that sets an attribute. A new attribute is inserted after the element's name."""
     behind = 1 + len(link.name.encode())
     for match in _ATTRIBUTE.finditer(tag, behind):
         if match[1] == name.encode():
@@ -247,7 +253,7 @@ def _set_attribute(tag: bytes, link: LinkTag, name: str, value: str) -> Edit:
 
 
 def _is_usable(href: str | None) -> bool:
-    """Return True for an absolute address, which leads from a saved file to its feed."""
+    """Return True for an absolute address, which a reader of a saved file can use."""
     return _ABSOLUTE.match((href or "").strip()) is not None
 
 

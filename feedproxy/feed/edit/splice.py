@@ -1,11 +1,11 @@
-"""Edit a document in its own encoding, and leave every other byte as it is.
+"""Editing of a document in its own encoding. Every other byte remains.
 
-Offsets count bytes of the document's UTF-8 form, as the standard library's parser does. They are mapped to the
-document's own encoding, where only the new text is encoded. The result is then decoded and compared with the expected
-text; if they differ, the document stays as it was. This covers encodings with states (ISO-2022-JP) and those with
+Offsets are in bytes of the document's UTF-8 form, as in the standard library's parser. They are mapped to the
+document's own encoding, in which only the new text is encoded. The result is decoded and compared with the expected
+text; if they differ, the document is not changed. This covers encodings with states (ISO-2022-JP) and those with
 several codes for one character.
 
-If Content-Type and the XML declaration name different encodings, feed readers disagree on which one holds. Then only
+If Content-Type and the XML declaration name different encodings, feed readers differ in which one they use. Then only
 ASCII is written, with references for all other characters: its bytes are the same in both.
 """
 
@@ -19,22 +19,22 @@ from feedproxy.feed.parse.encoding_labels import codec_of, is_ascii_compatible, 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document's byte order mark, the bytes behind it, their codec, and the same text in UTF-8."""
+    """A document: its byte order mark, the bytes after it, their codec, and the same text in UTF-8."""
 
     mark: bytes
     body: bytes
     codec: str
     utf8: bytes
     is_certain: bool = True
-    """No other encoding is declared for the document."""
+    """True if no other encoding is declared for the document."""
 
     @property
     def is_utf8(self) -> bool:
-        """Return True if the body is in UTF-8."""
+        """True if the body is in UTF-8."""
         return self.body is self.utf8 or self.codec == "utf_8"
 
     def character_data(self, text: str) -> str:
-        """Return text escaped for content and attribute values; characters outside the encoding become references."""
+        """Return text escaped for content and attribute values. Characters outside the encoding become references."""
         text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         text = text.replace('"', "&quot;").replace("'", "&#39;")
         if not is_ascii_compatible(self.codec) or not self.is_certain:
@@ -44,12 +44,16 @@ class Document:
         return "".join(char if char.isascii() or self._can_encode(char) else f"&#{ord(char)};" for char in text)
 
     def _can_encode(self, char: str) -> bool:
-        # A codec may replace a character by a similar one (a yen sign by a backslash), so the round trip is compared.
+        # A codec may replace a character with a similar one (a yen sign with a backslash), so the round trip is
+        # compared.
         return self.is_certain and char.encode(self.codec, "ignore").decode(self.codec) == char
 
 
 def open_document(body: bytes, charset: str | None) -> Document | None:
-    """Return the document with its encoding; None if it has invalid bytes. `charset` is Content-Type's."""
+    """Return the document with its encoding. Return None if it has invalid bytes.
+
+    `charset` is the parameter of Content-Type.
+    """
     text = to_utf8(body, charset)
     if not text.sound:
         return None
@@ -68,7 +72,7 @@ def _encodings_agree(body: bytes, charset: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Replacement of the bytes from `start` up to `end` of the UTF-8 form by `text`."""
+    """The replacement of the bytes from `start` up to `end` of the UTF-8 form by `text`."""
 
     start: int
     end: int
@@ -76,7 +80,10 @@ class Edit:
 
 
 def splice(document: Document, edits: Sequence[Edit]) -> bytes | None:
-    """Return the document with these edits, which must not overlap; None if the encoding does not allow it exactly."""
+    """Return the document with these edits, which must not overlap.
+
+    Return None if the encoding does not permit it exactly.
+    """
     ordered = sorted(edits, key=lambda edit: (edit.start, edit.end))
     try:
         expected = _replace_ranges(document.utf8, [(edit.start, edit.end, edit.text.encode()) for edit in ordered])
@@ -91,9 +98,9 @@ def splice(document: Document, edits: Sequence[Edit]) -> bytes | None:
 
 
 def to_body_ranges(document: Document, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:
-    """Return ranges of the UTF-8 form as ranges of the document's bytes, including the byte order mark.
+    """Convert ranges of the UTF-8 form to ranges of the document's bytes, including the byte order mark.
 
-    The ranges must be in order, and not overlap. None if a range does not contain the same text in both.
+    The ranges must be in order and must not overlap. Return None if a range does not contain the same text in both.
     """
     mark = len(document.mark)
     if document.is_utf8:

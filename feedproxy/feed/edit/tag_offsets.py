@@ -1,8 +1,8 @@
 """Offsets of the channel's start tag, of its own link and of its self links in a feed's document.
 
 expat parses the UTF-8 form only as far as needed: most feeds have these elements before their first item. It does not
-resolve namespaces, so that prefixes stay as written; the declarations of the root, the channel and the link are
-tracked here. The caller knows that the document is well-formed, namespaces included (`Channel.well_formed`).
+resolve namespaces, so prefixes stay as written; the declarations of the root, the channel and the link are tracked
+here. The caller must know that the document is well-formed, including namespaces (`Channel.well_formed`).
 """
 
 import re
@@ -15,7 +15,7 @@ ATOM_03 = "http://purl.org/atom/ns#"
 SIGNATURES = b"http://www.w3.org/2000/09/xmldsig#"
 # RFC 4287, section 4.2.7.2: a registered name and this URI with the name at its end are the same relation.
 _RELATION_REGISTRY = "http://www.iana.org/assignments/relation/"
-# libxml2's own bound for untrusted documents.
+# libxml2's own limit for untrusted documents.
 _DEPTH_MAX = 256
 
 _TAG = re.compile(rb"""<[^\s/>"'=]++(?:[^"'>]++|"[^"]*+"|'[^']*+')*+>""")
@@ -31,7 +31,7 @@ class LinkTag:
     prefix: str
     namespace: str
     rel: str
-    """`self` or `start`."""
+    """Relation of the link: `self` or `start`."""
     href: str | None
     type: str | None
     title: str | None
@@ -42,37 +42,38 @@ class ChannelOffsets:
     """Offsets in a channel, in bytes of the UTF-8 form."""
 
     prefix: str
-    """Of the channel element (`feed` in Atom)."""
+    """Prefix of the channel element (`feed` in Atom)."""
     namespace: str
     scope: Mapping[str, str]
-    """Namespaces by prefix within the channel; the default one under ""."""
+    """Namespaces by prefix inside the channel. The default namespace has the prefix ""."""
     start: int | None
-    """Behind the channel's start tag; None for a channel without content."""
+    """Offset after the channel's start tag; None for a channel without content."""
     own_link: int | None
-    """Behind the channel's own link."""
+    """Offset after the channel's own link."""
     self_links: tuple[LinkTag, ...]
 
 
 class EditRefused(Exception):
-    """This document must not be edited; the message is the reason."""
+    """Raised if this document must not be edited. The message is the reason."""
 
 
 def tag_at(utf8: bytes, start: int) -> bytes:
     """Return the start tag or empty-element tag at `start`. Raises EditRefused."""
     match = _TAG.match(utf8, start)
     if match is None:
-        raise EditRefused("a tag cannot be read")
+        raise EditRefused("invalid tag")
     return match[0]
 
 
 class _StopParsing(Exception):
-    """The rest of the document need not be parsed."""
+    """Raised when the rest of the document need not be parsed."""
 
 
 def find_channel(utf8: bytes, *, atom: bool, whole: bool, every: bool = False) -> ChannelOffsets | None:
-    """Return the offsets in a feed. `whole` also searches behind the first item, `every` for more than one self link.
+    """Return the offsets in a feed. Return None if the document is not a well-formed feed of this format.
 
-    None if the document is not a feed of this format or not well-formed. Raises EditRefused.
+    `whole` says that the search continues after the first item, `every` that all self links are wanted. Raises
+    EditRefused.
     """
     finder = _Finder(utf8, atom=atom, whole=whole, every=every)
     try:
@@ -85,7 +86,7 @@ def find_channel(utf8: bytes, *, atom: bool, whole: bool, every: bool = False) -
 
 
 class _Finder:
-    """Handlers of expat's events that collect ChannelOffsets."""
+    """Handlers for expat's events that collect ChannelOffsets."""
 
     def __init__(self, utf8: bytes, *, atom: bool, whole: bool, every: bool) -> None:
         self.utf8 = utf8
@@ -183,7 +184,10 @@ class _Finder:
 
 
 def _relation(rel: str) -> str:
-    """Return `self` or `start` if the attribute contains it, also among others as in HTML; else an empty string."""
+    """Return `self` or `start` if the attribute contains it, also among others as in HTML.
+
+    Return an empty text otherwise.
+    """
     relations = [relation.removeprefix(_RELATION_REGISTRY).lower() for relation in rel.split()]
     return next((relation for relation in ("self", "start") if relation in relations), "")
 

@@ -1,4 +1,4 @@
-"""Universal Subscription Mechanism (USM): one click subscribes, also to feeds without support by their publishers.
+"""Universal Subscription Mechanism (USM): one click subscribes, also to feeds of publishers that do not support it.
 
 USM requires a media type for which feed readers are registered, and a link in the channel with the feed's address,
 because a browser passes a temporary file to the feed reader. self_link.py adds the link.
@@ -24,17 +24,18 @@ _TYPES = {
 _CDF = "application/x-cdf"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CACHED_TYPE_MAX = 256
-"""Characters of a declared type; the results for longer types are not cached."""
+"""Maximum length of a declared type with a cached result, in characters."""
 
 
 def media_type(
     channel: Channel, declared: str | None, body: bytes = b"", *, rdf_media_type: str = "application/rss+xml"
 ) -> str:
-    """Return the Content-Type to serve a feed with; `declared` is the origin's, `body` the document or its start.
+    """Return the Content-Type with which to serve a feed.
 
-    The origin's charset stays unless it is unknown (`utf-9`) or contradicts the byte order mark. None is added,
-    since without one the document's own declaration counts (RFC 7303, section 3). Other parameters stay if the type
-    does. A CDF channel keeps its declared type, because no specification names one.
+    `declared` is the origin's Content-Type, and `body` the document or its beginning. The origin's charset remains
+    unless it is unknown (`utf-9`) or contradicts the byte order mark. None is added, because without one the document's
+    own declaration counts (RFC 7303, section 3). Other parameters remain if the type does. A CDF channel keeps its
+    declared type, because no specification names one.
     """
     if channel.kind is Kind.CDF:
         return declared or _CDF
@@ -49,7 +50,7 @@ def media_type(
 
 @lru_cache(maxsize=1024)
 def _build_media_type(proper: str, declared: str, mark: str) -> str:
-    """Return the proper type with the declared parameters that may stay; `mark` is the codec found in the body."""
+    """Return the proper type with the declared parameters that may remain. `mark` is the codec found in the body."""
     essence, parameters = parse_parameters(_CONTROL.sub(" ", declared))
     written = [proper]
     for name, value in parameters.items():
@@ -61,7 +62,7 @@ def _build_media_type(proper: str, declared: str, mark: str) -> str:
 
 
 def _is_plausible(label: str, mark: str) -> bool:
-    """Return True if a body with this codec, if one was found, can be in the encoding of `label`."""
+    """Return True if a body with the codec `mark`, if one was found, can be in the encoding of `label`."""
     codec = codec_of(label)
     if codec is None or not mark:
         return codec is not None

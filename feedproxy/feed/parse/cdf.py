@@ -1,6 +1,6 @@
-"""Channel Definition Format (1997): root element `CHANNEL`, its timing in `SCHEDULE`.
+"""Channel Definition Format (1997): root element `CHANNEL`, its schedule in `SCHEDULE`.
 
-Names are matched in any case: the note shows capitals, Microsoft's own examples both.
+Names are case-insensitive: the specification has capitals, Microsoft's own examples have both.
 """
 
 import re
@@ -14,15 +14,15 @@ from feedproxy.feed.xml import Document, Element, attributes, children, named_ch
 _UNITS = {"day": 86400.0, "hour": 3600.0, "min": 60.0, "sec": 1.0}
 _ELEMENTS = frozenset(("item", "schedule", "logo", "abstract", "a", "usage", "intropage"))
 _DISTINCTIVE = frozenset(("href", "a", "schedule", "usage", "intropage", "abstract"))
-"""Elements and attributes of CDF that other vocabularies rarely have."""
+"""Elements and attributes of CDF that are rare in other vocabularies."""
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def read(document: Document, items: Items) -> Channel | None:
-    """Return the channel; None if the document is not recognized as CDF.
+    """Return the channel. Return None if the document is not recognised as CDF.
 
-    Below `CHANNEL` in capitals any element of CDF is enough. In other cases `channel` and `item` are words of many
-    vocabularies, so only an address in an attribute or a distinctive element counts.
+    Inside `CHANNEL` in capitals, any element of CDF is enough. Otherwise `channel` and `item` are names in many
+    vocabularies, so an address in an attribute or a distinctive element is required.
     """
     root = document.root
     if qualified_name(root)[1] != "CHANNEL":
@@ -41,7 +41,10 @@ def read(document: Document, items: Items) -> Channel | None:
 
 
 def _interval(root: Element) -> Seconds | None:
-    """Return the period of the schedule, the sum of the units of `INTERVALTIME`; 0 if a number is invalid."""
+    """Return the interval of the schedule in seconds, the sum of the units of `INTERVALTIME`.
+
+    Return 0 if a number is invalid.
+    """
     for times in named_children(root, "schedule"):
         for interval in named_children(times, "intervaltime"):
             given = {unit: _attribute(interval, unit) for unit in _UNITS}

@@ -1,8 +1,8 @@
 """Scan of a feed's channel that skips the items.
 
-Items are most of a feed and take most of the parsing time. Of a feed that is fetched for the first time only their
-number is needed. The bytes around the items form a short document, which is parsed alone. The result is the same if
-the items follow one another with nothing between. Every other document is left to parser.py.
+Items are most of a feed and take most of the parsing time. For a feed that is fetched for the first time, only their
+number is needed. The bytes around the items form a short document, which is parsed alone. The result is the same if the
+items follow each other with nothing between them. Every other document is left to parser.py.
 
 Faults within items are not detected: until the feed is parsed, `well_formed` describes the rest of the document.
 """
@@ -26,12 +26,12 @@ _START_TAGS = {
 
 
 SCANNED_MAX = 16 * 1024
-"""Bytes around the items that are parsed in the event loop: a channel of 2 KB takes a quarter of a millisecond. A
-larger one is parsed with its feed in a helper process."""
+"""Maximum size of the document around the items that is parsed in the event loop, in bytes. A channel of 2 KB takes
+a quarter of a millisecond. A larger one is parsed with its feed in a helper process."""
 
 
 def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> Channel | None:
-    """Return the result of `parser.read` without the faults of items; None if the items must be parsed.
+    """Return the result of `parser.read`, except faults within items. Return None if the items must be parsed.
 
     `digest` is stored in place of the content digest, which is not computed.
     """
@@ -56,5 +56,5 @@ def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> 
     count = len(others)
     channel = parser.channel_of(around.document, Items(entries=count) if name == b"entry" else Items(count))
     if channel is None or _ITEM_NAMES[channel.kind] != name or not channel.version:
-        return None  # without version and namespace the structure of items decides (feed/parse/structure.py)
+        return None  # without version and namespace, the structure of items decides (feed/parse/structure.py)
     return replace(channel, items=count, content_digest=digest)

@@ -1,7 +1,7 @@
 """Closed list of charset and encoding labels, with the codec of each.
 
-`codecs.lookup` is not safe for labels from documents: it knows codecs that are no encodings of documents
-(`unicode_escape`, `rot13`), searches a module for each new label, and caches unknown labels for ever.
+`codecs.lookup` is not safe for labels from documents: it accepts codecs that are not encodings of documents
+(`unicode_escape`, `rot13`), searches a module for each new label, and caches unknown labels permanently.
 """
 
 from encodings import normalize_encoding
@@ -16,7 +16,7 @@ _NAMES = """
     gb2312 gbk gb18030 hz big5 big5hkscs cp950 euc_kr cp949 iso2022_kr johab
 """
 _CODECS = frozenset(_NAMES.split())
-# Labels of the web that Python does not know (WHATWG Encoding Standard, section 4.2).
+# Labels of the web that Python does not have (WHATWG Encoding Standard, section 4.2).
 _LABELS = {
     "unicode_1_1_utf_8": "utf_8",
     "unicode": "utf_16",
@@ -37,7 +37,7 @@ _LABELS = {
 }
 _LABEL_MAX = 45
 _SUPERSETS = {
-    # Publishers mostly mean the larger set by these names (WHATWG Encoding Standard, section 4.2).
+    # Publishers usually mean the larger character set by these names (WHATWG Encoding Standard, section 4.2).
     "ascii": "cp1252",
     "latin_1": "cp1252",
     "gb2312": "gb18030",
@@ -51,7 +51,7 @@ _ASCII_INCOMPATIBLE = frozenset({"shift_jis", "cp932", "iso2022_jp", "euc_kr", "
 
 
 def codec_of(label: str) -> str | None:
-    """Return Python's name of the codec for `label`, such as `utf_16_le`; None for an unknown label."""
+    """Return Python's name of the codec for `label`, such as `utf_16_le`. Return None for an unknown label."""
     if len(label) > _LABEL_MAX:
         return None
     name = normalize_encoding(label.strip().lower())
@@ -62,12 +62,15 @@ def codec_of(label: str) -> str | None:
 
 
 def is_wide(codec: str) -> bool:
-    """Return True if every character of the codec takes at least two bytes."""
+    """Return True if every character takes at least two bytes in the codec."""
     return codec.startswith(("utf_16", "utf_32"))
 
 
 def superset_of(codec: str) -> str:
-    """Return the codec of the larger set that publishers mean by the name of `codec`; else `codec` itself."""
+    """Return the codec of the larger set that publishers mean by the name of `codec`.
+
+    Return `codec` itself for others.
+    """
     return _SUPERSETS.get(codec, codec)
 
 

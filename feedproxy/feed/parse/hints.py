@@ -1,4 +1,4 @@
-"""Parser of timing hints. A hint that is invalid is left out of the Schedule and named in its notes.
+"""Parser of schedule hints. An invalid hint is left out of the Schedule and named in its notes.
 
 A value with only one possible meaning is accepted ("06", "24", "SUN", surrounding white space). Every other value is
 ignored, because a wrong hint would delay updates.
@@ -14,12 +14,12 @@ from feedproxy.feed.channel import Period, Schedule
 
 _NUMBER = re.compile(r"\+?([0-9]{1,1000})(?:\.[0-9]*)?")
 _NUMBER_MAX = 10**18
-"""Larger numbers are reduced to this one, which exceeds every cap."""
+"""Larger numbers are reduced to this one, which exceeds every limit."""
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC).timestamp()
 _LATEST = datetime(2200, 1, 1, tzinfo=UTC).timestamp()
 _QUOTED_MAX = 40
-"""Characters of an invalid value that a note quotes."""
+"""Number of characters of an invalid value that a note quotes."""
 
 
 def schedule(
@@ -32,9 +32,9 @@ def schedule(
     base: Sequence[str] = (),
     interval: Seconds | None = None,
 ) -> Schedule:
-    """Return the schedule for these texts, each in document order (RSS 2.0; RSS 1.0 syndication module).
+    """Return the schedule that these texts describe, each in document order (RSS 2.0; RSS 1.0 syndication module).
 
-    `interval` is CDF's, in seconds.
+    `interval` is that of CDF, in seconds.
     """
     notes: list[str] = []
     update_period, update_frequency = _update(period, frequency, notes)
@@ -51,7 +51,7 @@ def schedule(
 
 
 def _ttl(values: Sequence[str], notes: list[str]) -> int | None:
-    """ "A number of minutes that indicates how long a channel can be cached" -- RSS 2.0, ttl."""
+    """Return the ttl. "A number of minutes that indicates how long a channel can be cached" -- RSS 2.0"""
     understood = []
     for value in values:
         minutes = _number(value)
@@ -60,12 +60,12 @@ def _ttl(values: Sequence[str], notes: list[str]) -> int | None:
         else:
             understood.append(minutes)
     if len(understood) > 1:
-        notes.append("ttl is given more than once: the first counts")
+        notes.append("ttl occurs more than once: the first counts")
     return understood[0] if understood else None
 
 
 def _hours(values: Sequence[str], notes: list[str]) -> frozenset[int]:
-    """Parse hours 0 to 23. Feeds older than RSS 2.0 use 24 for midnight."""
+    """Return the hours, 0 to 23. Feeds older than RSS 2.0 use 24 for midnight."""
     hours = set()
     for value in values:
         hour = _number(value)
@@ -74,13 +74,16 @@ def _hours(values: Sequence[str], notes: list[str]) -> frozenset[int]:
         else:
             hours.add(hour % 24)
     if len(hours) == 24:
-        notes.append("skipHours names all 24 hours")
+        notes.append("skipHours lists all 24 hours")
         return frozenset()
     return frozenset(hours)
 
 
 def _days(values: Sequence[str], notes: list[str]) -> frozenset[int]:
-    """Parse English names in any case, also abbreviated to three letters or more ("Sun", "Thurs.")."""
+    """Return the days.
+
+    English names are accepted in any case, and abbreviated to three or more letters ("Sun", "Thurs.").
+    """
     days = set()
     for value in values:
         word = value.strip().rstrip(".").lower()
@@ -90,13 +93,14 @@ def _days(values: Sequence[str], notes: list[str]) -> frozenset[int]:
         else:
             notes.append(f"skipDays {_quoted(value)} is not the English name of a day")
     if len(days) == 7:
-        notes.append("skipDays names all 7 days")
+        notes.append("skipDays lists all 7 days")
         return frozenset()
     return frozenset(days)
 
 
 def _update(period: Sequence[str], frequency: Sequence[str], notes: list[str]) -> tuple[Period | None, int]:
-    """ "If omitted, daily is assumed … If omitted a value of 1 is assumed" -- RSS 1.0 syndication module."""
+    """Return period and frequency. "If omitted, daily is assumed … If omitted a value of 1 is assumed" --
+    syndication module"""
     if not period and not frequency:
         return None, 1
     times = 1
@@ -113,13 +117,16 @@ def _update(period: Sequence[str], frequency: Sequence[str], notes: list[str]) -
     word = period[0].strip().lower()
     if word not in Period:
         # The default would contradict the publisher's intent, so an unknown period gives no hint.
-        notes.append(f"sy:updatePeriod {_quoted(period[0])} is none of {', '.join(Period)}")
+        notes.append(f"sy:updatePeriod {_quoted(period[0])} is not one of {', '.join(Period)}")
         return None, 1
     return Period(word), times
 
 
 def _base(values: Sequence[str], notes: list[str]) -> Instant | None:
-    """Parse `yyyy-mm-ddThh:mm`, seconds and offset optional; without an offset the time is GMT."""
+    """Parse `yyyy-mm-ddThh:mm`, with optional seconds and offset, and return the instant.
+
+    Without an offset, the time is GMT. Return None if it is invalid.
+    """
     if not values:
         return None
     try:
@@ -129,14 +136,14 @@ def _base(values: Sequence[str], notes: list[str]) -> Instant | None:
         instant = math.nan
     if _EARLIEST <= instant <= _LATEST:
         return instant
-    notes.append(f"sy:updateBase {_quoted(values[0])} is no date of our time")
+    notes.append(f"sy:updateBase {_quoted(values[0])} is not a valid date")
     return None
 
 
 def _interval(value: Seconds | None, notes: list[str]) -> Seconds | None:
     if value is None or (value > 0 and math.isfinite(value)):
         return value
-    notes.append("INTERVALTIME is not a length of time above 0")
+    notes.append("INTERVALTIME is not a positive duration")
     return None
 
 

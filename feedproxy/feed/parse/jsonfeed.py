@@ -1,4 +1,4 @@
-"""JSON Feed 1 and 1.1: an object with `version`, `title` and `items`. It has no timing hints."""
+"""JSON Feed 1 and 1.1: an object with `version`, `title` and `items`. It has no schedule hints."""
 
 import json
 
@@ -10,9 +10,9 @@ _ITEM = frozenset(("id", "url", "external_url", "title", "content_html", "conten
 
 
 def read(data: bytes, *, sound: bool) -> Channel | None:
-    """Return the channel of a document in UTF-8; None for other JSON (an error, an API's response).
+    """Return the channel of a document in UTF-8. Return None for other JSON, such as an error or an API's response.
 
-    `sound` is True if the bytes were valid in their encoding.
+    `sound` says that the bytes were valid in their encoding.
     """
     try:
         written = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
@@ -25,7 +25,8 @@ def read(data: bytes, *, sound: bool) -> Channel | None:
         digest = digest_of_json(feed)
     except (ValueError, RecursionError):
         return None
-    # Some files continue after the feed (test records, a second object): still a feed, but not well-formed.
+    # Some files continue after the feed, with test records or a second object: the document is a feed, but not
+    # well-formed.
     complete = not written[end:].strip(" \t\r\n")
     address = _text(feed.get("feed_url"))
     items = feed.get("items")
@@ -43,8 +44,10 @@ def read(data: bytes, *, sound: bool) -> Channel | None:
 
 
 def _is_feed(feed: dict[str, object]) -> bool:
-    """ "version (required, string) is the URL of the version of the format the feed uses"; "items is an array" --
-    JSON Feed 1.1. Other programs use the same member names, so both are required.
+    """Return True if the object is a JSON Feed.
+
+    "version (required, string) is the URL of the version of the format the feed uses"; "items is an array" -- JSON Feed
+    1.1. Other programs use the same member names, so both are required.
     """
     items = feed.get("items")
     if _VERSION not in _text(feed.get("version")) or not isinstance(items, list):

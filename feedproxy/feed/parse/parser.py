@@ -1,8 +1,8 @@
-"""Parser of feeds of every format: bytes in, a Channel out.
+"""Parser of feeds of every format. Its input is bytes, its result a Channel.
 
-Not feeds are: HTML and XHTML under any label, OPML, single Atom entries, other RDF, an XML redirect
-(feed/xml_redirect.py), XML of other vocabularies (feed/parse/structure.py), JSON without JSON Feed's version or items.
-No content of a document raises an exception.
+These documents are not feeds: HTML and XHTML under any label, OPML, single Atom entries, other RDF, XML redirects
+(feed/xml_redirect.py), XML of other vocabularies (feed/parse/structure.py), and JSON without JSON Feed's version or
+items. No content of a document raises an exception.
 """
 
 import dataclasses
@@ -17,14 +17,14 @@ from feedproxy.feed.parse.structure import Items, local_names
 from feedproxy.http.field_values import charset_of
 
 _TEXT_MAX = 8192
-"""Characters of a channel's title and link that are stored. RFC 9110, section 4.1, recommends to support URIs of 8000
-octets; known titles have two hundred."""
+"""Maximum length of a channel's title and link, in characters. RFC 9110, section 4.1, recommends supporting URIs of
+8000 octets; known titles have two hundred."""
 
 
 def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Channel | None:
-    """Return the channel of the feed in `body` (content codings removed); None if `body` is not a feed.
+    """Return the channel of the feed in `body`, which has no content coding. Return None if `body` is not a feed.
 
-    Of `content_type` only the charset is used, and only if the document names no encoding. `digest=False` skips the
+    Of `content_type`, only the charset is used, and only if the document names no encoding. `digest=False` omits the
     content digest, which takes most of the time, wherever possible.
     """
     text = to_utf8(body, charset_of(content_type))
@@ -38,7 +38,10 @@ def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Chann
 
 
 def _read_small(text: Utf8Text, with_digest: bool) -> Channel | None:
-    """Return the result of `_read_streaming` in a third of the time; None for a document that must be streamed."""
+    """Return the result of `_read_streaming` in a third of the time.
+
+    Return None for a document that must be streamed.
+    """
     parsed = xml.parse_small(text)
     if parsed is None:
         return None
@@ -86,7 +89,10 @@ def _read_streaming(text: Utf8Text) -> Channel | None:
 
 
 def channel_of(document: xml.Document, items: Items) -> Channel | None:
-    """Return the channel of a document, or None if it is not a feed. `items` describes the items removed from it."""
+    """Return the channel of a document. Return None if it is not a feed.
+
+    `items` describes the items that were removed from it.
+    """
     channel = _channel_of(document, items)
     if channel is None or max(len(channel.title), len(channel.link)) <= _TEXT_MAX:
         return channel

@@ -1,4 +1,4 @@
-"""RSS 0.90 and 1.0: root element `rdf:RDF`, with `channel` and the items side by side."""
+"""RSS 0.90 and 1.0: root element `rdf:RDF`, which contains `channel` and the items."""
 
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.parse import xml_elements
@@ -10,7 +10,7 @@ _RSS10 = "http://purl.org/rss/1.0/"
 
 
 def read(document: Document, items: Items) -> Channel | None:
-    """Return the channel; None for RDF without one (FOAF and the like)."""
+    """Return the channel. Return None for RDF without one, such as FOAF."""
     channel = next((child for _, local, child in children(document.root) if local.lower() == "channel"), None)
     if channel is None:
         return None

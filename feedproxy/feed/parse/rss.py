@@ -1,4 +1,4 @@
-"""RSS 0.91 to 2.0: root element `rss`, everything in `channel`."""
+"""RSS 0.91 to 2.0: root element `rss`, everything else inside `channel`."""
 
 from feedproxy.feed.channel import Channel, Cloud, Kind
 from feedproxy.feed.parse import xml_elements
@@ -7,9 +7,9 @@ from feedproxy.feed.xml import Document, Element, children, qualified_name, text
 
 
 def read(document: Document, items: Items) -> Channel | None:
-    """Return the channel; None if `rss` belongs to another vocabulary. The version may be missing.
+    """Return the channel. Return None if `rss` belongs to another vocabulary. The version may be missing.
 
-    Some feeds have no `channel` element and its content in the root element.
+    Some feeds have no `channel` element; their content is in the root element.
     """
     root = document.root
     channel = next((child for _, local, child in children(root) if local.lower() == "channel"), root)
@@ -36,7 +36,7 @@ def read(document: Document, items: Items) -> Channel | None:
 
 
 def first(channel: Element, core: str, wanted: str) -> str:
-    """Return the text of the first non-empty element of this name."""
+    """Return the text of the first non-empty element with this name. Return an empty text if there is none."""
     texts = (text_of(child) for space, local, child in children(channel) if (space, local) == (core, wanted))
     return next((text for text in texts if text), "")
 

@@ -1,11 +1,11 @@
-"""Check that a document has the structure of a feed, and not only the name of a feed's root element.
+"""Check whether a document has the structure of a feed, and not only the name of a feed's root element.
 
-Other vocabularies use `rss`, `feed` and `channel` too: memory in use, animals, television. Such documents may differ
-for each client, so the name alone does not make a feed.
+Other vocabularies also use `rss`, `feed` and `channel`: for memory in use, animals, television. Such documents may
+differ for each client, so the name alone does not make a feed.
 
-A version number or a namespace declares the vocabulary, and one element of it confirms the declaration. Without it the
-elements decide: one that only feeds have, two others, or the absence of unknown elements. Empty elements are accepted.
-Elements in other namespaces are extensions and do not count.
+A version number or a namespace declares the vocabulary, and one element of it confirms the declaration. Without a
+declaration, the elements decide: one that only feeds have, two others, or the absence of unknown elements. Empty
+elements are accepted. Elements in other namespaces are extensions and are ignored.
 """
 
 import re
@@ -22,7 +22,7 @@ CHANNEL = frozenset(
         "textinput", "skiphours", "skipdays", "items", "author"
     )
 )  # fmt: skip
-"""Elements of RSS's channel, 0.90 to 2.0, in lower case."""
+"""Elements of the channel of RSS 0.90 to 2.0, in lower case."""
 
 FEED = frozenset(
     (
@@ -30,7 +30,7 @@ FEED = frozenset(
         "subtitle", "tagline", "summary", "category", "generator", "icon", "logo", "rights", "copyright", "info"
     )
 )  # fmt: skip
-"""Elements of Atom's feed, 0.3 and 1.0."""
+"""Elements of the feed of Atom 0.3 and 1.0."""
 
 _DISTINCTIVE = frozenset(
     (
@@ -46,8 +46,8 @@ ITEM = CHANNEL | FEED | frozenset(("guid", "comments", "enclosure", "source", "p
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Summary of the items that were removed from a document's tree: their number by name, and the local names of the
-    first one's elements and attributes (None if unknown)."""
+    """The items that were removed from a document's tree: their number by name, and the local names of the first
+    item's elements and attributes, or None if they are unknown."""
 
     items: int = 0
     entries: int = 0
@@ -61,16 +61,16 @@ def local_names(element: Element) -> frozenset[str]:
 
 
 def is_version(value: str | None) -> bool:
-    """Return True for a version number: "0.91", "2.0"."""
+    """Return True for a version number such as "0.91" or "2.0"."""
     return _VERSION.match(value or "") is not None
 
 
 def has_feed_structure(
     known: frozenset[str], element: Element, core: str, items: int, first: frozenset[str] | None, *, is_declared: bool
 ) -> bool:
-    """Return True if the children of `element` in the namespace `core`, and its items, are `known` ones of a feed.
+    """Return True if the children of `element` in the namespace `core`, and its items, are those of a feed.
 
-    `is_declared` is True if a version or a namespace declares the vocabulary.
+    `known` are the names that feeds have. `is_declared` says that a version or a namespace declares the vocabulary.
     """
     own = {local.lower() for namespace, local, _ in children(element) if namespace == core}
     if not own - known and not items:

@@ -1,4 +1,4 @@
-"""Elements common to the XML formats: self link, hubs, and the hints of the syndication module."""
+"""Elements that the XML formats have in common: self link, hubs, and the hints of the syndication module."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -8,18 +8,18 @@ from feedproxy.feed.parse import hints
 from feedproxy.feed.xml import ATOM, ATOM03, SY, Element, children, text_of
 
 SELF_RELATIONS = frozenset(("self", "start"))
-"""`start` is the older form (USM: Atom 0.3 had no `self`)."""
+"""Relations of self links. `start` is the older form, because Atom 0.3 had no `self` (USM)."""
 
 
 LINKS_MAX = 32
-"""Self links, and hubs, that are read from one channel; known channels have three."""
+"""Maximum number of self links, and of hubs, that are read from one channel. Known channels have three."""
 
 HINTS_MAX = 64
-"""Values of one hint that are read: a week has seven days, a day 24 hours."""
+"""Maximum number of values of one hint that are read. A week has seven days, and a day 24 hours."""
 
 
 def atom_links(parent: Element, namespaces: Iterable[str] = (ATOM, ATOM03)) -> list[tuple[str, Element]]:
-    """Return namespace and element of the Atom links that are children of `parent`."""
+    """Return the namespace and element of each Atom link that is a child of `parent`."""
     wanted = frozenset(namespaces)
     return [(space, link) for space, local, link in children(parent) if local == "link" and space in wanted]
 
@@ -85,7 +85,7 @@ def _child_values(element: Element, wanted: str) -> list[str]:
 
 
 def _value(element: Element) -> str:
-    """Return the text of a hint, a number or a word; empty if it contains elements."""
+    """Return the text of a hint: a number or a word. Return an empty text if it contains elements."""
     return text_of(element) if next(element.iterchildren("*"), None) is None else ""
 
 

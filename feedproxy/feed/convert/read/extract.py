@@ -1,7 +1,7 @@
 """Extraction of the statements about a channel or an item from elements of RSS, Atom and modules.
 
-Documents mix vocabularies: Atom's elements occur in RSS, RSS's in Atom, and Dublin Core's in both. All are therefore
-read in documents of every format. merge.py decides between several statements.
+Documents mix vocabularies: elements of Atom occur in RSS, those of RSS in Atom, and those of Dublin Core in both. All
+of them are therefore read in documents of every format. merge.py decides between several statements.
 """
 
 from base64 import b64decode
@@ -42,10 +42,10 @@ from feedproxy.feed.convert.xml_nodes import canonical_namespace, clean, make_no
 from feedproxy.feed.xml import Element, qualified_name, text_of
 
 UNKNOWN_TYPE = "application/octet-stream"
-"""The media type of an enclosure of unknown type; RSS requires one."""
+"""Media type of an enclosure of unknown type. RSS requires a type."""
 
 STATEMENTS_MAX = 1_000
-"""Statements of one kind about one channel or item, at most."""
+"""Maximum number of statements of one kind about one channel or item."""
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class Extract:
     persons: dict[str, list[Person | None]] = field(default_factory=dict)
     categories: list[Category] = field(default_factory=list)
     enclosures: dict[str, Enclosure] = field(default_factory=dict)
-    """By address."""
+    """Enclosures keyed by address."""
     generator: Generator | None = None
     image: Image | None = None
     cloud: Cloud | None = None
@@ -80,7 +80,10 @@ class Extract:
 
 
 def extract(container: Element, *, core: str, is_atom: bool, base: str, is_item: bool) -> Extract:
-    """Read the children of a channel or an item. `core` is the namespace of the format's own elements."""
+    """Read the children of a channel or an item and return the statements.
+
+    `core` is the namespace of the format's own elements.
+    """
     found = Extract(element_base(container, base), is_item)
     found.language = clean(container.get(f"{{{XML}}}lang") or container.get("xml:lang") or "").strip()
     direction = (container.get("dir") or container.get(f"{{{ITS}}}dir") or "").strip().lower()
@@ -101,7 +104,8 @@ def extract(container: Element, *, core: str, is_atom: bool, base: str, is_item:
 
 
 def element_base(element: Element, base: str) -> str:
-    """Return the base URI of an element: its xml:base, resolved against its parent's (XML Base, section 4)."""
+    """Return the base URI of an element: its xml:base, resolved against `base`, that of its parent (XML Base,
+    section 4)."""
     own = element.get(f"{{{XML}}}base") or element.get("xml:base")
     return markup.resolve(base, own) if own else base
 
@@ -145,13 +149,13 @@ def _rss(found: Extract, local: str, element: Element) -> bool:
                 is_permalink = (element.get("isPermaLink") or "true").strip().lower() != "false"
                 found.is_permalink = is_permalink and markup.is_web(found.strings["id"])
         case "enclosure" if found.is_item:
-            # Some publishers call it `size`.
+            # Some publishers name the attribute `size`.
             length = element.get("length") or element.get("size")
             _enclosure(found, element.get("url"), element.get("type"), length)
         case "source" if found.is_item:
             found.rss_source = (markup.resolve(found.base, element.get("url") or ""), _value(element))
         case "docs" | "ttl" | "skiphours" | "skipdays" | "items" | "item":
-            pass  # the format's documentation, the schedule (feed/parse/xml_elements.py), and items: not read here
+            pass  # docs, the schedule (feed/parse/xml_elements.py) and items are not read here
         case _:
             return False
     return True
@@ -198,7 +202,7 @@ def _atom(found: Extract, local: str, element: Element) -> bool:
 
 
 def _module(found: Extract, namespace: str, local: str, element: Element) -> bool:
-    """Extract an element of a module that the model supports. Return False for others."""
+    """Extract an element of a supported module. Return False for others."""
     match namespace, local:
         case (d, "creator") if d == DC:
             _person(found, "author", people.parse(_value(element)))
@@ -244,13 +248,16 @@ def _text(found: Extract, place: str, text: Text | None) -> None:
 
 
 def _ambiguous(found: Extract, element: Element) -> Text | None:
-    """Return a text of RSS, which may be HTML without being marked as such."""
+    """Return a text of RSS, which may be HTML without being marked as such. Return None if it is empty."""
     html = markup.inner_html(element)
     return markup.make_text(markup.resolve_html(element_base(element, found.base), html), is_html=True)
 
 
 def _construct(element: Element, base: str) -> Text | None:
-    """Return a text of Atom (RFC 4287, 3.1 and 4.1.3; in 0.3 `mode` says how it is written)."""
+    """Return a text of Atom (RFC 4287, sections 3.1 and 4.1.3). In Atom 0.3, `mode` specifies its form.
+
+    Return None if it is empty.
+    """
     kind = (element.get("type") or "text").strip().lower()
     src = markup.resolve(base, element.get("src") or "")
     mode = (element.get("mode") or "").strip().lower()
@@ -270,7 +277,7 @@ def _construct(element: Element, base: str) -> Text | None:
 
 
 def _decoded(element: Element, kind: str) -> str | None:
-    """Return the text that Atom 0.3 writes with mode="base64"; None for other content, which remains encoded."""
+    """Decode text that Atom 0.3 writes with mode="base64". Return None for other content, which remains encoded."""
     if kind not in ("text", "html", "text/plain", "text/html", "application/xhtml+xml"):
         return None
     try:
@@ -397,7 +404,10 @@ def _number(text: str) -> int | None:
 
 
 def _seconds(text: str) -> int | None:
-    """Parse itunes:duration: seconds, or hours, minutes and seconds with colons; None if it is invalid."""
+    """Parse itunes:duration and return seconds: a number of seconds, or hours, minutes and seconds with colons.
+
+    Return None if it is invalid.
+    """
     total = 0
     for part in text.split(":"):
         number = _number(part)

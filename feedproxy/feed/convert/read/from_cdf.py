@@ -1,6 +1,6 @@
-"""Channel Definition Format (1997) into the model: a channel of links, each with a title and an abstract.
+"""Reading of the Channel Definition Format (1997) into the model: a channel of links with titles and abstracts.
 
-Names and attributes are matched in any case, as feed/parse/cdf.py does.
+Names of elements and attributes are case-insensitive, as in feed/parse/cdf.py.
 """
 
 from feedproxy.feed.channel import Channel, Kind, Schedule
@@ -14,7 +14,7 @@ _MINUTE = 60
 
 
 def channel(root: Element, known: Channel, base: str) -> Feed:
-    """Return the channel, without its items. Its interval becomes a ttl, as other formats have."""
+    """Return the channel without its items. Its interval becomes a ttl, as in other formats."""
     base = markup.resolve(base, _attribute(root, "base"))
     interval = known.schedule.interval
     logo = next((child for child in named_children(root, "logo")), None)
@@ -36,7 +36,7 @@ def channel(root: Element, known: Channel, base: str) -> Feed:
 
 
 def item(element: Element, base: str) -> Item:
-    """Return an item of the channel or of a nested one."""
+    """Return an item of the channel or of a nested channel."""
     for parent in [*reversed(list(element.iterancestors())), element]:
         base = markup.resolve(base, _attribute(parent, "base")) if _attribute(parent, "base") else base
     href = _attribute(element, "href") or next(

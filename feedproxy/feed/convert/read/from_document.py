@@ -1,7 +1,7 @@
 """Parsing of a feed's document into the model.
 
 feed/parse/parser.py decides whether a document is a feed. The limits for hostile documents are those of feed/xml.py:
-one bounded pass, in which items are released after reading.
+one bounded pass, in which each item is released after reading.
 """
 
 import dataclasses
@@ -22,13 +22,13 @@ from feedproxy.feed.parse.parser import read as read_channel
 from feedproxy.http.field_values import parse_parameters
 
 ITEMS_MAX = 10_000
-"""Items of one feed, at most; the rest is left out. Known feeds have a few hundred."""
+"""Maximum number of items of one feed. Further items are left out; known feeds have a few hundred."""
 
 
 def read(body: bytes, content_type: str | None = None, *, address: str = "") -> Feed | None:
-    """Return the model of the feed in `body` (content codings removed); None if it is not a feed.
+    """Return the model of the feed in `body`, which has no content coding. Return None if it is not a feed.
 
-    `address` is the feed's address: the base of relative links if the document does not give another.
+    `address` is the feed's address: the base of relative links if the document gives no other base.
     """
     known = read_channel(body, content_type)
     return read_parsed(known, body, content_type, address=address) if known is not None else None
@@ -61,7 +61,10 @@ def _within_bounds[T: (Feed, Item)](model: T, met: set[str]) -> T:
 
 
 def read_parsed(known: Channel, body: bytes, content_type: str | None = None, *, address: str = "") -> Feed | None:
-    """Return the model of a document with a known channel (feed/parse/parser.py); None if it cannot be parsed."""
+    """Return the model of a document with a known channel (feed/parse/parser.py).
+
+    Return None if it cannot be parsed.
+    """
     charset = parse_parameters(content_type)[1].get("charset") if content_type else None
     text = to_utf8(body, charset)
     if known.kind is Kind.JSON:
@@ -85,7 +88,7 @@ class _ModelReader:
         self._items: list[Item] = []
 
     def on_element(self, element: xml.Element) -> None:
-        """Read an element if it is an item, once it is complete."""
+        """Read an element, once it is complete, if it is an item."""
         if len(self._items) >= ITEMS_MAX or xml.qualified_name(element)[1].lower() != self._local:
             return
         around = element.getparent()
@@ -98,7 +101,7 @@ class _ModelReader:
         self._items.append(merge.item(found))
 
     def feed(self, root: xml.Element) -> Feed:
-        """Return the feed, after all elements were read."""
+        """Return the feed after all elements were read."""
         kind = self._known.kind
         if kind is Kind.CDF:
             channel = from_cdf.channel(root, self._known, self._base_of(root))
@@ -118,7 +121,7 @@ class _ModelReader:
         found.direction = found.direction or (root.get("dir") or "").strip().lower()
         if kind is Kind.RDF:
             beside = extract(root, core=core, is_atom=False, base=self._base_of(root), is_item=False)
-            # RSS 1.0 has picture and field beside the channel, which only names them.
+            # RSS 1.0 has picture and text input beside the channel, which only refers to them.
             found.image, found.text_input = beside.image or found.image, beside.text_input or found.text_input
         return merge.channel(found, kind, self._known.version, schedule)
 
@@ -129,7 +132,7 @@ class _ModelReader:
         return base
 
     def _fallback(self, element: xml.Element) -> str:
-        """Return the document's address; if it is unknown, its self link or its page.
+        """Return the document's address, or, if it is unknown, its self link or its page.
 
         The result is fixed at the first call: all items must get the same base, even if later elements name another.
         """
@@ -156,14 +159,17 @@ def _inherited(element: xml.Element, local: str) -> str:
 
 
 def with_rendering_address(feed: Feed, address: str) -> Feed:
-    """Return the feed with a rendering's address as its self link; the address of the original becomes rel="via"."""
+    """Return the feed with a rendering's address as its self link.
+
+    The address of the original becomes a link with rel="via".
+    """
     others = [link if link.rel != "self" else dataclasses.replace(link, rel="via") for link in feed.links]
     known = {(link.href, link.rel): link for link in others if link.href != address or link.rel != "via"}
     return dataclasses.replace(feed, links=(*known.values(), Link(address, "self")))
 
 
 def with_source_address(feed: Feed, address: str = "", *, modified: int | None = None) -> Feed:
-    """Return the feed with the address it was fetched from and its Last-Modified, where it does not give its own."""
+    """Return the feed with the address from which it was fetched and its Last-Modified, unless it gives its own."""
     dated = feed.updated is not None or feed.published is not None
     dated = dated or any(item.updated is not None or item.published is not None for item in feed.items)
     if not feed.address and address:

@@ -1,4 +1,4 @@
-"""Parsing of JSON Feed 1 and 1.1 into the model, with the custom object of feedproxy's own documents."""
+"""Parsing of JSON Feed 1 and 1.1 into the model, including the custom object of feedproxy's own documents."""
 
 import dataclasses
 import json
@@ -13,7 +13,7 @@ from feedproxy.feed.convert.xml_nodes import clean
 from feedproxy.feed.parse.jsonfeed import read as read_channel
 
 CUSTOM_OBJECT = "_feedproxy"
-"""The custom object with what the format has no word for, in the words of the model (plain_data.py)."""
+"""Name of the custom object. It contains fields of the model that the format lacks (plain_data.py)."""
 
 _FEED = frozenset(
     [
@@ -56,9 +56,9 @@ _ITEM = frozenset(
 
 
 def read(data: bytes, *, address: str = "", with_custom: bool = True, most: int = 10_000) -> Feed | None:
-    """Return the model of a document in UTF-8; None if it is not a feed.
+    """Return the model of a document in UTF-8. Return None if it is not a feed.
 
-    `with_custom`: feedproxy's own custom objects are read, too. `most` limits the number of items.
+    If `with_custom` is True, feedproxy's own custom objects are read, too. `most` limits the number of items.
     """
     known = read_channel(data, sound=True)
     if known is None:
@@ -74,7 +74,7 @@ def read(data: bytes, *, address: str = "", with_custom: bool = True, most: int 
 
 
 def channel(document: dict[str, Any], version: str, address: str, *, with_custom: bool) -> Feed:
-    """Return the channel, without items."""
+    """Return the channel without items."""
     base = address or _text(document, "feed_url") or _text(document, "home_page_url")
     links = [
         Link(markup.resolve(base, _text(document, "home_page_url"))),
@@ -103,7 +103,7 @@ def channel(document: dict[str, Any], version: str, address: str, *, with_custom
 
 
 def item(document: dict[str, Any], base: str, *, with_custom: bool) -> Item:
-    """Return an item. A number for an id counts as the same text (JSON Feed 1.1, items)."""
+    """Return an item. A number as id counts as the same text (JSON Feed 1.1, items)."""
     html = _text(document, "content_html")
     content = markup.make_text(markup.resolve_html(base, html), is_html=True) if html else None
     links = [Link(markup.resolve(base, _text(document, "url")))]
@@ -149,7 +149,7 @@ def _merge_custom[T: (Feed, Item)](model: T, document: dict[str, Any]) -> T:
 
 
 def _authors(document: dict[str, Any], base: str) -> tuple[Person, ...]:
-    """Return `authors` (1.1), or `author` (1)."""
+    """Return the persons in `authors` (1.1) or `author` (1)."""
     given = _objects(document, "authors")
     single = document.get("author")
     if not given and isinstance(single, dict):

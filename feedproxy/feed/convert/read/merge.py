@@ -11,17 +11,17 @@ from feedproxy.feed.convert.namespaces import ATOM, DC, ITUNES, MEDIA
 from feedproxy.feed.convert.read.extract import Extract, extract
 
 _NAME_BASED_UUID = re.compile(r"urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-"""A name-based UUID (RFC 9562, 5.5)."""
+"""Matches a name-based UUID (RFC 9562, section 5.5)."""
 
 _DISTINGUISHING_SUFFIX = re.compile(r"(?<!#)#+[0-9]{0,5}\Z")
-"""The suffix that distinguishes equal names of items in RSS 1.0 (to_rdf.py)."""
+"""Matches the suffix that distinguishes items with equal names in RSS 1.0 (to_rdf.py)."""
 
 _DIGITS_MAX = 9
-"""Digits of the width or height of a picture in pixels, at most."""
+"""Maximum number of digits of the width or height of a picture in pixels."""
 
 
 def item(found: Extract) -> Item:
-    """Return the item of these statements."""
+    """Return the item that the statements describe."""
     extensions = apply_identifier(found, _with_fallbacks(found))
     if found.duration is not None and not found.enclosures:
         extensions = (Node(ITUNES, "duration", (), (str(found.duration),)), *extensions)
@@ -59,7 +59,7 @@ def item(found: Extract) -> Item:
 
 
 def channel(found: Extract, kind: Kind, version: str, schedule: Schedule) -> Feed:
-    """Return the channel of these statements, without items."""
+    """Return the channel that the statements describe, without items."""
     image, extensions = apply_image_size(found.image, _with_fallbacks(found))
     links = merge_links(found.links)
     title = found.texts.get("title") or found.texts.get("atom:title")
@@ -95,7 +95,7 @@ def channel(found: Extract, kind: Kind, version: str, schedule: Schedule) -> Fee
 
 
 def merge_links(links: Iterable[Link]) -> tuple[Link, ...]:
-    """Return each link once, the page first: of several pages one in HTML."""
+    """Return each link once, with the page first. If there are several pages, an HTML page is first."""
     by_meaning: dict[tuple[str, str], Link] = {}
     for link in links:
         if by_meaning.get((link.href, link.rel), Link(link.href, link.rel)) == Link(link.href, link.rel):
@@ -122,7 +122,7 @@ def merge_categories(categories: Iterable[Category]) -> tuple[Category, ...]:
 
 
 def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | None:
-    """Return the picture, without a title and link that equal the channel's."""
+    """Return the picture without a title and link that equal the channel's. Return None if there is none."""
     if image is None:
         return None
     return replace(
@@ -133,7 +133,7 @@ def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | 
 
 
 def apply_image_size(image: Image | None, extensions: tuple[Node, ...]) -> tuple[Image | None, tuple[Node, ...]]:
-    """Return the channel's picture with its size from a thumbnail of Media RSS, and the other extensions."""
+    """Return the channel's picture with the size of a Media RSS thumbnail, and the remaining extensions."""
     if image is None or image.width or image.height:
         return image, extensions
     for at, node in enumerate(extensions):
@@ -151,9 +151,10 @@ def _is_size(text: str) -> bool:
 
 
 def apply_identifier(found: Extract, extensions: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Use Dublin Core's identifier as the item's id if its IRI is equal or was generated. Return the other extensions.
+    """Use Dublin Core's identifier as the item's id if its IRI is equal or was generated.
 
-    A generated IRI is a name-based UUID (RFC 9562, 5.5). Other identifiers may be those of a book or an article.
+    Return the remaining extensions. A generated IRI is a name-based UUID (RFC 9562, section 5.5). Other identifiers may
+    be those of a book or an article.
     """
     iri = _DISTINGUISHING_SUFFIX.sub("", found.strings.get("atom:id") or found.about)
     if "id" in found.strings or not iri:
@@ -192,7 +193,10 @@ def _bodies(found: Extract) -> tuple[Text | None, Text | None]:
 
 
 def _item_dates(found: Extract) -> tuple[int | None, int | None]:
-    """Return when the item was published and updated. RSS's one date counts as published, unless it is the update's."""
+    """Return the dates of publication and of the update.
+
+    RSS's single date counts as publication, unless it equals the update.
+    """
     stated = found.dates
     updated = _first(stated, "atom:updated", "dcterms:modified", "lastbuilddate")
     explicit = _first(stated, "atom:published", "dcterms:issued", "atom:created", "dcterms:created")
@@ -207,7 +211,7 @@ def _first(stated: dict[str, int], *places: str) -> int | None:
 
 
 def _with_fallbacks(found: Extract) -> tuple[Node, ...]:
-    """Apply Dublin Core's elements where others are missing. Return all other extensions unchanged."""
+    """Apply Dublin Core's elements if others are missing. Return all other extensions unchanged."""
     extensions = list(found.extensions)
     own = {
         "title": {"title", "atom:title"},

@@ -10,7 +10,7 @@ from feedproxy.feed.xml import Element
 
 
 def channel_beyond_rss(channel: Element, feed: Feed) -> None:
-    """Write the elements that RSS does not have for a channel."""
+    """Write the elements of a channel that RSS lacks."""
     put_nonempty(channel, ATOM, "id", feed.id)
     put_nonempty(channel, ATOM, "icon", feed.icon)
     for person in feed.contributors:
@@ -18,7 +18,7 @@ def channel_beyond_rss(channel: Element, feed: Feed) -> None:
 
 
 def source(element: Element, feed: Feed, bare: str = "") -> None:
-    """Write the channel that an item was taken from (RFC 4287, 4.2.11)."""
+    """Write the channel from which an item was taken (RFC 4287, section 4.2.11)."""
     inner = put(element, ATOM, "source")
     atom_channel(inner, feed, bare)
 

@@ -1,4 +1,4 @@
-"""An item's picture and files, for formats with a single element for them: from all vocabularies of the feed."""
+"""An item's picture and files from all vocabularies of the feed, for formats with a single element for them."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from feedproxy.feed.convert.namespaces import ITUNES, MEDIA
 
 
 def picture(item: Item) -> str:
-    """Return the item's picture: its own, or that of Media RSS or iTunes."""
+    """Return the address of the item's picture: its own, or that of Media RSS or iTunes."""
     if item.image:
         return item.image
     for node in _media(item):
@@ -24,7 +24,7 @@ def picture(item: Item) -> str:
 
 
 def cover(feed: Feed) -> str:
-    """Return the channel's picture: RSS's image, Atom's logo, or that of iTunes."""
+    """Return the address of the channel's picture: RSS's image, Atom's logo, or that of iTunes."""
     if feed.image is not None:
         return feed.image.url
     own = (node for node in feed.extensions if node.namespace == ITUNES and node.name == "image")
@@ -46,7 +46,7 @@ def files(item: Item) -> tuple[Enclosure, ...]:
 
 
 def _media(item: Item) -> Iterator[Node]:
-    """Yield the elements of Media RSS, including those within groups."""
+    """Yield the elements of Media RSS, including those in groups."""
     for node in item.extensions:
         if node.namespace == MEDIA:
             yield node

@@ -1,7 +1,7 @@
-"""Rendering of the model as Atom 1.0 (RFC 4287), with elements of RSS for what Atom lacks.
+"""Rendering of the model as Atom 1.0 (RFC 4287), with elements of RSS for parts that Atom lacks.
 
-Atom requires an id and a date for every entry, and an author for each or for the feed. A missing id is generated from
-the address or the content, always the same one; a missing date is the feed's, or that of 1970.
+Atom requires an id and a date for every entry, and an author for each entry or for the feed. A missing id is generated
+from the address or the content, and is always the same. A missing date is the feed's, or 1970.
 """
 
 import uuid
@@ -29,7 +29,7 @@ def render(feed: Feed) -> bytes:
 
 
 def _with_required_elements(feed: Feed) -> Feed:
-    """Return the feed with an author, and with the id, title and updated that RFC 4287, 4.1.1, requires."""
+    """Return the feed with the author, id, title and updated that RFC 4287, section 4.1.1, requires."""
     latest = max((instant for item in feed.items if (instant := _date(item)) is not None), default=None)
     changed = next((instant for instant in (feed.updated, feed.published, latest) if instant is not None), 0)
     authors = feed.authors
@@ -66,7 +66,7 @@ def item_id(item: Item, feed: Feed) -> str:
 
 
 def own_id(item: Item, feed: Feed, taken: set[str]) -> str:
-    """Return a unique `item_id`, and add it to `taken`, the ids of the items before it."""
+    """Return a unique `item_id` and add it to `taken`, the ids of the previous items."""
     identity = item_id(item, feed)
     if identity in taken and not item.id:
         identity = _name_based_uuid(f"{identity} {len(taken)}")
@@ -75,12 +75,12 @@ def own_id(item: Item, feed: Feed, taken: set[str]) -> str:
 
 
 def _name_based_uuid(name: str) -> str:
-    """Return a name-based UUID (RFC 9562, 5.5): the same name gives the same UUID."""
+    """Return a name-based UUID (RFC 9562, section 5.5). The same name gives the same UUID."""
     return uuid.uuid5(uuid.NAMESPACE_URL, name).urn
 
 
 def _default_author(feed: Feed) -> str:
-    """Return the author's name of a feed without authors: its webmaster, or the feed's title."""
+    """Return the author's name for a feed without authors: its webmaster, or the feed's title."""
     if feed.webmaster is not None and feed.webmaster.name:
         return feed.webmaster.name
     return markup.to_line(feed.title) or out.heading(feed)
@@ -119,7 +119,7 @@ def _entry(root: Element, item: Item, feed: Feed, taken: set[str], place: int) -
         out.atom_enclosure(element, enclosure)
     if item.published is not None:
         put(element, ATOM, "published", dates.rfc3339(item.published))
-    # Entries with the same atom:updated would have no order: dates a second apart keep the order of the feed.
+    # Entries with the same atom:updated would have no order. Dates a second apart keep the order of the feed.
     default_date = max(0, (feed.updated or 0) - place)
     changed = next((instant for instant in (item.updated, item.published) if instant is not None), default_date)
     put(element, ATOM, "updated", dates.rfc3339(changed))

@@ -1,9 +1,9 @@
-"""Rendering of the model as an HTML page: safe, readable on a phone and in the dark.
+"""Rendering of the model as an HTML page that is safe, and readable on phones and in the dark.
 
-What feeds bring along as HTML is a stranger's. It goes through ammonia (the nh3 package), which parses it as a browser
-does and writes anew what is on a list of what is known to do no harm: no script, style, frame or form survives, nor an
-address of another scheme than http, https and mailto. The page itself has no script, and its Content-Security-Policy
-forbids any, so that a mistake in one of the two is none in the page.
+HTML in feeds is not trusted. ammonia (the nh3 package) parses it as a browser does and writes only elements of a list
+that is known to be harmless. No script, style, frame or form remains, and no address with a scheme other than http,
+https and mailto. The page itself has no script, and its Content-Security-Policy forbids scripts: a mistake in one of
+the two measures has no effect.
 """
 
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ POLICY = (
     "default-src 'none'; img-src http: https:; media-src http: https:; style-src 'unsafe-inline'; base-uri 'none'; "
     "form-action 'none'"
 )
-"""The Content-Security-Policy of the page: it may load pictures, audio and video only."""
+"""The Content-Security-Policy of the page. It permits only pictures, audio and video."""
 
 _SCHEMES = {"http", "https", "mailto"}
 _RIGHT_TO_LEFT = frozenset(("ar", "arc", "ckb", "dv", "fa", "he", "iw", "ks", "ps", "sd", "syr", "ug", "ur", "yi"))
@@ -74,7 +74,7 @@ def body(item: Item) -> Text | None:
 
 
 def address(url: str) -> str:
-    """Return the address if its scheme is harmless; else an empty string."""
+    """Return the address if its scheme is harmless. Return an empty text otherwise."""
     scheme, colon, _ = url.strip().partition(":")
     return url if colon and scheme.lower() in _SCHEMES else ""
 

@@ -1,6 +1,6 @@
-"""Rendering of the model as JSON Feed 1.1, with a custom object for what the format lacks.
+"""Rendering of the model as JSON Feed 1.1, with a custom object for parts that the format lacks.
 
-The written document is parsed again, and every field that then differs from the model goes into the custom object.
+The written document is parsed again, and every field that differs from the model is added to the custom object.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ def document(feed: Feed) -> dict[str, Any]:
         hubs=_hubs(feed),
         **_members(feed),
     )
-    written.setdefault("title", "")  # required
+    written.setdefault("title", "")  # JSON Feed requires a title
     reread = from_json.channel(written, "1.1", "", with_custom=True)
     _add_beyond(written, feed, reread)
     return {**written, "items": [_item(item, feed) for item in feed.items]}
@@ -75,7 +75,7 @@ def _item(item: Item, feed: Feed) -> dict[str, Any]:
 
 
 def _add_beyond(written: dict[str, Any], meant: Feed | Item, reread: Feed | Item) -> None:
-    """Add a custom object with the fields of `meant` that differ in `reread`."""
+    """Add a custom object with the fields of `meant` that differ in `reread`, the model of the written document."""
     names = [field.name for field in dataclasses.fields(meant) if field.compare and field.name != "items"]
     differing = [name for name in names if getattr(meant, name) != getattr(reread, name)]
     beyond: dict[str, Any] = dict(plain_data.nonempty_fields(meant, differing))
@@ -96,7 +96,7 @@ def _content(item: Item) -> dict[str, str]:
 
 
 def _authors(persons: tuple[Person, ...]) -> list[dict[str, Any]]:
-    """Return the authors; a mail address becomes a URL ("It could be … a mailto: link" -- JSON Feed 1.1)."""
+    """Return the authors. A mail address becomes a URL ("It could be … a mailto: link" -- JSON Feed 1.1)."""
     return [
         _nonempty(
             name=person.name, url=person.uri or (f"mailto:{person.email}" if person.email else ""), avatar=person.avatar

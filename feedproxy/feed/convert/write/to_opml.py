@@ -1,6 +1,6 @@
-"""The model as OPML 2.0: a subscription list with this one feed.
+"""Rendering of the model as OPML 2.0: a subscription list with this one feed.
 
-Its items are not in it, though an outline could name them: importers take every outline with an address for a feed.
+The feed's items are left out: importers take every outline with an address for a feed.
 """
 
 from lxml import etree
@@ -11,7 +11,8 @@ from feedproxy.feed.convert.model import Feed
 from feedproxy.feed.convert.write.xml_writer import finish, put, put_nonempty
 
 _VERSIONS = {Kind.RSS: "RSS2", Kind.RDF: "RSS1"}
-"""OPML 2.0, subscription lists: "RSS1 for RSS 1.0; RSS for 0.91, 0.92 or 2.0; scriptingNews"."""
+"""Values of the attribute version: "RSS1 for RSS 1.0; RSS for 0.91, 0.92 or 2.0; scriptingNews" -- OPML 2.0,
+subscription lists."""
 
 
 def render(feed: Feed) -> bytes:

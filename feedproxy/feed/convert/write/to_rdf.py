@@ -1,6 +1,6 @@
-"""The model as RSS 1.0: what its core has no word for in Dublin Core's, Atom's and RSS 2.0's.
+"""Rendering of the model as RSS 1.0, with elements of Dublin Core, Atom and RSS 2.0 for parts that it lacks.
 
-RDF Site Summary 1.0, with the modules dc, content and syndication.
+The specification is RDF Site Summary 1.0, with the modules dc, content and syndication.
 """
 
 from collections import Counter
@@ -48,7 +48,7 @@ def render(feed: Feed) -> bytes:
 
 
 def _names(feed: Feed) -> list[str]:
-    """Return the unique rdf:about of each item: its id, or its link ("must be unique")."""
+    """Return a unique rdf:about for each item: its id, or its link ("must be unique")."""
     names: list[str] = []
     taken: set[str] = set()
     copies: Counter[str] = Counter()

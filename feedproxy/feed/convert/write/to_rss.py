@@ -1,6 +1,6 @@
-"""Rendering of the model as RSS 2.0, with elements of Atom and Dublin Core for what RSS lacks.
+"""Rendering of the model as RSS 2.0, with elements of Atom and Dublin Core for parts that RSS lacks.
 
-RSS 2.0 Specification; RSS Best Practices Profile.
+The specifications are RSS 2.0 and the RSS Best Practices Profile.
 """
 
 from feedproxy.feed.convert import dates, markup
@@ -94,7 +94,7 @@ def _item(channel: Element, item: Item, feed: Feed, taken: set[str]) -> None:
 
 
 def _dates(element: Element, item: Item) -> None:
-    """Write the item's dates. RSS's one date is that of publication, or of the update if there is no other."""
+    """Write the item's dates. RSS's single date is that of publication, or of the update if there is no other."""
     if (date := item.published if item.published is not None else item.updated) is not None:
         put(element, "", "pubDate", dates.rfc822(date))
     if item.updated is not None:
@@ -104,7 +104,10 @@ def _dates(element: Element, item: Item) -> None:
 
 
 def _people(element: Element, persons: tuple[Person, ...], local: str) -> None:
-    """Write the authors: "It's the email address of the author of the item" -- RSS 2.0; without one as dc:creator."""
+    """Write the authors: "It's the email address of the author of the item" -- RSS 2.0.
+
+    An author without one becomes dc:creator.
+    """
     for at, person in enumerate(persons):
         if at == 0 and people.is_email(person.email) and (local == "author" or person.name) and not person.uri:
             put(element, "", local, people.to_rss_text(person))

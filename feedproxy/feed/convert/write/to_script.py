@@ -1,7 +1,7 @@
-"""The model as data of a scripting language: a literal that can be read without being run, where the language can.
+"""Rendering of the model as data of a scripting language: a literal that most languages can read without running it.
 
-Each is the same tree of dictionaries, lists, texts and whole numbers (plain_data.py). Literals are in ASCII, so that no
-interpreter has to be told an encoding, and nothing in a text can end it or be interpolated.
+Each is the same tree of dictionaries, lists, texts and whole numbers (plain_data.py). Literals are in ASCII, so that
+interpreters need no encoding, and no text can end the literal or be interpolated.
 """
 
 import json
@@ -16,13 +16,13 @@ _LONGEST = 2**63
 
 
 def javascript(feed: Feed) -> bytes:
-    """Return JSON (RFC 8259) that is also an expression of JavaScript, and safe within a script element."""
+    """Return JSON (RFC 8259) that is also a JavaScript expression, and safe within a script element."""
     text = json.dumps(_data(feed), ensure_ascii=False, indent=1)
     return re.sub(r"[<>&\u2028\u2029]", lambda found: _IN_SCRIPT[found[0]], text).encode() + b"\n"
 
 
 def php(feed: Feed) -> bytes:
-    """Return the form of PHP's serialize(): arrays, strings, integers and booleans; lengths are in bytes of UTF-8."""
+    """Return the form of PHP's serialize(): arrays, strings, integers and booleans. Lengths are in bytes of UTF-8."""
     pieces: list[bytes] = []
     _serialize(_data(feed), pieces)
     return b"".join(pieces)
@@ -34,7 +34,7 @@ def python(feed: Feed) -> bytes:
 
 
 def ruby(feed: Feed) -> bytes:
-    """Return a literal of Ruby: a Hash with Strings for keys."""
+    """Return a literal of Ruby: a Hash with Strings as keys."""
     return _literal(_data(feed), _RUBY).encode("ascii") + b"\n"
 
 
@@ -95,7 +95,7 @@ class _Language:
 
 
 class _Table(dict[int, str]):
-    """A translation table of characters, filled on demand; characters beyond the BMP are not cached."""
+    """A translation table of characters that is filled on demand. Characters beyond the BMP are not cached."""
 
     def __init__(self, special: str, beyond: Callable[[int], str]) -> None:
         super().__init__({ord(sign): f"\\{sign}" for sign in f'\\"{special}'})
@@ -109,7 +109,10 @@ class _Table(dict[int, str]):
 
 
 def _escaping(special: str, beyond: Callable[[int], str]) -> Callable[[str], str]:
-    """Return a quoting function: it escapes `special` characters with a backslash, others beyond ASCII by `beyond`."""
+    """Return a function that quotes a text.
+
+    It escapes `special` characters with a backslash, and others beyond ASCII with `beyond`.
+    """
     table = _Table(special, beyond)
     return lambda text: f'"{text.translate(table)}"'
 

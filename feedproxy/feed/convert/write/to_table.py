@@ -1,13 +1,13 @@
 """Rendering of the model as a table of items: CSV (RFC 4180) and TSV (text/tab-separated-values).
 
-Spreadsheets take a cell for a formula that begins with `=`, `+`, `-` or `@`, and a stranger's formula can send the
-sheet's other cells away. Where the system's list separator is a semicolon, they split a comma-separated file at the
-semicolons, and take most quotation marks for text: a cell then begins behind any semicolon, tab or line's end. So an
-apostrophe stands before the sign at all these places; spreadsheets do not show it at the beginning of a cell.
-`plain_cell` is the way back (docs/reference/formats.md).
+Spreadsheets treat a cell that begins with `=`, `+`, `-` or `@` as a formula, and a formula from a feed could send the
+sheet's other cells away. If the system's list separator is a semicolon, spreadsheets split a comma-separated file at
+the semicolons and treat most quotation marks as text: a cell may then begin after any semicolon, tab or line end. An
+apostrophe is therefore inserted before the sign at all these places. Spreadsheets do not show it at the beginning of a
+cell. `plain_cell` removes it again (docs/reference/formats.md).
 
-Several values in a cell are separated by line feeds. A line feed, a tab or a backslash in TSV, which knows no
-quotation marks, is written as \\n, \\t or \\\\.
+Several values in a cell are separated by line feeds. TSV has no quotation marks: a line feed, tab or backslash is
+written as \n, \t or \\.
 """
 
 import csv
@@ -41,16 +41,16 @@ COLUMNS = (
 FORMULA_SIGNS = (
     "=+-@\u2212\u207a\u207b\u207c\u208a\u208b\u208c\u2a75\u2a76\ufb29\ufe62\ufe63\ufe66\ufe6b\uff0b\uff0d\uff1d\uff20"
 )
-"""Characters that begin a formula, with the minus sign and the full-width, small and raised forms."""
+"""Characters that begin a formula, including the minus sign and the full-width, small and raised forms."""
 
 _UNSEEN = r"\s\x00-\x20\x7f-\xa0\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb"
 """Characters that spreadsheets drop before a formula: blanks, control characters, joiners."""
 
 
 def _beginnings(separators: str) -> re.Pattern[str]:
-    """Return a pattern for every place where a cell may begin: dropped characters, and the sign of a formula, if any.
+    """Return a pattern for every place at which a cell may begin: dropped characters, and the sign of a formula.
 
-    The sign of a formula is optional in the pattern, so that a run of separators and blanks is matched only once.
+    The sign is optional in the pattern, so that a run of separators and blanks is matched only once.
     """
     return re.compile(rf"((?:\A|[{separators}])[{separators}{_UNSEEN}\"]*+)('*+[{re.escape(FORMULA_SIGNS)}])?")
 
@@ -62,7 +62,7 @@ _TSV_BEGINNINGS = _beginnings(rf";,\t{_LINE_ENDS}")
 
 
 def csv_of(feed: Feed) -> bytes:
-    """Return the table with quotation marks around every cell, lines ending in CRLF, UTF-8."""
+    """Return the table in UTF-8, with quotation marks around every cell and lines that end in CRLF."""
     written = io.StringIO(newline="")
     writer = csv.writer(written, quoting=csv.QUOTE_ALL)
     writer.writerow(COLUMNS)
@@ -71,7 +71,7 @@ def csv_of(feed: Feed) -> bytes:
 
 
 def tsv_of(feed: Feed) -> bytes:
-    """Return the table with a tab between cells, lines ending in LF, UTF-8."""
+    """Return the table in UTF-8, with tabs between cells and lines that end in LF."""
     rows = [list(COLUMNS)]
     rows += [[_in_a_line(_harmless(cell, _TSV_BEGINNINGS)) for cell in row] for row in _rows(feed)]
     return "".join("\t".join(row) + "\n" for row in rows).encode()
@@ -114,7 +114,7 @@ def _harmless(cell: str, beginnings: re.Pattern[str]) -> str:
 
 
 def plain_cell(cell: str, *, tsv: bool = False) -> str:
-    """Return the text of a cell of CSV without the apostrophes; a cell of TSV must have its `\\n` and `\\t` decoded."""
+    """Return the text of a CSV cell without the apostrophes. A cell of TSV must have its `\n` and `\t` decoded."""
     beginnings = _TSV_BEGINNINGS if tsv else _CSV_BEGINNINGS
     if cell.lstrip("'").startswith(("\t", "\r", "\n")):
         cell = cell.removeprefix("'")

@@ -1,7 +1,7 @@
-"""Functions common to renderings in XML: creation of a document, and elements of other vocabularies.
+"""Functions for renderings in XML: creation of a document, and elements of other vocabularies.
 
-A format of XML can carry every vocabulary. So what RSS has no element for is said in Atom's, and what Atom has none for
-in RSS's (in the namespace `RSS2`); readers know both, and nothing gets lost.
+An XML format can contain every vocabulary. Parts that RSS lacks are written as elements of Atom, and parts that Atom
+lacks as elements of RSS (in the namespace `RSS2`). Feed readers support both, so nothing is lost.
 """
 
 from collections.abc import Iterable
@@ -29,13 +29,13 @@ from feedproxy.feed.convert.xml_nodes import add, assign_prefixes, clark_name
 from feedproxy.feed.xml import Element
 
 _HEADLINE = 80
-"""Characters of a generated title, at most."""
+"""Maximum length of a generated title, in characters."""
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 def document(namespace: str, local: str, feed: Feed, default: str | None = None) -> Element:
-    """Return the root element of a document for `feed`; `default` is the namespace without a prefix."""
+    """Return the root element of a document for `feed`. `default` is the namespace without a prefix."""
     known = {prefix: uri for uri, prefix in PREFIXES.items() if uri != default}
     spare = {prefix: uri for prefix, uri in assign_prefixes(_all(feed)).items() if prefix not in known}
     names: dict[Any, str] = {**known, **spare}
@@ -52,13 +52,13 @@ def _all(feed: Feed) -> Iterable[Node]:
 
 
 def finish(root: Element) -> bytes:
-    """Return the document in UTF-8, with the namespaces that it uses."""
+    """Return the document in UTF-8, with declarations of the namespaces that it uses."""
     etree.cleanup_namespaces(root)
     return etree.tostring(root, xml_declaration=True, encoding="UTF-8", pretty_print=True)
 
 
 def put(parent: Element, namespace: str, local: str, text: str = "", **attributes: str | int | None) -> Element:
-    """Write an element, without empty attributes."""
+    """Write an element without empty attributes, and return it."""
     element = etree.SubElement(parent, clark_name(namespace, local))
     if text:
         element.text = text
@@ -103,7 +103,7 @@ def atom_text(parent: Element, local: str, text: Text | None) -> None:
 
 
 def atom_person(parent: Element, local: str, person: Person) -> None:
-    """Write a person construct of Atom, which requires a name. The picture becomes a thumbnail of Media RSS."""
+    """Write a person construct of Atom, which requires a name. The picture becomes a Media RSS thumbnail."""
     element = put(parent, ATOM, local)
     put(element, ATOM, "name", person.name or person.email or person.uri or person.avatar)
     put_nonempty(element, ATOM, "email", person.email)
@@ -200,15 +200,15 @@ def image(parent: Element, given: Image, feed: Feed, core: str, about: str = "")
 
 
 def image_size(channel: Element, given: Image | None) -> None:
-    """Write the size of the channel's picture as a thumbnail of Media RSS, for formats without such elements."""
+    """Write the size of the channel's picture as a Media RSS thumbnail, for formats without such elements."""
     if given is not None and (given.width or given.height):
         put(channel, MEDIA, "thumbnail", url=given.url, width=given.width, height=given.height)
 
 
 def identifier(element: Element, item: Item, name: str) -> None:
-    """The item's id where its `name`, the IRI that the format demands, does not tell which it is, and what.
+    """Write Dublin Core's identifier if `name`, the IRI that the format requires, does not contain the item's id.
 
-    What is no page's address is Dublin Core's identifier, unless the publisher uses that himself (settle.identified).
+    Nothing is written if the publisher uses dc:identifier (merge.apply_identifier).
     """
     others = any((node.namespace, node.name) == (DC, "identifier") for node in item.extensions)
     if not item.id or not (others or item.id != name or item.is_permalink != (item.links[:1] == (Link(item.id),))):
@@ -228,7 +228,7 @@ def people(parent: Element, persons: Iterable[Person]) -> None:
 
 
 def item_body(element: Element, item: Item, core: str) -> None:
-    """Write description and content. A single text goes into RSS's description, a second one into content:encoded."""
+    """Write description and content. A single text becomes RSS's description, a second one content:encoded."""
     content, summary = item.content, item.summary
     if content is not None and content.type not in ("text", "html"):
         put_nonempty(element, core, "description", markup.escape_ambiguous(summary) if summary is not None else "")
@@ -245,7 +245,7 @@ def item_body(element: Element, item: Item, core: str) -> None:
 
 
 def item_modules(element: Element, item: Item, bare: str = "") -> None:
-    """Write the elements of modules that all XML formats have for an item."""
+    """Write the elements of modules that an item has in all XML formats."""
     if item.enclosures and item.enclosures[0].duration is not None:
         put(element, ITUNES, "duration", str(item.enclosures[0].duration))
     put_image(element, item.image)
@@ -260,7 +260,7 @@ def put_image(element: Element, url: str) -> None:
 
 
 def extra_links(element: Element, links: Iterable[Link], page: str) -> None:
-    """Write all links but the one to `page`, which RSS's own element has."""
+    """Write all links except the one to `page`, which RSS's own element contains."""
     for link in links:
         if link != Link(page):
             atom_link(element, link)
