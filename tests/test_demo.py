@@ -181,7 +181,7 @@ def read_terminal(terminal: int) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("feed", publishers.create_feeds(3, days=1), ids=lambda feed: feed.name)
-def test_publisher_feeds_are_parsed(feed: publishers.Feed) -> None:
+def test_publisher_feeds_are_parsed(feed: publishers.DemoFeed) -> None:
     version = feed.at(publishers.START)
     channel = read(version.body, feed.profile.content_type)
     assert channel is not None

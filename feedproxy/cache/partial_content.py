@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from feedproxy.cache import freshness, storing
 from feedproxy.cache.stored_response import Content, StoredResponse
-from feedproxy.cache.storing import DoNotStore, Store, Storing
+from feedproxy.cache.storing import DoNotStore, MayStore, Storing
 from feedproxy.http import conditional, ranges
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.etag import parse_tag
@@ -124,7 +124,7 @@ def may_store_part(request: Request, stored: StoredResponse, *, targeted: bool =
     explicit = freshness.explicit_lifetime(stored, targeted=targeted)
     if explicit is None or explicit[0] <= 0:
         return DoNotStore("a part without explicit freshness")
-    return Store()
+    return MayStore()
 
 
 def with_part(parts: tuple[StoredResponse, ...], new: StoredResponse) -> tuple[StoredResponse, ...]:

@@ -69,13 +69,13 @@ class Forward:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsatisfiable:
+class NotInCache:
     """The decision to answer 504: the request has only-if-cached, and no stored response may be used."""
 
     reason: str = "only-if-cached, and no stored response may be used"
 
 
-type Decision = Reuse | ReuseAndRevalidate | Validate | Forward | Unsatisfiable
+type Decision = Reuse | ReuseAndRevalidate | Validate | Forward | NotInCache
 
 
 def decide(
@@ -99,7 +99,7 @@ def decide(
     """
     if stored is None or freshness is None:
         if request.only_if_cached:
-            return Unsatisfiable()
+            return NotInCache()
         if known_uri:
             return Forward(Fwd.VARY_MISS, "the stored responses are for other request fields (Vary)")
         return Forward(Fwd.URI_MISS, "nothing is stored")
@@ -178,7 +178,7 @@ def _forward(stored: StoredResponse | None, request: CacheControl, fwd: Fwd, rea
     # "respond using a stored response consistent with the other constraints of the request or respond with a
     # 504 (Gateway Timeout) status code" -- section 5.2.1.7
     if request.only_if_cached:
-        return Unsatisfiable(f"only-if-cached, but {reason}")
+        return NotInCache(f"only-if-cached, but {reason}")
     if stored is not None and len(conditional_fields(stored)):
         return Validate(stored, fwd, reason)
     return Forward(fwd, reason, stored)

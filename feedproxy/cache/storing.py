@@ -33,7 +33,7 @@ _INDISPENSABLE = frozenset({"age", "cache-control", "content-encoding", "content
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class MayStore:
     """The decision that the response may be stored."""
 
 
@@ -44,7 +44,7 @@ class DoNotStore:
     reason: str
 
 
-type Storing = Store | DoNotStore
+type Storing = MayStore | DoNotStore
 
 
 def may_store(
@@ -128,7 +128,7 @@ def _permission(request: Request, response: Response, control: CacheControl, *, 
         return DoNotStore(f"{response.status} without public, max-age, s-maxage or Expires")
     if not explicit and "cookie" in request.fields:
         return DoNotStore("the request carried Cookie, and the response does not explicitly allow storing")
-    return Store()
+    return MayStore()
 
 
 def storable_fields(fields: Fields, *, targeted: bool = False) -> Fields:

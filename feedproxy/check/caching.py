@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from feedproxy.cache.freshness import span
-from feedproxy.check.document import Document
+from feedproxy.check.document import CheckedDocument
 from feedproxy.check.observations import FeedObservations
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.channel import Schedule
@@ -16,7 +16,7 @@ from feedproxy.http.message import Fields
 _CLOCK_TOLERANCE = 300.0
 
 
-def check(observations: FeedObservations, document: Document, now: Instant) -> Iterator[Note]:
+def check(observations: FeedObservations, document: CheckedDocument, now: Instant) -> Iterator[Note]:
     """Yield the Notes on caching. `now` is the time of the first response."""
     fields = observations.last.fields
     schedule = document.channel.schedule if document.channel is not None else Schedule()

@@ -47,7 +47,7 @@ class WrittenDate:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CheckedEntry:
     """An RSS item, Atom entry or JSON Feed item, with its texts as written."""
 
     id: str = ""
@@ -78,14 +78,14 @@ class XmlError:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class CheckedDocument:
     """A parsed document. `channel` is None if the document is not a feed."""
 
     body: bytes
     text: Utf8Text
     kind: DocumentKind
     channel: Channel | None
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[CheckedEntry, ...] = ()
     texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Texts of the channel's elements, keyed by element name in lower case."""
     dates: tuple[WrittenDate, ...] = ()
@@ -113,24 +113,24 @@ class Document:
         return sum(entry.published is not None and entry.published > instant for entry in self.entries)
 
 
-def parse(body: bytes, content_type: str | None = None) -> Document:
+def parse(body: bytes, content_type: str | None = None) -> CheckedDocument:
     """Parse a document, whether it is a feed or not. It raises no exception."""
     charset = parse_parameters(content_type)[1].get("charset") if content_type else None
     text = to_utf8(body, charset)
     kind, channel = detect_utf8_kind(text.data), read(body, content_type)
     if channel is None:
         syntax_error = find_xml_error(text.data)[0] if kind is DocumentKind.XML else None
-        return Document(body, text, kind, None, redirect=xml_redirect.read(body), syntax_error=syntax_error)
+        return CheckedDocument(body, text, kind, None, redirect=xml_redirect.read(body), syntax_error=syntax_error)
     if channel.kind is Kind.JSON:
         return _json(body, text, channel)
     syntax_error, doctype = find_xml_error(text.data)
     collector = _EntryCollector()
     tree = xml.parse_streaming(text, collector.add)
     if tree is None:
-        return Document(body, text, kind, channel, syntax_error=syntax_error, doctype=doctype)
+        return CheckedDocument(body, text, kind, channel, syntax_error=syntax_error, doctype=doctype)
     channel_element = _find_channel(tree.root, channel.kind)
     texts, written_dates = _channel_texts(channel_element)
-    return Document(
+    return CheckedDocument(
         body,
         text,
         kind,
@@ -168,13 +168,13 @@ class _EntryCollector:
     """Collects the entries while an XML document is traversed."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[CheckedEntry] = []
 
     def add(self, element: xml.Element) -> None:
         if len(self.entries) < ENTRIES_MAX:
             self.entries.append(self._entry(element))
 
-    def _entry(self, element: xml.Element) -> Entry:
+    def _entry(self, element: xml.Element) -> CheckedEntry:
         own_namespace, _ = xml.qualified_name(element)
         texts: dict[str, str] = {}
         links: list[str] = []
@@ -210,7 +210,7 @@ class _EntryCollector:
                     # "isPermaLink is optional, its default value is true" -- RSS 2.0
                     is_permalink = child.get("isPermaLink", "true").strip().lower() != "false"
         about = element.get(f"{{{xml.RDF}}}about", "").strip()
-        return Entry(
+        return CheckedEntry(
             id=texts.get("id") or texts.get("guid") or about,
             is_permalink=is_permalink,
             title=texts.get("title", ""),
@@ -273,7 +273,7 @@ def _to_date(name: str, text: str) -> WrittenDate:
     return WrittenDate(name, text.strip()[:80], dates.parse(text))
 
 
-def _json(body: bytes, text: Utf8Text, channel: Channel) -> Document:
+def _json(body: bytes, text: Utf8Text, channel: Channel) -> CheckedDocument:
     try:
         feed, _ = json.JSONDecoder().raw_decode(text.data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n"))
     except (ValueError, RecursionError):
@@ -289,10 +289,10 @@ def _json(body: bytes, text: Utf8Text, channel: Channel) -> Document:
     items = [item for item in values if isinstance(item, dict)] if isinstance(values, list) else []
     texts = {name: [value] for name, value in feed.items() if isinstance(value, str)} if isinstance(feed, dict) else {}
     entries = tuple(_json_entry(item) for item in items[:ENTRIES_MAX])
-    return Document(body, text, DocumentKind.JSON, channel, entries, texts, syntax_error=syntax_error)
+    return CheckedDocument(body, text, DocumentKind.JSON, channel, entries, texts, syntax_error=syntax_error)
 
 
-def _json_entry(item: dict[str, Any]) -> Entry:
+def _json_entry(item: dict[str, Any]) -> CheckedEntry:
     def text(name: str) -> str:
         value = item.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool) and name == "id":
@@ -302,4 +302,4 @@ def _json_entry(item: dict[str, Any]) -> Entry:
     written_dates = [_to_date(name, text(name)) for name in ("date_published", "date_modified") if text(name)]
     content = "\n".join(text(name) for name in ("content_html", "content_text", "summary") if text(name))
     link = text("url") or text("external_url")
-    return Entry(id=text("id"), title=text("title"), link=link, dates=tuple(written_dates), content=content)
+    return CheckedEntry(id=text("id"), title=text("title"), link=link, dates=tuple(written_dates), content=content)

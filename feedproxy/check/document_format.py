@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from feedproxy.check.document import Document
+from feedproxy.check.document import CheckedDocument
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.charset import declared_encoding
 from feedproxy.feed.detect import find_document_start
@@ -24,7 +24,7 @@ _REQUIRED = {
 }
 
 
-def check(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
+def check(document: CheckedDocument, channel: Channel, subject: str) -> Iterator[Note]:
     """Yield the Notes on the form of the document, the most severe first."""
     yield from _check_syntax(document, channel, subject)
     yield from _check_encoding(document, channel, subject)
@@ -49,7 +49,7 @@ def count_entries(entries: int) -> str:
     return "1 entry" if entries == 1 else f"{entries} entries"
 
 
-def _check_syntax(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
+def _check_syntax(document: CheckedDocument, channel: Channel, subject: str) -> Iterator[Note]:
     data = document.text.data
     start = 0 if channel.kind is Kind.JSON else (find_document_start(data) or 0)
     if start and (data.startswith(b"<?xml", start) or data[:start].strip()):
@@ -99,7 +99,7 @@ class HARD_TO_READ(Note):
     reference = "Namespaces in XML 1.0, section 6; XML 1.0, section 2.1"
 
 
-def _check_encoding(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
+def _check_encoding(document: CheckedDocument, channel: Channel, subject: str) -> Iterator[Note]:
     encoding_name = None if channel.kind is Kind.JSON else declared_encoding(document.body)
     if encoding_name is not None and codec_of(encoding_name) is None:
         yield ENCODING_UNKNOWN(subject, encoding=encoding_name)
@@ -192,7 +192,7 @@ class DOCUMENT_TYPE(Note):
     reference = "XML 1.0, section 2.8; RSS 0.91"
 
 
-def _check_rdf(document: Document, subject: str) -> Iterator[Note]:
+def _check_rdf(document: CheckedDocument, subject: str) -> Iterator[Note]:
     abouts = [entry.about for entry in document.entries]
     if not all(abouts):
         yield RDF_WITHOUT_ABOUT(subject, count=sum(not about for about in abouts))

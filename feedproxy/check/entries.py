@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from feedproxy.check.document import Document, Entry
+from feedproxy.check.document import CheckedDocument, CheckedEntry
 from feedproxy.clock import Instant
 from feedproxy.errors import BadTarget
 from feedproxy.feed.channel import Channel, Kind
@@ -31,7 +31,7 @@ _TAGS = re.compile(r"<(?:/?(?:b|i|em|strong|a|p|br|span|div|font|img|h[1-6]|code
 _SCRIPT = re.compile(r"<script\b|\son(?:click|error|load|mouseover)\s*=|javascript:", re.IGNORECASE)
 
 
-def check(document: Document, channel: Channel, subject: str, now: Instant) -> Iterator[Note]:
+def check(document: CheckedDocument, channel: Channel, subject: str, now: Instant) -> Iterator[Note]:
     """Yield the Notes on entries."""
     if channel.kind is Kind.CDF:
         return  # the items of this format have little more than an address
@@ -75,7 +75,7 @@ def _has_dates(channel: Channel) -> bool:
     return True
 
 
-def _check_guids(entries: tuple[Entry, ...], channel: Channel, subject: str) -> Iterator[Note]:
+def _check_guids(entries: tuple[CheckedEntry, ...], channel: Channel, subject: str) -> Iterator[Note]:
     missing = sum(not entry.id for entry in entries)
     duplicates = [guid for guid, count in Counter(entry.id for entry in entries if entry.id).items() if count > 1]
     if missing and _has_guids(channel):
@@ -121,7 +121,7 @@ class GUID_NO_ADDRESS(Note):
     reference = "RSS 2.0, guid"
 
 
-def check_stable_ids(first: Document, second: Document, subject: str) -> Iterator[Note]:
+def check_stable_ids(first: CheckedDocument, second: CheckedDocument, subject: str) -> Iterator[Note]:
     """Yield a Note if entries with the same content have different identifiers in two responses."""
     ids = {_content_key(entry): entry.id for entry in first.entries if entry.id}
     changed = [
@@ -139,7 +139,7 @@ def check_stable_ids(first: Document, second: Document, subject: str) -> Iterato
         )
 
 
-def _content_key(entry: Entry) -> tuple[str, str, int | None]:
+def _content_key(entry: CheckedEntry) -> tuple[str, str, int | None]:
     return entry.title, entry.content[:200], entry.published
 
 
@@ -153,7 +153,7 @@ class GUIDS_UNSTABLE(Note):
     reference = "RSS 2.0, guid; RFC 4287, section 4.2.6"
 
 
-def _check_dates(document: Document, channel: Channel, subject: str, now: Instant) -> Iterator[Note]:
+def _check_dates(document: CheckedDocument, channel: Channel, subject: str, now: Instant) -> Iterator[Note]:
     entries = document.entries
     if not _has_dates(channel) and not any(entry.dates for entry in entries):
         return
@@ -241,7 +241,7 @@ class ENCLOSURES_INCOMPLETE(Note):
     reference = "RSS 2.0, enclosure"
 
 
-def _check_texts(entries: tuple[Entry, ...], kind: Kind, subject: str) -> Iterator[Note]:
+def _check_texts(entries: tuple[CheckedEntry, ...], kind: Kind, subject: str) -> Iterator[Note]:
     empty = sum(not entry.title and not entry.content.strip() for entry in entries)
     untitled = sum(not entry.title for entry in entries)
     if empty:
@@ -290,7 +290,7 @@ class SCRIPTS(Note):
     reference = "RFC 4287, section 8.1"
 
 
-def _check_links(entries: tuple[Entry, ...], kind: Kind, subject: str) -> Iterator[Note]:
+def _check_links(entries: tuple[CheckedEntry, ...], kind: Kind, subject: str) -> Iterator[Note]:
     relative = [entry.link for entry in entries if entry.link and not _has_scheme(entry.link)]
     if relative and kind is not Kind.ATOM:  # in Atom, relative links are resolved (xml:base)
         yield LINKS_RELATIVE(subject, count=len(relative), example=relative[0][:_EXAMPLE_LENGTH_MAX])
@@ -316,7 +316,7 @@ class LINKS_MISSING(Note):
     reference = "RSS 2.0, item"
 
 
-def _check_size(document: Document, subject: str, now: Instant) -> Iterator[Note]:
+def _check_size(document: CheckedDocument, subject: str, now: Instant) -> Iterator[Note]:
     size, count = len(document.body), len(document.entries)
     if size <= LARGE_SIZE:
         return

@@ -11,7 +11,7 @@ from feedproxy.upstream.tls_probe import ProbedCertificate
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class ProbeExchange:
     """A request and its response. Without a response, `status` is 0 and `error` contains the reason."""
 
     request: Request
@@ -54,31 +54,31 @@ class FeedObservations:
 
     address: str
     """The address to check, normalised."""
-    hops: tuple[Exchange, ...]
+    hops: tuple[ProbeExchange, ...]
     """The exchanges from the address along its redirects. The last response should be the feed, and may be
     compressed."""
     redirect_error: str = ""
     """Why the last redirect could not be followed; empty if there was no such redirect."""
-    plain: Exchange | None = None
+    plain: ProbeExchange | None = None
     """Request for the feed without a content coding."""
-    head: Exchange | None = None
-    by_tag: Exchange | None = None
+    head: ProbeExchange | None = None
+    by_tag: ProbeExchange | None = None
     """Request for the feed with If-None-Match alone."""
-    by_date: Exchange | None = None
+    by_date: ProbeExchange | None = None
     """Request for the feed with If-Modified-Since alone."""
-    repeat: Exchange | None = None
+    repeat: ProbeExchange | None = None
     """The first request repeated, at least PAUSE seconds later."""
-    by_https: Exchange | None = None
+    by_https: ProbeExchange | None = None
     """Request for the feed by https, if its address has the scheme http."""
-    self_link: Exchange | None = None
+    self_link: ProbeExchange | None = None
     """Request for the self link, if it differs from the feed's address."""
-    page: Exchange | None = None
-    hubs: tuple[Exchange, ...] = ()
-    cloud: Exchange | None = None
+    page: ProbeExchange | None = None
+    hubs: tuple[ProbeExchange, ...] = ()
+    cloud: ProbeExchange | None = None
     handshake: ProbedCertificate | None = None
 
     @property
-    def last(self) -> Exchange:
+    def last(self) -> ProbeExchange:
         """The exchange with the response that should be the feed."""
         return self.hops[-1]
 

@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
-from feedproxy.check.observations import Exchange, FeedObservations, is_local, scheme_of
+from feedproxy.check.observations import FeedObservations, ProbeExchange, is_local, scheme_of
 from feedproxy.clock import Clock, Seconds, SystemClock
 from feedproxy.errors import BadTarget, FeedproxyError, FetchError, Forbidden, Overload, TooLarge
 from feedproxy.feed.channel import Channel, Cloud
@@ -177,7 +177,7 @@ class _Probe:
             by_https=by_https,
         )
 
-    async def _follow_redirects(self, target: str, codings: tuple[str, str]) -> tuple[list[Exchange], str]:
+    async def _follow_redirects(self, target: str, codings: tuple[str, str]) -> tuple[list[ProbeExchange], str]:
         """Request an address and follow its redirects.
 
         Return the exchanges, and the reason why the last redirect was not followed (empty if there was none).
@@ -197,25 +197,29 @@ class _Probe:
                     hops.append(await self._fetch("GET", next_target, codings))
         return hops, ""
 
-    async def _fetch_linked(self, description: str, target: str) -> Exchange | None:
+    async def _fetch_linked(self, description: str, target: str) -> ProbeExchange | None:
         """Request an address from the feed and return the last exchange.
 
         Return None if the limits are reached or the address is forbidden.
         """
         return await self._fetch_within_limits(description, lambda: self._fetch_final(target))
 
-    async def _fetch_final(self, target: str) -> Exchange:
+    async def _fetch_final(self, target: str) -> ProbeExchange:
         hops, redirect_error = await self._follow_redirects(target, _CODINGS)
         return dataclasses.replace(hops[-1], error=redirect_error) if redirect_error else hops[-1]
 
-    async def _request(self, description: str, method: str, target: str, *lines: tuple[str, str]) -> Exchange | None:
+    async def _request(
+        self, description: str, method: str, target: str, *lines: tuple[str, str]
+    ) -> ProbeExchange | None:
         """Send a request and return the exchange.
 
         Return None if the limits are reached or the address is forbidden.
         """
         return await self._fetch_within_limits(description, lambda: self._fetch(method, target, *lines))
 
-    async def _fetch_within_limits(self, description: str, ask: Callable[[], Awaitable[Exchange]]) -> Exchange | None:
+    async def _fetch_within_limits(
+        self, description: str, ask: Callable[[], Awaitable[ProbeExchange]]
+    ) -> ProbeExchange | None:
         if self._is_exhausted():
             return None
         self._report_progress(description)
@@ -227,7 +231,7 @@ class _Probe:
     def _is_exhausted(self) -> bool:
         return self._request_count >= REQUESTS_MAX or self._origin_time > TIME_MAX
 
-    async def _fetch(self, method: str, target: str, *lines: tuple[str, str]) -> Exchange:
+    async def _fetch(self, method: str, target: str, *lines: tuple[str, str]) -> ProbeExchange:
         fields = (("User-Agent", own_user_agent(self._settings)), ("Accept", ACCEPT))
         request = Request(method, target, Fields((*fields, *lines)))
         self._request_count += 1
@@ -235,17 +239,17 @@ class _Probe:
         try:
             answer = await self._fetcher.fetch(request)
         except FeedproxyError as error:
-            return Exchange(request, error=str(error), detail=error.detail, at=self._clock.now())
+            return ProbeExchange(request, error=str(error), detail=error.detail, at=self._clock.now())
         finally:
             self._origin_time += max(0.0, self._clock.now() - started_at)
         if not isinstance(answer, Fetched):
             error_text = f"more than {self._settings.buffer_max} bytes"
-            return Exchange(
+            return ProbeExchange(
                 request, answer.status, answer.fields, error=error_text, detail=TooLarge.detail, at=started_at
             )
         return self._to_exchange(request, answer)
 
-    def _to_exchange(self, request: Request, answer: Fetched) -> Exchange:
+    def _to_exchange(self, request: Request, answer: Fetched) -> ProbeExchange:
         response = answer.response
         framing = [
             (name.decode("latin-1"), value.decode("latin-1"))
@@ -260,7 +264,7 @@ class _Probe:
                 content = content_coding.decode(response.body, encoding, limit=limit)
         except FeedproxyError:
             content = None
-        return Exchange(
+        return ProbeExchange(
             request,
             response.status,
             response.fields,

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 
 from feedproxy.cache.freshness import span
-from feedproxy.check.document import Document
+from feedproxy.check.document import CheckedDocument
 from feedproxy.feed.channel import Channel, Period, Schedule
 from feedproxy.feed.schedule import is_skipped
 from feedproxy.findings import Category, Level, Note
@@ -24,7 +24,7 @@ _MINUTES = {
 }
 
 
-def check(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
+def check(document: CheckedDocument, channel: Channel, subject: str) -> Iterator[Note]:
     """Yield the Notes on schedule hints."""
     schedule = channel.schedule
     for note in schedule.notes:
@@ -70,7 +70,7 @@ class HINTS_DISAGREE(Note):
     reference = "RSS 2.0, ttl; RSS 1.0, syndication module"
 
 
-def _check_ttl(document: Document, schedule: Schedule, subject: str) -> Iterator[Note]:
+def _check_ttl(document: CheckedDocument, schedule: Schedule, subject: str) -> Iterator[Note]:
     ttl, interval = schedule.ttl, document.publishing_interval
     if ttl is None:
         return
@@ -107,7 +107,7 @@ class TTL_LONGER_THAN_NEWS(Note):
     reference = "RSS Feed State, TTL"
 
 
-def _check_skips(document: Document, schedule: Schedule, subject: str) -> Iterator[Note]:
+def _check_skips(document: CheckedDocument, schedule: Schedule, subject: str) -> Iterator[Note]:
     if not schedule.skip_hours and not schedule.skip_days:
         return
     hours_left = (24 - len(schedule.skip_hours)) * (7 - len(schedule.skip_days))

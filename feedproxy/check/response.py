@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from feedproxy.check.document import Document
-from feedproxy.check.observations import Exchange, FeedObservations
+from feedproxy.check.document import CheckedDocument
+from feedproxy.check.observations import FeedObservations, ProbeExchange
 from feedproxy.errors import MalformedResponse, TooLarge
 from feedproxy.feed import xml_redirect
 from feedproxy.feed.channel import Kind
@@ -25,7 +25,7 @@ _MEDIA_TYPES = {
 _GENERIC = ("application/xml", "text/xml")
 
 
-def check(observations: FeedObservations, document: Document | None, challenge: str | None) -> Iterator[Note]:
+def check(observations: FeedObservations, document: CheckedDocument | None, challenge: str | None) -> Iterator[Note]:
     """Yield the Notes on the response.
 
     `challenge` is the vendor of a challenge page that was received instead of the feed; None if there was none.
@@ -56,7 +56,7 @@ def check(observations: FeedObservations, document: Document | None, challenge: 
         yield from _check_content(observations, document)
 
 
-def _no_response(last: Exchange) -> Note:
+def _no_response(last: ProbeExchange) -> Note:
     if last.detail == MalformedResponse.detail:
         return ANSWER_BREAKS_OFF(last.target, reason=last.error)
     return (CERTIFICATE_REFUSED if "certificate" in last.error else NO_ANSWER)(last.target, reason=last.error)
@@ -151,7 +151,7 @@ class UNDECODABLE(Note):
     reference = "RFC 9110, section 8.4"
 
 
-def _check_content(observations: FeedObservations, document: Document) -> Iterator[Note]:
+def _check_content(observations: FeedObservations, document: CheckedDocument) -> Iterator[Note]:
     if document.redirect is not None:
         yield from check_redirect_document(document, observations.target)
         return
@@ -163,7 +163,7 @@ def _check_content(observations: FeedObservations, document: Document) -> Iterat
     yield from _check_coding(observations)
 
 
-def check_redirect_document(document: Document, subject: str) -> Iterator[Note]:
+def check_redirect_document(document: CheckedDocument, subject: str) -> Iterator[Note]:
     """Yield the Notes on a redirect document."""
     match document.redirect:
         case xml_redirect.Moved(location):
@@ -172,7 +172,7 @@ def check_redirect_document(document: Document, subject: str) -> Iterator[Note]:
             yield ENDED_BY_DOCUMENT(subject)
 
 
-def check_not_a_feed(document: Document, subject: str) -> Iterator[Note]:
+def check_not_a_feed(document: CheckedDocument, subject: str) -> Iterator[Note]:
     """Yield the Note on a document that is not a feed."""
     match document.kind:
         case DocumentKind.EMPTY:
@@ -227,7 +227,7 @@ class NO_FEED(Note):
     reference = "RSS 2.0; RFC 4287, section 4.1.1; JSON Feed 1.1"
 
 
-def _check_media_type(observations: FeedObservations, document: Document, kind: Kind) -> Iterator[Note]:
+def _check_media_type(observations: FeedObservations, document: CheckedDocument, kind: Kind) -> Iterator[Note]:
     value = observations.last.fields.get("content-type")
     if not value:
         yield MEDIA_TYPE_MISSING(observations.target)
@@ -290,7 +290,7 @@ class MEDIA_TYPE_WRONG(Note):
     reference = "RFC 9110, section 8.3; Universal Subscription Mechanism, Content-Type"
 
 
-def _check_charset(subject: str, charset: str, document: Document) -> Iterator[Note]:
+def _check_charset(subject: str, charset: str, document: CheckedDocument) -> Iterator[Note]:
     codec = codec_of(charset)
     if codec is None:
         yield CHARSET_UNKNOWN(subject, charset=charset)

@@ -12,8 +12,8 @@ from feedproxy.check import (
     subscription_links,
     validators,
 )
-from feedproxy.check.document import Document, parse
-from feedproxy.check.observations import Exchange, FeedObservations
+from feedproxy.check.document import CheckedDocument, parse
+from feedproxy.check.observations import FeedObservations, ProbeExchange
 from feedproxy.clock import Instant
 from feedproxy.findings import Note
 
@@ -51,7 +51,7 @@ def check_feed(observations: FeedObservations, *, challenge: str | None = None) 
 
 
 def _check_document(
-    document: Document, observations: FeedObservations | None, subject: str, now: Instant
+    document: CheckedDocument, observations: FeedObservations | None, subject: str, now: Instant
 ) -> Iterable[Note]:
     channel = document.channel
     if channel is None:
@@ -64,7 +64,7 @@ def _check_document(
     yield from subscription_links.check(document, channel, observations, subject)
 
 
-def _parse_response(exchange: Exchange) -> Document | None:
+def _parse_response(exchange: ProbeExchange) -> CheckedDocument | None:
     if exchange.status != 200 or exchange.content is None:
         return None
     return parse(exchange.content, exchange.fields.get("content-type"))

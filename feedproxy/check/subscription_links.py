@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from feedproxy.check.document import Document
-from feedproxy.check.observations import Exchange, FeedObservations
+from feedproxy.check.document import CheckedDocument
+from feedproxy.check.observations import FeedObservations, ProbeExchange
 from feedproxy.errors import BadTarget
 from feedproxy.feed.channel import Channel, Cloud, Kind, SelfLink
 from feedproxy.feed.discovery import FEED_TYPES, discover_feeds, self_address
@@ -24,7 +24,9 @@ _RELATIONS = {(Kind.ATOM, False): frozenset({"self"})}
 the first of several pages and is not a self link."""
 
 
-def check(document: Document, channel: Channel, observations: FeedObservations | None, subject: str) -> Iterator[Note]:
+def check(
+    document: CheckedDocument, channel: Channel, observations: FeedObservations | None, subject: str
+) -> Iterator[Note]:
     """Yield the Notes on links for subscription and notification. `observations` is None for a file."""
     yield from _check_self_link(document, channel, observations, subject)
     yield from _check_cloud(channel.cloud, subject)
@@ -44,7 +46,7 @@ def check(document: Document, channel: Channel, observations: FeedObservations |
 
 
 def _check_self_link(
-    document: Document, channel: Channel, observations: FeedObservations | None, subject: str
+    document: CheckedDocument, channel: Channel, observations: FeedObservations | None, subject: str
 ) -> Iterator[Note]:
     if not channel.self_links and document.wrong_namespaces:
         yield SELF_LINK_NAMESPACE_WRONG(subject, namespace=document.wrong_namespaces[0] or "none")
@@ -93,7 +95,7 @@ def _check_type(channel: Channel, self_link: SelfLink, subject: str) -> Iterator
         yield SELF_LINK_TYPE_WRONG(subject, type=self_link.type, expected=expected)
 
 
-def _check_title(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
+def _check_title(document: CheckedDocument, channel: Channel, subject: str) -> Iterator[Note]:
     """Yield a Note if the title of a self link differs from the channel's title.
 
     USM requires the title in RSS only.
@@ -106,7 +108,7 @@ def _check_title(document: Document, channel: Channel, subject: str) -> Iterator
         yield SELF_LINK_TITLE_WRONG(subject, title=wrong[0][:200], expected=expected)
 
 
-def _check_self_link_target(channel: Channel, target: str, answer: Exchange, subject: str) -> Iterator[Note]:
+def _check_self_link_target(channel: Channel, target: str, answer: ProbeExchange, subject: str) -> Iterator[Note]:
     other = read(answer.content or b"", answer.fields.get("content-type")) if answer.status == 200 else None
     if other is None:
         yield SELF_LINK_LEADS_TO_NO_FEED(subject, href=target, reason=_failure(answer))
@@ -234,7 +236,7 @@ class SELF_LINK_LEADS_TO_NO_FEED(Note):
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
 
-def _check_page(observations: FeedObservations, page: Exchange) -> Iterator[Note]:
+def _check_page(observations: FeedObservations, page: ProbeExchange) -> Iterator[Note]:
     if page.status != 200 or page.content is None:
         yield PAGE_SILENT(page.target, reason=_failure(page))
         return
@@ -359,12 +361,12 @@ class CLOUD_SILENT(Note):
     reference = "RSS 2.0, cloud"
 
 
-def _is_alive(exchange: Exchange) -> bool:
+def _is_alive(exchange: ProbeExchange) -> bool:
     """Return True if the response can be that of a hub or cloud, which may answer 400 or 405 to a bare GET."""
     return 0 < exchange.status < 500 and exchange.status not in (404, 410)
 
 
-def _failure(exchange: Exchange) -> str:
+def _failure(exchange: ProbeExchange) -> str:
     return exchange.error or (f"{exchange.status}" if exchange.status != 200 else "the content differs")
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from feedproxy.check.observations import Exchange, FeedObservations
+from feedproxy.check.observations import FeedObservations, ProbeExchange
 from feedproxy.clock import Instant
 from feedproxy.feed.parse.parser import read
 from feedproxy.findings import Category, Level, Note
@@ -79,7 +79,7 @@ class LAST_MODIFIED_IN_FUTURE(Note):
     reference = "RFC 9110, section 8.8.2.1"
 
 
-def _check_tag(observations: FeedObservations, tag: EntityTag, answer: Exchange) -> Iterator[Note]:
+def _check_tag(observations: FeedObservations, tag: EntityTag, answer: ProbeExchange) -> Iterator[Note]:
     if answer.status == 304:
         yield TAG_WORKS(observations.target)
         yield from _check_not_modified(observations, answer)
@@ -129,7 +129,7 @@ class CONDITION_BREAKS(Note):
     reference = "RFC 9110, section 13.2.2"
 
 
-def _check_not_modified(observations: FeedObservations, answer: Exchange) -> Iterator[Note]:
+def _check_not_modified(observations: FeedObservations, answer: ProbeExchange) -> Iterator[Note]:
     # "The server generating a 304 response MUST generate any of the following header fields that would have been sent
     # in a 200 (OK) response to the same request" -- RFC 9110, section 15.4.5
     named = ("cache-control", "content-location", "etag", "expires", "vary")
@@ -146,7 +146,7 @@ class NOT_MODIFIED_LOSES_FIELDS(Note):
     reference = "RFC 9110, section 15.4.5"
 
 
-def _check_last_modified(observations: FeedObservations, answer: Exchange) -> Iterator[Note]:
+def _check_last_modified(observations: FeedObservations, answer: ProbeExchange) -> Iterator[Note]:
     if answer.status == 304:
         yield LAST_MODIFIED_WORKS(observations.target)
     elif answer.status == 200 and _has_same_content(observations.last, answer):
@@ -172,7 +172,7 @@ class LAST_MODIFIED_IGNORED(Note):
     reference = "RFC 9110, section 13.1.3"
 
 
-def _check_repeat(observations: FeedObservations, repeat: Exchange) -> Iterator[Note]:
+def _check_repeat(observations: FeedObservations, repeat: ProbeExchange) -> Iterator[Note]:
     first = observations.last
     tags = [parse_tag(exchange.fields.get("etag") or "") for exchange in (first, repeat)]
     dates = [exchange.fields.get("last-modified") for exchange in (first, repeat)]
@@ -227,7 +227,7 @@ class TAG_FROZEN(Note):
     reference = "RFC 9110, section 8.8.1"
 
 
-def _check_codings(observations: FeedObservations, tag: EntityTag, plain: Exchange) -> Iterator[Note]:
+def _check_codings(observations: FeedObservations, tag: EntityTag, plain: ProbeExchange) -> Iterator[Note]:
     other = parse_tag(plain.fields.get("etag") or "")
     if other is not None and strong_match(tag, other) and observations.last.coding != plain.coding:
         yield ONE_TAG_FOR_ALL_CODINGS(observations.target, tag=tag.text, coding=observations.last.coding)
@@ -244,10 +244,10 @@ class ONE_TAG_FOR_ALL_CODINGS(Note):
     reference = "RFC 9110, section 8.8.3.3"
 
 
-def _has_same_content(one: Exchange, other: Exchange) -> bool:
+def _has_same_content(one: ProbeExchange, other: ProbeExchange) -> bool:
     return one.content is not None and one.content == other.content
 
 
-def _content_digest(exchange: Exchange) -> str:
+def _content_digest(exchange: ProbeExchange) -> str:
     channel = read(exchange.content or b"", exchange.fields.get("content-type"))
     return channel.content_digest if channel is not None else ""

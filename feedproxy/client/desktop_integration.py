@@ -67,7 +67,7 @@ class Folders:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class InstallationRecord:
     """Record of an installation: the list before (None if there was none) and after, and the created folders."""
 
     reader: str = ""
@@ -77,10 +77,10 @@ class Record:
     made: list[str] = field(default_factory=list)
 
 
-def read_record(folders: Folders) -> Record | None:
+def read_record(folders: Folders) -> InstallationRecord | None:
     """Return the record of the installation; None without one. Raises FeedproxyError if it cannot be read."""
     try:
-        return Record(**json.loads(folders.record.read_text("utf-8")))
+        return InstallationRecord(**json.loads(folders.record.read_text("utf-8")))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError) as error:
@@ -96,11 +96,11 @@ def install(folders: Folders, environment: Mapping[str, str], *, reader: str = "
         made = [str(created) for folder in wanted for created in _make_folders(folder)]
         before = _read(folders.defaults)
         # Written first: what is done after it can be undone.
-        _write(folders.record, Record(reader, through, before, before or "", made))
+        _write(folders.record, InstallationRecord(reader, through, before, before or "", made))
         folders.entry.write_text(_entry(own_command()), "utf-8")
         _become_default(folders, environment, before)
         after = _read(folders.defaults) or ""
-        _write(folders.record, Record(reader, through, before, after, made))
+        _write(folders.record, InstallationRecord(reader, through, before, after, made))
     except (OSError, UnicodeError) as error:
         raise FeedproxyError(f"feedproxy cannot be registered: {error}") from error
 
@@ -248,5 +248,5 @@ def _read(path: Path) -> str | None:
     return path.read_bytes().decode("utf-8") if path.exists() else None
 
 
-def _write(path: Path, record: Record) -> None:
+def _write(path: Path, record: InstallationRecord) -> None:
     path.write_text(json.dumps(asdict(record), indent=1), "utf-8")

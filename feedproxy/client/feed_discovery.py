@@ -40,14 +40,14 @@ class NothingFound(FeedproxyError):
 
 
 @dataclass(frozen=True, slots=True)
-class Discovery:
+class DiscoveryResult:
     """The feeds, the preferred one first, and a description of how they were found."""
 
     feeds: tuple[DiscoveredFeed, ...]
     description: str
 
 
-async def discover(source: str, settings: Settings) -> Discovery:
+async def discover(source: str, settings: Settings) -> DiscoveryResult:
     """Return the feeds that an address or a file leads to.
 
     `source` is an address (http, https, feed), a file: address, or a path. Raises NothingFound, and what `obtain`
@@ -68,7 +68,7 @@ async def discover(source: str, settings: Settings) -> Discovery:
     found = _of_page(got)
     if not found:
         raise NothingFound(f"{source} is a page that names no feed")
-    return Discovery(found, "the page names it")
+    return DiscoveryResult(found, "the page names it")
 
 
 async def verification_failure(address: str, settings: Settings) -> str:
@@ -123,11 +123,11 @@ def from_file(source: str, limit: int) -> bytes:
     return body
 
 
-async def _of_feed(channel: Channel, got: Document, source: str, settings: Settings) -> Discovery:
+async def _of_feed(channel: Channel, got: Document, source: str, settings: Settings) -> DiscoveryResult:
     if own := self_address(channel, got.final_address):
-        return Discovery((DiscoveredFeed(own, title=channel.title),), "the feed says so itself")
+        return DiscoveryResult((DiscoveredFeed(own, title=channel.title),), "the feed says so itself")
     where = (
-        Discovery((DiscoveredFeed(got.permanent_address, title=channel.title),), "it was found there")
+        DiscoveryResult((DiscoveredFeed(got.permanent_address, title=channel.title),), "it was found there")
         if got.permanent_address
         else None
     )
@@ -148,7 +148,7 @@ async def _of_feed(channel: Channel, got: Document, source: str, settings: Setti
         return where
     if not found:
         raise NothingFound(f"{source} is a feed without its address, and its page, {page}, names no feed")
-    return Discovery(found, f"its page, {page}, names it")
+    return DiscoveryResult(found, f"its page, {page}, names it")
 
 
 def _of_page(got: Document) -> tuple[DiscoveredFeed, ...]:

@@ -53,7 +53,7 @@ def subscribe(args: argparse.Namespace) -> int:
         desktop_integration.install(folders, os.environ, reader=args.reader, through=args.through)
         return 0
     found = asyncio.run(discover(args.source, Settings(allow_private=args.allow_private)))
-    known = desktop_integration.read_record(folders) or desktop_integration.Record()
+    known = desktop_integration.read_record(folders) or desktop_integration.InstallationRecord()
     address, through = found.feeds[0].address, args.through or known.through
     if through and not address.startswith(through.rstrip("/") + "/"):
         address = through.rstrip("/") + uri.gateway_path(address)

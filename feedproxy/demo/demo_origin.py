@@ -13,7 +13,7 @@ from hashlib import blake2b
 
 from feedproxy.clock import Clock, Instant
 from feedproxy.demo.counted_http import HEAD_MAX, format_head, parse_head
-from feedproxy.demo.publishers import Feed, Version
+from feedproxy.demo.publishers import DemoFeed, DemoVersion
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.message import Fields
 
@@ -39,7 +39,7 @@ class Origin:
 
     host = "127.0.0.1"
 
-    def __init__(self, feed: Feed, clock: Clock) -> None:
+    def __init__(self, feed: DemoFeed, clock: Clock) -> None:
         self.feed = feed
         self.tally = Tally()
         self.port = 0
@@ -101,7 +101,7 @@ class Origin:
         lines.append(("Content-Length", str(len(body))))
         return format_head("HTTP/1.1 200 OK", Fields(lines)) + body
 
-    def _is_unchanged(self, request_fields: Fields, version: Version) -> bool:
+    def _is_unchanged(self, request_fields: Fields, version: DemoVersion) -> bool:
         tag, since = request_fields.get("if-none-match"), parse_http_date(request_fields.get("if-modified-since") or "")
         if tag is not None and self.feed.profile.etag:
             return tag == _tag(version.body)

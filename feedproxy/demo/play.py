@@ -20,8 +20,8 @@ from feedproxy.app import App
 from feedproxy.clock import Instant, ManualClock, Seconds
 from feedproxy.demo.counted_http import CountedResponse, CountingConnection
 from feedproxy.demo.demo_origin import Origin, Tally
-from feedproxy.demo.publishers import START, Feed, create_feeds
-from feedproxy.demo.simulated_readers import Poll, PollPlan, Subscription, plan_polls
+from feedproxy.demo.publishers import START, DemoFeed, create_feeds
+from feedproxy.demo.simulated_readers import PollPlan, SimulatedPoll, SimulatedSubscription, plan_polls
 from feedproxy.errors import FeedproxyError
 from feedproxy.serve import ServePlan, make_master
 
@@ -40,7 +40,7 @@ ANSWER_TIMEOUT: Seconds = 30
 type Progress = Callable[[str, int, int], None]
 """Callback with the name of the run, the number of finished polls, and that of all polls."""
 
-type SendPoll = Callable[[Subscription, int], Awaitable[CountedResponse]]
+type SendPoll = Callable[[SimulatedSubscription, int], Awaitable[CountedResponse]]
 """Function that sends a poll over the connection of this index."""
 
 
@@ -97,7 +97,7 @@ async def play(*, seed: int, readers: int, days: int, progress: Progress) -> Dem
     return Demo(seed, readers, days, len(plan.polls), plan.planned, direct, with_feedproxy, duration, tuple(errors))
 
 
-async def _play_direct(feeds: Sequence[Feed], plan: PollPlan, progress: Progress) -> Result:
+async def _play_direct(feeds: Sequence[DemoFeed], plan: PollPlan, progress: Progress) -> Result:
     async with AsyncExitStack() as stack:
         clock = ManualClock(START)
         origins = await _start_origins(stack, feeds, clock)
@@ -109,7 +109,7 @@ async def _play_direct(feeds: Sequence[Feed], plan: PollPlan, progress: Progress
             for name, origin in origins.items()
         }
 
-        async def send_poll(subscription: Subscription, connection: int) -> CountedResponse:
+        async def send_poll(subscription: SimulatedSubscription, connection: int) -> CountedResponse:
             origin = origins[subscription.feed.name]
             fields = subscription.fields(f"{origin.host}:{origin.port}")
             return await connections[subscription.feed.name][connection].get(subscription.feed.path, fields)
@@ -125,14 +125,14 @@ async def _play_direct(feeds: Sequence[Feed], plan: PollPlan, progress: Progress
     return Result(tally, {name: origin.tally for name, origin in origins.items()})
 
 
-async def _play_through_feedproxy(feeds: Sequence[Feed], plan: PollPlan, progress: Progress) -> Result:
+async def _play_through_feedproxy(feeds: Sequence[DemoFeed], plan: PollPlan, progress: Progress) -> Result:
     async with AsyncExitStack() as stack:
         clock = ManualClock(START)
         origins = await _start_origins(stack, feeds, clock)
         host, port, count = await stack.enter_async_context(_start_feedproxy(clock))
         connections = [await stack.enter_async_context(CountingConnection(host, port)) for _ in range(CONNECTIONS)]
 
-        async def send_poll(subscription: Subscription, connection: int) -> CountedResponse:
+        async def send_poll(subscription: SimulatedSubscription, connection: int) -> CountedResponse:
             fields = subscription.fields(f"{host}:{port}").with_added("X-Forwarded-For", subscription.address)
             return await connections[connection].get(f"/{origins[subscription.feed.name].url}", fields)
 
@@ -147,7 +147,7 @@ async def _play_through_feedproxy(feeds: Sequence[Feed], plan: PollPlan, progres
     return Result(tally, {name: origin.tally for name, origin in origins.items()})
 
 
-async def _start_origins(stack: AsyncExitStack, feeds: Sequence[Feed], clock: ManualClock) -> dict[str, Origin]:
+async def _start_origins(stack: AsyncExitStack, feeds: Sequence[DemoFeed], clock: ManualClock) -> dict[str, Origin]:
     origins = {}
     for feed in feeds:
         origin = origins[feed.name] = Origin(feed, clock)
@@ -204,7 +204,7 @@ async def _advance(clock: ManualClock, until: Instant, refresh_count: Callable[[
 
 
 async def _send_polls(
-    polls: Sequence[Poll],
+    polls: Sequence[SimulatedPoll],
     origins: Mapping[str, Origin],
     clock: ManualClock,
     refresh_count: Callable[[], int],
@@ -238,7 +238,7 @@ async def _send_polls(
 
 
 async def _send_on_connection(
-    subscriptions: Sequence[Subscription],
+    subscriptions: Sequence[SimulatedSubscription],
     connection: int,
     at: Instant,
     send_poll: SendPoll,
@@ -256,7 +256,7 @@ async def _send_on_connection(
 
 
 def _compare_with_published(
-    subscription: Subscription,
+    subscription: SimulatedSubscription,
     response: CountedResponse,
     at: Instant,
     tally: ReaderTally,

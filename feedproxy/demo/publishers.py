@@ -39,7 +39,7 @@ WORD_LIST = VOCABULARY.split()
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class DemoItem:
     """An item of a feed."""
 
     number: int
@@ -49,7 +49,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class DemoVersion:
     """The content of a feed from an instant on."""
 
     number: int
@@ -86,12 +86,12 @@ class PublisherProfile:
 
 
 @dataclass
-class Feed:
+class DemoFeed:
     """A feed with all its items, before and after START."""
 
     profile: PublisherProfile
-    items: tuple[Item, ...]
-    _versions: dict[int, Version] = field(default_factory=dict)
+    items: tuple[DemoItem, ...]
+    _versions: dict[int, DemoVersion] = field(default_factory=dict)
     _numbers: dict[bytes, int] = field(default_factory=dict)
 
     @property
@@ -104,17 +104,17 @@ class Feed:
         """The path at the origin."""
         return f"/{self.name}"
 
-    def at(self, now: Instant) -> Version:
+    def at(self, now: Instant) -> DemoVersion:
         """Return the version that is current at `now`."""
         return self.version(bisect_right(self.items, now, key=lambda item: item.published) - 1)
 
-    def version(self, number: int) -> Version:
+    def version(self, number: int) -> DemoVersion:
         """Return the version with item `number` as its latest."""
         version = self._versions.get(number)
         if version is None:
             items = self.items[max(0, number - ITEMS_MAX + 1) : number + 1][::-1]
             body = _render(self.profile, items)
-            version = self._versions[number] = Version(number, items[0].published, body)
+            version = self._versions[number] = DemoVersion(number, items[0].published, body)
             self._numbers[body] = number
         return version
 
@@ -127,14 +127,14 @@ class Feed:
         return self._numbers.get(body)
 
 
-def create_feeds(seed: int, *, days: int) -> list[Feed]:
+def create_feeds(seed: int, *, days: int) -> list[DemoFeed]:
     """Return the four feeds with their items until the end of the demo."""
-    return [Feed(profile, tuple(_items(profile, seed, START + days * 86_400))) for profile in PROFILES]
+    return [DemoFeed(profile, tuple(_items(profile, seed, START + days * 86_400))) for profile in PROFILES]
 
 
-def _items(profile: PublisherProfile, seed: int, end: Instant) -> list[Item]:
+def _items(profile: PublisherProfile, seed: int, end: Instant) -> list[DemoItem]:
     random = Random(f"{seed}/{profile.name}")  # noqa: S311 -- a play, no secret
-    items: list[Item] = []
+    items: list[DemoItem] = []
     at = START - PAST
     while True:
         at += random.expovariate(1 / profile.pause) + 60
@@ -145,10 +145,10 @@ def _items(profile: PublisherProfile, seed: int, end: Instant) -> list[Item]:
         number = len(items)
         title = " ".join(random.choices(WORD_LIST, k=5)).capitalize()
         text = " ".join(random.choices(WORD_LIST, k=random.randint(40, 90))).capitalize() + "."
-        items.append(Item(number, at, title, text))
+        items.append(DemoItem(number, at, title, text))
 
 
-def _render(profile: PublisherProfile, items: Sequence[Item]) -> bytes:
+def _render(profile: PublisherProfile, items: Sequence[DemoItem]) -> bytes:
     """Return the document with these items."""
     site = f"http://{profile.name}.example/"
     media_type, _, _ = profile.content_type.partition(";")

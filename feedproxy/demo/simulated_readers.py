@@ -8,7 +8,7 @@ from random import Random
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.demo.counted_http import CountedResponse
-from feedproxy.demo.publishers import START, Feed
+from feedproxy.demo.publishers import START, DemoFeed
 from feedproxy.http.message import Fields
 
 POLLS_MAX = 15_000
@@ -49,12 +49,12 @@ PROFILES = (
 
 
 @dataclass
-class Subscription:
+class SimulatedSubscription:
     """A reader's subscription to a feed, with the state that it keeps."""
 
     profile: ReaderProfile
     address: str
-    feed: Feed
+    feed: DemoFeed
     offset: Seconds
     tag: str | None = None
     modified: str | None = None
@@ -94,26 +94,26 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
-class Poll:
+class SimulatedPoll:
     """A request of a reader for a feed, and its time."""
 
     at: Instant
-    subscription: Subscription = field(compare=False)
+    subscription: SimulatedSubscription = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class PollPlan:
     """All polls in order; `planned` is their number before thinning."""
 
-    polls: Sequence[Poll]
+    polls: Sequence[SimulatedPoll]
     planned: int
 
 
-def plan_polls(feeds: Sequence[Feed], *, readers: int, seed: int, days: int) -> PollPlan:
+def plan_polls(feeds: Sequence[DemoFeed], *, readers: int, seed: int, days: int) -> PollPlan:
     """Return the subscriptions with their polls. Every reader has two of the feeds."""
     random = Random(f"{seed}/readers")  # noqa: S311 -- a play, no secret
     end = START + days * 86_400
-    polls: list[Poll] = []
+    polls: list[SimulatedPoll] = []
     for number in range(readers):
         profile = PROFILES[number % len(PROFILES)]
         address = f"198.51.100.{number + 1}"  # RFC 5737: addresses for examples
@@ -121,8 +121,8 @@ def plan_polls(feeds: Sequence[Feed], *, readers: int, seed: int, days: int) -> 
         first = (number + number // len(PROFILES) * 2) % len(feeds)
         for feed in (feeds[first], feeds[(first + 1) % len(feeds)]):
             offset = 0.0 if profile.on_the_hour else random.uniform(0, profile.interval)
-            subscription = Subscription(profile, address, feed, offset)
-            polls += [Poll(at, subscription) for at in subscription.times(end)]
+            subscription = SimulatedSubscription(profile, address, feed, offset)
+            polls += [SimulatedPoll(at, subscription) for at in subscription.times(end)]
     polls.sort(key=lambda poll: poll.at)
     planned = len(polls)
     if planned > POLLS_MAX:

@@ -98,7 +98,7 @@ _ERROR_LEVEL = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class XmlTree:
     """A document as a tree, without its items."""
 
     root: Element
@@ -109,7 +109,7 @@ class Document:
 class SmallDocument:
     """A document and its items. The items are in its tree until `strip` is called."""
 
-    document: Document
+    document: XmlTree
     items: list[Element]
 
     def strip(self) -> None:
@@ -144,10 +144,10 @@ def parse_small(text: Utf8Text) -> SmallDocument | None:
         parent = items[0].getparent()
         if parent is None or len(list(parent.iterchildren(items[0].tag))) < len(items):
             return None
-    return SmallDocument(Document(root, well_formed=True), items)
+    return SmallDocument(XmlTree(root, well_formed=True), items)
 
 
-def parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> Document | None:
+def parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlTree | None:
     """Call `on_item` with every complete item and remove it afterwards. Return the tree without items.
 
     An item may be used only during the call. A nested item is part of the outer one. Comments are left out. Return None
@@ -164,7 +164,7 @@ def parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> Docum
     if parser.root is None:
         return None
     whole = end == len(text.data) and text.sound and not _is_displaced(text.data, start)
-    return Document(parser.root, well_formed=faultless and whole)
+    return XmlTree(parser.root, well_formed=faultless and whole)
 
 
 class _StreamParser:

@@ -46,7 +46,7 @@ def read(body: bytes) -> Moved | Gone | None:
     text = to_utf8(body)
     if not text.sound:
         return None
-    reader = _Reader()
+    reader = _RedirectReader()
     parser = ParserCreate("utf-8")
     parser.buffer_text = True  # otherwise the handler is called for each line
     parser.StartElementHandler = reader.start
@@ -72,7 +72,7 @@ class _NotRedirect(Exception):
     """Raised if the document is not a redirect document."""
 
 
-class _Reader:
+class _RedirectReader:
     """Handlers for expat's events that collect the text of each newLocation in the root element."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from feedproxy.feed.channel import Schedule
 from feedproxy.lab.record.exchange import Exchange, Recording, Side
 from feedproxy.scoring.grade import ReaderScore, score_reader
 from feedproxy.scoring.reader import Reader, ReaderName, reader_name
-from feedproxy.scoring.scored_request import Content, Poll, read_content
+from feedproxy.scoring.scored_request import Poll, PollContent, read_content
 
 BROKEN_FAULTS = frozenset({"reset", "truncated-gzip", "wrong-length"})
 """Names of the faults that leave a response incomplete."""
@@ -66,7 +66,7 @@ def grade_recording(recording: Recording, side: Side | None = None) -> Recording
     return RecordingScores(tuple(grade for grade, _ in found), tuple(by_feed for _, by_feed in found))
 
 
-def to_poll(number: int, exchange: Exchange, read: Callable[[Exchange], Content | None]) -> Poll:
+def to_poll(number: int, exchange: Exchange, read: Callable[[Exchange], PollContent | None]) -> Poll:
     """Convert an exchange to the input of scoring. `read` returns the parsed content of an exchange."""
     return Poll(
         number=number,
@@ -93,15 +93,15 @@ def _number_exchanges(recording: Recording, exchanges: Iterable[Exchange]) -> It
     return ((number, exchange) for number, exchange in numbered if id(exchange) in wanted)
 
 
-def _memoize_contents(recording: Recording) -> Callable[[Exchange], Content | None]:
+def _memoize_contents(recording: Recording) -> Callable[[Exchange], PollContent | None]:
     """Return a function that parses the content of an exchange. It parses each distinct content only once."""
-    parsed: dict[tuple[str, str], Content | None] = {}
+    parsed: dict[tuple[str, str], PollContent | None] = {}
 
-    def read(exchange: Exchange) -> Content | None:
+    def read(exchange: Exchange) -> PollContent | None:
         body = recording.contents.get(exchange.digest) if exchange.digest else None
         if body is None or exchange.raw:
             # Contents of private feeds are not recorded. Such requests are graded by status and fields alone.
-            return Content(is_feed=True) if exchange.digest and _has_feed_type(exchange) else None
+            return PollContent(is_feed=True) if exchange.digest and _has_feed_type(exchange) else None
         media_type = exchange.fields.get("content-type") or ""
         if (exchange.digest, media_type) not in parsed:
             parsed[exchange.digest, media_type] = read_content(body, media_type)

@@ -10,7 +10,7 @@ from typing import assert_never
 from feedproxy.cache import reuse, serving_stale
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
 from feedproxy.cache.freshness import Freshness
-from feedproxy.cache.reuse import Forward, Reuse, ReuseAndRevalidate, Unsatisfiable, Validate
+from feedproxy.cache.reuse import Forward, NotInCache, Reuse, ReuseAndRevalidate, Validate
 from feedproxy.cache.serving_stale import Occasion
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.cache.vary import nominated
@@ -118,7 +118,7 @@ class ResponseSelector:
                 return self._hit(context, stored, stored_freshness, detail)
             case ReuseAndRevalidate(stored, stored_freshness, detail):
                 return self._hit_and_refresh(context, stored, stored_freshness, detail, now)
-            case Unsatisfiable(reason):
+            case NotInCache(reason):
                 return self._unsatisfiable(context, reason)
             case Validate(stored, fwd) | Forward(fwd, _, stored):
                 if not is_synced and await self._peers.sync(request.target):

@@ -10,7 +10,7 @@ from feedproxy.cache.freshness import Freshness
 from feedproxy.cache.partial_content import Combined, Missing
 from feedproxy.cache.reuse import Reuse
 from feedproxy.cache.stored_response import Content, StoredResponse
-from feedproxy.cache.storing import Store
+from feedproxy.cache.storing import MayStore
 from feedproxy.clock import Instant
 from feedproxy.http.message import Fields, Response
 from feedproxy.refresh import personal_responses, redirects
@@ -99,7 +99,7 @@ def with_part(resource: Resource, response: StoredResponse, job: RefreshJob) -> 
         return None
     verdict = partial_content.may_store_part(job.request, response, targeted=job.settings.is_targeted)
     request_fields, own = job.request.fields, job.own_agent
-    if not isinstance(verdict, Store) or vary.choose(resource.variants, request_fields, own_agent=own) is not None:
+    if not isinstance(verdict, MayStore) or vary.choose(resource.variants, request_fields, own_agent=own) is not None:
         return None
     others = [part for part in resource.parts if not vary.selects(part, request_fields, own_agent=own)]
     replaced = tuple(part for part in resource.parts if part not in others)

@@ -16,7 +16,7 @@ REFUSALS = frozenset({429, 503})
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class PollContent:
     """The properties of an answer's content that the rules need."""
 
     is_feed: bool
@@ -24,12 +24,12 @@ class Content:
     relocation: Moved | Gone | None = None
 
 
-def read_content(body: bytes, content_type: str | None) -> Content:
+def read_content(body: bytes, content_type: str | None) -> PollContent:
     """Parse a decoded content and return the properties that the rules need. It raises no exception."""
     if (relocation := xml_redirect.read(body)) is not None:
-        return Content(is_feed=True, relocation=relocation)
+        return PollContent(is_feed=True, relocation=relocation)
     channel = feeds.read(body, content_type)
-    return Content(is_feed=False) if channel is None else Content(is_feed=True, schedule=channel.schedule)
+    return PollContent(is_feed=False) if channel is None else PollContent(is_feed=True, schedule=channel.schedule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Poll:
     """Status of the answer; 0 if the request was not answered."""
     answer: Fields
     """The fields of the answer."""
-    content: Content | None = None
+    content: PollContent | None = None
     """Properties of the answer's content; None if there was no content, or it is unknown."""
     method: str = "GET"
     version: str = "HTTP/1.1"
@@ -98,7 +98,7 @@ def feed_poll(
     public: str = "",
 ) -> Poll:
     """Return an exchange of the proxy as the score reads it. `schedule` is the feed's; None if it is no feed."""
-    content = Content(is_feed=True, schedule=schedule) if schedule is not None else None
+    content = PollContent(is_feed=True, schedule=schedule) if schedule is not None else None
     seen_content = content if status in (200, 226, 304) else None
     return Poll(
         number,

@@ -74,7 +74,7 @@ def dump_with_header(resource: Resource, *, block: int = 1) -> tuple[bytes, byte
     header = header.ljust(-(-len(header) // block) * block)
     version = envelope.LATER_VERSION if resource.previous else envelope.VERSION
     try:
-        return envelope.seal_parts(envelope.Kind.RESOURCE, header, *area_parts, version=version), header
+        return envelope.seal_parts(envelope.EnvelopeKind.RESOURCE, header, *area_parts, version=version), header
     except struct.error as error:
         raise StoreError(f"cannot be written: {resource.target}: {error}") from error
 
@@ -91,7 +91,7 @@ def load(data: bytes) -> Resource:
 
 def load_with_header(data: bytes) -> tuple[Resource, bytes]:
     """Parse a stored form. Return the resource, and its header for `restore`. Raises the errors of `load`."""
-    header, area = envelope.open_parts(envelope.Kind.RESOURCE, data)
+    header, area = envelope.open_parts(envelope.EnvelopeKind.RESOURCE, data)
     context = _StoredBodies(area)
     resource = _read(header, context)
     try:

@@ -21,7 +21,7 @@ _ENVELOPE = struct.Struct(">4sBBxxII")
 _CHECKED = _ENVELOPE.size - 4
 
 
-class Kind(IntEnum):
+class EnvelopeKind(IntEnum):
     """The kind of content in an envelope."""
 
     RESOURCE = ord("R")
@@ -36,7 +36,7 @@ class UnknownVersion(StoreError):
     """Error for a value that another version of feedproxy wrote in a form that this version cannot read."""
 
 
-def seal_parts(kind: Kind, header: bytes, *parts: bytes, version: int = VERSION) -> bytes:
+def seal_parts(kind: EnvelopeKind, header: bytes, *parts: bytes, version: int = VERSION) -> bytes:
     """Return an envelope with the header and the parts."""
     start = _ENVELOPE.pack(MAGIC, version, kind, len(header), 0)[:_CHECKED]
     checksum = zlib.crc32(header, zlib.crc32(start))
@@ -45,7 +45,7 @@ def seal_parts(kind: Kind, header: bytes, *parts: bytes, version: int = VERSION)
     return b"".join((start, checksum.to_bytes(4), header, *parts))
 
 
-def open_parts(kind: Kind, data: bytes) -> tuple[memoryview, memoryview]:
+def open_parts(kind: EnvelopeKind, data: bytes) -> tuple[memoryview, memoryview]:
     """Return the header and the content of an envelope. Raises Damaged or UnknownVersion.
 
     The version is checked before the checksum, because another version may have another kind of checksum.
@@ -68,9 +68,9 @@ def open_parts(kind: Kind, data: bytes) -> tuple[memoryview, memoryview]:
 
 def seal(data: bytes) -> bytes:
     """Return the state of another part in an envelope."""
-    return seal_parts(Kind.STATE, b"", data)
+    return seal_parts(EnvelopeKind.STATE, b"", data)
 
 
 def unseal(data: bytes) -> bytes:
     """Return the data in an envelope made by `seal`. Raises Damaged or UnknownVersion."""
-    return bytes(open_parts(Kind.STATE, data)[1])
+    return bytes(open_parts(EnvelopeKind.STATE, data)[1])

@@ -17,7 +17,7 @@ from feedproxy.errors import StoreError, UsageError
 from feedproxy.store import codec, envelope
 from feedproxy.store.coordination import Coordination
 from feedproxy.store.disk import DiskStore
-from feedproxy.store.envelope import Kind
+from feedproxy.store.envelope import EnvelopeKind
 from feedproxy.store.interface import OnFailure, Precondition, Store
 from feedproxy.store.memory import MemoryStore
 from feedproxy.store.packing.memory_entry import memory_size
@@ -26,7 +26,7 @@ from feedproxy.store.shared_memory import SharedMemoryCoordination
 from feedproxy.store.shared_overflow import DELETED
 from feedproxy.store.write_behind import WriteQueue
 
-type Key = tuple[Kind, str]
+type Key = tuple[EnvelopeKind, str]
 
 MEMORY = "memory:"
 HOT_MAX = 65_536
@@ -167,7 +167,7 @@ class TieredStore:
         return self._memory.version(target, used=used)
 
     def get_latest(self, target: str) -> Resource | None:
-        entry = self._queue.pending((Kind.RESOURCE, target))
+        entry = self._queue.pending((EnvelopeKind.RESOURCE, target))
         if entry is not None:
             return entry.value if isinstance(entry.value, Resource) else None
         return self.get(target)
@@ -189,7 +189,7 @@ class TieredStore:
     def holds(self, target: str) -> bool:
         if self._memory.holds(target):
             return True
-        key = (Kind.RESOURCE, target)
+        key = (EnvelopeKind.RESOURCE, target)
         entry = self._queue.pending(key) if self._shared is None else None
         if entry is not None:
             return entry.value is not None
@@ -212,7 +212,7 @@ class TieredStore:
 
         Return None if there is none.
         """
-        key = (Kind.RESOURCE, target)
+        key = (EnvelopeKind.RESOURCE, target)
         entry = self._queue.pending(key) if self._shared is None else None
         if entry is not None:
             return (entry.value, None, b"") if isinstance(entry.value, Resource) else None
@@ -249,10 +249,10 @@ class TieredStore:
         size = memory_size(resource)
         self._memory.put_now(resource, size)
         self._memory.coordination.record_change()
-        await self._queue.add((Kind.RESOURCE, resource.target), resource, size)
+        await self._queue.add((EnvelopeKind.RESOURCE, resource.target), resource, size)
 
     async def wait_written(self, target: str) -> None:
-        await self._queue.wait_written((Kind.RESOURCE, target))
+        await self._queue.wait_written((EnvelopeKind.RESOURCE, target))
 
     async def delete(self, target: str) -> None:
         self._memory.drop(target)
@@ -261,7 +261,7 @@ class TieredStore:
             await self._write_for_all(self._shared, target, None)
             return
         self._memory.coordination.record_change()
-        await self._queue.add((Kind.RESOURCE, target), None, len(target))
+        await self._queue.add((EnvelopeKind.RESOURCE, target), None, len(target))
 
     async def _write_for_all(
         self,
@@ -271,7 +271,7 @@ class TieredStore:
         precondition: Precondition | None = None,
     ) -> None:
         """Write a resource, or delete it if it is None. Return once every process answers with this value."""
-        key = (Kind.RESOURCE, target)
+        key = (EnvelopeKind.RESOURCE, target)
         size = memory_size(resource) if resource is not None else len(target)
         if not await self._queue.write(key, resource, size, timeout=0.0 if self._late else SHARED_WRITE_TIMEOUT):
             self._late = True
@@ -285,7 +285,7 @@ class TieredStore:
         published_at = self._published_at.pop(target, None)
         self._absent.discard(target)
         self._catch_up(shared)
-        pending = self._queue.pending((Kind.RESOURCE, target))
+        pending = self._queue.pending((EnvelopeKind.RESOURCE, target))
         if resource is None or (pending is not None and pending.value is not resource):
             return
         later = shared.changes_since(published_at)[1] if published_at is not None else None
@@ -302,7 +302,7 @@ class TieredStore:
                 return
             position = shared.overflow.put(_name(key), _serialize(value), _always if value is None else precondition)
             self._published[key] = (value, position)
-            if key[0] is Kind.RESOURCE:
+            if key[0] is EnvelopeKind.RESOURCE:
                 self._published_at[key[1]] = shared.publish_change(key[1])
 
     def _catch_up(self, shared: SharedMemoryCoordination) -> None:
@@ -317,9 +317,11 @@ class TieredStore:
                 self._memory.drop(target)
 
     def targets(self) -> Iterator[str]:
-        pending_names = {name: is_value for (kind, name), is_value in self._queue.names() if kind is Kind.RESOURCE}
+        pending_names = {
+            name: is_value for (kind, name), is_value in self._queue.names() if kind is EnvelopeKind.RESOURCE
+        }
         if self._shared is not None:
-            prefix = Kind.RESOURCE.name + ":"
+            prefix = EnvelopeKind.RESOURCE.name + ":"
             pending_names |= {
                 name.removeprefix(prefix): is_value
                 for name, is_value in self._shared.overflow.names()
@@ -335,10 +337,10 @@ class TieredStore:
             self._on_read_failure(error)
 
     def _is_unwritten(self, target: str) -> bool:
-        return self._shared is None and (Kind.RESOURCE, target) in self._queue.failed_keys
+        return self._shared is None and (EnvelopeKind.RESOURCE, target) in self._queue.failed_keys
 
     def get_state(self, name: str) -> bytes | None:
-        key = (Kind.STATE, name)
+        key = (EnvelopeKind.STATE, name)
         entry = self._queue.pending(key)
         if entry is not None:
             return entry.value if isinstance(entry.value, bytes) else None
@@ -354,7 +356,7 @@ class TieredStore:
             return None
 
     async def put_state(self, name: str, data: bytes) -> None:
-        await self._queue.add((Kind.STATE, name), data, len(data))
+        await self._queue.add((EnvelopeKind.STATE, name), data, len(data))
 
     async def flush(self) -> None:
         await self._queue.flush()
@@ -381,8 +383,8 @@ class TieredStore:
             return
         # A purge invalidates before it acquires this lock, so an older value is written before the delete, or
         # discarded.
-        with shared.write_lock(target if kind is Kind.RESOURCE else name):
-            precondition = self._preconditions.pop(target, _always) if kind is Kind.RESOURCE else _always
+        with shared.write_lock(target if kind is EnvelopeKind.RESOURCE else name):
+            precondition = self._preconditions.pop(target, _always) if kind is EnvelopeKind.RESOURCE else _always
             pending = self._queue.pending(key)
             if pending is not None and pending.value is not value:
                 return  # a later value has replaced it during the wait for the lock
@@ -407,7 +409,7 @@ class TieredStore:
                     if published is not None and published[0] is not value:
                         self._published[key] = published
                         published = None
-                if kind is Kind.RESOURCE:
+                if kind is EnvelopeKind.RESOURCE:
                     # The change is published even after a failure: the other processes' copies in memory are outdated
                     # in any case.
                     self._published_at[target] = shared.publish_change(target)
@@ -433,7 +435,7 @@ class TieredStore:
 
     def _holds(self, key: Key) -> bool:
         kind, name = key
-        return self._disk.holds(name) if kind is Kind.RESOURCE else self._disk.read_state(name) is not None
+        return self._disk.holds(name) if kind is EnvelopeKind.RESOURCE else self._disk.read_state(name) is not None
 
     def _run_housekeeping(self) -> bool:
         if not self._needs_cull and self._bytes_written < CULL_AFTER_BYTES:

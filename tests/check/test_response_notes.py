@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from feedproxy.check.observations import Exchange, FeedObservations
+from feedproxy.check.observations import FeedObservations, ProbeExchange
 from feedproxy.check.probe import probe_feed
 from feedproxy.check.run_checks import check_feed
 from feedproxy.findings import Level, Note
@@ -368,7 +368,7 @@ async def test_public_address_gets_its_note(name: str) -> None:
     by_https = Request("HEAD", "https://feeds.example/feed.xml", Fields())
     match name:
         case "https-unused":
-            known = dataclasses.replace(known, by_https=Exchange(by_https, 200))
+            known = dataclasses.replace(known, by_https=ProbeExchange(by_https, 200))
         case "tls-old":
             known = dataclasses.replace(known, handshake=ProbedCertificate(9e9, "", "TLSv1.1"))
         case "slow-to-answer":
@@ -376,7 +376,7 @@ async def test_public_address_gets_its_note(name: str) -> None:
             assert name in find(known)
             return
         case "redirect-to-http":
-            first = Exchange(by_https, 301, Fields([("Location", known.target)]))
+            first = ProbeExchange(by_https, 301, Fields([("Location", known.target)]))
             known = dataclasses.replace(known, hops=(first, known.last))
             assert find(known) == {name, "has-moved", "http-only"}
             return

@@ -8,7 +8,7 @@ import pytest
 
 from feedproxy import cli
 from feedproxy.check import check_report
-from feedproxy.check.observations import Exchange, FeedObservations
+from feedproxy.check.observations import FeedObservations, ProbeExchange
 from feedproxy.check.probe import REQUESTS_MAX
 from feedproxy.check.run_checks import CHECKS, check_document, check_feed
 from feedproxy.commands.check import check
@@ -55,7 +55,7 @@ def test_check_of_hostile_document_yields_notes(corpus: Path) -> None:
             fields = Fields((key, value.strip()) for key, colon, value in lines if key and colon)
             request = Request("GET", "https://x.example/feed", Fields())
             observations = FeedObservations(
-                request.target, (Exchange(request, 200, fields, body=body, content=body, at=NOW),)
+                request.target, (ProbeExchange(request, 200, fields, body=body, content=body, at=NOW),)
             )
             assert check_feed(observations), record["id"]
             assert check_document(body, NOW), record["id"]
@@ -127,7 +127,7 @@ def test_check_html_is_self_contained_without_scripts() -> None:
 def test_check_reports_redact_token_in_address() -> None:
     secret = "https://x.example/feed?token=s3cr3tw0rd"
     request = Request("GET", secret, Fields())
-    observations = FeedObservations(secret, (Exchange(request, 500, at=NOW),))
+    observations = FeedObservations(secret, (ProbeExchange(request, 500, at=NOW),))
     done = check_report.CheckReport(secret, NOW, check_feed(observations), 1)
     for told in (check_report.as_text(done), check_report.as_json(done), check_report.as_html(done)):
         assert "s3cr3tw0rd" not in told

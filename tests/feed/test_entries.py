@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.feed.delta.entry_identities import Entry, find_entries, pack, unpack
+from feedproxy.feed.delta.entry_identities import IdentifiedEntry, find_entries, pack, unpack
 from feedproxy.feed.parse.parser import read
 
 FEED = """\
@@ -30,7 +30,7 @@ RSS = "<rss><channel><title>t</title>{}</channel></rss>"
 JSON = '{{"version": "https://jsonfeed.org/version/1.1", "title": "t", "items": [{}]}}'
 
 
-def all_of(document: str | bytes, charset: str | None = None) -> tuple[Entry, ...]:
+def all_of(document: str | bytes, charset: str | None = None) -> tuple[IdentifiedEntry, ...]:
     body = document.encode() if isinstance(document, str) else document
     channel = read(body, f"text/xml; charset={charset}" if charset else None)
     assert channel is not None
@@ -46,7 +46,7 @@ def none_of(document: str | bytes) -> bool:
     return find_entries(body, channel) is None
 
 
-def only(document: str) -> Entry:
+def only(document: str) -> IdentifiedEntry:
     [entry] = all_of(document)
     return entry
 

@@ -19,7 +19,7 @@ from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.message import Fields, Request
 from feedproxy.lab.grading import BROKEN_FAULTS
 from feedproxy.lab.record.exchange import Exchange, Recording, Side, content_digest
-from feedproxy.lab.replay.replay_origin import IncomingRequest, ReplayOrigin
+from feedproxy.lab.replay.replay_origin import ReplayOrigin, ReplayRequestHead
 from feedproxy.lab.replay.replay_source import ReplayOptions, make_replay
 from feedproxy.lab.replay.timeline import ReplayWorld, Timeline, Version
 
@@ -202,7 +202,7 @@ def poll(
     for hop in range(8):
         fields = Fields(reader.fields(now))
         bare = target.partition("?")[0]
-        asked = replay.to_replay_request(IncomingRequest("GET", bare, fields), now)
+        asked = replay.to_replay_request(ReplayRequestHead("GET", bare, fields), now)
         reply = replay.answer(asked)
         content = reply.body
         raw = False

@@ -11,7 +11,7 @@ from feedproxy.cache.freshness import Allowance, assess, current_age
 from feedproxy.cache.reuse import Reuse, ReuseAndRevalidate, decide
 from feedproxy.cache.serving_stale import Occasion
 from feedproxy.cache.stored_response import Content, StoredResponse
-from feedproxy.cache.storing import Store, may_store, storable_fields
+from feedproxy.cache.storing import MayStore, may_store, storable_fields
 from feedproxy.cache.validation import apply_head, freshen
 from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
@@ -144,7 +144,7 @@ def test_stored_response_may_be_shared(fields: Fields, request: Fields, status: 
 
     decision = may_store(Request("GET", "https://example.com/", request), Response(status, fields), now=NOW)
 
-    if decision == Store():
+    if decision == MayStore():
         assert not control.private
         assert not control.no_store or control.must_understand
         assert vary.nominated(fields) != ("*",)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from feedproxy.feed.channel import Channel
 from feedproxy.feed.charset import to_utf8
 from feedproxy.feed.delta.delta_document import make_delta
-from feedproxy.feed.delta.entry_identities import Entry, find_entries, pack, unpack
+from feedproxy.feed.delta.entry_identities import IdentifiedEntry, find_entries, pack, unpack
 from feedproxy.feed.parse.parser import read
 
 ENCODINGS = [
@@ -75,7 +75,7 @@ def written(kind: str, codec: str, version: Version) -> bytes:
     return f"<?xml version='1.0' encoding='{LABELS.get(codec, codec)}'?>\r\n{body}".encode(codec)
 
 
-def seen(body: bytes) -> tuple[Channel, tuple[Entry, ...]]:
+def seen(body: bytes) -> tuple[Channel, tuple[IdentifiedEntry, ...]]:
     channel = read(body, None)
     assert channel is not None
     found = find_entries(body, channel)
@@ -83,7 +83,7 @@ def seen(body: bytes) -> tuple[Channel, tuple[Entry, ...]]:
     return channel, found
 
 
-def pairs(found: tuple[Entry, ...]) -> list[tuple[str, str]]:
+def pairs(found: tuple[IdentifiedEntry, ...]) -> list[tuple[str, str]]:
     return [(entry.identity, entry.digest) for entry in found]
 
 
@@ -127,7 +127,7 @@ def test_delta_omits_nothing_but_entries(kind: str, codec: str, now: Version, kn
     assert without_space(result.body, seen(result.body)[1]) == without_space(body, current)
 
 
-def without_space(body: bytes, found: tuple[Entry, ...]) -> str:
+def without_space(body: bytes, found: tuple[IdentifiedEntry, ...]) -> str:
     """Return the document without its entries and white space."""
     parts, position = [], 0
     for entry in found:

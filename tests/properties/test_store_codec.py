@@ -128,7 +128,7 @@ JSON = st.recursive(
 @settings(max_examples=120)
 def test_invalid_header_is_a_store_error_or_a_resource(resource: Resource, data: st.DataObject) -> None:
     """The checksum is correct, as in data from an attacker or from a faulty program."""
-    header, bodies = envelope.open_parts(envelope.Kind.RESOURCE, dump(resource))
+    header, bodies = envelope.open_parts(envelope.EnvelopeKind.RESOURCE, dump(resource))
     plain = json.loads(bytes(header).decode("utf-8", "surrogatepass"))
     holder: Any = plain
     while True:
@@ -139,7 +139,7 @@ def test_invalid_header_is_a_store_error_or_a_resource(resource: Resource, data:
         holder = inner
     holder[name] = data.draw(JSON)
     forged = envelope.seal_parts(
-        envelope.Kind.RESOURCE, json.dumps(plain).encode("utf-8", "surrogatepass"), bytes(bodies)
+        envelope.EnvelopeKind.RESOURCE, json.dumps(plain).encode("utf-8", "surrogatepass"), bytes(bodies)
     )
 
     try:
@@ -151,12 +151,12 @@ def test_invalid_header_is_a_store_error_or_a_resource(resource: Resource, data:
 
 def test_huge_number_is_a_store_error() -> None:
     resource = dataclasses.replace(a_resource(), version_records=(VersionRecord(1.0, 5, 7),))
-    header, bodies = envelope.open_parts(envelope.Kind.RESOURCE, dump(resource))
+    header, bodies = envelope.open_parts(envelope.EnvelopeKind.RESOURCE, dump(resource))
     plain = json.loads(bytes(header))
     plain["editions"][0]["items"] = -7
 
     with pytest.raises(StoreError, match="invalid header"):
-        load(envelope.seal_parts(envelope.Kind.RESOURCE, json.dumps(plain).encode(), bytes(bodies)))
+        load(envelope.seal_parts(envelope.EnvelopeKind.RESOURCE, json.dumps(plain).encode(), bytes(bodies)))
 
 
 @given(st.binary(max_size=300))
@@ -208,12 +208,12 @@ def test_feeds_of_one_server_share_field_lines_and_each_feed_its_target() -> Non
 
 
 def test_unknown_member_of_a_later_version_is_ignored() -> None:
-    header, bodies = envelope.open_parts(envelope.Kind.RESOURCE, dump(a_resource()))
+    header, bodies = envelope.open_parts(envelope.EnvelopeKind.RESOURCE, dump(a_resource()))
     plain = json.loads(bytes(header))
     plain["mood"] = {"good": True}
     plain["variants"][0]["colour"] = "blue"
 
-    later = envelope.seal_parts(envelope.Kind.RESOURCE, json.dumps(plain).encode(), bytes(bodies))
+    later = envelope.seal_parts(envelope.EnvelopeKind.RESOURCE, json.dumps(plain).encode(), bytes(bodies))
 
     assert load(later) == a_resource()
 

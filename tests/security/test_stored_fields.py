@@ -16,9 +16,11 @@ TARGET = "https://a.example/feed"
 def stored(name: str, value: str) -> bytes:
     """A value with this field line in place of a harmless one, its checksum right, as an attacker writes it."""
     response = StoredResponse(TARGET, 200, Fields([("X-Name", "x-value")]), Content({"identity": b"x"}), 1.0, 2.0)
-    header, area = envelope.open_parts(envelope.Kind.RESOURCE, codec.dump(Resource(TARGET, (response,), fetched=2.0)))
+    header, area = envelope.open_parts(
+        envelope.EnvelopeKind.RESOURCE, codec.dump(Resource(TARGET, (response,), fetched=2.0))
+    )
     text = bytes(header).decode().replace('["X-Name","x-value"]', json.dumps([name, value]))
-    return envelope.seal_parts(envelope.Kind.RESOURCE, text.encode(), bytes(area))
+    return envelope.seal_parts(envelope.EnvelopeKind.RESOURCE, text.encode(), bytes(area))
 
 
 def test_field_line_that_is_one_is_read() -> None:

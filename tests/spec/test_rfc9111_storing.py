@@ -8,7 +8,7 @@ import pytest
 from feedproxy.cache import partial_content
 from feedproxy.cache.set_cookie import with_cookies
 from feedproxy.cache.stored_response import Content, StoredResponse
-from feedproxy.cache.storing import DoNotStore, Store, may_store, storable_fields
+from feedproxy.cache.storing import DoNotStore, MayStore, may_store, storable_fields
 from feedproxy.http.message import Fields, Request, Response
 from tests.spec.caching import (
     NO_FIELDS,
@@ -26,7 +26,7 @@ from tests.spec.caching import (
 
 def test_the_method_has_to_be_one_the_cache_understands() -> None:
     """Section 3."""
-    assert isinstance(storing(method="GET"), Store)
+    assert isinstance(storing(method="GET"), MayStore)
     assert storing(method="POST", cache_control="max-age=60") == DoNotStore("responses to POST are not stored")
 
 
@@ -55,7 +55,7 @@ def test_private_is_not_stored_by_a_shared_cache() -> None:
 @pytest.mark.parametrize("status", [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501])
 def test_a_heuristically_cacheable_status_is_stored_without_a_word(status: int) -> None:
     """Section 3; RFC 9110, section 15.1."""
-    assert isinstance(storing(status), Store)
+    assert isinstance(storing(status), MayStore)
 
 
 @pytest.mark.parametrize("status", [201, 202, 299, 302, 303, 307, 400, 403, 500, 502, 503, 504, 599])
@@ -63,8 +63,8 @@ def test_any_other_status_needs_a_word_to_be_stored(status: int) -> None:
     """Section 3."""
     assert isinstance(storing(status, last_modified=at(-86_400)), DoNotStore)
     for control in ("max-age=60", "s-maxage=60", "public"):
-        assert isinstance(storing(status, cache_control=control), Store)
-    assert isinstance(storing(status, expires=at(60)), Store)
+        assert isinstance(storing(status, cache_control=control), MayStore)
+    assert isinstance(storing(status, expires=at(60)), MayStore)
 
 
 # -- 3.1 Storing header and trailer fields
@@ -96,7 +96,7 @@ def test_fields_that_a_qualified_directive_names_are_not_stored(directive: str) 
     control = f'{directive}="a, B", max-age=60'
     received = Fields([("Cache-Control", control), ("A", "1"), ("b", "2"), ("c", "3")])
 
-    assert may_store(Request("GET", TARGET), Response(200, received), now=NOW) == Store()
+    assert may_store(Request("GET", TARGET), Response(200, received), now=NOW) == MayStore()
     assert storable_fields(received) == Fields([("Cache-Control", control), ("c", "3")])
 
 
@@ -107,7 +107,7 @@ def test_a_response_that_keeps_back_what_is_needed_to_use_it_is_not_stored() -> 
 
 def test_a_cookie_does_not_inhibit_storing_and_is_no_ordinary_field() -> None:
     """Section 7.3."""
-    assert isinstance(storing(set_cookie="a=b", cache_control="max-age=60"), Store)
+    assert isinstance(storing(set_cookie="a=b", cache_control="max-age=60"), MayStore)
     assert "set-cookie" not in storable_fields(fields(set_cookie="a=b"))
 
 
@@ -153,8 +153,8 @@ def test_a_request_with_a_cookie_is_stored_only_where_the_origin_speaks_of_it() 
     asked = fields(cookie="a=b")
 
     assert isinstance(storing(asked=asked), DoNotStore)
-    assert isinstance(storing(asked=asked, cache_control="max-age=60"), Store)
-    assert isinstance(storing(asked=asked, cache_control="public"), Store)
+    assert isinstance(storing(asked=asked, cache_control="max-age=60"), MayStore)
+    assert isinstance(storing(asked=asked, cache_control="public"), MayStore)
 
 
 # -- 3.2 Updating stored header fields
@@ -200,7 +200,7 @@ def test_an_update_brings_no_fields_that_may_not_be_stored() -> None:
 @pytest.mark.parametrize("control", ["must-revalidate, max-age=60", "public, max-age=60", "s-maxage=60"])
 def test_an_answer_to_credentials_is_stored_where_it_allows_sharing(control: str) -> None:
     """Section 3.5."""
-    assert isinstance(storing(asked=fields(authorization="Basic eDp5"), cache_control=control), Store)
+    assert isinstance(storing(asked=fields(authorization="Basic eDp5"), cache_control=control), MayStore)
 
 
 @pytest.mark.parametrize("control", ["max-age=100000", "proxy-revalidate, max-age=60", 'no-cache="x"'])
@@ -231,7 +231,7 @@ def test_partial_content_is_stored_as_a_part_only() -> None:
     """Section 3.3: a cache MUST NOT send a partial response using the 200 status code."""
     asked = Request("GET", TARGET, fields(range="bytes=0-4"))
 
-    assert partial_content.may_store_part(asked, part(0, 4, cache_control="max-age=60")) == Store()
+    assert partial_content.may_store_part(asked, part(0, 4, cache_control="max-age=60")) == MayStore()
     assert isinstance(may_store(asked, Response(206, fields(cache_control="max-age=60")), now=NOW), DoNotStore)
 
 

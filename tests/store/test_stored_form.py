@@ -215,7 +215,7 @@ def _values(value: Any) -> Iterator[Any]:
 
 
 def test_stored_form_has_names_written_by_hand() -> None:
-    header, area = envelope.open_parts(envelope.Kind.RESOURCE, dump(RESOURCE))
+    header, area = envelope.open_parts(envelope.EnvelopeKind.RESOURCE, dump(RESOURCE))
 
     assert json.loads(bytes(header)) == HEADER
     assert area == b"plainbr" + PREVIOUS

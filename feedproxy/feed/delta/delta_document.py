@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.delta.entry_identities import assign_identities, find_items
-from feedproxy.feed.delta.item_offsets import Item, Member, Outline
+from feedproxy.feed.delta.item_offsets import ItemSpan, Member, Outline
 from feedproxy.feed.edit.splice import Edit, splice
 from feedproxy.feed.edit.tag_offsets import SIGNATURES
 
@@ -62,7 +62,7 @@ def _xml_cuts(utf8: bytes, outline: Outline, keeps: list[bool]) -> Iterator[tupl
     """Yield the ranges to remove: items and members, each with the white space before it."""
     kept_names = {item.name for item, keep in zip(outline.items, keeps, strict=True) if keep}
     cut_names = {item.name for item in outline.items} - kept_names
-    cut: list[Item | Member] = [item for item, keep in zip(outline.items, keeps, strict=True) if not keep]
+    cut: list[ItemSpan | Member] = [item for item, keep in zip(outline.items, keeps, strict=True) if not keep]
     cut += [member for member in outline.members if member.name and member.name in cut_names]
     for element in cut:
         start = element.start
@@ -71,7 +71,7 @@ def _xml_cuts(utf8: bytes, outline: Outline, keeps: list[bool]) -> Iterator[tupl
         yield start, element.end
 
 
-def _json_cuts(items: tuple[Item, ...], keeps: list[bool]) -> Iterator[tuple[int, int]]:
+def _json_cuts(items: tuple[ItemSpan, ...], keeps: list[bool]) -> Iterator[tuple[int, int]]:
     """Yield the ranges to remove.
 
     An item is removed with the comma after it; after the first item that remains, with the comma before it.

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.delta import item_offsets, json_item_offsets
-from feedproxy.feed.delta.item_offsets import HASH_BYTES, Item, Outline, hash_entry
-from feedproxy.feed.edit.splice import Document, open_document, to_body_ranges
+from feedproxy.feed.delta.item_offsets import HASH_BYTES, ItemSpan, Outline, hash_entry
+from feedproxy.feed.edit.splice import EncodedDocument, open_document, to_body_ranges
 
 ENTRIES_MAX = 10_000
 """Maximum number of entries of a feed. Known feeds have a few hundred; a hostile feed could have millions."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class IdentifiedEntry:
     """An entry of a feed. Its bytes are `body[start:end]`, in the document's own encoding."""
 
     identity: str
@@ -34,7 +34,7 @@ class Entry:
     end: int
 
 
-def find_entries(body: bytes, channel: Channel, *, charset: str | None = None) -> tuple[Entry, ...] | None:
+def find_entries(body: bytes, channel: Channel, *, charset: str | None = None) -> tuple[IdentifiedEntry, ...] | None:
     """Return the entries of a feed's document, in order.
 
     `channel` is the channel parsed from `body`. `charset` is the parameter of the origin's Content-Type, if there is
@@ -49,12 +49,12 @@ def find_entries(body: bytes, channel: Channel, *, charset: str | None = None) -
     if ranges is None:
         return None
     return tuple(
-        Entry(identity, item.digest, start, end)
+        IdentifiedEntry(identity, item.digest, start, end)
         for identity, item, (start, end) in zip(assign_identities(all_items), all_items, ranges, strict=True)
     )
 
 
-def find_items(body: bytes, channel: Channel, charset: str | None) -> tuple[Document, Outline] | None:
+def find_items(body: bytes, channel: Channel, charset: str | None) -> tuple[EncodedDocument, Outline] | None:
     """Return the document and the offsets of its items in the UTF-8 form.
 
     Return None in the cases of `find_entries`.
@@ -74,7 +74,7 @@ def find_items(body: bytes, channel: Channel, charset: str | None) -> tuple[Docu
     return document, found
 
 
-def assign_identities(all_items: Sequence[Item]) -> list[str]:
+def assign_identities(all_items: Sequence[ItemSpan]) -> list[str]:
     """Return the identity of every item of a document."""
     identities: list[str] = []
     taken: set[str] = {""}
@@ -91,7 +91,7 @@ def assign_identities(all_items: Sequence[Item]) -> list[str]:
     return identities
 
 
-def pack(version: Iterable[Entry]) -> bytes:
+def pack(version: Iterable[IdentifiedEntry]) -> bytes:
     """Return the identity and digest of each entry, sixteen bytes each, for storage with a version."""
     return b"".join(bytes.fromhex(entry.identity + entry.digest) for entry in version)
 

@@ -38,7 +38,7 @@ HASH_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ItemSpan:
     """An item. Offsets are in bytes of the UTF-8 form."""
 
     start: int
@@ -56,14 +56,14 @@ class Member:
     start: int
     end: int
     name: str
-    """Name of the item, in the form of `Item.name`."""
+    """Name of the item, in the form of `ItemSpan.name`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
     """The items of a document, in order."""
 
-    items: tuple[Item, ...]
+    items: tuple[ItemSpan, ...]
     members: tuple[Member, ...] = ()
     is_exhaustive: bool = False
     """True if the document declares that it contains all entries of the feed."""
@@ -79,7 +79,7 @@ def find(utf8: bytes, kind: Kind) -> Outline | None:
 
     Return None for a document with another structure or with declared entities.
     """
-    finder = _Finder(utf8, kind)
+    finder = _ItemFinder(utf8, kind)
     try:
         finder.parser.Parse(utf8, True)
     except (ExpatError, EditRefused):
@@ -87,7 +87,7 @@ def find(utf8: bytes, kind: Kind) -> Outline | None:
     return finder.outline()
 
 
-class _Finder:
+class _ItemFinder:
     """Handlers for expat's events outside items, which collect an Outline."""
 
     def __init__(self, utf8: bytes, kind: Kind) -> None:
@@ -104,7 +104,7 @@ class _Finder:
         self._core: str | None = None
         self._item = _ItemReader(self)
         self._namespaces: set[str] = set()
-        self._items: list[Item] = []
+        self._items: list[ItemSpan] = []
         self._member: tuple[int, int, str] | None = None
         self._members: list[Member] = []
         self._is_exhaustive = False
@@ -153,7 +153,7 @@ class _Finder:
             return behind_tag
         return self.utf8.index(b">", self.parser.CurrentByteIndex) + 1
 
-    def finish(self, item: Item) -> None:
+    def finish(self, item: ItemSpan) -> None:
         """Add a complete item and handle the following events."""
         self._items.append(item)
         self.parser.StartElementHandler = self._start
@@ -169,7 +169,7 @@ class _Finder:
 class _ItemReader:
     """Handlers for expat's events within one item, which collect an Item."""
 
-    def __init__(self, finder: _Finder) -> None:
+    def __init__(self, finder: _ItemFinder) -> None:
         self._finder = finder
         self._is_atom = finder._kind is Kind.ATOM
         self._pieces: list[str] = []
@@ -253,7 +253,7 @@ class _ItemReader:
     def _finish(self) -> None:
         names, finder = self._names, self._finder
         finder.finish(
-            Item(
+            ItemSpan(
                 self._start_at,
                 finder.end_of(self._start_at, self._behind_tag),
                 qualify_name("id", names["id"]) or qualify_name("link", names["link"]),

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from feedproxy.feed.content_digest import canonical_json
-from feedproxy.feed.delta.item_offsets import Item, Outline, hash_entry, qualify_name
+from feedproxy.feed.delta.item_offsets import ItemSpan, Outline, hash_entry, qualify_name
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
@@ -33,7 +33,7 @@ def _find(text: str) -> Outline:
     for _, _, value in spans:
         if not isinstance(value, dict):
             raise ValueError("invalid item: expected an object")
-        items.append(Item(next(places), next(places), _name(value), hash_entry(canonical_json(value))))
+        items.append(ItemSpan(next(places), next(places), _name(value), hash_entry(canonical_json(value))))
     return Outline(tuple(items))
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from feedproxy.feed.channel import Channel, Cloud, Kind
 from feedproxy.feed.edit.self_link import ILLEGAL, NOT_EXTENSIBLE, EditResult, atom_prefix
-from feedproxy.feed.edit.splice import Document, Edit, open_document, splice
+from feedproxy.feed.edit.splice import Edit, EncodedDocument, open_document, splice
 from feedproxy.feed.edit.tag_offsets import ATOM_10, ChannelOffsets, EditRefused, find_channel
 from feedproxy.http.link import parse_links
 from feedproxy.http.message import Fields
@@ -82,7 +82,7 @@ def _allows_cloud(channel: Channel) -> bool:
 # -- XML
 
 
-def _edit_xml(document: Document, channel: Channel, hub: str, cloud: Cloud | None) -> list[Edit]:
+def _edit_xml(document: EncodedDocument, channel: Channel, hub: str, cloud: Cloud | None) -> list[Edit]:
     try:
         places = find_channel(document.utf8, atom=channel.kind is Kind.ATOM, whole=bool(channel.self_links))
     except EditRefused:
@@ -111,13 +111,15 @@ def _edit_xml(document: Document, channel: Channel, hub: str, cloud: Cloud | Non
     return [Edit(position, position, written)]
 
 
-def _element(document: Document, prefix: str, name: str, attributes: dict[str, str], declaration: str = "") -> str:
+def _element(
+    document: EncodedDocument, prefix: str, name: str, attributes: dict[str, str], declaration: str = ""
+) -> str:
     name = f"{prefix}:{name}" if prefix else name
     values = ((key, document.character_data(ILLEGAL.sub("", value))) for key, value in attributes.items())
     return f"<{name}" + "".join(f' {key}="{value}"' for key, value in values) + f"{declaration}/>"
 
 
-def _insert_position(document: Document, places: ChannelOffsets) -> int | None:
+def _insert_position(document: EncodedDocument, places: ChannelOffsets) -> int | None:
     """Return the offset after the channel's own link, because some feed readers use the first `link`.
 
     Without such a link, it is the offset after a self link, or after the channel's start tag.
@@ -133,7 +135,7 @@ def _insert_position(document: Document, places: ChannelOffsets) -> int | None:
 # -- JSON
 
 
-def _edit_json(document: Document, hub: str) -> list[Edit]:
+def _edit_json(document: EncodedDocument, hub: str) -> list[Edit]:
     """Return the edits that add `"hubs": [{"type": "WebSub", "url": …}]` (JSON Feed 1.1, Subscribing to Real-time
     Notifications)."""
     try:

@@ -25,7 +25,7 @@ from html import unescape
 
 from feedproxy.errors import BadTarget
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.feed.edit.splice import Document, Edit, open_document, splice
+from feedproxy.feed.edit.splice import Edit, EncodedDocument, open_document, splice
 from feedproxy.feed.edit.tag_offsets import ATOM_03, ATOM_10, ChannelOffsets, EditRefused, LinkTag, find_channel
 from feedproxy.http.uri import normalise
 
@@ -171,7 +171,7 @@ def _link_form(kind: Kind, places: ChannelOffsets) -> _LinkForm | None:
 
 
 def _add_link(
-    document: Document, places: ChannelOffsets, form: _LinkForm, channel: Channel, *, href: str, link_text: bool
+    document: EncodedDocument, places: ChannelOffsets, form: _LinkForm, channel: Channel, *, href: str, link_text: bool
 ) -> tuple[list[Edit], tuple[str, ...]]:
     position = places.own_link or places.start
     if position is None:
@@ -211,7 +211,7 @@ def plain_title(title: str) -> str:
 
 
 def _correct_links(
-    document: Document, links: Iterable[tuple[LinkTag, _LinkForm]], href: str, title: str | None
+    document: EncodedDocument, links: Iterable[tuple[LinkTag, _LinkForm]], href: str, title: str | None
 ) -> tuple[list[Edit], tuple[str, ...]]:
     """Return the edits that give each link its form, and their descriptions.
 

@@ -18,7 +18,7 @@ from feedproxy.feed.parse.encoding_labels import codec_of, is_ascii_compatible, 
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class EncodedDocument:
     """A document: its byte order mark, the bytes after it, their codec, and the same text in UTF-8."""
 
     mark: bytes
@@ -49,7 +49,7 @@ class Document:
         return self.is_certain and char.encode(self.codec, "ignore").decode(self.codec) == char
 
 
-def open_document(body: bytes, charset: str | None) -> Document | None:
+def open_document(body: bytes, charset: str | None) -> EncodedDocument | None:
     """Return the document with its encoding. Return None if it has invalid bytes.
 
     `charset` is the parameter of Content-Type.
@@ -59,7 +59,7 @@ def open_document(body: bytes, charset: str | None) -> Document | None:
         return None
     detected = encoding_by_bytes(body)
     length = detected[1] if detected else 0
-    return Document(
+    return EncodedDocument(
         body[:length], body[length:], text.encoding, text.data, detected is not None or _encodings_agree(body, charset)
     )
 
@@ -79,7 +79,7 @@ class Edit:
     text: str
 
 
-def splice(document: Document, edits: Sequence[Edit]) -> bytes | None:
+def splice(document: EncodedDocument, edits: Sequence[Edit]) -> bytes | None:
     """Return the document with these edits, which must not overlap.
 
     Return None if the encoding does not permit it exactly.
@@ -97,7 +97,7 @@ def splice(document: Document, edits: Sequence[Edit]) -> bytes | None:
         return None
 
 
-def to_body_ranges(document: Document, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:
+def to_body_ranges(document: EncodedDocument, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:
     """Convert ranges of the UTF-8 form to ranges of the document's bytes, including the byte order mark.
 
     The ranges must be in order and must not overlap. Return None if a range does not contain the same text in both.
@@ -116,7 +116,7 @@ def to_body_ranges(document: Document, ranges: Sequence[tuple[int, int]]) -> lis
     return [(start + mark, end + mark) for start, end in own]
 
 
-def _to_body_offsets(document: Document, places: Sequence[int]) -> list[int]:
+def _to_body_offsets(document: EncodedDocument, places: Sequence[int]) -> list[int]:
     """Return the offsets in the body for ascending offsets in the UTF-8 form. Raises UnicodeError."""
     own, position, previous = [], 0, 0
     encoder = codecs.getincrementalencoder(document.codec)()

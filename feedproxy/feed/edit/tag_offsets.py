@@ -75,7 +75,7 @@ def find_channel(utf8: bytes, *, atom: bool, whole: bool, every: bool = False) -
     `whole` says that the search continues after the first item, `every` that all self links are wanted. Raises
     EditRefused.
     """
-    finder = _Finder(utf8, atom=atom, whole=whole, every=every)
+    finder = _ChannelFinder(utf8, atom=atom, whole=whole, every=every)
     try:
         finder.parser.Parse(utf8, True)
     except _StopParsing:
@@ -85,7 +85,7 @@ def find_channel(utf8: bytes, *, atom: bool, whole: bool, every: bool = False) -
     return finder.places()
 
 
-class _Finder:
+class _ChannelFinder:
     """Handlers for expat's events that collect ChannelOffsets."""
 
     def __init__(self, utf8: bytes, *, atom: bool, whole: bool, every: bool) -> None:

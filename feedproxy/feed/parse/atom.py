@@ -4,12 +4,12 @@ from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.rss import first
 from feedproxy.feed.parse.structure import FEED, Items, has_feed_structure
-from feedproxy.feed.xml import ATOM, ATOM03, Document, Element, qualified_name
+from feedproxy.feed.xml import ATOM, ATOM03, Element, XmlTree, qualified_name
 
 _VERSIONS = {ATOM: "1.0", ATOM03: "0.3"}
 
 
-def read(document: Document, items: Items) -> Channel | None:
+def read(document: XmlTree, items: Items) -> Channel | None:
     """Return the channel. Return None if `feed` belongs to another vocabulary."""
     root = document.root
     core = qualified_name(root)[0]

@@ -9,7 +9,7 @@ from feedproxy.clock import Seconds
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.parse import hints
 from feedproxy.feed.parse.structure import Items
-from feedproxy.feed.xml import Document, Element, attributes, children, named_children, qualified_name, text_of
+from feedproxy.feed.xml import Element, XmlTree, attributes, children, named_children, qualified_name, text_of
 
 _UNITS = {"day": 86400.0, "hour": 3600.0, "min": 60.0, "sec": 1.0}
 _ELEMENTS = frozenset(("item", "schedule", "logo", "abstract", "a", "usage", "intropage"))
@@ -18,7 +18,7 @@ _DISTINCTIVE = frozenset(("href", "a", "schedule", "usage", "intropage", "abstra
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
-def read(document: Document, items: Items) -> Channel | None:
+def read(document: XmlTree, items: Items) -> Channel | None:
     """Return the channel. Return None if the document is not recognised as CDF.
 
     Inside `CHANNEL` in capitals, any element of CDF is enough. Otherwise `channel` and `item` are names in many

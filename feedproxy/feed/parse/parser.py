@@ -88,7 +88,7 @@ def _read_streaming(text: Utf8Text) -> Channel | None:
     )
 
 
-def channel_of(document: xml.Document, items: Items) -> Channel | None:
+def channel_of(document: xml.XmlTree, items: Items) -> Channel | None:
     """Return the channel of a document. Return None if it is not a feed.
 
     `items` describes the items that were removed from it.
@@ -99,7 +99,7 @@ def channel_of(document: xml.Document, items: Items) -> Channel | None:
     return dataclasses.replace(channel, title=channel.title[:_TEXT_MAX], link=channel.link[:_TEXT_MAX])
 
 
-def _channel_of(document: xml.Document, items: Items) -> Channel | None:
+def _channel_of(document: xml.XmlTree, items: Items) -> Channel | None:
     match xml.qualified_name(document.root)[1].lower():
         case "rss":
             return rss.read(document, items)

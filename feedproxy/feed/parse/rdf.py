@@ -4,12 +4,12 @@ from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.rss import first
 from feedproxy.feed.parse.structure import CHANNEL, Items, has_feed_structure
-from feedproxy.feed.xml import Document, children, qualified_name
+from feedproxy.feed.xml import XmlTree, children, qualified_name
 
 _RSS10 = "http://purl.org/rss/1.0/"
 
 
-def read(document: Document, items: Items) -> Channel | None:
+def read(document: XmlTree, items: Items) -> Channel | None:
     """Return the channel. Return None for RDF without one, such as FOAF."""
     channel = next((child for _, local, child in children(document.root) if local.lower() == "channel"), None)
     if channel is None:

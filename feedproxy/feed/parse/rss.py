@@ -3,10 +3,10 @@
 from feedproxy.feed.channel import Channel, Cloud, Kind
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.structure import CHANNEL, Items, has_feed_structure, is_version
-from feedproxy.feed.xml import Document, Element, children, qualified_name, text_of
+from feedproxy.feed.xml import Element, XmlTree, children, qualified_name, text_of
 
 
-def read(document: Document, items: Items) -> Channel | None:
+def read(document: XmlTree, items: Items) -> Channel | None:
     """Return the channel. Return None if `rss` belongs to another vocabulary. The version may be missing.
 
     Some feeds have no `channel` element; their content is in the root element.

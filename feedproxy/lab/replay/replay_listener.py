@@ -21,7 +21,7 @@ from feedproxy.http.date import format_http_date
 from feedproxy.http.field_values import is_token
 from feedproxy.http.message import Fields, Request
 from feedproxy.lab.record.exchange import Exchange, Side
-from feedproxy.lab.replay.replay_origin import IncomingRequest, ReplayOrigin
+from feedproxy.lab.replay.replay_origin import ReplayOrigin, ReplayRequestHead
 from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse
 
 HEAD_MAX = 65_536
@@ -110,7 +110,7 @@ class ReplayListener:
             self._connections.pop(writer, None)
             writer.close()
 
-    async def _answer(self, connection: "_Connection", head: IncomingRequest) -> bool:
+    async def _answer(self, connection: "_Connection", head: ReplayRequestHead) -> bool:
         """Answer one request. Return True if the connection can be reused."""
         at = self._clock.now()
         if head.method == "CONNECT":
@@ -163,13 +163,13 @@ class _Connection:
         peer = writer.get_extra_info("peername")
         self.peer = str(peer[0]) if peer else ""
 
-    async def next_request(self) -> IncomingRequest | None:
+    async def next_request(self) -> ReplayRequestHead | None:
         """Return the next request without its content. Return None if the client sends no further request."""
         if self._h11.our_state is h11.DONE:
             if self._h11.their_state is not h11.DONE:
                 return None
             self._h11.start_next_cycle()
-        head: IncomingRequest | None = None
+        head: ReplayRequestHead | None = None
         while True:
             match self._h11.next_event():
                 case h11.NEED_DATA:
@@ -182,7 +182,7 @@ class _Connection:
                     lines = [
                         (name.decode("latin-1"), value.decode("latin-1")) for name, value in event.headers.raw_items()
                     ]
-                    head = IncomingRequest(event.method.decode(), event.target.decode("latin-1"), Fields(lines))
+                    head = ReplayRequestHead(event.method.decode(), event.target.decode("latin-1"), Fields(lines))
                 case h11.EndOfMessage():
                     return head
                 case h11.ConnectionClosed() | h11.PAUSED:

@@ -33,7 +33,7 @@ GZIP_MIN = 256
 
 
 @dataclass(frozen=True, slots=True)
-class IncomingRequest:
+class ReplayRequestHead:
     """A received request line with its fields. `target` may have any form of RFC 9112, section 3.2."""
 
     method: str
@@ -68,7 +68,7 @@ class ReplayOrigin:
         self._moves = any(planned.fault.moves for planned in faults)
         self._counts: Counter[str] = Counter()
 
-    def to_replay_request(self, head: IncomingRequest, at: Instant) -> ReplayRequest:
+    def to_replay_request(self, head: ReplayRequestHead, at: Instant) -> ReplayRequest:
         """Return the request with its target, and count it. Raises BadTarget or NotFound if the target is invalid."""
         form, target, base = _parse_target(head)
         request = Request(head.method, target, head.fields)
@@ -213,7 +213,7 @@ def _gzip(body: bytes) -> bytes:
     return encode(body, "gzip", 6)
 
 
-def _parse_target(head: IncomingRequest) -> tuple[Form, str, str]:
+def _parse_target(head: ReplayRequestHead) -> tuple[Form, str, str]:
     """Return the form of a request's target, the target, and the prefix of addresses in that form."""
     if not head.target.startswith("/"):
         return Form.ABSOLUTE, uri.normalise(head.target), ""

@@ -26,7 +26,7 @@ def _replace_reply(
     return replace(reply, status=status, fields=Fields([*date, *lines]), body=body, reason=reason)
 
 
-class Challenge(Fault):
+class ChallengePage(Fault):
     """The response is a page that tests for a browser, with status 403.
 
     The value is another status. Servers also use 200, 202 and 503.
@@ -150,7 +150,7 @@ class Error500(Fault):
         return _replace_reply(reply, 500, "Internal Server Error", [("Content-Type", "text/html")], page)
 
 
-class Gone(Fault):
+class GoneResponse(Fault):
     """The response is 410: the feed has ended.
 
     A good reader tells its user and stops polling. It may check again after some weeks, in case the 410 was a mistake.
@@ -176,6 +176,6 @@ class XmlGone(Fault):
 
 
 FAULTS = (
-    *(Challenge, Empty429, RetryAfterSeconds, RetryAfterDate, RetryAfterNegative, RetryAfterHuge),
-    *(Error500, Gone, XmlGone),
+    *(ChallengePage, Empty429, RetryAfterSeconds, RetryAfterDate, RetryAfterNegative, RetryAfterHuge),
+    *(Error500, GoneResponse, XmlGone),
 )
