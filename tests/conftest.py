@@ -33,7 +33,7 @@ def _copy(option: Any, _: object) -> Any:
 
 
 # mitmproxy copies all 137 options, before each change of one, and a proxy makes six changes when it is opened.
-optmanager._Option.__deepcopy__ = _copy  # type: ignore[method-assign]
+optmanager._Option.__deepcopy__ = _copy
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -22,7 +22,7 @@ from feedproxy.cache.stored_response import Content
 from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.refresh.ingest import helper_pool
 from feedproxy.refresh.ingest.helper_pool import HelperPool, JobLimitExceeded
-from feedproxy.refresh.ingest.helper_process import Limits, load_result
+from feedproxy.refresh.ingest.helper_process import NICENESS, Limits, load_result
 from feedproxy.refresh.ingest.ingest import IngestedContent, ingest
 from feedproxy.settings import Settings
 from tests.security.readings import HREF, as_response
@@ -32,6 +32,12 @@ LIMITS = Limits(quick=0.1, cpu=60, wall=600)
 """So long that what is done within them is done beside the job that takes long."""
 
 SHORT = Limits(quick=0.1, cpu=1, wall=600)
+
+
+@pytest.fixture(autouse=True)
+def slow_lane_has_priority_of_quick_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside other tests, a process of the lowest priority would get no processor time."""
+    monkeypatch.setattr(helper_pool, "NICENESS_SLOW", NICENESS)
 
 
 @contextlib.asynccontextmanager
@@ -140,7 +146,7 @@ async def test_job_that_ends_its_process_takes_no_other_down() -> None:
 async def test_restart_waits_no_longer_after_many_deaths_than_after_one() -> None:
     async with opened() as jobs:
         for _ in range(4):
-            assert jobs.template is not None
+            await until(lambda: jobs.template is not None)
             jobs.template.kill()
             assert await jobs.submit(functools.partial(pow, 2, 5)) == 32
             assert jobs.restart_pause == 0
