@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
@@ -142,6 +141,8 @@ class App:
         """POST handlers that addons add to the admin listener, by path."""
         self.admin_pages: dict[str, AdminHandler] = {}
         """GET handlers that addons add to the admin listener, by path."""
+        self.flow_handler: Any = None
+        """The handler of flows from mitmproxy, which `server.mitm.flow_handler` creates."""
         self._live_scores = LiveScores()
         self._make_recorder: Callable[[], Recorder] | None = None
         self._recorder: Recorder | None = None
@@ -512,17 +513,18 @@ def _new_pseudonym(random_bytes: Callable[[int], bytes]) -> bytes:
     return f"feedproxy-{random_bytes(4).hex()}".encode()
 
 
-_apps: "WeakKeyDictionary[object, App]" = WeakKeyDictionary()
+_APP = "feedproxy_app"
+"""Attribute of a mitmproxy master. A table beside it would keep both: an App refers to its master."""
 
 
 def bind_app(master: object, app: App) -> None:
     """Let `get_app` return this App for a mitmproxy master, before addons are added to it."""
-    _apps[master] = app
+    setattr(master, _APP, app)
 
 
 def get_app(master: object) -> App:
     """Return the App of a mitmproxy master. The first call creates it."""
-    app = _apps.get(master)
+    app: App | None = getattr(master, _APP, None)
     if app is None:
-        app = _apps[master] = App()
+        bind_app(master, app := App())
     return app

@@ -1,8 +1,10 @@
 """What `serve` finds out before it lets anybody in."""
 
+import gc
 import io
 import json
 import logging
+import weakref
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from feedproxy.app import App
 from feedproxy.clock import ManualClock
 from feedproxy.errors import UsageError
 from feedproxy.refresh.result import RefreshFinished
+from feedproxy.server.mitm.flow_handler import get_flow_handler
 from feedproxy.settings import per_feed_names, restart_names
 
 
@@ -28,6 +31,27 @@ async def test_a_folder_for_the_ca_that_cannot_be_had_is_told_before_anybody_is_
 def configured(tmp_path: Path, text: str, **given: object) -> tuple[master.Master, App]:
     (path := tmp_path / "feedproxy.yaml").write_text(text, encoding="utf-8")
     return serve.make_master(serve.ServePlan(str(path), options={"admin": "", "store": "memory:", **given}))
+
+
+async def test_app_and_its_flow_handler_are_freed_with_their_master(tmp_path: Path) -> None:
+    made, app = configured(tmp_path, "")
+    get_flow_handler(app)
+    made.addons.add(AddonOfApp(app, made))
+    reference = weakref.ref(app)
+
+    del made, app
+    configured(tmp_path, "")  # mitmproxy's context holds the last master
+    gc.collect()
+
+    assert reference() is None
+
+
+class AddonOfApp:
+    """Refers to a master, and its App to this addon, as closures of addons do."""
+
+    def __init__(self, app: App, made: master.Master) -> None:
+        self.master = made
+        app.take_part = self  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import fnmatch
 import logging
 from dataclasses import dataclass, replace
 from functools import partial
-from weakref import WeakKeyDictionary
+from typing import cast
 
 from mitmproxy import http
 
@@ -500,12 +500,8 @@ def _content_length(flow: http.HTTPFlow) -> int | None:
         return None
 
 
-_handlers: "WeakKeyDictionary[App, FlowHandler]" = WeakKeyDictionary()
-
-
 def get_flow_handler(app: App) -> FlowHandler:
     """Return the flow handler of this App."""
-    routed = _handlers.get(app)
-    if routed is None:
-        routed = _handlers[app] = FlowHandler(app)
-    return routed
+    if app.flow_handler is None:
+        app.flow_handler = FlowHandler(app)
+    return cast("FlowHandler", app.flow_handler)
