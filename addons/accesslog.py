@@ -3,30 +3,23 @@
 import logging
 import time
 
-from mitmproxy import ctx, http
-from mitmproxy.addonmanager import Loader
+from mitmproxy import http
 
-from feedproxy import settings
-from feedproxy.app import get_app
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
 from feedproxy.server.access_record import CLIENT_GONE, AccessRecord, record_access
-from feedproxy.server.mitm.flow_handler import get_flow_handler
+from feedproxy.server.addon import Addon
 from feedproxy.server.mitm.request_routing import fields_of
 from feedproxy.telemetry.log_format import REQUESTS
 
 logger = logging.getLogger(REQUESTS)
 
 
-class AccessLog:
+class AccessLog(Addon):
     """Addon that logs each flow when it ends. It is the last one, so that it sees the response as the client gets
     it."""
 
-    def load(self, loader: Loader) -> None:
-        settings.declare(loader, "log_format", "log_level", "score_readers")
-
-    def configure(self, _: set[str]) -> None:
-        get_app(ctx.master).adopt(ctx.options)
+    options = ("log_format", "log_level", "score_readers")
 
     def response(self, flow: http.HTTPFlow) -> None:
         self._log(flow)
@@ -41,8 +34,8 @@ class AccessLog:
         self._log(flow)
 
     def _log(self, flow: http.HTTPFlow) -> None:
-        app = get_app(ctx.master)
-        case = get_flow_handler(app).pop(flow)
+        app = self.app()
+        case = self.flow_handler().pop(flow)
         if case is None or case.status is None:
             return
         response = flow.response or case.error_page

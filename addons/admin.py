@@ -4,32 +4,29 @@ import logging
 from urllib.parse import urlsplit
 
 from mitmproxy import ctx, exceptions
-from mitmproxy.addonmanager import Loader
 from mitmproxy.master import Master
 
-from feedproxy import settings
 from feedproxy.admin.auth import admin_token, listen_address
 from feedproxy.admin.server import AdminServer
-from feedproxy.app import get_app
 from feedproxy.errors import UsageError
+from feedproxy.server.addon import Addon
 
 logger = logging.getLogger("feedproxy.admin")
 
 
-class Admin:
+class Admin(Addon):
     """Addon that starts the admin listener when the proxy runs, and closes it before the store."""
+
+    options = ("admin", "admin_token", "admin_token_file", "admin_hosts", "reuse_port")
 
     def __init__(self) -> None:
         self.server: AdminServer | None = None
         self.failure = ""
         """Reason why the listener could not be opened. Without it, the proxy does not run."""
 
-    def load(self, loader: Loader) -> None:
-        settings.declare(loader, "admin", "admin_token", "admin_token_file", "admin_hosts", "reuse_port")
-
     def configure(self, updated: set[str]) -> None:
-        app = get_app(ctx.master)
-        app.adopt(ctx.options)
+        super().configure(updated)
+        app = self.app()
         if updated & {"admin", "admin_token", "admin_token_file"} and app.settings.admin:
             try:
                 listen_address(app.settings.admin, admin_token(app.settings))
@@ -37,7 +34,7 @@ class Admin:
                 raise exceptions.OptionsError(str(error)) from error
 
     async def running(self) -> None:
-        app, master = get_app(ctx.master), ctx.master
+        app, master = self.app(), ctx.master
         if not app.settings.admin or (app.worker is not None and not app.worker.is_first):
             return
         server = AdminServer(app, lambda: app.ready or _listens(master), app.admin_actions, app.admin_pages)
@@ -58,7 +55,7 @@ class Admin:
         if server is not None:
             await server.stop()
         # If it is loaded alone, only this addon has opened the App. Further calls of `close` have no effect.
-        await get_app(ctx.master).close()
+        await self.app().close()
 
 
 def _listens(master: Master) -> bool:

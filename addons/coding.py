@@ -1,16 +1,13 @@
 """Content codings: gzip, br and zstd, as each client accepts them."""
 
-from mitmproxy import ctx, http
-from mitmproxy.addonmanager import Loader
+from mitmproxy import http
 
-from feedproxy import settings
-from feedproxy.app import get_app
 from feedproxy.http import negotiation
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.coding import content_coding
 from feedproxy.http.message import Fields
 from feedproxy.refresh.ingest.coding_policy import level_of
-from feedproxy.server.mitm.flow_handler import get_flow_handler
+from feedproxy.server.addon import Addon
 from feedproxy.server.mitm.request_routing import fields_of, headers_of
 from feedproxy.settings import Settings
 
@@ -19,20 +16,16 @@ WORTH_CODING = 512
 """Size in bytes from which content is compressed. Below, a coding saves less than its field line adds."""
 
 
-class Coding:
+class Coding(Addon):
     """Addon that compresses each response if it is loaded alone. With the other addons, the service compresses stored
     responses once."""
 
-    def load(self, loader: Loader) -> None:
-        settings.declare(loader, "codings", "feed_process")
-
-    def configure(self, _: set[str]) -> None:
-        get_app(ctx.master).adopt(ctx.options)
+    options = ("codings", "feed_process")
 
     def response(self, flow: http.HTTPFlow) -> None:
-        app = get_app(ctx.master)
+        app = self.app()
         response = flow.response
-        if response is None or get_flow_handler(app).state_of(flow) or response.status_code != 200:
+        if response is None or self.flow_handler().state_of(flow) or response.status_code != 200:
             return
         fields, body = fields_of(response), response.raw_content or b""
         if not _worth_coding(fields, body, app.settings):

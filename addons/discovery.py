@@ -1,20 +1,12 @@
 """Autodiscovery: redirects from a page to its feed, for gateway clients that prefer feeds (Accept)."""
 
-from mitmproxy import ctx
-from mitmproxy.addonmanager import Loader
-
-from feedproxy import settings
-from feedproxy.app import get_app
+from feedproxy.server.addon import Addon
 
 
-class Discovery:
+class Discovery(Addon):
     """Addon that declares the option. The service makes the redirects (feedproxy/proxy/autodiscovery.py)."""
 
-    def load(self, loader: Loader) -> None:
-        settings.declare(loader, "lead_to_feeds")
-
-    def configure(self, _: set[str]) -> None:
-        get_app(ctx.master).adopt(ctx.options)
+    options = ("lead_to_feeds",)
 
 
 addons = [Discovery()]

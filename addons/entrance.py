@@ -10,9 +10,9 @@ from mitmproxy.proxy.layers import TCPLayer
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from feedproxy import settings
-from feedproxy.app import get_app
 from feedproxy.errors import FeedproxyError, Forbidden, NotFound
-from feedproxy.server.mitm import flow_handler, http1_patches, parent_proxy_connections, passthrough
+from feedproxy.server.addon import Addon
+from feedproxy.server.mitm import http1_patches, parent_proxy_connections, passthrough
 from feedproxy.server.mitm.http_layer import install
 
 logger = logging.getLogger(__name__)
@@ -24,85 +24,82 @@ def _peer(client: connection.Client) -> str | None:
     return peer[0] if peer else None
 
 
-class Entrance:
+class Entrance(Addon):
     """Addon that routes each request to its target or endpoint, and limits connections."""
 
+    options = (
+        "reuse_port",
+        "listen",
+        "workers",
+        "upstream",
+        "public_url",
+        "endpoint_prefix",
+        "intercept",
+        "trusted_proxies",
+        "forwarded_by",
+        "connect_ports",
+        "max_connections",
+        "max_connections_per_address",
+        "head_timeout",
+        "fast_path",
+        "tls_certificate",
+        "tls_key",
+    )
+
     def load(self, loader: Loader) -> None:
-        settings.declare(
-            loader,
-            "reuse_port",
-            "listen",
-            "workers",
-            "upstream",
-            "public_url",
-            "endpoint_prefix",
-            "intercept",
-            "trusted_proxies",
-            "forwarded_by",
-            "connect_ports",
-            "max_connections",
-            "max_connections_per_address",
-            "head_timeout",
-            "fast_path",
-            "tls_certificate",
-            "tls_key",
-        )
+        super().load(loader)
         http1_patches.apply()
         parent_proxy_connections.install()
         # With `eager`, mitmproxy would connect to the upstream before the target is checked.
         settings.require(ctx.options, connection_strategy="lazy", rawtcp=False, websocket=False)
 
-    def configure(self, _: set[str]) -> None:
-        app = get_app(ctx.master)
-        app.adopt(ctx.options)
+    def configure(self, updated: set[str]) -> None:
+        super().configure(updated)
+        app = self.app()
         app.enforces_targets = True
 
     def running(self) -> None:
-        app, proxy = get_app(ctx.master), ctx.master.addons.get("proxyserver")
+        app, proxy = self.app(), ctx.master.addons.get("proxyserver")
         for _, port, *_ in proxy.listen_addrs() if proxy is not None else ():
             app.listeners.add(port, for_readers=True)
 
     def client_connected(self, client: connection.Client) -> None:
-        app = get_app(ctx.master)
+        app = self.app()
         app.connections += 1
-        flow_handler.get_flow_handler(app).backpressure.on_client_connected(
-            client, ctx.master.addons.get("proxyserver")
-        )
+        self.flow_handler().backpressure.on_client_connected(client, ctx.master.addons.get("proxyserver"))
         if app.draining or app.connections > app.settings.max_connections:
             client.error = "max_connections is reached"
         elif (peer := _peer(client)) is None:
             client.error = "the client has disconnected"
-        elif not flow_handler.get_flow_handler(app).connection_limiter.acquire_for_client(
-            client.id, peer, app.settings
-        ):
+        elif not self.flow_handler().connection_limiter.acquire_for_client(client.id, peer, app.settings):
             client.error = "max_connections_per_address is reached"
 
     def client_disconnected(self, client: connection.Client) -> None:
-        app = get_app(ctx.master)
+        app = self.app()
         app.connections -= 1
-        flow_handler.get_flow_handler(app).connection_limiter.release_client(client.id)
-        flow_handler.get_flow_handler(app).on_client_disconnected(client.id)
+        self.flow_handler().connection_limiter.release_client(client.id)
+        self.flow_handler().on_client_disconnected(client.id)
 
     def server_connect(self, data: ServerConnectionHookData) -> None:
         # Checked in this addon, because each script that determines targets contains it.
-        passthrough.enforce(data, flow_handler.get_flow_handler(get_app(ctx.master)).connect_approvals)
+        passthrough.enforce(data, self.flow_handler().connect_approvals)
 
     def server_connected(self, data: ServerConnectionHookData) -> None:
-        flow_handler.get_flow_handler(get_app(ctx.master)).backpressure.on_server_connected(data.client, data.server)
+        self.flow_handler().backpressure.on_server_connected(data.client, data.server)
 
     def next_layer(self, chosen: layer.NextLayer) -> None:
-        handler = flow_handler.get_flow_handler(get_app(ctx.master))
+        handler = self.flow_handler()
         tunnel = handler.connect_approvals.tunnels.get(chosen.context.client.id)
         if tunnel is not None and not handler.intercepts(tunnel[0]):
             chosen.layer = TCPLayer(chosen.context, ignore=True)
             return
         if chosen.layer is None and (default := ctx.master.addons.get("nextlayer")):
             default.next_layer(chosen)
-        options = get_app(ctx.master).settings
+        options = self.app().settings
         install(chosen, handler, handler.backpressure, head_max=options.header_max, head_timeout=options.head_timeout)
 
     async def http_connect(self, flow: http.HTTPFlow) -> None:
-        handler = flow_handler.get_flow_handler(get_app(ctx.master))
+        handler = self.flow_handler()
         try:
             await handler.on_connect(flow)
         except FeedproxyError as error:
@@ -112,8 +109,8 @@ class Entrance:
             handler.refuse(flow, Forbidden("feedproxy could not decide whether that address may be reached"))
 
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
-        app = get_app(ctx.master)
-        handler = flow_handler.get_flow_handler(app)
+        app = self.app()
+        handler = self.flow_handler()
         try:
             if not await handler.backpressure.wait_drained(flow.client_conn.id, app.settings.answer_timeout):
                 flow.kill()

@@ -1,27 +1,24 @@
 """Conversions of feeds to other formats: at `/-/as/FORMAT/TARGET`, and by Accept if the option `negotiate` is set."""
 
-from mitmproxy import ctx
 from mitmproxy.addonmanager import Loader
 
-from feedproxy import settings
-from feedproxy.app import get_app
 from feedproxy.http.message import Response
 from feedproxy.proxy.representations.conversions import PATH
 from feedproxy.request.endpoints import Call
+from feedproxy.server.addon import Addon
 
 
-class Formats:
+class Formats(Addon):
     """Addon with the endpoint for conversions. The service makes them, and negotiates by Accept."""
 
-    def load(self, loader: Loader) -> None:
-        settings.declare(loader, "negotiate")
-        get_app(ctx.master).endpoints.add(PATH, self._convert)
+    options = ("negotiate",)
 
-    def configure(self, _: set[str]) -> None:
-        get_app(ctx.master).adopt(ctx.options)
+    def load(self, loader: Loader) -> None:
+        super().load(loader)
+        self.app().endpoints.add(PATH, self._convert)
 
     async def _convert(self, call: Call) -> Response:
-        app, client = get_app(ctx.master), call.client
+        app, client = self.app(), call.client
         formats = app.service.conversions
         wanted, target = formats.parse_call(call)
         # A conversion is only for the permitted readers of its feed.

@@ -1,41 +1,26 @@
 """Moves and ends of feeds: 301 and 410, and redirect documents."""
 
-from mitmproxy import ctx, http
-from mitmproxy.addonmanager import Loader
+from mitmproxy import http
 
-from feedproxy import settings
-from feedproxy.app import get_app
 from feedproxy.errors import FeedproxyError
 from feedproxy.feed import xml_redirect
 from feedproxy.feed.xml_redirect import Gone
 from feedproxy.feed.xml_redirect import Moved as MovedAway
 from feedproxy.http import uri
-from feedproxy.server.mitm.flow_handler import get_flow_handler
+from feedproxy.server.addon import Addon
 
 CONTENT_MAX = 65_536
 """Largest document in bytes that is parsed for an XML redirect. Such documents have a few hundred bytes."""
 
 
-class Moved:
+class Moved(Addon):
     """Addon that converts redirect documents to 301 and 410 if it is loaded alone. Otherwise the service does it."""
 
-    def load(self, loader: Loader) -> None:
-        settings.declare(
-            loader,
-            "relocation_confirmations",
-            "relocation_spacing",
-            "gone_recheck",
-            "moved_to",
-            "gone",
-            "announce_as",
-        )
-
-    def configure(self, _: set[str]) -> None:
-        get_app(ctx.master).adopt(ctx.options)
+    options = ("relocation_confirmations", "relocation_spacing", "gone_recheck", "moved_to", "gone", "announce_as")
 
     def response(self, flow: http.HTTPFlow) -> None:
         response = flow.response
-        if response is None or get_flow_handler(get_app(ctx.master)).state_of(flow) or response.status_code != 200:
+        if response is None or self.flow_handler().state_of(flow) or response.status_code != 200:
             return
         content = response.raw_content
         if not content or len(content) > CONTENT_MAX or "content-encoding" in response.headers:

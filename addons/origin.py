@@ -7,52 +7,49 @@ from mitmproxy.addonmanager import Loader
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from feedproxy import settings
-from feedproxy.app import get_app
+from feedproxy.server.addon import Addon
 from feedproxy.server.mitm import parent_proxy_connections, passthrough
-from feedproxy.server.mitm.flow_handler import get_flow_handler
 
 logger = logging.getLogger(__name__)
 
 
-class Origin:
+class Origin(Addon):
     """Addon that declares the limits, and checks the connections that mitmproxy itself makes."""
 
+    options = (
+        "allow_private",
+        "allow_networks",
+        "allow_ports",
+        "upstream_proxy",
+        "connect_timeout",
+        "fetch_timeout",
+        "answer_timeout",
+        "buffer_max",
+        "header_max",
+        "redirects_max",
+        "feed_min_interval",
+        "site_interval",
+        "polling",
+        "stale_while_refreshing",
+        "reload_interval",
+        "on_bad_update",
+        "stale_max",
+    )
+
     def load(self, loader: Loader) -> None:
-        settings.declare(
-            loader,
-            "allow_private",
-            "allow_networks",
-            "allow_ports",
-            "upstream_proxy",
-            "connect_timeout",
-            "fetch_timeout",
-            "answer_timeout",
-            "buffer_max",
-            "header_max",
-            "redirects_max",
-            "feed_min_interval",
-            "site_interval",
-            "polling",
-            "stale_while_refreshing",
-            "reload_interval",
-            "on_bad_update",
-            "stale_max",
-        )
+        super().load(loader)
         parent_proxy_connections.install()
         settings.require(ctx.options, connection_strategy="lazy")
 
-    def configure(self, _: set[str]) -> None:
-        get_app(ctx.master).adopt(ctx.options)
-
     async def server_connect(self, data: ServerConnectionHookData) -> None:
-        app = get_app(ctx.master)
+        app = self.app()
         # Without the addon `entrance`, mitmproxy determines the targets, and only addresses are checked.
         if not app.enforces_targets:
             await passthrough.enforce_address_policy(data, app.policy, app.parent_of)
 
     async def responseheaders(self, flow: http.HTTPFlow) -> None:
         try:
-            await get_flow_handler(get_app(ctx.master)).on_response_headers(flow)
+            await self.flow_handler().on_response_headers(flow)
         except Exception:
             logger.exception("a streamed answer could not be made ready")
             flow.kill()

@@ -2,47 +2,40 @@
 
 import logging
 
-from mitmproxy import ctx, exceptions
-from mitmproxy.addonmanager import Loader
+from mitmproxy import exceptions
 
-from feedproxy import settings
-from feedproxy.app import get_app
 from feedproxy.errors import UsageError
-from feedproxy.notify import downstream_purge
+from feedproxy.notify.downstream_purge import DownstreamPurge, read_purge_fields, read_purge_sink
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.refresh.events import CopiesInvalidated
+from feedproxy.server.addon import NotificationAddon
 
 logger = logging.getLogger("feedproxy.purges")
 
 
-class Purges:
+class Purges(NotificationAddon[DownstreamPurge]):
     """Addon that sends purges through the delivery queue, which retries them if a cache does not answer."""
 
-    def load(self, loader: Loader) -> None:
-        settings.declare(loader, "purge_sinks", "purge_fields")
+    options = ("purge_sinks", "purge_fields")
 
     def configure(self, updated: set[str]) -> None:
-        app = get_app(ctx.master)
-        app.adopt(ctx.options)
-        app.notification_plugins["purges"] = self._add_protocol
+        super().configure(updated)
+        app = self.app()
         if updated & {"purge_sinks", "purge_fields"}:
             try:
-                downstream_purge.read_purge_fields(app.settings.purge_fields)
+                read_purge_fields(app.settings.purge_fields)
                 for sink in app.settings.purge_sinks:
-                    downstream_purge.read_purge_sink(sink)
+                    read_purge_sink(sink)
             except UsageError as error:
                 raise exceptions.OptionsError(f"purge_sinks: {error}") from error
 
     def running(self) -> None:
-        options = get_app(ctx.master).settings
+        options = self.app().settings
         if options.purge_sinks and not (options.upstream and options.state_freshness):
             logger.warning("purge_sinks has no effect: it needs upstream and state_freshness")
 
-    async def done(self) -> None:
-        await get_app(ctx.master).close()
-
-    def _add_protocol(self, notifications: NotificationService) -> None:
-        protocol = downstream_purge.DownstreamPurge(notifications.settings)
+    def make_part(self, notifications: NotificationService) -> DownstreamPurge:
+        protocol = DownstreamPurge(notifications.settings)
         notifications.add(protocol)
 
         def on_copies_invalidated(event: CopiesInvalidated) -> None:
@@ -51,6 +44,7 @@ class Purges:
                 notifications.defer(lambda: notifications.enqueue(*requests))
 
         notifications.proxy.events.copies_invalidated.subscribe(on_copies_invalidated)
+        return protocol
 
 
 addons = [Purges()]

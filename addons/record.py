@@ -4,15 +4,12 @@ import logging
 from pathlib import Path
 
 from mitmproxy import ctx, exceptions, http
-from mitmproxy.addonmanager import Loader
 
-from feedproxy import settings
-from feedproxy.app import get_app
 from feedproxy.errors import UsageError
 from feedproxy.lab.record.har_writer import HarWriter
 from feedproxy.lab.record.recorder import Recorder
 from feedproxy.lab.record.redact import KEEP_CHOICES, Redactor
-from feedproxy.server.mitm.flow_handler import get_flow_handler
+from feedproxy.server.addon import Addon
 from feedproxy.server.mitm.recording import StableNames, client_exchange, flow_exchanges, origin_exchange
 
 logger = logging.getLogger("feedproxy.record")
@@ -21,22 +18,21 @@ RECEIVED_AT = "feedproxy.received_at"
 """Key in `flow.metadata`: the instant at which the request was received, by the proxy's clock."""
 
 
-class Record:
+class Record(Addon):
     """Addon that records each flow. It precedes the access log, which removes the state of a flow."""
+
+    options = ("record", "record_max", "record_keep")
 
     def __init__(self) -> None:
         self._writer: HarWriter | None = None
         self._connections = StableNames("")
 
-    def load(self, loader: Loader) -> None:
-        settings.declare(loader, "record", "record_max", "record_keep")
-
     def configure(self, updated: set[str]) -> None:
-        app = get_app(ctx.master)
-        app.adopt(ctx.options)
+        super().configure(updated)
+        app = self.app()
         if not updated & {"record", "record_max", "record_keep"}:
             return
-        self.done()
+        self._stop()
         if unknown := set(app.settings.record_keep) - {*KEEP_CHOICES}:
             raise exceptions.OptionsError(f"record_keep: {unknown.pop()!r}: expected {' or '.join(KEEP_CHOICES)}")
         if app.settings.record:
@@ -44,7 +40,7 @@ class Record:
 
     def running(self) -> None:
         # Opened now, because a supervisor also reads the options, and must not open the file of its workers.
-        app = get_app(ctx.master)
+        app = self.app()
         try:
             _ = app.recorder
         except UsageError as error:
@@ -54,8 +50,8 @@ class Record:
             ctx.master.shutdown()
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
-        if get_app(ctx.master).settings.record:
-            flow.metadata[RECEIVED_AT] = get_app(ctx.master).clock.now()
+        if self.app().settings.record:
+            flow.metadata[RECEIVED_AT] = self.app().clock.now()
 
     def response(self, flow: http.HTTPFlow) -> None:
         self._record(flow)
@@ -63,15 +59,19 @@ class Record:
     def error(self, flow: http.HTTPFlow) -> None:
         self._record(flow)
 
-    def done(self) -> None:
-        app = get_app(ctx.master)
+    async def done(self) -> None:
+        self._stop()
+        await super().done()
+
+    def _stop(self) -> None:
+        app = self.app()
         app.use_recorder(None)
         if self._writer is not None:
             self._writer.close(app.clock.now())
             self._writer = None
 
     def _make_recorder(self) -> Recorder:
-        app = get_app(ctx.master)
+        app = self.app()
         options = app.settings
         key = app.stored_secret("recording-secret")
         # The prefix keeps names different when the recordings of several processes are merged.
@@ -82,12 +82,12 @@ class Record:
         )
 
     def _record(self, flow: http.HTTPFlow) -> None:
-        app = get_app(ctx.master)
+        app = self.app()
         at = flow.metadata.get(RECEIVED_AT)
         if at is None or (recorder := app.recorder) is None or flow.request.method == "CONNECT":
             return
         seconds = max(0.0, app.clock.now() - at)
-        case, names = get_flow_handler(app).state_of(flow), self._connections
+        case, names = self.flow_handler().state_of(flow), self._connections
         if case is not None and case.routed_request is not None and case.status is not None:
             target, user = case.routed_request.request.target, case.client.user
             private = bool(user) or app.gatekeeper.key_for(target, user) != target

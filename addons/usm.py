@@ -1,32 +1,25 @@
 """Media type and self link of feeds, which let a click subscribe (Universal Subscription Mechanism)."""
 
-from mitmproxy import ctx, http
-from mitmproxy.addonmanager import Loader
+from mitmproxy import http
 
-from feedproxy import settings
-from feedproxy.app import get_app
 from feedproxy.http.message import Response
 from feedproxy.refresh.ingest.ingest import ingest
-from feedproxy.server.mitm.flow_handler import get_flow_handler
+from feedproxy.server.addon import Addon
 from feedproxy.server.mitm.request_routing import fields_of, headers_of
 
 
-class Usm:
+class Usm(Addon):
     """Addon that edits each response if it is loaded alone. With the other addons, the service edits stored responses
     once."""
 
-    def load(self, loader: Loader) -> None:
-        settings.declare(loader, "feed_usm", "rdf_media_type", "self_link", "self_link_text")
-
-    def configure(self, _: set[str]) -> None:
-        get_app(ctx.master).adopt(ctx.options)
+    options = ("feed_usm", "rdf_media_type", "self_link", "self_link_text")
 
     def response(self, flow: http.HTTPFlow) -> None:
-        app = get_app(ctx.master)
+        app = self.app()
         response = flow.response
         if (
             response is None
-            or get_flow_handler(app).state_of(flow)
+            or self.flow_handler().state_of(flow)
             or response.status_code != 200
             or not response.raw_content
         ):

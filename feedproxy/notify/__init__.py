@@ -11,7 +11,7 @@ How to add a protocol
    delivery, called right before sending) and `interpret` (what the response means: `Delivered`, `Retry`, `Refused`).
    The delivery worker does retries, back-off, limits per host, address checks and bookkeeping. `pings/sinks.py` is the
    shortest example.
-2. An addon adds a function to `app.notification_plugins`. The function gives the protocol to
+2. An addon extends `server.addon.NotificationAddon`. Its method `make_part` gives the protocol to
    `NotificationService.add`, and methods for `/-/RPC2` to `notifications.xmlrpc.add`. Endpoints go to `app.endpoints`.
    `addons/pings.py` does all three.
 3. A subscriber is a `Subscription` with role SUBSCRIBER: `subscriptions.put(...)`, first PENDING, and ACTIVE once its

@@ -1,0 +1,58 @@
+"""Bases of the addons. Each addon uses the App of its mitmproxy master."""
+
+from typing import ClassVar
+
+from mitmproxy import ctx
+from mitmproxy.addonmanager import Loader
+
+from feedproxy.app import App, get_app
+from feedproxy.notify.notification_service import NotificationService
+from feedproxy.server.mitm.flow_handler import FlowHandler, get_flow_handler
+from feedproxy.settings import declare
+
+
+class Addon:
+    """An addon that declares its `options`, takes all settings from mitmproxy, and closes the App at the end."""
+
+    options: ClassVar[tuple[str, ...]] = ()
+
+    def app(self) -> App:
+        """Return the App, which all addons share."""
+        return get_app(ctx.master)
+
+    def flow_handler(self) -> FlowHandler:
+        """Return the flow handler, which all addons share."""
+        return get_flow_handler(self.app())
+
+    def load(self, loader: Loader) -> None:
+        declare(loader, *self.options)
+
+    def configure(self, updated: set[str]) -> None:
+        self.app().adopt(ctx.options)
+
+    async def done(self) -> None:
+        await self.app().close()
+
+
+class NotificationAddon[Part](Addon):
+    """An addon with a part of the notification service, which `make_part` adds when the service is opened."""
+
+    def __init__(self) -> None:
+        self._part: Part | None = None
+
+    def configure(self, updated: set[str]) -> None:
+        super().configure(updated)
+        self.app().notification_plugins[type(self).__name__] = self._add_part
+
+    def make_part(self, notifications: NotificationService) -> Part:
+        """Return the part, after adding its protocols to the service."""
+        raise NotImplementedError
+
+    def _add_part(self, notifications: NotificationService) -> None:
+        self._part = self.make_part(notifications)
+
+    def part(self) -> Part:
+        """Return the part. The first use opens the notification service."""
+        _ = self.app().notifications
+        assert self._part is not None
+        return self._part
