@@ -1,4 +1,4 @@
-"""What all tests share: how properties are tried, and where the corpus of real and hostile feeds stands."""
+"""Shared configuration of all tests: settings of property tests, and the corpus of real and hostile feeds."""
 
 import functools
 import gc
@@ -13,13 +13,13 @@ from mitmproxy import certs, optmanager
 
 CORPUS = Path(__file__).resolve().parents[1].parent / "shared" / "corpus"
 
-# The same examples every time: a run says something of the change it is for. `--hypothesis-profile explore` looks for
-# what nobody has thought of.
+# Each run uses the same examples, so a failure is due to the change.
+# `--hypothesis-profile explore` generates others.
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("same", settings.get_profile("explore"), derandomize=True, database=None)
 settings.load_profile("same")
 
-# The key of the CA takes 30 ms to check, for each of a thousand proxies that tests make with the same one.
+# Checking the CA's key takes 30 ms, and tests create a thousand proxies with the same key.
 certs.load_pem_private_key = functools.cache(certs.load_pem_private_key)  # type: ignore[misc]
 
 
@@ -32,18 +32,18 @@ def _copy(option: Any, _: object) -> Any:
     return made
 
 
-# mitmproxy copies all 137 options, before each change of one, and a proxy makes six changes when it is opened.
+# mitmproxy copies all 137 options before each change of one option, and opening a proxy makes six changes.
 optmanager._Option.__deepcopy__ = _copy
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One process more than there are processors: the live tests wait for programs, a third of their time."""
+    """Return the number of processors plus one, because live tests wait for programs a third of their time."""
     count = getattr(os, "process_cpu_count", os.cpu_count)  # the former is new in Python 3.13
     return (count() or 1) + 1
 
 
-# Millions of objects describe the tests, and all live as long as the process: the collector does not look at them.
+# Millions of objects describe the tests and live as long as the process. The collector ignores frozen objects.
 gc.disable()
 
 
@@ -55,7 +55,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session")
 def corpus() -> Path:
-    """The corpus beside the project's root; its absence is a visible skip."""
+    """Return the corpus beside the project's folder, or skip the test visibly if it is missing."""
     if not (CORPUS / "feeds.json").is_file():
         pytest.skip("no corpus: ../shared/corpus is not there")
     return CORPUS
@@ -63,7 +63,7 @@ def corpus() -> Path:
 
 @pytest.fixture(autouse=True)
 def no_crash(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """mitmproxy catches what is raised while it handles an event, and only logs it."""
+    """Fail the test if mitmproxy logs an exception, which it catches while it handles an event."""
     yield
     for when in ("setup", "call"):
         assert not [each.getMessage() for each in caplog.get_records(when) if "has crashed" in each.getMessage()]

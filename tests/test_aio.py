@@ -1,4 +1,4 @@
-"""Going through much in slices."""
+"""Iteration in slices, with pauses for other tasks."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -9,7 +9,7 @@ from feedproxy import aio
 
 
 @pytest.mark.parametrize("pace", [aio.yielding, aio.throttled])
-async def test_others_get_their_turns_between_slices(
+async def test_other_tasks_run_between_slices(
     pace: Callable[[Iterable[int]], AsyncIterator[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(aio, "MAX_BLOCKING_TIME", -1)
@@ -28,7 +28,7 @@ async def test_others_get_their_turns_between_slices(
     assert turns >= 100
 
 
-async def test_rests_are_so_many_times_as_long_as_the_slice_before(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pauses_are_a_multiple_of_the_slice_before(monkeypatch: pytest.MonkeyPatch) -> None:
     now, rests = [100.0], []
 
     async def sleep(seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""The arrows: who may import whom. Read from the source, so that a lazy import counts like any other."""
+"""Import rules between the parts of the project, read from the source, so that lazy imports count, too."""
 
 import ast
 import sys
@@ -66,7 +66,7 @@ def _sources() -> dict[Path, ast.Module]:
 
 
 def _dotted(path: Path) -> str:
-    """The module's name once installed, where the folder addons/ is feedproxy.addons."""
+    """Return the module's name after installation, where the folder addons/ is feedproxy.addons."""
     parts = list(path.relative_to(ROOT).with_suffix("").parts)
     if parts[0] == "addons":
         parts.insert(0, "feedproxy")
@@ -76,7 +76,7 @@ def _dotted(path: Path) -> str:
 
 
 def _part(module: str) -> str:
-    """The part of the project that a module of ours belongs to: `feedproxy.http.uri` is of `http`."""
+    """Return the part of the project that a module belongs to: `feedproxy.http.uri` belongs to `http`."""
     _, _, below = module.partition(".")
     return below.partition(".")[0]
 
@@ -95,7 +95,10 @@ def _modules() -> frozenset[str]:
 
 @cache
 def _imports(path: Path) -> tuple[tuple[int, str], ...]:
-    """Return line and full name of all imports, at any depth; `from a import b` is a.b where that is ours."""
+    """Return line and full name of all imports, at any depth.
+
+    `from a import b` is a.b if that is a module of the project.
+    """
     return tuple(_find_imports(path, _modules()))
 
 
@@ -107,7 +110,7 @@ def _find_imports(path: Path, ours: frozenset[str]) -> Iterator[tuple[int, str]]
         elif isinstance(node, ast.ImportFrom):
             base = _absolute(path, node)
             inner = [f"{base}.{alias.name}" for alias in node.names if f"{base}.{alias.name}" in ours]
-            # `from feedproxy import clock` uses feedproxy.clock, not what else feedproxy/__init__.py holds.
+            # `from feedproxy import clock` uses feedproxy.clock, not other names in feedproxy/__init__.py.
             if len(inner) < len(node.names):
                 yield node.lineno, base
             for name in inner:
@@ -131,7 +134,7 @@ def _foreign(name: str) -> bool:
     return name.partition(".")[0] not in {"feedproxy", "addons", *sys.stdlib_module_names}
 
 
-def test_imports_follow_the_arrows() -> None:
+def test_imports_follow_the_permitted_directions() -> None:
     wrong = []
     for path in _sources():
         mine = _part(_dotted(path))
@@ -146,7 +149,7 @@ def test_imports_follow_the_arrows() -> None:
     assert not wrong, "\n".join(["against the arrows:", *wrong])
 
 
-def test_the_cache_knows_no_feeds_and_feeds_know_no_cache() -> None:
+def test_cache_and_feed_do_not_import_each_other() -> None:
     wrong = [
         f"{_where(path, line)}: {name}"
         for path in _sources()
@@ -156,7 +159,7 @@ def test_the_cache_knows_no_feeds_and_feeds_know_no_cache() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_mitm_never_imports_the_fast_path() -> None:
+def test_mitm_does_not_import_the_fast_path() -> None:
     wrong = [
         f"{_where(path, line)}: {name}"
         for path in _sources()
@@ -167,7 +170,7 @@ def test_mitm_never_imports_the_fast_path() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_only_server_serve_and_the_addons_know_mitmproxy() -> None:
+def test_only_server_serve_and_addons_import_mitmproxy() -> None:
     wrong = [
         f"{_where(path, line)}: {name}"
         for path in _sources()
@@ -177,7 +180,7 @@ def test_only_server_serve_and_the_addons_know_mitmproxy() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_addons_never_import_one_another() -> None:
+def test_addons_do_not_import_each_other() -> None:
     wrong = [
         f"{_where(path, line)}: {name}"
         for path in _sources()
@@ -189,7 +192,7 @@ def test_addons_never_import_one_another() -> None:
 
 
 def test_imports_are_absolute() -> None:
-    """mitmproxy runs an addon by its path: a relative import would have nothing to be relative to."""
+    """mitmproxy runs an addon by its path, so relative imports have no package."""
     wrong = [
         _where(path, node.lineno)
         for path, tree in _sources().items()
@@ -199,8 +202,8 @@ def test_imports_are_absolute() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_no_addon_is_named_like_a_module_or_holds_a_dataclass() -> None:
-    """A script's folder comes first on the search path; and a script run by path is in no sys.modules."""
+def test_addon_has_no_name_of_a_module_and_no_dataclass() -> None:
+    """A script's folder is the first entry of the search path, and a script run by path is missing from sys.modules."""
     declared = {name.replace("-", "_").lower() for name in _requirements()}
     taken = {*sys.stdlib_module_names, *declared}
     wrong = []
@@ -213,26 +216,26 @@ def test_no_addon_is_named_like_a_module_or_holds_a_dataclass() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_modules_import_one_another_in_no_cycle() -> None:
+def test_modules_import_each_other_without_cycles() -> None:
     imported = {_dotted(path): {name for _, name in _imports(path) if name != _dotted(path)} for path in _sources()}
     TopologicalSorter(imported).prepare()  # raises CycleError, which names the modules
 
 
-def test_no_folder_has_more_than_twenty_modules() -> None:
-    """The folder addons/ is not counted: its files are the product's parts, one each."""
+def test_folder_has_at_most_twenty_modules() -> None:
+    """The folder addons/ is exempt: each of its files is one part of the product."""
     counts = Counter(path.parent.relative_to(ROOT) for path in _sources() if path.name != "__init__.py")
     large = {str(folder): count for folder, count in counts.items() if count > FOLDER_MAX and folder.name != "addons"}
     assert not large
 
 
-def test_every_module_says_what_it_is_for() -> None:
-    # A package's __init__.py may be empty where the modules in it speak for themselves.
+def test_every_module_has_a_docstring() -> None:
+    # A package's __init__.py may be empty.
     wrong = [_where(path, 1) for path, tree in _sources().items() if tree.body and not ast.get_docstring(tree)]
     assert not wrong, "\n".join(["without a docstring:", *wrong])
 
 
 def _requirements() -> list[str]:
-    """The distributions that the package needs to run, by pyproject.toml."""
+    """Return the distributions that the package requires according to pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = (each for name, all_ in project["optional-dependencies"].items() if name != "test" for each in all_)
     return [_name_of(requirement) for requirement in (*project["dependencies"], *extras)]
@@ -258,8 +261,8 @@ def _modules_of(distributions: list[str]) -> dict[str, str]:
     }
 
 
-def test_whatever_is_imported_is_declared() -> None:
-    """A dependency of a dependency can go away with any release."""
+def test_every_imported_distribution_is_declared() -> None:
+    """An indirect dependency can disappear with any release."""
     declared = _modules_of(_requirements())
     wrong = [
         f"{_where(path, line)}: {name}"
@@ -270,7 +273,7 @@ def test_whatever_is_imported_is_declared() -> None:
     assert not wrong, "\n".join(["not among pyproject.toml's dependencies:", *wrong])
 
 
-def test_whatever_is_declared_is_imported() -> None:
+def test_every_declared_distribution_is_imported() -> None:
     used = {name.partition(".")[0] for path in _sources() for _, name in _imports(path)}
     by_distribution: dict[str, set[str]] = {name: set() for name in _requirements()}
     for module, name in _modules_of(_requirements()).items():
@@ -280,8 +283,8 @@ def test_whatever_is_declared_is_imported() -> None:
 
 
 @pytest.mark.parametrize("package", ["cache", "feed", "http"])
-def test_the_pure_parts_touch_neither_network_nor_disk_nor_clock(package: str) -> None:
-    """Deciding is a pure function of what it is given; the time and the bytes are brought by the caller."""
+def test_pure_parts_use_neither_network_nor_disk_nor_clock(package: str) -> None:
+    """Decisions are pure functions of their arguments. The caller provides time and bytes."""
     edge = {"socket", "ssl", "asyncio", "aiohttp", "sqlite3", "diskcache", "subprocess", "tempfile"}
     wrong = [
         f"{_where(path, line)}: {name}"

@@ -1,4 +1,4 @@
-"""The benchmarks: what is reckoned from what was measured, and that every peer takes its configuration."""
+"""The benchmarks: computations from measured values, and the configurations of all servers."""
 
 import asyncio
 import gzip
@@ -35,43 +35,43 @@ def a_run(row: str, server: str, us: float, fault: str = "") -> dict[str, object
 # -- the feed and its origin
 
 
-def test_a_feeds_gzip_is_its_identity_though_most_of_it_was_compressed_before() -> None:
+def test_gzip_body_decodes_to_the_identity_body() -> None:
     assert gzip.decompress(feed.zipped("17")) == feed.feed("17") != feed.feed("18")
 
 
-def test_the_feed_has_the_sizes_that_the_table_names() -> None:
+def test_feed_has_the_sizes_of_the_table() -> None:
     assert 60_000 < len(feed.feed("1")) < 64_000
     assert 12_000 < len(feed.zipped("1")) < 12_700
     assert len(feed.feed("small-1")) < 2_000
 
 
-def test_the_origin_sends_the_coding_it_is_asked_for() -> None:
+def test_origin_sends_the_requested_coding() -> None:
     packed = answer(b"GET /feed/3.rss HTTP/1.1\r\nHost: feeds.example\r\nAccept-Encoding: gzip")
     plain = answer(b"GET /feed/3.rss HTTP/1.1\r\nHost: feeds.example\r\nAccept-Encoding: identity")
     assert gzip.decompress(packed.partition(b"\r\n\r\n")[2]) == plain.partition(b"\r\n\r\n")[2] == feed.feed("3")
 
 
-# -- what the system and wrk tell
+# -- output of the system and of wrk
 
 
-def test_time_of_user_and_system_is_read_though_the_name_has_brackets_and_blanks() -> None:
+def test_cpu_times_are_parsed_for_process_names_with_brackets_and_spaces() -> None:
     stat = "42 (a (b) c) S 7 42 42 0 -1 4194304 1 0 0 0 250 150 9 9 20 0 5 0"
     assert load.ticks(stat) == 400
     assert load.parents({42: stat}) == {42: 7}
 
 
-def test_a_server_is_its_first_process_and_all_below() -> None:
+def test_server_is_its_first_process_and_all_descendants() -> None:
     assert load.family(10, {10: 1, 11: 10, 12: 11, 20: 1, 21: 20}) == {10, 11, 12}
 
 
-def test_the_line_that_wrk_is_made_to_write_is_read() -> None:
+def test_result_line_of_wrk_is_parsed() -> None:
     figures = "requests=9 microseconds=2000000 bytes=99 p99=7 connect=0 read=2 write=0 status=0 timeout=1"
     counted = load.parse(f"Running 2s test\nbench {figures}\n")
     assert (counted.requests, counted.microseconds, counted.bytes, counted.p99) == (9, 2_000_000, 99, 7)
     assert counted.errors == {"read": 2, "timeout": 1}
 
 
-def test_without_that_line_there_is_no_figure() -> None:
+def test_missing_result_line_of_wrk_is_an_error() -> None:
     with pytest.raises(ValueError, match="unable to connect"):
         load.parse("unable to connect to 127.0.0.1:1 Connection refused")
 
@@ -82,7 +82,7 @@ ROW = ROWS[0]
 MISS = next(row for row in ROWS if row.miss)
 
 
-def test_a_run_of_right_answers_counts() -> None:
+def test_run_of_correct_responses_counts() -> None:
     assert not fault(ROW, Run(6.0, 1e5, Counted(100_000, 1_000_000, 30_000_000, 1)), 300, 0)
 
 
@@ -94,11 +94,11 @@ def test_a_run_of_right_answers_counts() -> None:
         (Counted(1000, 1, 300_000, 1), 1, "1 hits were none"),
     ],
 )
-def test_a_run_of_wrong_answers_does_not_count(counted: Counted, asked: int, why: str) -> None:
+def test_run_of_wrong_responses_does_not_count(counted: Counted, asked: int, why: str) -> None:
     assert why in fault(ROW, Run(6.0, 1.0, counted), 300, asked)
 
 
-def test_a_miss_that_the_origin_was_not_asked_for_is_none() -> None:
+def test_miss_without_a_request_to_the_origin_does_not_count() -> None:
     counted = Counted(1000, 1, 300_000, 1)
     assert not fault(MISS, Run(6.0, 1.0, counted), 300, 1000)
     assert "only 500 of 1000" in fault(MISS, Run(6.0, 1.0, counted), 300, 500)
@@ -107,17 +107,17 @@ def test_a_miss_that_the_origin_was_not_asked_for_is_none() -> None:
 # -- the tables
 
 
-def test_the_median_is_of_the_runs_that_count() -> None:
+def test_median_is_computed_from_the_runs_that_count() -> None:
     runs = [a_run("r", "s", us) for us in (5.0, 9.0, 6.0)] + [a_run("r", "s", 1.0, "errors")]
     assert table.medians(runs) == {("r", "s"): 6.0}
 
 
-def test_the_ratio_is_that_of_the_better_variant() -> None:
+def test_ratio_is_that_of_the_better_variant() -> None:
     us = {("r", "feedproxy"): 6.0, ("r", "nginx"): 12.0, ("r", "nginx tuned"): 9.0}
     assert table.ratio(us, "r", "nginx") == 1.5
 
 
-def test_a_peer_that_is_missing_has_no_ratio() -> None:
+def test_missing_server_has_no_ratio() -> None:
     assert table.ratio({("r", "feedproxy"): 6.0}, "r", "Squid") is None
     assert table.ratio({("r", "Squid"): 6.0}, "r", "Squid") is None
 
@@ -132,13 +132,11 @@ def test_a_peer_that_is_missing_has_no_ratio() -> None:
         (2.0, None, "2.00"),
     ],
 )
-def test_a_cell_tells_what_is_measured_and_what_is_to_be_reached(
-    measured: float | None, target: float | None, said: str
-) -> None:
+def test_cell_shows_the_measured_value_and_the_target(measured: float | None, target: float | None, said: str) -> None:
     assert table.cell(measured, target) == said
 
 
-def test_what_falls_short_of_an_aim_is_bold() -> None:
+def test_value_below_its_target_is_bold() -> None:
     late = {"what": "p99", "value": 3.0, "unit": "ms", "sense": "≤", "target": 2}
     few = {"what": "answered", "value": 1500.0, "unit": "misses/s", "sense": "≥", "target": 1400}
     absent = {"what": "workers", "value": None, "unit": "", "sense": "≤", "target": 1.15}
@@ -149,7 +147,7 @@ def test_what_falls_short_of_an_aim_is_bold() -> None:
     ]
 
 
-def test_results_are_put_between_the_marks_of_the_page_and_nowhere_else() -> None:
+def test_results_are_inserted_between_the_marks_of_the_page_only() -> None:
     page = f"before\n{table.BEGIN}\nold \\1\n{table.END}\nafter"
     made = table.into(page, r"new \2")
     assert made == f"before\n{table.BEGIN}\n\nnew \\2\n\n{table.END}\nafter"
@@ -158,7 +156,7 @@ def test_results_are_put_between_the_marks_of_the_page_and_nowhere_else() -> Non
         table.into("no marks", "new")
 
 
-def test_the_page_of_results_has_every_row_its_date_and_its_machine() -> None:
+def test_results_page_has_every_row_with_date_and_machine() -> None:
     machine = {"cpu": "A CPU", "cpus": 2, "memory_gib": 24, "kernel": "6.1", "python": "3.12.1"}
     results = {
         **{"date": "2024-06-01", "machine": machine, "versions": {"nginx": "1.22"}, "how": {"rounds": 3, "seconds": 2}},
@@ -170,12 +168,12 @@ def test_the_page_of_results_has_every_row_its_date_and_its_machine() -> None:
     assert "miss, Squid: errors" in page
 
 
-def test_the_readme_has_the_marks_that_results_go_between() -> None:
+def test_readme_has_the_marks_for_results() -> None:
     readme = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
     assert readme.count(table.BEGIN) == readme.count(table.END) == 1
 
 
-def test_rows_are_chosen_by_their_keys_and_have_fewer_feeds_in_a_hurry() -> None:
+def test_rows_are_selected_by_keys_and_have_fewer_feeds_in_quick_mode() -> None:
     assert [(row.title, row.count) for row in chosen(["many"], quick=True)] == [("1,000 feeds, 12 KB keep-alive", 1000)]
     assert chosen([], quick=False) == list(ROWS)
     with pytest.raises(ValueError, match="no such row: 304-kept"):
@@ -185,16 +183,16 @@ def test_rows_are_chosen_by_their_keys_and_have_fewer_feeds_in_a_hurry() -> None
 # -- latency and memory
 
 
-def test_a_hit_that_was_waited_for_stands_for_those_not_asked_meanwhile() -> None:
+def test_delayed_hit_counts_for_the_requests_not_sent_meanwhile() -> None:
     assert latency.corrected([0.001, 0.0045], 0.001) == pytest.approx([0.0005, 0.001, 0.0015, 0.0025, 0.0035, 0.0045])
 
 
-def test_the_percentile_is_a_value_that_was_measured() -> None:
+def test_percentile_is_a_measured_value() -> None:
     assert latency.percentile(list(range(100)), 0.99) == 99
     assert latency.percentile([7.0], 0.5) == 7.0
 
 
-def test_a_store_is_filled_with_copies_of_one_feed(tmp_path: Path) -> None:
+def test_store_is_filled_with_copies_of_one_feed(tmp_path: Path) -> None:
     async def put(target: str) -> None:
         store = open_store(str(tmp_path), memory_max=1, disk_max=2**30)
         await store.put(replace(a_feed(1, 0.01), target=target))
@@ -218,7 +216,7 @@ def test_a_store_is_filled_with_copies_of_one_feed(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Place]:
-    # Not below pytest's own folder: Varnish reads its configuration as somebody else, who is let in nowhere there.
+    # Not below pytest's own folder: Varnish reads its configuration as a user without access to it.
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -230,7 +228,7 @@ def place() -> Iterator[Place]:
 
 
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
-def test_a_peer_accepts_its_configuration(peer: Peer, place: Place) -> None:
+def test_server_accepts_its_configuration(peer: Peer, place: Place) -> None:
     if not peer.path:
         pytest.skip(f"{peer.program} is not installed")
     command = peer.check(peer.command(peer.path, place))
@@ -240,7 +238,7 @@ def test_a_peer_accepts_its_configuration(peer: Peer, place: Place) -> None:
     assert "WARNING" not in said, said
 
 
-def test_feedproxy_is_started_with_options_that_it_knows(place: Place) -> None:
+def test_feedproxy_is_started_with_valid_options(place: Place) -> None:
     words = feedproxy_command(place)
     given = [words[at + 1].partition("=")[0] for at, word in enumerate(words) if word == "--set"]
     assert set(given) - {"confdir"} <= set(option_names())
@@ -259,11 +257,11 @@ def samples(*memories: float, descriptors: int = 60, threads: int = 8) -> list[s
     ]
 
 
-def test_a_soak_is_flat_where_nothing_grows_but_noise() -> None:
+def test_soak_without_growth_is_flat_in_spite_of_noise() -> None:
     assert soak.verdict(samples(200.0, 203.0, 199.0, 201.0, 202.0, 200.5)) == []
 
 
-def test_a_helper_that_was_just_replaced_does_not_bend_the_soaks_line() -> None:
+def test_replaced_helper_process_does_not_affect_the_growth_of_the_soak() -> None:
     assert soak.verdict(samples(200.0, 201.0, 200.5, 150.0, 200.8, 201.0, 200.2, 200.9, 200.6)) == []
 
 
@@ -275,14 +273,14 @@ def test_a_helper_that_was_just_replaced_does_not_bend_the_soaks_line() -> None:
         (samples(200.0, 200.0, threads=30), "threads"),
     ],
 )
-def test_a_soak_tells_what_grows(seen: list[soak.Sample], grows: str) -> None:
+def test_soak_reports_growth(seen: list[soak.Sample], grows: str) -> None:
     (told,) = soak.verdict(seen)
 
     assert told.startswith(grows)
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from Linux's /proc")
-def test_a_short_soak_answers_every_kind_of_request_and_leaves_no_traceback() -> None:
+def test_short_soak_answers_every_kind_of_request_without_a_traceback() -> None:
     command = [sys.executable, "-m", "benchmarks.soak", "--minutes", "0.08", "--rate", "60", "--feeds", "5"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE * 2, check=False)
 
@@ -293,7 +291,7 @@ def test_a_short_soak_answers_every_kind_of_request_and_leaves_no_traceback() ->
 # -- the polling policy alone
 
 
-def test_polling_policy_is_fresher_than_a_fixed_lifetime_at_fewer_requests() -> None:
+def test_polling_policy_is_fresher_than_a_fixed_lifetime_with_fewer_requests() -> None:
     worlds = polling.world("modern", 7, 12, days=2)
     policy, cache = polling.play(worlds, 1800), polling.fixed(worlds, 10_800)
     assert policy.polls == cache.polls
@@ -301,7 +299,7 @@ def test_polling_policy_is_fresher_than_a_fixed_lifetime_at_fewer_requests() -> 
     assert policy.stale < 0.45 * cache.stale
 
 
-def test_polling_policy_asks_less_at_a_higher_price() -> None:
+def test_polling_policy_sends_fewer_requests_at_a_higher_price() -> None:
     worlds = polling.world("modern", 7, 12, days=2)
     requests = [polling.play(worlds, price).requests for price in (300, 1800, 7200)]
     assert requests == sorted(requests, reverse=True)
@@ -311,7 +309,7 @@ def test_polling_policy_asks_less_at_a_higher_price() -> None:
 # -- a million feeds
 
 
-def test_feeds_of_the_million_are_updated_as_often_as_the_survey_found() -> None:
+def test_feeds_of_the_million_are_updated_at_the_surveyed_rates() -> None:
     gaps = [million_world.gap_of(number) for number in range(20_000)]
     days = (0.5, 1, 7, 30, 91, 365)
     shares = [sum(gap <= day * million_world.DAY for gap in gaps) / len(gaps) for day in days]
@@ -319,7 +317,7 @@ def test_feeds_of_the_million_are_updated_as_often_as_the_survey_found() -> None
     assert shares == pytest.approx([0.185, 0.231, 0.382, 0.586, 0.735, 0.91], abs=0.01)
 
 
-def test_feed_of_the_million_has_another_tag_from_its_update_on() -> None:
+def test_feed_of_the_million_has_another_tag_after_its_update() -> None:
     now = 1_795_176_000.0
     for number in range(50):
         at = million_world.changed(number, 0, now)
@@ -329,7 +327,7 @@ def test_feed_of_the_million_has_another_tag_from_its_update_on() -> None:
         assert million_world.tag(number, at - 0.01 * gap) != million_world.tag(number, now)
 
 
-def test_readers_of_the_million_poll_each_of_their_feeds_once_in_an_interval() -> None:
+def test_readers_of_the_million_poll_each_feed_once_in_an_interval() -> None:
     world = million_world.World(250, 80)
     for reader in range(world.readers):
         begin, interval = 1_795_176_000.0, million_world.interval_of(reader)
@@ -355,6 +353,6 @@ def test_update_is_smaller_as_226_than_as_gzip_and_smallest_as_dcz(tmp_path: Pat
     measured = list(deltas.updates(found))
 
     assert name == "one"
-    assert len(measured) == 2  # the same bytes are no update
+    assert len(measured) == 2  # equal bytes are no update
     assert all(each.is_new and each.gzip > 5 * each.im > 5 * each.dcz > 0 for each in measured)
     assert "2 " in deltas.line("one", measured)

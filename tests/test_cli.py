@@ -1,4 +1,4 @@
-"""The command line tells mistakes in one line, and ends with 2."""
+"""The command line reports errors in one line and exits with 2."""
 
 import pytest
 
@@ -21,7 +21,9 @@ from feedproxy.cli import main
         (["serve", "--listen", "nowhere"], "listen: nowhere"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str], argv: list[str], words: str) -> None:
+def test_usage_error_is_one_line_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str], argv: list[str], words: str
+) -> None:
     try:
         code = main(argv)
     except SystemExit as end:
@@ -34,14 +36,14 @@ def test_a_mistake_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str
     assert told.startswith("feedproxy: ")
 
 
-def test_without_a_command_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_command_prints_the_list_of_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
 
     assert "serve" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("argv", [["help"], ["help", "serve"]])
-def test_help_is_a_command_too(capsys: pytest.CaptureFixture[str], argv: list[str]) -> None:
+def test_help_is_a_command(capsys: pytest.CaptureFixture[str], argv: list[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main(argv)
 
@@ -55,7 +57,7 @@ def test_version_has_three_spellings(capsys: pytest.CaptureFixture[str], flag: s
     assert capsys.readouterr().out == f"feedproxy {__version__}\n"
 
 
-def test_every_command_knows_its_own_options_when_one_is_mistyped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_misspelt_option_gets_a_suggestion_of_its_own_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["score", "--fromat", "json", "week.har"])
 

@@ -1,4 +1,4 @@
-"""What is written last is what was known at the end."""
+"""Shutdown: the last state is written to the store."""
 
 import asyncio
 from pathlib import Path
@@ -13,17 +13,17 @@ from feedproxy.subscribers.pseudonyms import Pseudonym
 NOON = 1_780_056_000.0
 
 
-def a_runtime(folder: Path) -> App:
+def an_app(folder: Path) -> App:
     app = App(ManualClock(NOON))
     app.configure({"store": str(folder)})
     return app
 
 
-async def test_who_came_while_the_counts_were_written_is_known_after_a_restart(
+async def test_reader_recorded_during_the_last_write_is_known_after_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(aio, "MAX_BLOCKING_TIME", -1)
-    first = a_runtime(tmp_path / "store")
+    first = an_app(tmp_path / "store")
     feeds = [f"https://example.com/{number}" for number in range(20)]
     counts, opened = first.service.counts, first._services
     assert opened is not None
@@ -44,7 +44,7 @@ async def test_who_came_while_the_counts_were_written_is_known_after_a_restart(
     assert not opened._saving.done()
     await first.close()
 
-    second = a_runtime(tmp_path / "store")
+    second = an_app(tmp_path / "store")
     known = {target: second.service.counts.total(target, NOON) for target in second.service.counts.targets()}
     await second.close()
 

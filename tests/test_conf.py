@@ -1,4 +1,4 @@
-"""The examples in conf/ teach: they load as they are, name every option, and tell the truth about defaults."""
+"""The example configurations in conf/ load unchanged, name every option, and state the correct defaults."""
 
 import argparse
 import asyncio
@@ -21,7 +21,7 @@ from feedproxy.telemetry.metrics import Metrics
 CONF = Path(__file__).resolve().parents[1] / "conf"
 EXAMPLES = ["fleet.yaml", "lab.yaml", "office.yaml", "publisher.yaml"]
 
-# A line of prose is `# word`; an option that is switched off is `#name:`, and what belongs to it `#  - match:`.
+# A line of prose is `# word`. A disabled option is `#name:`, and its nested lines are `#  - match:`.
 OFF = re.compile(r"^#(?=\w+:|  - \w+:|    \w+:)", re.MULTILINE)
 STATED = re.compile(r"^# Default: (.+?)(?: \(.*\))?\n#?(\w+):", re.MULTILINE)
 STATED_IN_RULES = re.compile(r"^# (\w+) \(default (.+?)\):", re.MULTILINE)
@@ -29,7 +29,7 @@ LINE = re.compile(r"^#?(\w+):", re.MULTILINE)
 
 
 def _known() -> dict[str, config.OptionSpec]:
-    """Every option of the whole product, mitmproxy's own included."""
+    """Return every option of the product, including those of mitmproxy."""
 
     async def ask() -> dict[str, config.OptionSpec]:
         made, _ = serve.make_master(serve.ServePlan())
@@ -46,7 +46,7 @@ def _default(name: str) -> Any:
 
 
 def _read(name: str, value: str) -> Any:
-    """The value of an option that a YAML text stands for, in the option's own unit."""
+    """Return the value that a YAML text has for an option, in the option's unit."""
     loaded = YAML(typ="safe").load(value)
     unit = config.option_specs()[name].unit if name in config.option_specs() else ""
     return quantities.parse(str(loaded), unit) if unit else loaded
@@ -60,12 +60,12 @@ def _stated(text: str) -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_loads_as_it_is(name: str) -> None:
+def test_example_loads_unchanged(name: str) -> None:
     assert config.load(CONF / name, _known()).options
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_loads_with_everything_in_it_switched_on(name: str, tmp_path: Path) -> None:
+def test_example_loads_with_all_options_enabled(name: str, tmp_path: Path) -> None:
     whole = tmp_path / name
     whole.write_text(OFF.sub("", (CONF / name).read_text(encoding="utf-8")), encoding="utf-8")
 
@@ -75,7 +75,7 @@ def test_an_example_loads_with_everything_in_it_switched_on(name: str, tmp_path:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_defaults_that_an_example_states_are_true(name: str) -> None:
+def test_stated_defaults_are_correct(name: str) -> None:
     stated = list(_stated((CONF / name).read_text(encoding="utf-8")))
 
     assert stated
@@ -83,7 +83,7 @@ def test_the_defaults_that_an_example_states_are_true(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_option_that_is_switched_off_stands_at_its_default(name: str) -> None:
+def test_disabled_option_shows_its_default(name: str) -> None:
     text = (CONF / name).read_text(encoding="utf-8")
     off = re.findall(r"^#(\w+): ?(.*)$", text, re.MULTILINE)
 
@@ -93,12 +93,12 @@ def test_an_option_that_is_switched_off_stands_at_its_default(name: str) -> None
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_each_option_of_an_example_says_its_default(name: str) -> None:
+def test_every_option_of_an_example_states_its_default(name: str) -> None:
     text = (CONF / name).read_text(encoding="utf-8")
     assert {*LINE.findall(text)} - {option for option, _ in _stated(text)} - {"feeds"} == set()
 
 
-def test_the_office_example_explains_every_option_but_the_publishers() -> None:
+def test_office_example_explains_every_option_except_the_publishers() -> None:
     explained = {option for option, _ in _stated((CONF / "office.yaml").read_text(encoding="utf-8"))}
     assert set(option_names()) - explained == {"upstream"}
 
@@ -110,7 +110,7 @@ def _names_of_metrics() -> set[str]:
     return {name + part for name, kind in families.items() for part in parts.get(kind, ("",))}
 
 
-def test_the_dashboard_asks_for_metrics_that_exist() -> None:
+def test_dashboard_uses_existing_metrics() -> None:
     dashboard = json.loads((CONF / "grafana.json").read_text(encoding="utf-8"))
     expressions = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
     asked = {name for each in expressions for name in re.findall(r"\bfeedproxy_\w+", each)}
@@ -119,7 +119,7 @@ def test_the_dashboard_asks_for_metrics_that_exist() -> None:
     assert asked - _names_of_metrics() == set()
 
 
-def test_the_alarms_ask_for_metrics_that_exist_and_say_what_to_do() -> None:
+def test_alerts_use_existing_metrics_and_have_a_description() -> None:
     alarms = YAML(typ="safe").load((CONF / "alerts.yaml").read_text(encoding="utf-8"))
     rules = [rule for group in alarms["groups"] for rule in group["rules"]]
 
@@ -130,7 +130,7 @@ def test_the_alarms_ask_for_metrics_that_exist_and_say_what_to_do() -> None:
         assert set(re.findall(r"\bfeedproxy_\w+", rule["expr"])) - _names_of_metrics() == set()
 
 
-def test_the_dashboard_is_one_that_grafana_takes() -> None:
+def test_dashboard_has_the_form_that_grafana_requires() -> None:
     dashboard = json.loads((CONF / "grafana.json").read_text(encoding="utf-8"))
     panels = dashboard["panels"]
 
@@ -150,7 +150,7 @@ def test_the_dashboard_is_one_that_grafana_takes() -> None:
         assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
 
 
-def test_the_service_unit_runs_a_command_that_exists() -> None:
+def test_service_unit_runs_an_existing_command() -> None:
     unit = configparser.RawConfigParser(strict=False)
     unit.optionxform = str  # type: ignore[assignment, method-assign]  # systemd's names have capitals
     unit.read(CONF / "feedproxy.service", encoding="utf-8")
@@ -167,7 +167,7 @@ def _compose() -> dict[str, Any]:
 FEEDPROXIES = ("one", "two")
 
 
-def test_the_compose_file_names_only_what_it_has() -> None:
+def test_compose_file_uses_only_names_that_it_defines() -> None:
     compose = _compose()
     for service in compose["services"].values():
         volumes = [each.partition(":")[0] for each in service.get("volumes", ())]
@@ -179,7 +179,7 @@ def test_the_compose_file_names_only_what_it_has() -> None:
             assert "healthcheck" in compose["services"][name]
 
 
-def test_the_feedproxies_of_the_compose_file_are_built_here_and_keep_a_store_each() -> None:
+def test_feedproxies_of_the_compose_file_are_built_locally_with_one_store_each() -> None:
     compose = _compose()
     kept = [
         {each.partition(":")[0] for each in compose["services"][name]["volumes"] if ":/var/cache/feedproxy" in each}
@@ -191,8 +191,8 @@ def test_the_feedproxies_of_the_compose_file_are_built_here_and_keep_a_store_eac
 
 
 @pytest.mark.parametrize("name", FEEDPROXIES)
-def test_the_compose_file_runs_a_command_that_is_understood(name: str, tmp_path: Path) -> None:
-    """With the configuration that it names, as far as that can be tried without Valkey."""
+def test_compose_file_runs_a_valid_command(name: str, tmp_path: Path) -> None:
+    """The command is checked with its configuration, except for what requires Valkey."""
     service = _compose()["services"][name]
     words = service["command"].split()
     (mounted,) = [each for each in service["volumes"] if ":/etc/feedproxy.yaml" in each]
@@ -211,7 +211,7 @@ def test_the_compose_file_runs_a_command_that_is_understood(name: str, tmp_path:
     assert settings.fleet_local == "/var/cache/feedproxy"
 
 
-def test_the_compose_file_of_one_container_publishes_its_admin_page_on_loopback_with_a_token(
+def test_single_container_compose_file_publishes_its_admin_page_on_loopback_with_a_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     compose = YAML(typ="safe").load((CONF / "compose-one.yaml").read_text(encoding="utf-8"))
@@ -230,7 +230,7 @@ def test_the_compose_file_of_one_container_publishes_its_admin_page_on_loopback_
     assert cli.main([*service["command"], "--check"]) == 2
 
 
-def test_the_valkey_of_the_compose_file_is_bounded_and_reached_by_nobody_outside() -> None:
+def test_valkey_of_the_compose_file_is_limited_in_memory_and_internal() -> None:
     compose = _compose()
     valkey = compose["services"]["valkey"]
     assert "--maxmemory-policy volatile-lru" in valkey["command"]
@@ -239,7 +239,7 @@ def test_the_valkey_of_the_compose_file_is_bounded_and_reached_by_nobody_outside
     assert compose["networks"]["inside"]["internal"] is True
 
 
-def test_the_load_balancer_knows_the_feedproxies_and_waits_longer_than_they_do() -> None:
+def test_load_balancer_lists_all_feedproxies_and_has_a_longer_timeout() -> None:
     text = (CONF / "balancer.cfg").read_text(encoding="utf-8")
     assert re.findall(r"^    server (\w+) (\S+)", text, re.MULTILINE) == 2 * [
         (name, f"{name}:8080") for name in FEEDPROXIES

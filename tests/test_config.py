@@ -1,4 +1,4 @@
-"""The configuration file: what is read, and how its mistakes are told."""
+"""The configuration file: its options, and its error messages."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,13 +31,13 @@ def read(tmp_path: Path, text: str) -> Config:
 
 
 def mistake(tmp_path: Path, text: str) -> str:
-    """What is said of it, without the folder."""
+    """Return the error message for a configuration text, without the folder."""
     with pytest.raises(UsageError) as caught:
         read(tmp_path, text)
     return str(caught.value).replace(f"{tmp_path}/", "")
 
 
-def test_options_and_rules_are_read(tmp_path: Path) -> None:
+def test_options_and_rules_are_parsed(tmp_path: Path) -> None:
     config = read(
         tmp_path,
         """\
@@ -69,7 +69,7 @@ feeds:
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "feeds:\n", "feeds: []\n", "\ufeff"])
-def test_an_empty_configuration_is_one(tmp_path: Path, text: str) -> None:
+def test_empty_configuration_is_valid(tmp_path: Path, text: str) -> None:
     assert read(tmp_path, text) == Config()
 
 
@@ -162,16 +162,16 @@ def test_an_empty_configuration_is_one(tmp_path: Path, text: str) -> None:
         ),
     ],
 )
-def test_a_mistake_is_told_with_file_and_line(tmp_path: Path, text: str, said: str) -> None:
+def test_error_names_file_and_line(tmp_path: Path, text: str, said: str) -> None:
     assert mistake(tmp_path, text).startswith(said)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none\.yaml: cannot be read: No such file"):
         load(tmp_path / "none.yaml", KNOWN)
 
 
-def test_a_file_that_is_not_utf_8_is_told(tmp_path: Path) -> None:
+def test_file_that_is_not_utf_8_is_an_error(tmp_path: Path) -> None:
     (path := tmp_path / "old.yaml").write_bytes(b"feed_usm: true\ncontact_url: caf\xe9\n")
 
     with pytest.raises(UsageError, match=r"old\.yaml:2: not UTF-8"):
@@ -188,20 +188,20 @@ def test_a_file_that_is_not_utf_8_is_told(tmp_path: Path) -> None:
         "feeds:\n  - match: a\n    moved_to: https://me:hunter2@example.com/\n",
     ],
 )
-def test_no_message_repeats_a_secret(tmp_path: Path, text: str) -> None:
+def test_error_messages_contain_no_secret(tmp_path: Path, text: str) -> None:
     said = mistake(tmp_path, text)
 
     assert "hunter" not in said
     assert "31415926" not in said
 
 
-def test_a_new_address_is_kept_in_its_normal_form(tmp_path: Path) -> None:
+def test_moved_to_is_kept_in_normal_form(tmp_path: Path) -> None:
     config = read(tmp_path, "feeds:\n  - match: a\n    moved_to: https://Example.COM:443\n")
 
     assert config.rules[0].overrides == {"moved_to": "https://example.com/"}
 
 
-def test_merged_keys_are_options_like_others(tmp_path: Path) -> None:
+def test_merged_keys_are_treated_as_options(tmp_path: Path) -> None:
     config = read(tmp_path, "feeds:\n  - &slow\n    match: a\n    hint_max: 5\n  - <<: *slow\n    match: b\n")
 
     assert [dict(rule.overrides) for rule in config.rules] == [{"hint_max": 5}, {"hint_max": 5}]
@@ -224,7 +224,7 @@ def test_merged_keys_are_options_like_others(tmp_path: Path) -> None:
         ("allow_networks=", ("allow_networks", [])),
     ],
 )
-def test_set_reads_what_the_option_wants(text: str, option: tuple[str, Any]) -> None:
+def test_set_parses_the_value_by_the_options_type(text: str, option: tuple[str, Any]) -> None:
     assert parse_set(text, KNOWN) == option
 
 
@@ -238,7 +238,7 @@ def test_set_reads_what_the_option_wants(text: str, option: tuple[str, Any]) -> 
         ("allow_private=maybe", "--set: allow_private: expected true or false, not text"),
     ],
 )
-def test_set_tells_its_mistakes_in_the_same_words(text: str, said: str) -> None:
+def test_set_has_the_same_error_messages(text: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_set(text, KNOWN)
 
@@ -246,28 +246,28 @@ def test_set_tells_its_mistakes_in_the_same_words(text: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["80,443", "[80, 443]", "80", "", " 80 , 443 ,"])
-def test_list_is_read_alike_by_set_and_in_the_environment(value: str) -> None:
+def test_list_is_parsed_alike_by_set_and_in_the_environment(value: str) -> None:
     (name, by_set), environment = parse_set(f"allow_ports={value}", KNOWN), {"FEEDPROXY_ALLOW_PORTS": value}
 
     assert {name: by_set} == from_environment(environment, KNOWN)
 
 
-def test_set_said_twice_adds_to_a_list_and_replaces_anything_else() -> None:
+def test_repeated_set_extends_a_list_and_replaces_other_values() -> None:
     assert parse_sets(["mode=a", "site_interval=1", "mode=b", "site_interval=2"], KNOWN) == {
         "mode": ["a", "b"],
         "site_interval": 2,
     }
 
 
-def test_every_option_of_mitmproxy_is_understood() -> None:
+def test_every_option_of_mitmproxy_has_a_known_type() -> None:
     from mitmproxy.options import Options
 
-    options: Any = Options()  # mitmproxy leaves `items` without types
+    options: Any = Options()  # mitmproxy's `items` has no types
     for name, option in options.items():
         assert spec_of(option.typespec, option.choices).kind in {bool, int, str, list}, name
 
 
-def test_every_default_passes_its_own_check(tmp_path: Path) -> None:
+def test_every_default_is_a_valid_value(tmp_path: Path) -> None:
     defaults = Settings()
     text = [f"{name}={'' if spec.kind is list else getattr(defaults, name)}" for name, spec in option_specs().items()]
 
@@ -283,12 +283,12 @@ def test_every_default_passes_its_own_check(tmp_path: Path) -> None:
     [
         (bool, OptionSpec(bool)),
         (int, OptionSpec(int)),
-        (Optional[int], OptionSpec(int, optional=True)),  # noqa: UP045 -- as mitmproxy writes it
+        (Optional[int], OptionSpec(int, optional=True)),  # noqa: UP045 -- as in mitmproxy
         (str | None, OptionSpec(str, optional=True)),
         (Sequence[str], OptionSpec(list)),
     ],
 )
-def test_mitmproxys_types_are_understood(typespec: Any, spec: OptionSpec) -> None:
+def test_types_of_mitmproxy_are_converted(typespec: Any, spec: OptionSpec) -> None:
     assert spec_of(typespec) == spec
 
 
@@ -311,14 +311,14 @@ def test_mitmproxys_types_are_understood(typespec: Any, spec: OptionSpec) -> Non
         ("feed-hints", "feed_hints"),
     ],
 )
-def test_unknown_option_suggests_ours_before_mitmproxys(name: str, near: str) -> None:
+def test_unknown_option_suggests_own_options_before_mitmproxys(name: str, near: str) -> None:
     known = {**KNOWN, **{each: OptionSpec(str) for each in ("certs", "tcp_timeout", "key_size", "proxy_debug")}}
 
     with pytest.raises(UsageError, match=f"did you mean '{near}'"):
         parse_set(f"{name}=1", known)
 
 
-def test_every_synonym_names_an_option_that_exists_and_is_none_itself() -> None:
+def test_every_synonym_names_an_existing_option_and_is_no_option() -> None:
     assert {meant for meant in SYNONYMS.values() if meant not in KNOWN} == set()
     assert SYNONYMS.keys() & KNOWN.keys() == set()
 
@@ -409,14 +409,14 @@ def test_polling_is_a_name_or_a_duration(tmp_path: Path, text: str, price: int) 
 
 
 @pytest.mark.parametrize("text", ["eagerly", "0", "-5m", "true", "[off]", "0m"])
-def test_polling_refuses_what_is_no_price(tmp_path: Path, text: str) -> None:
+def test_polling_rejects_text_that_is_no_price(tmp_path: Path, text: str) -> None:
     (file := tmp_path / "feedproxy.yaml").write_text(f"polling: {text}\n")
 
     with pytest.raises(UsageError, match="polling"):
         load(file, KNOWN)
 
 
-def test_rule_with_nothing_but_a_former_option_is_accepted(tmp_path: Path) -> None:
+def test_rule_with_only_a_former_option_is_accepted(tmp_path: Path) -> None:
     (file := tmp_path / "feedproxy.yaml").write_text("feeds:\n  - match: a.example\n    learned_lifetime: 2h\n")
 
     assert load(file, KNOWN).rules[0].overrides == {}
@@ -437,7 +437,7 @@ def test_options_are_fewer_than_eighty_and_listed_once() -> None:
     assert len(option_names()) < 80
 
 
-def test_rule_takes_units_too(tmp_path: Path) -> None:
+def test_rule_accepts_units(tmp_path: Path) -> None:
     (file := tmp_path / "feedproxy.yaml").write_text("feeds:\n  - match: slow.example\n    feed_min_interval: 1h30m\n")
 
     assert load(file, KNOWN).rules[0].overrides == {"feed_min_interval": 5400}

@@ -1,4 +1,4 @@
-"""The examples of CONTRIBUTING.md run as they stand there."""
+"""The examples in CONTRIBUTING.md work unchanged."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""feedproxy convert, as it is typed."""
+"""The command `feedproxy convert`."""
 
 import io
 import json
@@ -31,7 +31,7 @@ def feed_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    """An origin on loopback: /feed is one, by way of /moved too; /page is none."""
+    """Run an origin on loopback: /feed is a feed, /moved redirects to it, and /page is no feed."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -48,7 +48,7 @@ def server() -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Nothing."""
+            """Do nothing."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as listening:
         thread = threading.Thread(target=listening.serve_forever, daemon=True)
@@ -57,13 +57,13 @@ def server() -> Iterator[str]:
         listening.shutdown()
 
 
-def test_a_file_is_written_in_another_format(feed_file: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_file_is_converted_to_another_format(feed_file: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     assert main(["convert", str(feed_file), "--to", "json"]) == 0
 
     assert json.loads(capsysbinary.readouterr().out)["items"][0]["title"] == "one"
 
 
-def test_a_dash_is_standard_input(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dash_means_standard_input(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(a_feed("one"))))
 
     assert main(["convert", "-", "--to", "atom", "--base", "https://example.com/feed"]) == 0
@@ -72,20 +72,20 @@ def test_a_dash_is_standard_input(capsysbinary: pytest.CaptureFixture[bytes], mo
 
 
 @pytest.mark.parametrize("path", ["/feed", "/moved"])
-def test_an_address_is_fetched(server: str, path: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_address_is_fetched(server: str, path: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     assert main(["convert", server + path, "--to", "json", "--allow-private"]) == 0
 
     assert json.loads(capsysbinary.readouterr().out)["feed_url"] == server + path
 
 
-def test_a_private_address_is_not_fetched_unasked(server: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_private_address_is_not_fetched_by_default(server: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["convert", f"{server}/feed", "--to", "rss"]) == 1
 
     assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.parametrize(("path", "words"), [("/page", "is no feed"), ("/nowhere", "answers 404")])
-def test_what_is_no_feed_is_told_in_a_line(
+def test_document_that_is_no_feed_is_reported_in_one_line(
     server: str, path: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["convert", server + path, "--to", "rss", "--allow-private"]) == 1
@@ -95,13 +95,13 @@ def test_what_is_no_feed_is_told_in_a_line(
     assert told.count("\n") == 1
 
 
-def test_a_file_that_is_not_there_is_told_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_file_is_reported_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["convert", "nowhere.xml", "--to", "rss"]) == 2
 
     assert capsys.readouterr().err == "feedproxy: nowhere.xml: No such file or directory\n"
 
 
-def test_a_format_that_does_not_exist_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_format_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["convert", "feed.xml", "--to", "storable"])
 
@@ -136,7 +136,7 @@ def test_xml_redirect_is_followed_saved_or_fetched(
 
 @pytest.mark.parametrize(("path", "said"), [("/gone", "has ended"), ("/circle", "circle")])
 @pytest.mark.parametrize("command", [["discover"], ["convert", "--to", "json"]])
-def test_xml_redirect_that_leads_nowhere_is_an_error_with_its_reason(
+def test_xml_redirect_without_a_usable_target_is_an_error_with_its_reason(
     server: str, path: str, said: str, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*command, server + path, "--allow-private"]) == 1

@@ -1,4 +1,4 @@
-"""The demo: figures that are correct and reproducible, no files left, and a clean end."""
+"""The demo: correct and reproducible figures, no files left behind, and a clean end."""
 
 import contextlib
 import json
@@ -24,7 +24,7 @@ SHORT = ("demo", "--days", "1", "--readers", "8")
 
 @dataclass(frozen=True)
 class Finished:
-    """What a demo left that has ended."""
+    """The result of a completed demo."""
 
     code: int
     stdout: str
@@ -33,7 +33,7 @@ class Finished:
 
 @pytest.fixture(scope="module")
 def finished_demo(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    """One short demo as a user runs it, with a home and a temporary folder of its own."""
+    """Run one short demo as a user does, with its own home and temporary folder."""
     return demo(tmp_path_factory.mktemp("demo"), "--json")
 
 
@@ -94,7 +94,7 @@ def test_demo_delays_are_mostly_due_to_hints(figures: dict[str, Any]) -> None:
 def test_demo_user_agent_counts_all_subscribers(figures: dict[str, Any]) -> None:
     agents = [feed["last_user_agent"] for feed in figures["with"]["feeds"].values()]
     assert all(agent.startswith("feedproxy/") for agent in agents)
-    assert any(" (123 subscribers; feed-id=" in agent for agent in agents), agents  # 120 claimed, and three readers
+    assert any(" (123 subscribers; feed-id=" in agent for agent in agents), agents  # 120 claimed, 3 direct
 
 
 def test_demo_with_same_seed_repeats_figures(figures: dict[str, Any], tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_demo_option_out_of_range_is_rejected_in_one_line(
 
 def test_demo_shows_progress_and_ends_on_interrupt(tmp_path: Path) -> None:
     terminal, child_terminal = pty.openpty()
-    # A shell in the background starts its children with SIGINT ignored.
+    # A background shell starts its children with SIGINT ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         [*COMMAND, "demo", "--days", "2", "--readers", "30"],

@@ -1,4 +1,4 @@
-"""What the pages say can be followed: links lead somewhere, commands parse, options exist, examples are reckoned."""
+"""The pages of the documentation: links, commands, options and computed examples are valid."""
 
 import argparse
 import asyncio
@@ -40,7 +40,7 @@ def _named(page: Path) -> str:
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Code blocks, fenced or indented by four."""
+    """Yield the code blocks of a page, fenced or indented by four spaces."""
     text = re.sub(
         r"^```\w*\n(.*?)^```", lambda fence: re.sub("^", "    ", fence[1], flags=re.M), text, flags=re.M | re.S
     )
@@ -58,7 +58,7 @@ def _prose(text: str) -> str:
 
 
 def _commands(text: str) -> Iterator[str]:
-    """Everything after `feedproxy` where a page writes a command line."""
+    """Yield the text after `feedproxy` of each command line on a page."""
     for line in (line for block in _blocks(text) for line in block.splitlines()):
         yield from re.findall(r"\$\(feedproxy ([^)]*)\)", line)
         plain = line.strip().removeprefix("$ ")
@@ -70,7 +70,7 @@ def _commands(text: str) -> Iterator[str]:
 
 
 def _words(command: str) -> list[str]:
-    """The arguments, up to what the shell keeps to itself."""
+    """Return the arguments up to the first shell operator."""
     words: list[str] = []
     for word in shlex.split(command.rstrip("…. "), comments=True):
         if word in ENDS_A_COMMAND:
@@ -81,7 +81,7 @@ def _words(command: str) -> list[str]:
 
 @cache
 def _known() -> dict[str, config.OptionSpec]:
-    """Every option of the whole product, mitmproxy's own included."""
+    """Return every option of the product, including those of mitmproxy."""
 
     async def ask() -> dict[str, config.OptionSpec]:
         made, _ = serve.make_master(serve.ServePlan())
@@ -91,7 +91,7 @@ def _known() -> dict[str, config.OptionSpec]:
 
 
 def _slug(heading: str) -> str:
-    """The anchor that a heading gets on the usual sites."""
+    """Return the anchor that the usual sites generate for a heading."""
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
@@ -100,7 +100,7 @@ def _anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_named)
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_has_a_target(page: Path) -> None:
     for link in LINK.findall(_prose(page.read_text(encoding="utf-8"))):
         if re.match(r"[a-z]+:", link):
             continue
@@ -111,7 +111,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in _anchors(there), f"{link}: no such heading"
 
 
-def test_every_page_can_be_reached_from_the_index() -> None:
+def test_every_page_is_reachable_from_the_index() -> None:
     seen, waiting = set[Path](), [ROOT / "README.md"]
     while waiting:
         page = waiting.pop()
@@ -150,14 +150,14 @@ def test_every_command_line_parses(page: Path, monkeypatch: pytest.MonkeyPatch) 
             pytest.fail(f"feedproxy {command}: {error}")
 
 
-def test_the_reference_of_the_command_line_has_every_command() -> None:
+def test_command_line_reference_has_every_command() -> None:
     text = (ROOT / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
     named = {name for line in re.findall(r"^## feedproxy (.+)$", text, re.M) for name in re.findall(r"[a-z]+", line)}
 
     assert set(cli.command_names()) - named == set()
 
 
-def test_the_page_on_mitmdump_names_every_script() -> None:
+def test_mitmdump_page_names_every_script() -> None:
     text = (ROOT / "docs" / "how-to" / "run-under-mitmdump.md").read_text(encoding="utf-8")
     scripts = {path.name for path in (ROOT / "addons").glob("*.py")} - {"__init__.py"}
 
@@ -197,14 +197,14 @@ def test_every_make_target_exists(page: Path) -> None:
     assert named - targets == set()
 
 
-def test_the_readme_has_the_two_commands_that_set_everything_up() -> None:
+def test_readme_has_the_two_setup_commands() -> None:
     blocks = list(_blocks((ROOT / "README.md").read_text(encoding="utf-8")))
     assert "make serve" in blocks
     assert "make test" in blocks
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_named)
-def test_examples_name_nobodys_host(page: Path) -> None:
+def test_examples_use_reserved_host_names_only(page: Path) -> None:
     text = "\n".join(
         [*_blocks(page.read_text(encoding="utf-8")), *INLINE.findall(_prose(page.read_text(encoding="utf-8")))]
     )
@@ -214,7 +214,7 @@ def test_examples_name_nobodys_host(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", DECISIONS, ids=_named)
-def test_a_decision_is_a_question_with_situation_choice_and_price(page: Path) -> None:
+def test_decision_page_has_question_situation_choice_and_price(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
 
     assert text.splitlines()[0].endswith("?")
@@ -222,7 +222,7 @@ def test_a_decision_is_a_question_with_situation_choice_and_price(page: Path) ->
         assert re.search(rf"^(?:\*\*{word}\b|## {word}$)", text, re.M), f"no {word}"
 
 
-def test_the_examples_of_freshness_are_what_the_code_says() -> None:
+def test_freshness_examples_equal_the_computed_values() -> None:
     examples = runpy.run_path(str(ROOT / "scripts" / "freshness_examples.py"))
     text = examples["PAGE"].read_text(encoding="utf-8")
 
@@ -230,20 +230,20 @@ def test_the_examples_of_freshness_are_what_the_code_says() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_named)
-def test_what_pip_installs_goes_into_a_virtual_environment(page: Path) -> None:
-    """Into the system's own Python it cannot go on most systems (PEP 668)."""
+def test_pip_commands_install_into_a_virtual_environment(page: Path) -> None:
+    """On most systems pip refuses to install into the system's own Python (PEP 668)."""
     lines = [line.strip() for line in page.read_text(encoding="utf-8").splitlines()]
     bare = [line for before, line in pairwise(["", *lines]) if line == "pip install ." and "-m venv" not in before]
 
     assert bare == []
 
 
-def test_the_readme_says_where_the_command_is_after_make() -> None:
+def test_readme_names_the_path_of_the_command_after_make() -> None:
     assert ".venv/bin/feedproxy" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_named)
-def test_pictures_are_there_small_and_described(page: Path) -> None:
+def test_pictures_exist_are_small_and_have_a_description(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     pictures = [(place, words) for words, place in re.findall(r"!\[([^\]]*)\]\(([^)\s]+)\)", text)]
     pictures += re.findall(r'<img src="([^"]+)"[^>]* alt="([^"]*)">', text)
@@ -255,7 +255,7 @@ def test_pictures_are_there_small_and_described(page: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
-def test_every_file_that_contributors_are_sent_to_exists(name: str) -> None:
+def test_files_named_for_contributors_exist(name: str) -> None:
     named = [
         word for word in INLINE.findall((ROOT / name).read_text(encoding="utf-8")) if re.fullmatch(r"[\w./]+\.py", word)
     ]

@@ -1,4 +1,4 @@
-"""Notes: one thing said of what was seen."""
+"""Findings: texts filled in with values."""
 
 import sys
 
@@ -27,7 +27,7 @@ class HAS_GZIP(Note):
     reference = "RFC 9110, section 8.4"
 
 
-def test_a_note_fills_its_words_with_the_values_of_what_it_is_said_of() -> None:
+def test_finding_fills_in_its_values() -> None:
     note = NO_VALIDATOR(subject="https://example.com/feed", size="40 KB")
 
     assert note.as_json() == {
@@ -42,12 +42,12 @@ def test_a_note_fills_its_words_with_the_values_of_what_it_is_said_of() -> None:
     }
 
 
-def test_a_note_without_a_value_that_it_names_is_refused() -> None:
+def test_finding_without_a_named_value_is_refused() -> None:
     with pytest.raises(KeyError):
         NO_VALIDATOR()
 
 
-def test_a_kind_of_note_that_lacks_words_is_refused() -> None:
+def test_kind_of_finding_without_text_is_refused() -> None:
     with pytest.raises(TypeError, match="advice, reference"):
 
         class HALF(Note):
@@ -56,7 +56,7 @@ def test_a_kind_of_note_that_lacks_words_is_refused() -> None:
             summary = "Half."
 
 
-def test_on_a_terminal_the_level_comes_first_and_the_advice_further_in() -> None:
+def test_terminal_output_begins_with_the_level_and_indents_the_advice() -> None:
     text = NO_VALIDATOR(size="40 KB").as_text(60)
 
     assert text.splitlines()[:2] == [
@@ -67,13 +67,13 @@ def test_on_a_terminal_the_level_comes_first_and_the_advice_further_in() -> None
     assert NO_VALIDATOR(size="").as_text(advise=False) == "warn  The feed has neither ETag nor Last-Modified."
 
 
-def test_the_worst_comes_first_and_praise_last() -> None:
+def test_findings_are_sorted_from_worst_to_praise() -> None:
     notes = [HAS_GZIP(), NO_VALIDATOR(size="1 B")]
 
     assert [each.id() for each in sorted_by_level(notes)] == ["no-validator", "has-gzip"]
 
 
-def test_a_module_tells_its_notes_in_their_order_and_each_can_be_a_chapter() -> None:
+def test_module_lists_its_findings_in_order_and_can_be_a_chapter() -> None:
     assert notes_of(sys.modules[__name__])[:2] == [NO_VALIDATOR, HAS_GZIP]
     page = as_markdown(NO_VALIDATOR)
     assert page.startswith("### no-validator\n\n*warn*: The feed has neither")

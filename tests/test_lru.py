@@ -1,9 +1,9 @@
-"""The map bounded by bytes."""
+"""The map with a limit in bytes."""
 
 from feedproxy.lru import ENTRY_OVERHEAD, LRU
 
 
-def test_lru_evicts_the_least_recently_used_when_its_bytes_are_exceeded() -> None:
+def test_lru_evicts_the_least_recently_used_entry_above_its_limit() -> None:
     held: LRU[str, bytes] = LRU(3 * (100 + ENTRY_OVERHEAD))
     for name in "abc":
         held.put(name, b"x" * 100, 100)
@@ -15,7 +15,7 @@ def test_lru_evicts_the_least_recently_used_when_its_bytes_are_exceeded() -> Non
     assert held.size == 3 * (100 + ENTRY_OVERHEAD)
 
 
-def test_lru_evicts_several_for_one_that_is_large() -> None:
+def test_lru_evicts_several_entries_for_a_large_one() -> None:
     held: LRU[int, None] = LRU(10_000)
     for number in range(10):
         held.put(number, None, 400)
@@ -26,7 +26,7 @@ def test_lru_evicts_several_for_one_that_is_large() -> None:
     assert held.size <= 10_000
 
 
-def test_lru_counts_entries_that_hold_nothing() -> None:
+def test_lru_counts_empty_entries() -> None:
     held: LRU[int, None] = LRU(10 * ENTRY_OVERHEAD)
 
     for number in range(1000):
@@ -35,7 +35,7 @@ def test_lru_counts_entries_that_hold_nothing() -> None:
     assert len(held) == 10
 
 
-def test_lru_keeps_nothing_larger_than_its_bound_and_evicts_nothing_for_it() -> None:
+def test_lru_rejects_an_entry_larger_than_its_limit_without_evicting() -> None:
     held: LRU[str, bytes] = LRU(2000)
     held.put("small", b"x", 1)
 
@@ -45,7 +45,7 @@ def test_lru_keeps_nothing_larger_than_its_bound_and_evicts_nothing_for_it() -> 
     assert held.get("large") is None
 
 
-def test_lru_counts_a_value_that_is_replaced_once() -> None:
+def test_lru_counts_a_replaced_value_once() -> None:
     held: LRU[str, bytes] = LRU(100_000)
     for size in (5000, 10):
         held.put("a", b"x" * size, size)
@@ -56,7 +56,7 @@ def test_lru_counts_a_value_that_is_replaced_once() -> None:
     assert (len(held), held.size) == (0, 0)
 
 
-def test_lru_bounds_entries_too() -> None:
+def test_lru_limits_the_number_of_entries() -> None:
     held: LRU[int, int] = LRU(100_000, 2)
     for number in range(3):
         held.put(number, number)
@@ -64,7 +64,7 @@ def test_lru_bounds_entries_too() -> None:
     assert [number for number in range(3) if number in held] == [1, 2]
 
 
-def test_lru_evicts_when_its_bound_is_lowered() -> None:
+def test_lru_evicts_when_its_limit_is_lowered() -> None:
     held: LRU[int, int] = LRU(100_000)
     for number in range(20):
         held.put(number, number)

@@ -1,4 +1,4 @@
-"""What `memory_max` bounds."""
+"""The limits derived from `memory_max`."""
 
 import dataclasses
 import re
@@ -13,7 +13,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "memory.md"
 
 
 @pytest.mark.parametrize("memory_max", [0, 1, 4096, 2**24, 2**28, 3 * 2**30 + 7])
-def test_derived_caches_take_as_much_as_the_stored_responses_at_most(memory_max: int) -> None:
+def test_derived_caches_together_are_at_most_as_large_as_the_stored_responses(memory_max: int) -> None:
     limits = dataclasses.asdict(Settings(memory_max=memory_max).memory)
 
     assert limits["responses"] == memory_max
@@ -27,7 +27,7 @@ def test_every_limit_follows_memory_max() -> None:
     assert [4 * each for each in small] == list(large)
 
 
-def test_the_page_about_memory_names_the_part_of_each_cache() -> None:
+def test_memory_page_names_the_share_of_each_cache() -> None:
     rows = re.findall(r"^\| .*? \| 1/(\d+) \| ([\d.]+) MiB \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
     default = Settings().memory_max
@@ -36,5 +36,5 @@ def test_the_page_about_memory_names_the_part_of_each_cache() -> None:
 
 
 @pytest.mark.parametrize(("memory_max", "feeds"), [(2**24, 200_000), (2**28, 200_000), (2**31, 1_000_000)])
-def test_readers_of_so_many_feeds_are_counted(memory_max: int, feeds: int) -> None:
+def test_number_of_feeds_with_counted_readers_follows_memory_max(memory_max: int, feeds: int) -> None:
     assert MemoryLimits.of(memory_max).feeds >= feeds

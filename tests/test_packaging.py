@@ -1,4 +1,4 @@
-"""What is installed is what is here: the wheel, the source archive, and the versions they are tried with."""
+"""The installed product: the wheel, the source archive, and the pinned dependencies."""
 
 import os
 import shutil
@@ -42,7 +42,7 @@ def _run(*command: str | Path, cwd: Path, env: Mapping[str, str] | None = None) 
 
 @pytest.fixture(scope="session")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what goes into the package, so that building leaves nothing behind in the project."""
+    """Return a copy of the files that belong to the package, so that builds leave no files in the project."""
     copy = tmp_path_factory.mktemp("tree")
     for name in PACKAGED:
         source = ROOT / name
@@ -62,7 +62,7 @@ def wheel(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what the wheel puts into site-packages."""
+    """Return a folder with what the wheel installs into site-packages."""
     place = tmp_path_factory.mktemp("site packages")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(place)
@@ -75,7 +75,7 @@ def _contents(archive: Path) -> set[str]:
 
 
 def _expected() -> set[str]:
-    """Every file that belongs to the product, under the name that it has once installed."""
+    """Return every file of the product by its installed name."""
     files = set()
     for folder, prefix in (("feedproxy", "feedproxy/"), ("addons", "feedproxy/addons/")):
         for path in (ROOT / folder).rglob("*"):
@@ -84,37 +84,37 @@ def _expected() -> set[str]:
     return files
 
 
-def test_the_packages_that_are_named_are_the_folders_that_are_there() -> None:
-    """setuptools would find them by itself, but would drop the folder that is mapped."""
+def test_configured_packages_are_the_existing_folders() -> None:
+    """setuptools would discover them, but would omit the mapped folder."""
     folders = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "feedproxy").rglob("__init__.py")}
     folders.add("feedproxy.addons")
     named = PROJECT["tool"]["setuptools"]["packages"]
     assert sorted(named) == sorted(folders)
 
 
-def test_the_wheel_holds_every_file_of_the_product_and_no_other(wheel: Path) -> None:
+def test_wheel_contains_every_file_of_the_product_and_no_other(wheel: Path) -> None:
     assert _contents(wheel) == _expected()
 
 
-def test_wheel_brings_manual_and_completion(wheel: Path) -> None:
+def test_wheel_contains_manual_and_completion(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as opened:
         found = {name.partition(".data/data/")[2] for name in opened.namelist() if ".data/data/" in name}
     share = ROOT / "conf" / "share"
     assert found == {f"share/{path.relative_to(share)}" for path in share.rglob("*") if path.is_file()}
 
 
-def test_nothing_named_addons_lands_beside_the_package(installed: Path) -> None:
+def test_wheel_installs_no_package_named_addons(installed: Path) -> None:
     assert {path.name for path in installed.iterdir() if path.suffix not in (".dist-info", ".data")} == {"feedproxy"}
 
 
-def test_the_wheel_says_the_version_that_the_program_says(installed: Path) -> None:
+def test_wheel_has_the_version_of_the_program(installed: Path) -> None:
     metadata = Parser().parsestr(next(installed.glob("*.dist-info/METADATA")).read_text(encoding="utf-8"))
     assert metadata["Version"] == feedproxy.__version__
     assert metadata["License-Expression"] == "MIT"
     assert next(installed.glob("*.dist-info/licenses/LICENSE")).is_file()
 
 
-def test_what_is_installed_answers_on_its_own(installed: Path, tmp_path: Path) -> None:
+def test_installed_command_runs_alone(installed: Path, tmp_path: Path) -> None:
     command = (sys.executable, "-m", "feedproxy.cli")
     env = {"PYTHONPATH": str(installed)}
 
@@ -135,7 +135,7 @@ def test_mitmproxy_can_load_the_installed_product_by_path(installed: Path, tmp_p
     assert int(count) > 0
 
 
-def test_the_source_archive_builds_the_same_wheel(tree: Path, wheel: Path, tmp_path: Path) -> None:
+def test_source_archive_builds_the_same_wheel(tree: Path, wheel: Path, tmp_path: Path) -> None:
     _run(sys.executable, "-c", BUILD.format("sdist"), tmp_path, cwd=tree)
     with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
         archive.extractall(tmp_path, filter="data")
@@ -147,20 +147,20 @@ def test_the_source_archive_builds_the_same_wheel(tree: Path, wheel: Path, tmp_p
 
 
 def _pins() -> list[tuple[Requirement, int]]:
-    """Each line of constraints.txt, its continuation lines joined, and how many hashes it has."""
+    """Return each logical line of constraints.txt and its number of hashes."""
     text = (ROOT / "constraints.txt").read_text(encoding="utf-8").replace("\\\n", " ")
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     return [(Requirement(line.partition("--hash")[0]), line.count("--hash=sha256:")) for line in lines]
 
 
-def test_the_pins_are_exact_and_carry_hashes() -> None:
+def test_pins_are_exact_and_have_hashes() -> None:
     for requirement, hashes in _pins():
         assert [each.operator for each in requirement.specifier] == ["=="], requirement
         assert hashes > 0, requirement
 
 
-def test_the_pins_name_no_address() -> None:
-    """Whoever installs chooses the index; the hashes make sure that it is the same file."""
+def test_pins_contain_no_address() -> None:
+    """The user chooses the index; the hashes ensure that the files are the same."""
     text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
     assert "://" not in text
     assert not [line for line in text.splitlines() if line.startswith("-")]
@@ -173,8 +173,8 @@ def _wanted() -> list[Any]:
 
 
 @pytest.mark.parametrize("wanted", sorted(set(_wanted())))
-def test_every_requirement_is_met_by_a_pin(wanted: str) -> None:
-    """After a change of pyproject.toml: make constraints."""
+def test_every_requirement_is_satisfied_by_a_pin(wanted: str) -> None:
+    """After a change of pyproject.toml, run: make constraints."""
     requirement = Requirement(wanted)
     pinned = [
         next(iter(pin.specifier)).version
@@ -186,7 +186,7 @@ def test_every_requirement_is_met_by_a_pin(wanted: str) -> None:
 
 
 def test_every_requirement_of_a_pin_is_pinned() -> None:
-    """With `--require-hashes` pip installs nothing at all where one of them is missing."""
+    """With `--require-hashes`, pip installs nothing if one of them is missing."""
     pins = {canonicalize_name(pin.name) for pin, _ in _pins()}
     missing = {
         f"{name} needs {requirement}"
@@ -198,7 +198,7 @@ def test_every_requirement_of_a_pin_is_pinned() -> None:
 
 
 def _requirements(name: str) -> list[Requirement]:
-    """What an installed distribution needs in any case, on this Python."""
+    """Return the unconditional requirements of an installed distribution, for this Python."""
     try:
         named = metadata.requires(name) or []
     except metadata.PackageNotFoundError:

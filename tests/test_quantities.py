@@ -1,4 +1,4 @@
-"""Durations and sizes as an operator writes them."""
+"""Durations and sizes with units, as in the configuration."""
 
 import pytest
 from hypothesis import given
@@ -27,7 +27,7 @@ from feedproxy.quantities import Unit, format_quantity, parse
         ("0", "B", 0),
     ],
 )
-def test_quantity_is_read_in_the_options_unit(text: str, unit: Unit, number: int) -> None:
+def test_quantity_is_parsed_in_the_options_unit(text: str, unit: Unit, number: int) -> None:
     assert parse(text, unit) == number
 
 
@@ -50,10 +50,10 @@ def test_quantity_is_read_in_the_options_unit(text: str, unit: Unit, number: int
         ("4GiBs", "B"),
     ],
 )
-def test_quantity_that_is_not_one_is_refused(text: str, unit: Unit) -> None:
+def test_invalid_quantity_is_refused(text: str, unit: Unit) -> None:
     assert parse(text, unit) is None
 
 
 @given(number=st.integers(0, 10**15), unit=st.sampled_from(["s", "ms", "B"]))
-def test_quantity_as_shown_reads_back_as_the_same_number(number: int, unit: Unit) -> None:
+def test_displayed_quantity_parses_to_the_same_number(number: int, unit: Unit) -> None:
     assert parse(format_quantity(number, unit), unit) == number

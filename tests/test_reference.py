@@ -1,4 +1,4 @@
-"""The pages made from the code say what the code says."""
+"""The pages generated from the code are current."""
 
 import runpy
 import shutil
@@ -18,13 +18,13 @@ SHELL = runpy.run_path(str(ROOT / "scripts" / "shell.py"))
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES["pages"]()))
-def test_example_configuration_is_what_the_settings_make_of_it(name: str) -> None:
+def test_example_configuration_is_current(name: str) -> None:
     text = (ROOT / "conf" / name).read_text(encoding="utf-8")
     assert text == EXAMPLES["pages"]()[name], f"conf/{name} is out of date: make docs"
 
 
 @pytest.mark.parametrize("name", sorted(REFERENCE["PAGES"]))
-def test_a_reference_page_is_what_the_code_makes_of_it(name: str) -> None:
+def test_reference_page_is_current(name: str) -> None:
     page = (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
     assert page == REFERENCE["PAGES"][name](), f"docs/reference/{name} is out of date: make docs"
 
@@ -32,12 +32,12 @@ def test_a_reference_page_is_what_the_code_makes_of_it(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["man/man1/feedproxy.1", "bash-completion/completions/feedproxy", "zsh/site-functions/_feedproxy"]
 )
-def test_manual_and_completion_are_what_the_command_line_makes_of_them(name: str) -> None:
+def test_manual_and_completion_are_current(name: str) -> None:
     text = (ROOT / "conf" / "share" / name).read_text(encoding="utf-8")
     assert text == SHELL["pages"]()[name], f"conf/share/{name} is out of date: make docs"
 
 
-def test_manual_names_every_command_and_troff_finds_no_fault() -> None:
+def test_manual_names_every_command_and_has_no_troff_error() -> None:
     page = SHELL["manual"]()
     assert all(rf"feedproxy {name}" in page for name in command_names())
     if shutil.which("groff") is None:

@@ -1,11 +1,11 @@
-"""Which options hold for a feed."""
+"""The options that hold for a feed."""
 
 from feedproxy.http.target_uri.url_pattern import TargetPattern
 from feedproxy.rules import MEMO_MAX, Rule, Rules
 from feedproxy.settings import Settings
 
 
-def test_later_rules_win_over_earlier_ones() -> None:
+def test_later_rules_override_earlier_ones() -> None:
     rules = Rules([Rule(TargetPattern("*"), {"hint_max": 1}), Rule(TargetPattern("example.com"), {"hint_max": 2})])
     base = Settings()
 
@@ -13,21 +13,21 @@ def test_later_rules_win_over_earlier_ones() -> None:
     assert rules.settings_for("https://example.org/", base).hint_max == 1
 
 
-def test_without_a_matching_rule_settings_stay_what_they_are() -> None:
+def test_settings_without_a_matching_rule_are_unchanged() -> None:
     base = Settings()
 
     assert Rules().settings_for("https://example.com/", base) is base
     assert Rules([Rule(TargetPattern("a"), {"gone": True})]).settings_for("https://example.com/", base) is base
 
 
-def test_rules_follow_settings_that_change() -> None:
+def test_rules_follow_changed_settings() -> None:
     rules = Rules([Rule(TargetPattern("*"), {"hint_max": 1})])
     rules.settings_for("https://example.com/", Settings(site_interval=1))
 
     assert rules.settings_for("https://example.com/", Settings(site_interval=9)).site_interval == 9
 
 
-def test_the_memory_for_targets_is_bounded() -> None:
+def test_number_of_cached_targets_is_limited() -> None:
     rules, base = Rules([Rule(TargetPattern("*"), {"hint_max": 1})]), Settings()
 
     for number in range(MEMO_MAX + 100):

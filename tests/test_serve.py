@@ -1,4 +1,4 @@
-"""What `serve` finds out before it lets anybody in."""
+"""The checks of `serve` before it accepts clients."""
 
 import gc
 import io
@@ -20,7 +20,7 @@ from feedproxy.server.mitm.flow_handler import get_flow_handler
 from feedproxy.settings import per_feed_names, restart_names
 
 
-async def test_a_folder_for_the_ca_that_cannot_be_had_is_told_before_anybody_is_let_in(tmp_path: Path) -> None:
+async def test_unusable_folder_of_the_ca_is_reported_at_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     options = {"confdir": str(tmp_path / "file" / "ca"), "store": "memory:", "admin": ""}
 
@@ -63,15 +63,13 @@ class AddonOfApp:
         ("'9000'", ("127.0.0.1", 9000)),
     ],
 )
-async def test_where_readers_connect_can_stand_in_the_file(
-    tmp_path: Path, listen: str, address: tuple[str, int]
-) -> None:
+async def test_listen_address_can_be_set_in_the_file(tmp_path: Path, listen: str, address: tuple[str, int]) -> None:
     made, _ = configured(tmp_path, f"listen: {listen}\n")
 
     assert (made.options.listen_host, made.options.listen_port) == address
 
 
-async def test_the_command_line_wins_over_the_files_address(tmp_path: Path) -> None:
+async def test_command_line_overrides_the_address_of_the_file(tmp_path: Path) -> None:
     made, _ = configured(tmp_path, "listen: 192.0.2.1:9000\n", listen_port=0)
     assert (made.options.listen_host, made.options.listen_port) == ("192.0.2.1", 0)
 
@@ -95,19 +93,19 @@ async def test_the_command_line_wins_over_the_files_address(tmp_path: Path) -> N
         ("mode: [socks5]", "mode: socks5 is not supported: expected gateway and explicit proxy"),
     ],
 )
-async def test_what_is_found_wrong_later_is_told_with_its_line_as_well(tmp_path: Path, line: str, words: str) -> None:
+async def test_error_found_later_names_the_line_of_the_file(tmp_path: Path, line: str, words: str) -> None:
     with pytest.raises(UsageError) as caught:
         configured(tmp_path, f"feed_usm: true\n{line}\n")
 
     assert str(caught.value).startswith(f"{tmp_path}/feedproxy.yaml:2: {words}")
 
 
-async def test_what_the_command_line_says_wrong_is_not_blamed_on_the_file(tmp_path: Path) -> None:
+async def test_error_on_the_command_line_does_not_name_the_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^codings: 'lzma': expected"):
         configured(tmp_path, "codings: [gzip]\n", codings=["lzma"])
 
 
-async def test_recent_fetches_have_the_time_of_the_given_clock() -> None:
+async def test_recent_fetches_use_the_injected_clock() -> None:
     given = App(ManualClock(1_000_000_000))
 
     _, app = serve.make_master(serve.ServePlan(options={"admin": "", "store": "memory:"}), given)
@@ -116,7 +114,7 @@ async def test_recent_fetches_have_the_time_of_the_given_clock() -> None:
     assert [fetch.at for fetch in app.journal.fetches("http://example.com/")] == [1_000_000_000]
 
 
-async def test_environment_wins_over_the_file_and_set_over_both(tmp_path: Path) -> None:
+async def test_environment_overrides_the_file_and_set_overrides_both(tmp_path: Path) -> None:
     (path := tmp_path / "feedproxy.yaml").write_text("hint_max: 1h\nskip_max: 1h\nsite_interval: 1h\n")
     environment = {"FEEDPROXY_SKIP_MAX": "2h", "FEEDPROXY_SITE_INTERVAL": "2h"}
     options = {"admin": "", "store": "memory:"}
@@ -126,7 +124,7 @@ async def test_environment_wins_over_the_file_and_set_over_both(tmp_path: Path) 
     assert (app.settings.hint_max, app.settings.skip_max, app.settings.site_interval) == (3600, 7200, 10_800)
 
 
-async def test_check_reports_what_is_in_force_and_starts_nothing(tmp_path: Path) -> None:
+async def test_check_prints_the_options_in_force_and_starts_nothing(tmp_path: Path) -> None:
     (path := tmp_path / "feedproxy.yaml").write_text(
         "store_max: 1GiB\nfeeds:\n  - match: a.example\n    private: true\n"
     )
@@ -149,7 +147,7 @@ async def test_check_reports_what_is_in_force_and_starts_nothing(tmp_path: Path)
         ({"store": __file__}, f"store: {__file__} is not a folder"),
     ],
 )
-async def test_check_reports_a_mistake_with_the_options_name(
+async def test_check_reports_an_error_with_the_options_name(
     tmp_path: Path, options: dict[str, str], words: str
 ) -> None:
     with pytest.raises(UsageError) as found:
@@ -174,7 +172,7 @@ async def test_admin_token_in_two_places_is_refused(tmp_path: Path) -> None:
         serve.make_master(plan)
 
 
-# -- what is said at the start
+# -- messages at the start
 
 
 @pytest.mark.parametrize(
@@ -189,7 +187,7 @@ async def test_admin_token_in_two_places_is_refused(tmp_path: Path) -> None:
         ("upstream: http://127.0.0.1:8000\n", "0.0.0.0", False),
     ],
 )
-async def test_proxy_that_every_machine_may_use_is_warned_of(
+async def test_proxy_open_to_every_machine_gets_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, host: str, warns: bool
 ) -> None:
     made, app = configured(tmp_path, text)
@@ -206,7 +204,7 @@ def reloaded(path: Path, made: master.Master, app: App, **given: object) -> None
     serve.reload(made, app, serve.ServePlan(str(path), options={"admin": "", "store": "memory:", **given}))
 
 
-async def test_reload_takes_over_options_and_rules_and_puts_back_defaults(
+async def test_reload_applies_options_and_rules_and_restores_defaults(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "feedproxy")
@@ -226,7 +224,9 @@ async def test_reload_takes_over_options_and_rules_and_puts_back_defaults(
     assert "restart" not in caplog.text
 
 
-async def test_reload_leaves_what_is_read_at_the_start_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_reload_ignores_options_that_are_read_only_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     made, app = configured(tmp_path, "memory_max: 1MiB\n")
     (path := tmp_path / "feedproxy.yaml").write_text("memory_max: 2MiB\nworkers: 2\nsite_interval: 5\n")
 
@@ -248,7 +248,7 @@ async def test_reload_leaves_what_is_read_at_the_start_only(tmp_path: Path, capl
         ("site_interval: 5\nfeeds:\n- private: true\n", "feedproxy.yaml:3: this rule has no `match: PATTERN`"),
     ],
 )
-async def test_reload_with_a_mistake_changes_nothing(
+async def test_reload_with_an_error_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, words: str
 ) -> None:
     made, app = configured(tmp_path, "site_interval: 7\nfeeds:\n- match: a.example\n  private: true\n")
@@ -263,7 +263,7 @@ async def test_reload_with_a_mistake_changes_nothing(
 
 
 @pytest.mark.parametrize("text", ["", "# being written\n"])
-async def test_reload_of_an_empty_file_takes_no_protection_away(
+async def test_reload_of_an_empty_file_keeps_protection(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
     made, app = configured(tmp_path, "feeds:\n- match: a.example\n  readers: [bob]\n")
@@ -275,7 +275,7 @@ async def test_reload_of_an_empty_file_takes_no_protection_away(
     assert "feedproxy.yaml: it is empty, and rules with readers or private are in force" in caplog.text
 
 
-async def test_reload_that_takes_protection_away_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_reload_that_removes_protection_gets_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rules = "- match: a.example\n  readers: [bob]\n", "- match: b.example\n  private: true\n"
     made, app = configured(tmp_path, f"feeds:\n{''.join(rules)}")
     (path := tmp_path / "feedproxy.yaml").write_text(f"feeds:\n{rules[0]}")
@@ -286,7 +286,7 @@ async def test_reload_that_takes_protection_away_says_so(tmp_path: Path, caplog:
     assert "rules with readers or private: 1, and 2 before" in caplog.text
 
 
-async def test_reload_keeps_what_the_command_line_says(tmp_path: Path) -> None:
+async def test_reload_keeps_options_of_the_command_line(tmp_path: Path) -> None:
     made, app = configured(tmp_path, "site_interval: 7\n", site_interval=3)
     (path := tmp_path / "feedproxy.yaml").write_text("site_interval: 5\n")
 
@@ -295,11 +295,11 @@ async def test_reload_keeps_what_the_command_line_says(tmp_path: Path) -> None:
     assert app.settings.site_interval == 3
 
 
-def test_no_option_of_a_rule_waits_for_a_restart() -> None:
+def test_options_of_rules_never_need_a_restart() -> None:
     assert not set(restart_names()) & set(per_feed_names())
 
 
-async def test_log_level_and_format_are_taken_over_by_a_reload(tmp_path: Path) -> None:
+async def test_log_level_and_format_are_applied_by_a_reload(tmp_path: Path) -> None:
     stream, root, product = io.StringIO(), logging.getLogger(), logging.getLogger("feedproxy")
     before = list(root.handlers), root.level, product.level
     serve.log_to(stream)
@@ -342,7 +342,7 @@ async def test_log_level_and_format_are_taken_over_by_a_reload(tmp_path: Path) -
         ("http_proxy: http://u:s3cret@a:1", ":1: unknown option 'http_proxy'; did you mean 'upstream_proxy'?"),
     ],
 )
-async def test_wrong_parent_proxy_is_told_at_start_without_its_password(
+async def test_invalid_parent_proxy_is_reported_at_start_without_its_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str
 ) -> None:
     monkeypatch.setenv("all_proxy", "ftp://u:s3cret@a:1")
@@ -355,7 +355,7 @@ async def test_wrong_parent_proxy_is_told_at_start_without_its_password(
     assert "s3cret" not in str(found.value)
 
 
-async def test_check_names_the_parent_proxy_without_its_password(tmp_path: Path) -> None:
+async def test_check_prints_the_parent_proxy_without_its_password(tmp_path: Path) -> None:
     options = {"confdir": str(tmp_path), "store": "memory:", "upstream_proxy": "http://u:s3cret@proxy.example:3128"}
 
     lines = await serve.check(serve.ServePlan(options=options))
@@ -374,7 +374,7 @@ async def test_check_warns_of_an_upstream_without_public_url(tmp_path: Path, pub
 
 
 @pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o640, True), (0o644, True)])
-async def test_check_warns_of_a_file_of_secrets_that_others_can_read(tmp_path: Path, mode: int, warned: bool) -> None:
+async def test_check_warns_of_a_file_of_secrets_readable_by_others(tmp_path: Path, mode: int, warned: bool) -> None:
     (secrets := tmp_path / "wsse").write_text("bob:word\n")
     secrets.chmod(mode)
 
@@ -385,7 +385,7 @@ async def test_check_warns_of_a_file_of_secrets_that_others_can_read(tmp_path: P
     assert any(line.startswith(f"warning: wsse_file: {secrets} holds secrets") for line in lines) is warned
 
 
-async def test_reload_takes_over_another_parent_proxy_and_refuses_a_wrong_one(
+async def test_reload_applies_another_parent_proxy_and_refuses_an_invalid_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     made, app = configured(tmp_path, "upstream_proxy: http://u:s3cret@one.example.com:3128\n")

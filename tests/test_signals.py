@@ -1,4 +1,4 @@
-"""Signals: subscribers are called in order, until they unsubscribe."""
+"""Signals call their subscribers in order until these unsubscribe."""
 
 from feedproxy.signals import Signal
 

@@ -1,4 +1,4 @@
-"""feedproxy token: an address is given out once, listed without its secret, and taken back."""
+"""`feedproxy token`: an address is shown once, listed without its secret, and revoked."""
 
 from pathlib import Path
 
@@ -7,9 +7,7 @@ import pytest
 from feedproxy.cli import main
 
 
-def test_a_secret_address_is_shown_once_and_can_be_taken_back(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_secret_address_is_shown_once_and_can_be_revoked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = ["--file", str(tmp_path / "tokens")]
 
     assert main(["token", "add", "bob", "https://example.com/feed.xml", "--at", "https://proxy.example/", *file]) == 0
@@ -26,12 +24,12 @@ def test_a_secret_address_is_shown_once_and_can_be_taken_back(
     assert capsys.readouterr().out.split() == [name, "bob", "https://example.com/feed.xml", "revoked"]
 
 
-def test_without_a_file_it_says_how_to_name_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_file_of_tokens_is_an_error_with_advice(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["token"]) == 2
     assert "--file FILE" in capsys.readouterr().err
 
 
-def test_the_configuration_says_where_the_tokens_are_and_how_readers_reach_us(
+def test_configuration_provides_the_file_of_tokens_and_the_public_url(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "feedproxy.yaml"

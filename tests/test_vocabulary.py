@@ -1,4 +1,4 @@
-"""Names and prose use the words of docs/glossary.md, and none of those that it lists as not used."""
+"""Check of names and prose against docs/glossary.md."""
 
 import ast
 import io
@@ -78,7 +78,7 @@ def _names(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _texts(tree: ast.Module, source: str) -> Iterator[tuple[int, str]]:
-    """Docstrings (of constants, too) and comments."""
+    """Yield docstrings (also those of constants) and comments."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.lineno, node.value.value
@@ -88,7 +88,7 @@ def _texts(tree: ast.Module, source: str) -> Iterator[tuple[int, str]]:
 
 
 def findings(path: Path) -> list[str]:
-    """Return what the glossary does not allow in a file, a line each."""
+    """Return the words in a file that the glossary forbids, one line each."""
     source = path.read_text(encoding="utf-8")
     tree = ast.parse(source)
     place = path.relative_to(ROOT)

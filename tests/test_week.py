@@ -1,4 +1,4 @@
-"""The polling week that is played for the figures of benchmarks/README.md: is it the world that it claims to be?"""
+"""The simulated polling week behind the figures in benchmarks/README.md."""
 
 import shutil
 import subprocess
@@ -24,14 +24,14 @@ from tests.waiting import PATIENCE
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_the_same_seed_makes_the_same_week(name: str) -> None:
+def test_same_seed_gives_the_same_week(name: str) -> None:
     assert make_feeds(name, 20, 7, 2) == make_feeds(name, 20, 7, 2)
     assert make_feeds(name, 20, 7, 2) != make_feeds(name, 20, 8, 2)
     assert make_readers(name, 10, 20, 7) == make_readers(name, 10, 20, 7)
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_the_shares_are_those_of_the_profile(name: str) -> None:
+def test_shares_are_those_of_the_profile(name: str) -> None:
     profile, feeds = PROFILES[name], make_feeds(name, 2000, 1, 1)
 
     def share(count: int) -> float:
@@ -46,20 +46,20 @@ def test_the_shares_are_those_of_the_profile(name: str) -> None:
     assert sizes[len(sizes) // 2] == pytest.approx(profile.median_size, rel=0.15)
 
 
-def test_readers_have_the_manners_and_the_feeds_that_were_counted() -> None:
+def test_readers_have_the_surveyed_behaviour_and_number_of_feeds() -> None:
     readers = make_readers("modern", 500, 200, 1)
     subscribers = [sum(feed in reader.feeds for reader in readers) for feed in range(200)]
 
     for manner in MANNERS:
         assert sum(reader.manner is manner for reader in readers) / 500 == pytest.approx(manner.share, abs=0.01)
     aggregators = sum(reader.manner.name == "aggregator" for reader in readers)
-    assert subscribers[9] - aggregators > 4 * (subscribers[99] - aggregators)  # by Zipf's law ten times
+    assert subscribers[9] - aggregators > 4 * (subscribers[99] - aggregators)  # ten times, by Zipf's law
     assert 0.05 < sum(reader.wants_deltas for reader in readers) / 500 < 0.15
     hourly = next(reader for reader in readers if reader.manner.name == "hourly")
     assert len(list(polls_of(hourly, 1, 1.0))) == pytest.approx(24 * len(hourly.feeds), rel=0.1)
 
 
-def test_what_the_origin_publishes_are_feeds_whose_content_changes_with_each_revision() -> None:
+def test_origin_publishes_feeds_whose_content_changes_with_each_revision() -> None:
     feeds = make_feeds("imc2005", 400, 3, 1)
     feed = next(each for each in feeds if {"edit", "item", "churn"} <= {update.kind for update in each.updates})
     played = History(feed, 3, START)
@@ -78,7 +78,7 @@ def test_what_the_origin_publishes_are_feeds_whose_content_changes_with_each_rev
         assert len(publication_dates.find_publications(played.body(0, zipped=False), START + DAY)) > 1
 
 
-def test_play_and_product_agree_on_what_skipped_hours_are() -> None:
+def test_simulation_and_product_have_the_same_skipped_hours() -> None:
     feeds = make_feeds("modern", 3000, 1, 1)
     feed = next(each for each in feeds if each.skip_hours and each.skip_days and not each.atom)
     channel = parser.read(History(feed, 1, START).body(0, zipped=False), None)
@@ -90,7 +90,7 @@ def test_play_and_product_agree_on_what_skipped_hours_are() -> None:
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
-def test_the_clock_of_the_peers_goes_by_the_play(tmp_path: Path) -> None:
+def test_peers_use_the_clock_of_the_simulation(tmp_path: Path) -> None:
     page = Page(tmp_path / "page")
     clock = clock_of(page, tmp_path)
     page.now = START + 3600
@@ -108,14 +108,14 @@ def test_the_clock_of_the_peers_goes_by_the_play(tmp_path: Path) -> None:
     assert [float(each) for each in told.stdout.split()] == [START + 3600, 1]
 
 
-def test_who_asks_within_a_step_asks_at_its_end_and_in_order() -> None:
+def test_polls_within_a_step_are_sent_at_its_end_in_order() -> None:
     polls = [Poll(at, number, 0, True) for number, at in enumerate((1.0, 14.9, 15.0, 44.0))]
 
     assert list(rows(polls, 10)) == [(15.0, polls[:2]), (30.0, polls[2:3]), (45.0, polls[3:])]
     assert list(rows(polls, 1)) == [(15.0, polls[:1]), (15.0, polls[1:2]), (30.0, polls[2:3]), (45.0, polls[3:])]
 
 
-def test_a_site_that_limits_counts_all_its_feeds_together(tmp_path: Path) -> None:
+def test_site_limit_counts_all_its_feeds_together(tmp_path: Path) -> None:
     feeds = [replace(each, fate="stays") for each in make_feeds("modern", 44, 1, 1)]
     limited = [each for each in feeds if each.is_limited]
     page = Page(tmp_path / "page")
@@ -134,7 +134,7 @@ def test_a_site_that_limits_counts_all_its_feeds_together(tmp_path: Path) -> Non
     assert origin.answer(limited[0].path, {})[0].startswith(b"HTTP/1.1 200")
 
 
-def test_an_hour_of_it_is_played_and_told(tmp_path: Path) -> None:
+def test_one_hour_is_simulated_and_reported(tmp_path: Path) -> None:
     with closing(Week("imc2005", 6, 1, 1 / 24, tmp_path)) as week:
         systems = [week.perform("nothing"), week.perform("feedproxy")]
 
@@ -148,7 +148,7 @@ def test_an_hour_of_it_is_played_and_told(tmp_path: Path) -> None:
     assert "requests to the origin" in told
 
 
-def test_staleness_at_equal_requests_lies_between_the_settings_that_were_played() -> None:
+def test_staleness_at_equal_requests_is_interpolated_between_settings() -> None:
     points = [(1000, 300.0), (3000, 100.0), (5000, 0.0)]
 
     assert frontier.staleness_at(points, 2000) == 200.0
