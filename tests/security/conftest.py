@@ -1,4 +1,4 @@
-"""The whole proxy with both listeners, for tests that speak in bytes."""
+"""The whole proxy with both listeners, for tests that send exact bytes."""
 
 import calendar
 from collections.abc import AsyncIterator
@@ -20,5 +20,5 @@ async def stage() -> AsyncIterator[OnFront]:
 
 
 def bases(stage: OnFront) -> dict[str, str]:
-    """The listener in front, and mitmproxy's own."""
+    """Return the addresses of the fast path's listener and of mitmproxy's."""
     return {"fast path": stage.base, "mitmproxy": stage.ordinary}

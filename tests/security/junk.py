@@ -1,11 +1,11 @@
-"""Documents that were made to take long: pieces that are repeated, in a frame that gets them where they do harm."""
+"""Documents that are designed to take long: repeated pieces within a frame in which they are expensive."""
 
 from collections.abc import Callable
 
 type Make = Callable[[int], bytes]
 
 PIECES = (
-    # What a regular expression starts at again and again.
+    # Prefixes at which a regular expression starts again and again.
     *("<!--", "<!-- -", "-->", "<![CDATA[", "]]>", "<?a", "?>", "<!DOCTYPE a [", "<", ">", "<a", "</a", "< ", "</"),
     *("<a ", "<a b", '<a b="', "<a b='", "<a b=", "<script", "<script>", "</script", "</script ", "<p", "<br", "<h1 "),
     *(' href="', " href='", " href =", "href=", " src=x", " href=\"a'", "&", "&#", "&#x", "&amp;", "&a;", "&lt;!--"),

@@ -1,4 +1,4 @@
-"""All that is done with a document of a stranger, by name."""
+"""All operations on documents from unknown publishers, by name."""
 
 from collections.abc import Callable
 

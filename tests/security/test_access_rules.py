@@ -1,4 +1,4 @@
-"""Whoever may not have a feed gets it by no way: redirects, formats, secret addresses, ranges, deltas, old copies."""
+"""Access rules hold for every path to a feed: redirects, formats, secret addresses, ranges, deltas and old copies."""
 
 from pathlib import Path
 
@@ -23,14 +23,14 @@ STATUSES = [301, 302, 303, 307, 308]
 
 @pytest.fixture
 async def door():
-    """The whole proxy, whose fast path and ordinary listener are compared with one another."""
+    """Yield a function that opens the whole proxy, with fast path and ordinary listener compared."""
     async for opened in _stages(OnFront):
         yield opened
 
 
 @pytest.fixture
 async def protected(door, files, request):  # noqa: F811
-    """A proxy before an origin with a protected feed, and with addresses that lead there."""
+    """Yield a function that opens a proxy before an origin with a protected feed and addresses that redirect to it."""
 
     async def make(rule: str = "readers", **settings):
         def lead(path: str, location: str, status: int = 302) -> None:
@@ -61,7 +61,7 @@ async def protected(door, files, request):  # noqa: F811
 WAYS = [*map(str, STATUSES), "two", "absolute", "host", "spelled", "spelled2", "by-secret", "xml"]
 
 
-def nothing_hidden(seen: Seen) -> None:
+def assert_nothing_revealed(seen: Seen) -> None:
     assert HIDDEN not in seen.plain, seen
     assert seen.status in (200, 301, 302, 303, 304, 307, 308, 401, 406, 502), seen
     assert b"OPEN" not in seen.plain, "the way leads through what is protected"
@@ -69,21 +69,23 @@ def nothing_hidden(seen: Seen) -> None:
 
 @pytest.mark.parametrize("rule", list(RULES))
 @pytest.mark.parametrize("where", [{}, {"upstream": UPSTREAM}], ids=["gateway", "reverse"])
-async def test_no_redirect_leads_into_what_a_rule_protects(protected, rule, where):
+async def test_redirect_to_a_protected_feed_is_not_followed(protected, rule, where):
     proxy, origin, clock = await protected(rule, **where)
     entrances = [proxy.entrance] + ([] if where else [Entrance.PROXY])
 
     for _ in range(2):
         for way in WAYS:
             for entrance in entrances:
-                nothing_hidden(await proxy.send("GET", f"/{way}", entrance=entrance))
-                nothing_hidden(await proxy.send("HEAD", f"/{way}", entrance=entrance))
-                nothing_hidden(await proxy.send("GET", f"/{way}", entrance=entrance, range="bytes=0-50"))
-                nothing_hidden(await proxy.send("GET", f"/{way}", entrance=entrance, a_im="feed", if_none_match='"x"'))
+                assert_nothing_revealed(await proxy.send("GET", f"/{way}", entrance=entrance))
+                assert_nothing_revealed(await proxy.send("HEAD", f"/{way}", entrance=entrance))
+                assert_nothing_revealed(await proxy.send("GET", f"/{way}", entrance=entrance, range="bytes=0-50"))
+                assert_nothing_revealed(
+                    await proxy.send("GET", f"/{way}", entrance=entrance, a_im="feed", if_none_match='"x"')
+                )
                 reload = {"cache_control": "no-cache", "sec_fetch_mode": "navigate"}
-                nothing_hidden(await proxy.send("GET", f"/{way}", entrance=entrance, **reload))
+                assert_nothing_revealed(await proxy.send("GET", f"/{way}", entrance=entrance, **reload))
             converted = f"/-/as/json/{way}" if where else f"/-/as/json/{origin.url('/' + way)}"
-            nothing_hidden(await proxy.ask(converted))
+            assert_nothing_revealed(await proxy.ask(converted))
         clock.advance(7200)
 
     assert all(not each.target.endswith(SECRET) for each in origin.log)
@@ -91,7 +93,7 @@ async def test_no_redirect_leads_into_what_a_rule_protects(protected, rule, wher
     assert b"secret" not in (await proxy.ask("/-/changes.xml")).plain
 
 
-async def test_the_redirect_itself_is_handed_on_and_its_target_asks_who_it_is(protected):
+async def test_redirect_to_a_protected_feed_is_forwarded_and_its_target_requires_authentication(protected):
     proxy, origin, _ = await protected()
 
     for status in STATUSES:
@@ -102,28 +104,28 @@ async def test_the_redirect_itself_is_handed_on_and_its_target_asks_who_it_is(pr
     (await proxy.get("/302", authorization=says("bob"))).expect(302)
 
 
-async def test_a_foreign_site_leads_no_further(protected, monkeypatch):
-    """Another name for the same origin stands for the stranger's."""
+async def test_redirect_of_a_foreign_site_to_a_protected_feed_is_not_followed(protected, monkeypatch):
+    """The foreign site is another name of the same origin."""
     proxy, origin, _ = await protected()
     foreign = origin.url("/absolute").replace("127.0.0.1", "localhost")
     proxy.rule(origin.url("/absolute"), readers=())
 
-    nothing_hidden(await proxy.ask(f"/{foreign}"))
-    nothing_hidden(await proxy.ask(f"/-/as/html/{foreign}"))
+    assert_nothing_revealed(await proxy.ask(f"/{foreign}"))
+    assert_nothing_revealed(await proxy.ask(f"/-/as/html/{foreign}"))
 
 
-async def test_a_token_for_the_beginning_is_none_for_the_end(protected, files):  # noqa: F811
+async def test_token_for_the_redirecting_address_is_not_valid_for_its_target(protected, files):  # noqa: F811
     proxy, origin, clock = await protected()
     _, token = issue(Path(files["tokens_file"]), "carol", origin.url("/*"))
     clock.advance(1)
 
     for way in WAYS:
-        nothing_hidden(await proxy.ask(f"/-/with/{token}/{origin.url('/' + way)}"))
-        nothing_hidden(await proxy.ask(f"/-/with/{token}/-/as/json/{origin.url('/' + way)}"))
+        assert_nothing_revealed(await proxy.ask(f"/-/with/{token}/{origin.url('/' + way)}"))
+        assert_nothing_revealed(await proxy.ask(f"/-/with/{token}/-/as/json/{origin.url('/' + way)}"))
     (await proxy.ask(f"/-/with/{token}/{origin.url(SECRET)}")).expect(403)
 
 
-async def test_between_feeds_of_the_same_readers_redirects_are_followed(protected):
+async def test_redirect_between_feeds_of_the_same_readers_is_followed(protected):
     proxy, origin, _ = await protected()
     origin.publish("/secret/old", b"", status=302, location=SECRET)
     origin.publish("/bobs", b"", status=302, location=SECRET)
@@ -138,7 +140,7 @@ async def test_between_feeds_of_the_same_readers_redirects_are_followed(protecte
     (await proxy.get("/bobs")).expect(401)
 
 
-async def test_a_copy_from_before_the_rule_is_no_more_given(door, files):  # noqa: F811
+async def test_copy_stored_before_the_rule_is_not_served(door, files):  # noqa: F811
     proxy, origin, clock = await door(**files)
     origin.publish(SECRET, a_feed("HIDDEN"), cache_control="public, max-age=86400")
     origin.publish("/alias", b"", status=301, location=SECRET)
@@ -149,9 +151,9 @@ async def test_a_copy_from_before_the_rule_is_no_more_given(door, files):  # noq
     proxy.rule("/secret/*", readers=("bob",))
 
     for _ in range(2):
-        nothing_hidden(await proxy.get("/alias"))
-        nothing_hidden(await proxy.ask(f"/-/as/json/{origin.url('/alias')}"))
-        nothing_hidden(await proxy.get("/alias", a_im="feed", if_none_match='"x"'))
+        assert_nothing_revealed(await proxy.get("/alias"))
+        assert_nothing_revealed(await proxy.ask(f"/-/as/json/{origin.url('/alias')}"))
+        assert_nothing_revealed(await proxy.get("/alias", a_im="feed", if_none_match='"x"'))
         assert HIDDEN not in (await proxy.ask("/-/feeds.opml")).plain
     origin.break_down()
     assert HIDDEN not in (await proxy.get("/alias")).plain
@@ -159,8 +161,8 @@ async def test_a_copy_from_before_the_rule_is_no_more_given(door, files):  # noq
     assert HIDDEN not in (await proxy.get("/alias")).plain
 
 
-async def test_a_copy_of_which_nobody_knows_where_it_came_from_is_not_given_where_rules_protect(door, files):  # noqa: F811
-    """As an earlier feedproxy has stored it, here or in the fleet's Redis."""
+async def test_copy_of_unknown_origin_is_not_served_if_rules_protect_feeds(door, files):  # noqa: F811
+    """An earlier version of feedproxy stored such copies, locally or in the cluster's Redis."""
     proxy, origin, clock = await door(**files)
     origin.publish("/alias", b"", status=302, location=SECRET)
     origin.publish(SECRET, a_feed("HIDDEN"))
@@ -170,10 +172,10 @@ async def test_a_copy_of_which_nobody_knows_where_it_came_from_is_not_given_wher
     old = StoredResponse(target, 200, fields, Content({"identity": a_feed("HIDDEN")}), clock.now(), clock.now())
     await proxy.service.store.put(Resource(target, (old,)))
 
-    nothing_hidden(await proxy.get("/alias"))
+    assert_nothing_revealed(await proxy.get("/alias"))
 
 
-async def test_a_known_feed_that_comes_to_redirect_to_a_protected_one_hands_on_the_redirect(protected):
+async def test_known_feed_that_redirects_to_a_protected_one_forwards_the_redirect(protected):
     proxy, origin, clock = await protected()
     origin.publish("/known", a_feed("ITS OWN"))
     (await proxy.get("/known")).expect(200)
@@ -182,6 +184,6 @@ async def test_a_known_feed_that_comes_to_redirect_to_a_protected_one_hands_on_t
 
     for _ in range(3):
         seen = await proxy.get("/known")
-        nothing_hidden(seen)
+        assert_nothing_revealed(seen)
         assert seen.status == 302
         clock.advance(100)

@@ -1,4 +1,4 @@
-"""The admin listener's door: nothing that passed a feedproxy, and no guessing."""
+"""Access to the admin listener: no request from another feedproxy, and no guessing of the token."""
 
 import aiohttp
 import pytest
@@ -16,14 +16,14 @@ OURS = {"Host": "127.0.0.1:8081"}
 @pytest.mark.parametrize(
     "via", ["1.1 feedproxy-0123abcd", "1.0 first, 1.1 FEEDPROXY-00000000", "1.1 feedproxy-1 (x), 1.1 other"]
 )
-def test_what_has_passed_a_feedproxy_is_refused(path: str, via: str) -> None:
+def test_request_that_passed_a_feedproxy_is_refused(path: str, via: str) -> None:
     refusal = AdminAuth("127.0.0.1").refuse("GET", path, {**OURS, "Via": via})
 
     assert refusal is not None
     assert refusal.status == 403
 
 
-def test_every_via_field_counts_not_the_first_alone() -> None:
+def test_every_via_field_is_checked() -> None:
     from multidict import CIMultiDict
 
     fields = CIMultiDict([("Host", "127.0.0.1:8081"), ("Via", "1.1 balancer"), ("via", "1.1 feedproxy-00000000")])
@@ -31,11 +31,11 @@ def test_every_via_field_counts_not_the_first_alone() -> None:
     assert AdminAuth("127.0.0.1").refuse("GET", "/", fields) is not None
 
 
-def test_another_proxy_in_front_is_the_operators_own_affair() -> None:
+def test_request_through_another_proxy_is_accepted() -> None:
     assert AdminAuth("127.0.0.1").refuse("GET", "/", {**OURS, "Via": "1.1 balancer"}) is None
 
 
-def test_guessing_the_token_is_slowed_down_and_only_where_it_comes_from() -> None:
+def test_token_guesses_are_limited_for_their_network_only() -> None:
     clock = ManualClock(1_000_000)
     door = AdminAuth("127.0.0.1", "right", clock=clock)
 
@@ -53,7 +53,7 @@ def test_guessing_the_token_is_slowed_down_and_only_where_it_comes_from() -> Non
     assert status("right") is None
 
 
-def test_a_request_without_a_token_is_no_guess() -> None:
+def test_request_without_a_token_is_not_a_guess() -> None:
     door = AdminAuth("127.0.0.1", "right", clock=ManualClock(0))
 
     for _ in range(2 * GUESSES_MAX):
@@ -62,7 +62,7 @@ def test_a_request_without_a_token_is_no_guess() -> None:
         assert refusal.status == 401
 
 
-def test_a_host_with_many_ipv6_addresses_is_one_client() -> None:
+def test_host_with_many_ipv6_addresses_is_one_client() -> None:
     guesses = GuessLimit(ManualClock(0))
     for number in range(GUESSES_MAX):
         guesses.record_wrong(f"2001:db8::{number:x}")
@@ -72,7 +72,7 @@ def test_a_host_with_many_ipv6_addresses_is_one_client() -> None:
     assert GuessLimit(ManualClock(0)).retry_after("") <= 0
 
 
-def test_a_clock_that_is_set_back_makes_nobody_wait_longer() -> None:
+def test_clock_set_back_prolongs_no_waiting_time() -> None:
     clock = ManualClock(1_000_000)
     guesses = GuessLimit(clock)
     for _ in range(GUESSES_MAX):
@@ -82,7 +82,7 @@ def test_a_clock_that_is_set_back_makes_nobody_wait_longer() -> None:
     assert guesses.retry_after("192.0.2.1") <= GUESS_WINDOW
 
 
-def test_networks_are_remembered_within_bounds() -> None:
+def test_number_of_remembered_networks_is_limited() -> None:
     guesses = GuessLimit(ManualClock(0))
     for number in range(NETWORKS_MAX + 10):
         guesses.record_wrong(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
@@ -90,7 +90,7 @@ def test_networks_are_remembered_within_bounds() -> None:
     assert len(guesses._wrong) == NETWORKS_MAX
 
 
-async def test_the_listener_itself_says_when_to_come_back() -> None:
+async def test_response_to_a_guess_has_retry_after() -> None:
     app = App(ManualClock(0))
     app.configure({"admin": "127.0.0.1:0", "admin_token": "the token", "store": "memory:"})
     admin = AdminServer(app)

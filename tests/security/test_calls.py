@@ -1,4 +1,4 @@
-"""Calls of XML-RPC and SOAP are read where readers wait: what takes long to read is refused unread."""
+"""XML-RPC and SOAP calls are parsed in the event loop, so calls that take long are refused without parsing."""
 
 import pytest
 
@@ -19,18 +19,18 @@ _LONG = {
 
 
 @pytest.mark.parametrize("name", _LONG)
-def test_soap_call_that_takes_long_is_refused(name: str) -> None:
+def test_slow_soap_call_is_refused(name: str) -> None:
     with pytest.raises(InvalidCall, match="too many elements"):
         soap.read_call(_SOAP % _LONG[name])
 
 
 @pytest.mark.parametrize("name", ["elements", "attributes", "lines", "lines of old", "references"])
-def test_xml_rpc_call_that_takes_long_is_refused(name: str) -> None:
+def test_slow_xml_rpc_call_is_refused(name: str) -> None:
     with pytest.raises(InvalidCall, match="too many elements"):
         xmlrpc.read_call(_RPC % _LONG[name])
 
 
-def test_calls_about_a_hundred_feeds_are_read() -> None:
+def test_call_with_a_hundred_feeds_is_parsed() -> None:
     urls = [f"http://a.example/feed?number={at}&form=rss" for at in range(100)]
     assert xmlrpc.read_call(xmlrpc.write_call("x", *urls)) == ("x", tuple(urls))
     call = soap.read_call(soap.write_call("hello", [("urls", urls)], "http://n.example/"))

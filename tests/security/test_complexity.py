@@ -1,4 +1,4 @@
-"""Cost of a stranger's document grows with its size, for every parser and renderer."""
+"""The time for a document from an unknown publisher grows with its size, in every parser and renderer."""
 
 import gc
 import time
@@ -30,7 +30,10 @@ def cost(work: Callable[[], object]) -> float:
 
 
 def grows_no_faster(work: Callable[[int], Callable[[], object]], size: int) -> str:
-    """Empty where the cost of `work` grows with its size; else what it was. Measured anew where it did not."""
+    """Return an empty text if the time of `work` grows with the size, else the times.
+
+    A failed measurement is repeated.
+    """
     told = ""
     for _ in range(3):
         large = cost(work(TIMES * size))
@@ -44,7 +47,7 @@ def grows_no_faster(work: Callable[[int], Callable[[], object]], size: int) -> s
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_document_takes_time_by_its_size(name: str) -> None:
+def test_time_for_a_document_grows_with_its_size(name: str) -> None:
     make = DOCUMENTS[name]
     size = FEW if name.startswith(("items", "json items", "entries")) and "within" not in name else SIZE
     gc.collect()
@@ -61,7 +64,7 @@ def _reading(name: str, document: bytes) -> Callable[[], object]:
 
 
 @pytest.mark.parametrize("name", ["at first sight", "scan_channel"])
-def test_document_read_where_readers_wait_takes_a_moment(name: str) -> None:
+def test_document_processed_in_the_event_loop_takes_a_moment(name: str) -> None:
     slow = {
         each: took
         for each, make in DOCUMENTS.items()

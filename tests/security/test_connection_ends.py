@@ -1,4 +1,4 @@
-"""Where a message or a connection ends early or late, nothing is lost and nothing crashes."""
+"""Messages and connections that end early or late: nothing is lost, and nothing crashes."""
 
 import asyncio
 import re
@@ -19,13 +19,13 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
 @pytest.mark.parametrize("path", ["fast path", "mitmproxy"])
-async def test_a_client_that_closes_its_sending_side_is_answered(stage: OnFront, version: str, path: str) -> None:
+async def test_client_that_closes_its_sending_side_gets_its_response(stage: OnFront, version: str, path: str) -> None:
     base = bases(stage)[path]
     async with raw_origin() as origin:
         for number, (method, content) in enumerate([("GET", b""), ("POST", b"abc"), ("HEAD", b""), ("GET", b"")]):
             start = f"{method} /{origin.base}/{number}/{version}/{path[0]} HTTP/{version}\r\nHost: a\r\n"
             length = b"Content-Length: %d\r\n" % len(content) if content else b""
-            for _ in range(2):  # the second is a hit, where it is a GET
+            for _ in range(2):  # the second GET is a hit
                 said = await exchange(base, start.encode() + length + b"\r\n" + content, half_close=True)
                 assert status_of(said) == 200, said
                 assert said.endswith(b"\r\n\r\n" if method == "HEAD" else b"\r\n\r\nok")
@@ -34,7 +34,7 @@ async def test_a_client_that_closes_its_sending_side_is_answered(stage: OnFront,
         assert status_of(said) in (200, 404)
 
 
-async def test_a_pipeline_before_the_end_of_the_sending_side_is_answered_as_a_whole(stage: OnFront) -> None:
+async def test_pipeline_before_the_end_of_the_sending_side_is_answered_completely(stage: OnFront) -> None:
     async with raw_origin() as origin:
         for base in bases(stage).values():
             get = f"GET /{origin.base}/pipeline HTTP/1.1\r\nHost: a\r\n\r\n".encode()
@@ -43,7 +43,7 @@ async def test_a_pipeline_before_the_end_of_the_sending_side_is_answered_as_a_wh
             assert said.count(b"HTTP/1.1 200 OK") == 4, said
 
 
-async def test_a_client_that_closes_while_its_answer_is_made_is_answered(stage: OnFront) -> None:
+async def test_client_that_closes_its_sending_side_during_processing_gets_its_response(stage: OnFront) -> None:
     for base in bases(stage).values():
         stage.origin.gate = asyncio.Event()
         before = stage.origin.requests
@@ -73,12 +73,12 @@ async def test_empty_lines_before_a_request_are_skipped(stage: OnFront, empty: b
             assert said.count(b"HTTP/1.1 200 OK") == len(b"".join(pieces).split(b"GET")) - 1, (pieces, said)
 
 
-async def test_nothing_but_empty_lines_is_no_request(stage: OnFront) -> None:
+async def test_empty_lines_alone_get_400(stage: OnFront) -> None:
     for base in bases(stage).values():
         assert status_of(await exchange(base, b"\r\n" * 1_000)) == 400
 
 
-# -- late surplus of an origin
+# -- excess data from an origin
 
 DOUBTFUL = {
     "204 with a length": ("GET", b"HTTP/1.1 204 No Content\r\nContent-Length: 70\r\n\r\n"),
@@ -93,12 +93,12 @@ DOUBTFUL = {
 
 @pytest.mark.parametrize("shape", DOUBTFUL)
 @pytest.mark.parametrize("streams", [False, True], ids=["fetched", "streamed"])
-async def test_an_answer_that_announces_more_than_it_may_have_ends_its_connection(
+async def test_response_with_forbidden_or_ambiguous_framing_ends_its_connection(
     stage: OnFront, shape: str, *, streams: bool
 ) -> None:
-    """What comes late would be taken for the next answer."""
+    """Later data could otherwise be taken for the next response."""
     method, answer = DOUBTFUL[shape]
-    streams = streams or method == "HEAD"  # which is fetched by GET
+    streams = streams or method == "HEAD"  # HEAD is fetched by GET
     if streams and method == "GET":
         method = "POST"
     for name, base in bases(stage).items():
@@ -113,7 +113,7 @@ async def test_an_answer_that_announces_more_than_it_may_have_ends_its_connectio
             assert len([each for each in origin.connections if each]) == 2, origin.connections
 
 
-# -- an answer before the content of its request
+# -- a response before the content of its request
 
 REFUSALS = {
     "with a length": b"HTTP/1.1 501 Not Implemented\r\nContent-Length: 4\r\n\r\nnone",
@@ -124,7 +124,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("shape", REFUSALS)
-async def test_an_answer_before_the_content_of_its_request_is_passed_on_as_a_whole(
+async def test_response_before_the_content_of_its_request_is_forwarded_completely(
     stage: OnFront, shape: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with raw_origin(REFUSALS[shape]) as origin:
@@ -142,8 +142,8 @@ async def test_an_answer_before_the_content_of_its_request_is_passed_on_as_a_who
     assert not [record for record in caplog.records if record.exc_info]
 
 
-async def test_an_answer_while_a_large_upload_is_under_way_reaches_the_client(stage: OnFront) -> None:
-    """The client goes on sending, as most do, and reads afterwards."""
+async def test_response_during_a_large_upload_reaches_the_client(stage: OnFront) -> None:
+    """The client continues to send, as most do, and reads afterwards."""
     async with raw_origin(REFUSALS["with a length"]) as origin:
         for base in bases(stage).values():
             start = f"PUT /{origin.base}/x HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n"
@@ -154,7 +154,7 @@ async def test_an_answer_while_a_large_upload_is_under_way_reaches_the_client(st
 
 
 def refuse(door: socket.socket, ending: str) -> None:
-    """Answer two requests at once, and end their connections with their content unread: a reset follows."""
+    """Answer two requests at once and close their connections with unread content, which causes a reset."""
     door.settimeout(PATIENCE)
     for _ in range(2):
         connection, _ = door.accept()
@@ -168,7 +168,7 @@ def refuse(door: socket.socket, ending: str) -> None:
 
 @pytest.mark.parametrize("ending", ["at once", "sending side first"])
 @pytest.mark.parametrize("framing", ["Transfer-Encoding: chunked", "Content-Length: 60000"])
-async def test_an_answer_before_a_reset_reaches_the_client(stage: OnFront, ending: str, framing: str) -> None:
+async def test_response_before_a_reset_reaches_the_client(stage: OnFront, ending: str, framing: str) -> None:
     piece = bytes(3_000)
     if "chunked" in framing:
         piece = b"%x\r\n%b\r\n" % (len(piece), piece)
@@ -188,10 +188,10 @@ async def test_an_answer_before_a_reset_reaches_the_client(stage: OnFront, endin
         await origin
 
 
-# -- content that breaks off
+# -- truncated content
 
 
-async def test_content_that_breaks_off_is_refused_and_is_incomplete_for_the_origin(stage: OnFront) -> None:
+async def test_truncated_request_content_is_refused_and_incomplete_for_the_origin(stage: OnFront) -> None:
     async with raw_origin(b"") as origin:
         for base in bases(stage).values():
             start = f"POST /{origin.base}/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"

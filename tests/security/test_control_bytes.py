@@ -1,4 +1,4 @@
-"""No control character passes, either way and on no path (RFC 9110, section 5.5; RFC 9112, sections 2 to 5)."""
+"""No control character is forwarded in any direction (RFC 9110, section 5.5; RFC 9112, sections 2 to 5)."""
 
 import asyncio
 import re
@@ -27,11 +27,11 @@ REQUESTS = {
     "trailer": b"POST /%b/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX-T: b%bc\r\n\r\n",
 }
 HARMLESS = {
-    # The tab is white space in a value (RFC 9110, section 5.6.3), and so it is in an extension.
+    # A tab is white space in a value (RFC 9110, section 5.6.3) and in a chunk extension.
     *((place, b"\t") for place in ("value", "value of a GET", "Via of a GET", "chunk extension", "trailer")),
 }
 ENDS_LINE = {
-    # A bare line feed may end a line of the head (RFC 9112, section 2.2): then what follows is another line.
+    # A line feed alone may end a line of the head (RFC 9112, section 2.2). The rest is then another line.
     *((place, b"\n") for place in ("name", "value", "value of a GET", "Via of a GET", "host")),
 }
 
@@ -43,7 +43,7 @@ def request_with(place: str, base: str, control: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("place", REQUESTS)
-async def test_control_characters_in_a_request_are_refused_on_every_path(stage: OnFront, place: str) -> None:
+async def test_control_character_in_a_request_is_refused_on_every_path(stage: OnFront, place: str) -> None:
     async with raw_origin() as origin:
         for control in CONTROLS:
             if (place, control) in HARMLESS | ENDS_LINE:
@@ -58,7 +58,7 @@ async def test_control_characters_in_a_request_are_refused_on_every_path(stage: 
     assert b"0\r\n\r\n" not in received, "no request is complete"
 
 
-async def test_a_folded_line_of_a_request_is_sent_on_with_spaces(stage: OnFront) -> None:
+async def test_folded_line_of_a_request_is_forwarded_with_spaces(stage: OnFront) -> None:
     async with raw_origin() as origin:
         for base in bases(stage).values():
             request = f"POST /{origin.base}/x HTTP/1.1\r\nHost: a\r\nX-A: b\r\n  c\r\n\td\r\nContent-Length: 0\r\n"
@@ -70,7 +70,7 @@ async def test_a_folded_line_of_a_request_is_sent_on_with_spaces(stage: OnFront)
 @pytest.mark.parametrize(
     ("version", "status"), [("0.9", 505), ("1.2", 505), ("2.0", 505), ("3.0", 505), ("1.10", 400), ("1", 400)]
 )
-async def test_other_versions_are_refused(stage: OnFront, version: str, status: int) -> None:
+async def test_unknown_http_version_is_refused(stage: OnFront, version: str, status: int) -> None:
     async with raw_origin() as origin:
         for base in bases(stage).values():
             for method in ("POST", "GET"):
@@ -79,7 +79,7 @@ async def test_other_versions_are_refused(stage: OnFront, version: str, status: 
         assert not origin.received
 
 
-async def test_the_version_sent_is_1_1(stage: OnFront) -> None:
+async def test_forwarded_requests_and_responses_have_version_1_1(stage: OnFront) -> None:
     async with raw_origin() as origin:
         for base in bases(stage).values():
             for method in ("POST", "GET"):
@@ -90,9 +90,7 @@ async def test_the_version_sent_is_1_1(stage: OnFront) -> None:
 
 
 @pytest.mark.parametrize("method", ["head", "Connect", "HEAd"])
-async def test_a_method_that_only_looks_like_one_that_changes_the_framing_is_refused(
-    stage: OnFront, method: str
-) -> None:
+async def test_method_head_or_connect_in_another_case_is_refused(stage: OnFront, method: str) -> None:
     async with raw_origin() as origin:
         for base in bases(stage).values():
             assert (
@@ -118,7 +116,7 @@ RESPONSES = {
 
 @pytest.mark.parametrize("place", RESPONSES)
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_control_characters_in_a_response_are_refused_or_become_spaces(
+async def test_control_character_in_a_response_is_refused_or_replaced_by_a_space(
     stage: OnFront, method: str, place: str
 ) -> None:
     number = 0
@@ -141,7 +139,7 @@ async def test_control_characters_in_a_response_are_refused_or_become_spaces(
 
 @pytest.mark.parametrize("status", [b"099", b"600", b"999", b"2000", b"20", b"-200", b"+200", b"2x0"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_what_is_no_status_code_is_a_failure_of_the_origin(stage: OnFront, method: str, status: bytes) -> None:
+async def test_invalid_status_code_is_a_failure_of_the_origin(stage: OnFront, method: str, status: bytes) -> None:
     async with raw_origin(b"HTTP/1.1 %b OK\r\nContent-Length: 2\r\n\r\nok" % status) as origin:
         request = f"{method} /{origin.base}/x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
         for base in bases(stage).values():
@@ -150,7 +148,7 @@ async def test_what_is_no_status_code_is_a_failure_of_the_origin(stage: OnFront,
 
 @pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
 @pytest.mark.parametrize("framing", [b"Content-Length: 5", b"Transfer-Encoding: chunked"])
-async def test_204_and_304_carry_no_framing_of_their_own(stage: OnFront, status: bytes, framing: bytes) -> None:
+async def test_204_and_304_are_sent_without_framing_fields(stage: OnFront, status: bytes, framing: bytes) -> None:
     async with raw_origin(b"HTTP/1.1 %b\r\n%b\r\n\r\n" % (status, framing)) as origin:
         for base in bases(stage).values():
             request = f"POST /{origin.base}/x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -185,7 +183,7 @@ async def test_204_and_304_carry_no_framing_of_their_own(stage: OnFront, status:
         b"no colon",
     ],
 )
-async def test_a_request_whose_framing_can_be_read_in_two_ways_is_refused(stage: OnFront, fields: bytes) -> None:
+async def test_request_with_ambiguous_framing_is_refused(stage: OnFront, fields: bytes) -> None:
     async with raw_origin() as origin:
         for base in bases(stage).values():
             for method in (b"POST", b"GET"):
@@ -199,7 +197,7 @@ async def test_a_request_whose_framing_can_be_read_in_two_ways_is_refused(stage:
 @pytest.mark.parametrize(
     "host", [b"", b"Host:\r\n", b"Host: a b\r\n", b"Host: a/b\r\n", b"Host: u@a\r\n", b"Host: a:x\r\n"]
 )
-async def test_a_request_without_one_host_is_refused(stage: OnFront, host: bytes) -> None:
+async def test_request_without_exactly_one_host_is_refused(stage: OnFront, host: bytes) -> None:
     async with raw_origin() as origin:
         for base in bases(stage).values():
             for method in (b"POST", b"GET"):
@@ -209,8 +207,8 @@ async def test_a_request_without_one_host_is_refused(stage: OnFront, host: bytes
 
 
 @pytest.mark.parametrize("name", [b"CHUNKED", b"Chunked", b" chunKed \t"])
-async def test_the_transfer_coding_is_named_in_small_letters_both_ways(stage: OnFront, name: bytes) -> None:
-    """Not every recipient compares it without case (RFC 9112, section 7): one that does not reads other messages."""
+async def test_transfer_coding_is_sent_in_lower_case(stage: OnFront, name: bytes) -> None:
+    """Recipients that compare it with case (contrary to RFC 9112, section 7) would split messages differently."""
     content = b"1\r\nx\r\n0\r\n\r\n"
     async with raw_origin(b"HTTP/1.1 200 OK\r\nTransfer-Encoding:%b\r\n\r\n%b" % (name, content)) as origin:
         for base in bases(stage).values():

@@ -1,4 +1,4 @@
-"""What is deployed is bounded and locked in: the unit for systemd, the image, the compose file, the pinned images."""
+"""Deployment files: the systemd unit, the image, the compose file and the pinned images limit what the proxy may do."""
 
 import re
 import runpy
@@ -23,7 +23,7 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 
 def service() -> dict[str, list[str]]:
-    """The [Service] section: each setting with all its lines, in order."""
+    """Return the [Service] section: each setting with all its values, in order."""
     settings: dict[str, list[str]] = {}
     section = ""
     for line in UNIT.read_text(encoding="utf-8").splitlines():
@@ -52,16 +52,16 @@ def service() -> dict[str, list[str]]:
         ("SystemCallArchitectures", "native"),
         ("UMask", "0077"),
         ("LimitCORE", "0"),
-        # The kernel ends the process that reads feeds, and systemd would end the proxy with it.
+        # If the kernel ends the helper process, systemd must not end the proxy.
         ("OOMPolicy", "continue"),
         ("IPAddressDeny", "link-local multicast"),
     ],
 )
-def test_unit_takes_away_what_a_proxy_does_not_need(name: str, value: str) -> None:
+def test_unit_removes_privileges_that_a_proxy_does_not_need(name: str, value: str) -> None:
     assert service()[name] == [value]
 
 
-def test_unit_bounds_memory_and_tasks() -> None:
+def test_unit_limits_memory_and_tasks() -> None:
     found = service()
     (high,), (most,), (tasks,) = found["MemoryHigh"], found["MemoryMax"], found["TasksMax"]
     units = {"M": 2**20, "G": 2**30}
@@ -71,16 +71,16 @@ def test_unit_bounds_memory_and_tasks() -> None:
     assert 4 * (look_ups + others + readers) <= int(tasks) <= 4096
 
 
-def test_unit_filters_system_calls_and_lets_the_process_that_reads_feeds_bound_itself() -> None:
+def test_unit_filters_system_calls_but_lets_the_helper_process_limit_itself() -> None:
     lines = service()["SystemCallFilter"]
 
     assert lines[0] == "@system-service"
     assert lines[1] == "~@privileged @resources"
-    # `os.nice` is setpriority, and resource.setrlimit is prlimit64; a refusal would end that process at its start.
+    # `os.nice` is setpriority, and resource.setrlimit is prlimit64. A refusal would end the process at its start.
     assert {"setpriority", "setrlimit", "prlimit64"} <= set(lines[2].split())
 
 
-def test_systemd_finds_the_unit_locked_in() -> None:
+def test_systemd_rates_the_unit_as_confined() -> None:
     program = shutil.which("systemd-analyze")
     if program is None:
         pytest.skip("systemd-analyze is not installed")
@@ -92,7 +92,7 @@ def test_systemd_finds_the_unit_locked_in() -> None:
     assert found.returncode == 0, found.stdout[-200:]
 
 
-def test_unit_has_no_setting_that_systemd_does_not_know() -> None:
+def test_unit_has_no_setting_unknown_to_systemd() -> None:
     program = shutil.which("systemd-analyze")
     if program is None:
         pytest.skip("systemd-analyze is not installed")
@@ -103,7 +103,7 @@ def test_unit_has_no_setting_that_systemd_does_not_know() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(CONTAINERS))
-def test_container_is_bounded_and_has_nothing_to_write_to_but_its_volumes(name: str) -> None:
+def test_container_is_limited_and_can_write_to_its_volumes_only(name: str) -> None:
     container = CONTAINERS[name]
 
     assert container["read_only"] is True
@@ -115,7 +115,7 @@ def test_container_is_bounded_and_has_nothing_to_write_to_but_its_volumes(name: 
     assert not any("docker.sock" in volume for volume in container.get("volumes", ()))
 
 
-def test_images_of_others_are_named_by_digest() -> None:
+def test_third_party_images_are_pinned_by_digest() -> None:
     named = [each["image"] for each in COMPOSE["services"].values() if "build" not in each]
     dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     (base,) = re.findall(r"^ARG BASE=(\S+)$", dockerfile, re.MULTILINE)
@@ -125,14 +125,14 @@ def test_images_of_others_are_named_by_digest() -> None:
     assert set(re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE)) == {"${BASE}"}
 
 
-def test_image_runs_as_a_user_without_rights() -> None:
+def test_image_runs_as_an_unprivileged_user() -> None:
     dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
     assert re.findall(r"^USER (\S+)$", dockerfile, re.MULTILINE) == ["feedproxy"]
     assert "--require-hashes" in dockerfile
 
 
-def test_renewing_digests_changes_them_and_nothing_else() -> None:
+def test_renewal_of_digests_changes_digests_only() -> None:
     text = f"FROM a/b:1-x@{DIGEST} AS build\nimage: c:2\nimage: d:3@{DIGEST}\n"
     asked: list[str] = []
 

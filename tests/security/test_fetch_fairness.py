@@ -1,4 +1,4 @@
-"""Slow names and silent origins take their shares of the network, not all of it."""
+"""Slow names and silent origins use their share of the network only."""
 
 import asyncio
 import threading
@@ -30,7 +30,7 @@ async def _loopback(host: str, port: int) -> list[str]:
 async def hanging(
     fetcher: Fetcher, asker: Requester, targets: Iterable[str]
 ) -> AsyncIterator[list[asyncio.Task[object]]]:
-    """These fetches, each under way for as long as the block is."""
+    """Start these fetches, which hang during the block."""
     tasks: list[asyncio.Task[object]] = []
     with requesting(asker):
         tasks += [asyncio.ensure_future(fetcher.fetch(a_get(target))) for target in targets]
@@ -43,7 +43,7 @@ async def hanging(
 
 
 async def _asked(fetcher: Fetcher, asker: Requester, target: str) -> float:
-    """Seconds until the answer is there."""
+    """Return the seconds until the response."""
     began = time.monotonic()
     with requesting(asker):
         assert isinstance(await fetcher.fetch(a_get(target)), Fetched)
@@ -71,7 +71,7 @@ SILENT = [one_origin, hosts_of_one_site, thirty_six_sites, a_site_each]
 
 @pytest.mark.parametrize("reader", [Requester("192.0.2.2", is_known=False), PROXY], ids=["other client", "known feed"])
 @pytest.mark.parametrize("targets", SILENT)
-async def test_silent_origins_leave_room_for_others(targets: Callable[[int], list[str]], reader: Requester) -> None:
+async def test_silent_origins_leave_capacity_for_others(targets: Callable[[int], list[str]], reader: Requester) -> None:
     policy = a_policy(lookup=_loopback)
     async with (
         origin(play(then="hold")) as silent,
@@ -84,8 +84,8 @@ async def test_silent_origins_leave_room_for_others(targets: Callable[[int], lis
 
 
 @pytest.mark.parametrize("piece", [b"", b"x"], ids=["silent", "trickling"])
-async def test_silent_origins_of_many_clients_are_ended_for_one_that_waits(piece: bytes) -> None:
-    """As for clients behind one address: every place for unknown targets is taken."""
+async def test_silent_fetches_of_many_clients_are_ended_for_a_waiting_one(piece: bytes) -> None:
+    """The clients stand for those behind one address: all slots for unknown targets are taken."""
     stop = asyncio.Event()
 
     async def trickle(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -115,7 +115,7 @@ async def test_silent_origins_of_many_clients_are_ended_for_one_that_waits(piece
     assert all(isinstance(error, Overload) for error in ended), "what is ended for others is no failure of the origin"
 
 
-async def test_silent_site_keeps_places_for_its_known_feeds() -> None:
+async def test_silent_site_keeps_slots_for_its_known_feeds() -> None:
     async with (
         origin(*[play(then="hold")] * 6, OK) as site,
         a_fetcher(LIMITS) as fetcher,
@@ -125,7 +125,7 @@ async def test_silent_site_keeps_places_for_its_known_feeds() -> None:
         assert await _asked(fetcher, PROXY, site.url("/feed")) < SOON
 
 
-async def test_joined_update_counts_as_the_share_of_the_client_that_joins() -> None:
+async def test_joined_refresh_counts_against_the_share_of_the_joining_client() -> None:
     shares = FairLimits(Limit(10), client=2)
     greedy, shared = Requester("greedy", is_known=False), Requester("greedy", is_known=False)
     with requesting(greedy):
@@ -141,7 +141,7 @@ async def test_joined_update_counts_as_the_share_of_the_client_that_joins() -> N
     await asyncio.wait_for(waiting, 1)
 
 
-async def test_request_that_gives_up_waiting_takes_no_place() -> None:
+async def test_request_that_stops_waiting_takes_no_slot() -> None:
     shares = FairLimits(Limit(1))
     place = await shares.acquire(timeout=1)
     with pytest.raises(Overload):
@@ -154,7 +154,7 @@ async def test_request_that_gives_up_waiting_takes_no_place() -> None:
     assert (len(shares), shares.waiting) == (0, 0)
 
 
-async def test_known_feeds_have_a_reserve_of_places() -> None:
+async def test_known_feeds_have_reserved_slots() -> None:
     shares = FairLimits(Limit(10, reserve=4))
     for number in range(6):
         with requesting(Requester(str(number), is_known=False)):
@@ -169,7 +169,7 @@ async def test_known_feeds_have_a_reserve_of_places() -> None:
 
 
 class Names:
-    """A resolver whose names under `slow` are answered when `release` is called."""
+    """A resolver that answers names under `slow` when `release` is called."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -225,7 +225,9 @@ ATTACKER = Requester("192.0.2.1", is_known=False)
     ids=["one domain", "domains", "more domains"],
 )
 @pytest.mark.parametrize("reader", [Requester("192.0.2.2", is_known=False), PROXY], ids=["other client", "known feed"])
-async def test_slow_names_leave_room_for_others(names: Names, hosts: list[str], most: int, reader: Requester) -> None:
+async def test_slow_names_leave_capacity_for_others(
+    names: Names, hosts: list[str], most: int, reader: Requester
+) -> None:
     async with looking_up(names, ATTACKER, hosts):
         began = time.monotonic()
         with requesting(reader):
@@ -234,14 +236,14 @@ async def test_slow_names_leave_room_for_others(names: Names, hosts: list[str], 
     assert most <= names.most <= most + 1
 
 
-async def test_equal_lookups_are_one(names: Names) -> None:
+async def test_equal_lookups_are_combined(names: Names) -> None:
     async with looking_up(names, ATTACKER, ["slow.example"] * 50):
         pass
     async with looking_up(names, ATTACKER, ["slow.example"] * 50):
         assert names.asked == ["slow.example"]
 
 
-async def test_abandoned_lookup_that_waits_is_never_made(names: Names) -> None:
+async def test_abandoned_queued_lookup_is_never_made(names: Names) -> None:
     async with looking_up(names, ATTACKER, [f"h{number}.slow.example" for number in range(20)]):
         pass
     names.release()
@@ -249,15 +251,15 @@ async def test_abandoned_lookup_that_waits_is_never_made(names: Names) -> None:
     assert len(names.asked) == 8
 
 
-async def test_slow_names_of_a_site_leave_room_for_its_known_feeds(names: Names) -> None:
+async def test_slow_names_of_a_site_leave_capacity_for_its_known_feeds(names: Names) -> None:
     async with looking_up(names, ATTACKER, [f"h{number}.slow.example" for number in range(20)]):
         assert await asyncio.wait_for(names.lookups.resolve("feeds.slow.example".replace("slow.", "")), SOON)
 
 
-# -- readers that go away
+# -- readers that disconnect
 
 
-async def test_large_answer_that_no_reader_waits_for_is_ended() -> None:
+async def test_large_response_without_a_waiting_reader_is_ended() -> None:
     sent = 0
 
     async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,6 +1,6 @@
-"""Fields that servers take for others, or for the request's own path, do not go upstream.
+"""Fields that servers confuse with others, or with the request's path, are not forwarded.
 
-X_Forwarded_Host is X-Forwarded-Host to CGI and WSGI.
+CGI and WSGI treat X_Forwarded_Host as X-Forwarded-Host.
 """
 
 import pytest
@@ -19,7 +19,7 @@ NAMES = (
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_request_that_streams_has_no_field_that_means_more_than_it_says(stage: OnFront, name: str) -> None:
+async def test_streamed_request_has_no_ambiguous_field(stage: OnFront, name: str) -> None:
     for path, base in bases(stage).items():
         async with raw_origin() as origin:
             request = (

@@ -1,4 +1,4 @@
-"""Of an origin's answer only fields pass the gateway that speak of that answer alone."""
+"""Fields that the gateway forwards from an origin's response: those that concern the response alone."""
 
 import pytest
 
@@ -65,22 +65,22 @@ def dressed(entrance: Entrance, *names: str) -> Fields:
 
 
 @pytest.mark.parametrize("name", OF_THE_WHOLE_ORIGIN)
-def test_what_counts_for_a_whole_web_origin_does_not_pass_the_gateway(name: str) -> None:
+def test_field_that_affects_a_whole_web_origin_is_removed_at_the_gateway(name: str) -> None:
     assert name not in dressed(Entrance.GATEWAY, name, "ETag")
 
 
 @pytest.mark.parametrize("name", FOR_SERVERS_IN_FRONT)
-def test_no_stranger_gives_orders_to_the_server_in_front_of_the_gateway(name: str) -> None:
+def test_field_that_controls_the_server_in_front_is_removed_at_the_gateway(name: str) -> None:
     assert name not in dressed(Entrance.GATEWAY, name, "ETag")
     assert name in dressed(Entrance.REVERSE, name), "there the origin is the operator's"
 
 
 @pytest.mark.parametrize("name", OF_THIS_ANSWER)
-def test_what_speaks_of_the_answer_passes(name: str) -> None:
+def test_field_that_describes_the_response_is_forwarded(name: str) -> None:
     assert dressed(Entrance.GATEWAY, name).get(name) == "x"
 
 
 @pytest.mark.parametrize("entrance", [Entrance.PROXY, Entrance.REVERSE])
-def test_by_the_other_entrances_fields_pass_that_nobody_knows(entrance: Entrance) -> None:
-    """RFC 9110, 5.1: a proxy forwards fields that it does not recognise."""
+def test_unknown_field_is_forwarded_at_the_other_entrances(entrance: Entrance) -> None:
+    """A proxy forwards fields that it does not recognize (RFC 9110, section 5.1)."""
     assert dressed(entrance, "A-Field-Of-Next-Year").get("a-field-of-next-year") == "x"

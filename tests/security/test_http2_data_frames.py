@@ -1,4 +1,4 @@
-"""DATA frames of every size and padding are content and nothing else, on the way to an origin of HTTP/1.1."""
+"""DATA frames of any size and padding are forwarded to an HTTP/1.1 origin as content and nothing else."""
 
 import asyncio
 import re
@@ -27,7 +27,7 @@ ANSWER = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n
 
 @dataclass
 class Tunnel:
-    """A proxy that decrypts, and an origin behind TLS that speaks HTTP/1.1."""
+    """A proxy that decrypts, and a TLS origin that speaks HTTP/1.1."""
 
     stage: OnProxy
     port: int = 0
@@ -86,7 +86,7 @@ class Client:
         return stream
 
     async def ended(self, stream: int) -> list[h2.events.Event]:
-        """What came on a stream, once it has ended."""
+        """Return what was received on a stream after its end."""
         kinds = (h2.events.StreamEnded, h2.events.StreamReset)
         while not any(isinstance(each, kinds) and each.stream_id == stream for each in self.seen):
             self.writer.write(self.http2.data_to_send())
@@ -109,7 +109,7 @@ async def client_of(tunnel: Tunnel) -> AsyncIterator[Client]:
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
     await writer.start_tls(context, server_hostname="localhost")
-    # What a hostile client sends is not judged on its own side.
+    # The library must not reject what a hostile client sends.
     config = h2.config.H2Configuration(
         client_side=True, validate_outbound_headers=False, normalize_outbound_headers=False
     )
@@ -123,7 +123,7 @@ async def client_of(tunnel: Tunnel) -> AsyncIterator[Client]:
 
 
 def unchunked(body: bytes) -> bytes:
-    """The content of one chunked body, which has to be all that there is."""
+    """Return the content of a chunked body. Raises AssertionError if other bytes follow."""
     content = b""
     while True:
         size, _, body = body.partition(b"\r\n")
@@ -149,7 +149,9 @@ FRAMES: dict[str, Sequence[tuple[bytes, int | None]]] = {
 
 @pytest.mark.parametrize("shape", FRAMES)
 @pytest.mark.parametrize("at_the_end", ["flag", "frame", "trailers"])
-async def test_empty_and_padded_frames_are_no_last_chunk(tunnel: Tunnel, shape: str, at_the_end: str) -> None:
+async def test_empty_and_padded_frames_are_not_sent_as_a_last_chunk(
+    tunnel: Tunnel, shape: str, at_the_end: str
+) -> None:
     frames, before = FRAMES[shape], len(tunnel.connections)
     async with client_of(tunnel) as client:
         stream = client.begin(tunnel.port)
@@ -169,7 +171,7 @@ async def test_empty_and_padded_frames_are_no_last_chunk(tunnel: Tunnel, shape: 
     assert unchunked(body) == b"".join(data for data, _ in frames)
 
 
-async def test_a_length_that_is_told_frames_the_content(tunnel: Tunnel) -> None:
+async def test_content_length_frames_the_content(tunnel: Tunnel) -> None:
     before = len(tunnel.connections)
     async with client_of(tunnel) as client:
         stream = client.begin(tunnel.port, ("content-length", "6"))
@@ -198,7 +200,7 @@ async def test_a_length_that_is_told_frames_the_content(tunnel: Tunnel) -> None:
         ("host", "a b"),
     ],
 )
-async def test_a_field_that_is_none_reaches_no_origin(tunnel: Tunnel, field: tuple[str, str]) -> None:
+async def test_invalid_field_does_not_reach_the_origin(tunnel: Tunnel, field: tuple[str, str]) -> None:
     before = len(tunnel.connections)
     async with client_of(tunnel) as client:
         stream = client.begin(tunnel.port, field)
@@ -222,7 +224,7 @@ async def test_a_field_that_is_none_reaches_no_origin(tunnel: Tunnel, field: tup
         ("head", "/"),
     ],
 )
-async def test_a_method_or_path_that_is_none_reaches_no_origin(tunnel: Tunnel, method: str, path: str) -> None:
+async def test_invalid_method_or_path_does_not_reach_the_origin(tunnel: Tunnel, method: str, path: str) -> None:
     before = len(tunnel.connections)
     async with client_of(tunnel) as client:
         stream = client.begin(tunnel.port, method=method, path=path)

@@ -1,6 +1,6 @@
-"""HTTP/2 floods through an intercepted tunnel: their connection is ended, and others notice nothing.
+"""HTTP/2 floods through an intercepted tunnel end their own connection and do not affect others.
 
-The client is hyper-h2 for what is well formed, and bytes of frames for what it would not send.
+Well-formed frames come from hyper-h2, all others are written as bytes.
 """
 
 import contextlib
@@ -73,7 +73,7 @@ class Tunnel:
         ]
 
     def send(self, data: bytes = b"") -> bool:
-        """Send what hyper-h2 has, and these bytes; whether the other side still takes anything."""
+        """Send what hyper-h2 has queued, then these bytes. Return True if the connection is still open."""
         try:
             self.wire.sendall(self.h2.data_to_send() + data)
         except OSError:
@@ -81,7 +81,7 @@ class Tunnel:
         return True
 
     def hear(self, until_event: type[h2.events.Event] | None = None) -> list[h2.events.Event]:
-        """What comes, until such an event or the end."""
+        """Return the events received up to an event of this kind, or to the end."""
         heard: list[h2.events.Event] = []
         while True:
             try:
@@ -100,7 +100,7 @@ class Tunnel:
                 return heard
 
     def flood(self, data: Callable[[int], bytes], times: int, batch: int = 50) -> int:
-        """Send so many pieces, reading nothing before; how many went out before the connection was ended."""
+        """Send this number of pieces without reading. Return the number sent before the connection ended."""
         sent = 0
         while sent < times and self.send(b"".join(data(number) for number in range(sent, min(sent + batch, times)))):
             sent += batch
@@ -108,7 +108,7 @@ class Tunnel:
         return sent
 
     def goaway(self) -> int | None:
-        """Read to the end; the code of the GOAWAY that was there."""
+        """Read to the end and return the code of the GOAWAY frame."""
         heard, code = bytearray(), None
         with contextlib.suppress(OSError):
             while data := self.wire.recv(65_536):
@@ -144,7 +144,7 @@ def proxy(made: tuple[Origin, Authority], tmp_path_factory: pytest.TempPathFacto
     proxy = Feedproxy(
         tmp_path_factory.mktemp("feedproxy"), authority=made[1].file, intercept="localhost", head_timeout=1
     )
-    # What is made once: certificates, imports, a first tunnel.
+    # created before the measurement: certificates, imports, a first tunnel
     with contextlib.closing(Tunnel(proxy, made[0])) as tunnel:
         tunnel.h2.send_headers(1, tunnel.head(), end_stream=True)
         tunnel.send()
@@ -170,7 +170,7 @@ def work(proxy: Feedproxy) -> float:
 
 
 class Hits:
-    """Asks for a feed again and again, and notes how long each answer takes."""
+    """Requests a feed repeatedly and records the response times."""
 
     def __init__(self, proxy: Feedproxy, origin: Origin) -> None:
         self.took: list[float] = []
@@ -196,7 +196,7 @@ class Hits:
 
 
 def block(tunnel: Tunnel) -> bytes:
-    """A header block that leaves the table alone."""
+    """Return a header block that does not change the table."""
     encoder = tunnel.h2.encoder
     encoder.header_table_size = 0
     return encoder.encode(tunnel.head())
@@ -233,7 +233,7 @@ FLOODS: dict[str, Callable[[Tunnel, int], bytes]] = {
 
 
 @pytest.mark.parametrize("flood", list(FLOODS))
-def test_a_flood_is_ended_and_costs_little(proxy: Feedproxy, origin: Origin, flood: str) -> None:
+def test_flood_ends_its_connection_and_costs_little(proxy: Feedproxy, origin: Origin, flood: str) -> None:
     times = 20_000
     with contextlib.closing(Tunnel(proxy, origin)) as tunnel, Hits(proxy, origin) as hits:
         held, worked = memory(proxy), work(proxy)
@@ -247,7 +247,7 @@ def test_a_flood_is_ended_and_costs_little(proxy: Feedproxy, origin: Origin, flo
     assert max(hits.took) < HIT_MAX
 
 
-def test_connections_that_flood_one_after_the_other_leave_nothing_behind(proxy: Feedproxy, origin: Origin) -> None:
+def test_flooding_connections_one_after_another_leave_no_memory(proxy: Feedproxy, origin: Origin) -> None:
     held = memory(proxy)
     for _ in range(6):
         with contextlib.closing(Tunnel(proxy, origin)) as tunnel:
@@ -264,21 +264,21 @@ def test_connections_that_flood_one_after_the_other_leave_nothing_behind(proxy: 
             frame(HEADERS, 0x1, 1, b"\x82" * 60_000) + frame(CONTINUATION, 0, 1, b"\x82" * 9_000),
             ErrorCodes.ENHANCE_YOUR_CALM,
         ),
-        # Refused by the length that they announce: nothing of them has to come.
+        # Refused by their announced length, before their content.
         (b"\xff\xff\xff" + bytes([DATA, 0, 0, 0, 0, 1]), ErrorCodes.FRAME_SIZE_ERROR),
-        # A header block that does not come to its end has `head_timeout`.
+        # A header block that is never completed has `head_timeout`.
         (frame(HEADERS, 0x1, 1, b"\x82"), ErrorCodes.ENHANCE_YOUR_CALM),
         (frame(HEADERS, 0x5, 1, b"\x82")[:7], ErrorCodes.ENHANCE_YOUR_CALM),
     ],
     ids=["40 settings", "a header block of 69 kB", "a frame of 16 MB", "a header block without end", "half a frame"],
 )
-def test_what_is_too_large_or_too_slow_is_ended(tunnel: Tunnel, data: bytes, code: ErrorCodes) -> None:
+def test_oversized_or_slow_frames_end_the_connection(tunnel: Tunnel, data: bytes, code: ErrorCodes) -> None:
     tunnel.send(data)
 
     assert tunnel.goaway() == code
 
 
-def test_a_client_that_permits_a_huge_table_gets_a_small_one(tunnel: Tunnel) -> None:
+def test_client_that_permits_a_huge_table_gets_a_small_one(tunnel: Tunnel) -> None:
     tunnel.h2.update_settings({SettingCodes.HEADER_TABLE_SIZE: 2**31 - 1})
     tunnel.h2.send_headers(1, tunnel.head(), end_stream=True)
     tunnel.send()
@@ -287,8 +287,8 @@ def test_a_client_that_permits_a_huge_table_gets_a_small_one(tunnel: Tunnel) -> 
     assert tunnel.h2.decoder.header_table_size <= 4096
 
 
-def test_a_hundred_requests_at_once_and_again_are_all_answered(tunnel: Tunnel) -> None:
-    """What a busy client does: many streams, some of them reset, a PING now and then, updates of windows."""
+def test_hundred_concurrent_requests_are_answered_repeatedly(tunnel: Tunnel) -> None:
+    """A busy client uses many streams, resets some of them, and sends PING and WINDOW_UPDATE frames."""
     answered = 0
     for round_ in range(3):
         streams = [2 * (round_ * 90 + number) + 1 for number in range(90)]
@@ -311,11 +311,11 @@ def test_a_hundred_requests_at_once_and_again_are_all_answered(tunnel: Tunnel) -
     assert answered == 3 * 81
 
 
-# -- clients that ask and do not read
+# -- clients that do not read
 
 
 def receive(tunnel: Tunnel, wanted: int) -> int:
-    """Read the content of one stream, making room for it; its bytes."""
+    """Read the content of one stream with window updates and return its bytes."""
     size = 0
     while size < wanted:
         for event in tunnel.hear(h2.events.Event):
@@ -329,8 +329,8 @@ def receive(tunnel: Tunnel, wanted: int) -> int:
 
 
 @pytest.mark.parametrize("window", [0, 2**31 - 1], ids=["closed window", "open window, nothing read"])
-def test_answers_that_are_not_read_are_not_copied(proxy: Feedproxy, origin: Origin, window: int) -> None:
-    """80 answers of 4 MB; the system's own buffers hold some of it where the window is open."""
+def test_unread_responses_are_not_copied(proxy: Feedproxy, origin: Origin, window: int) -> None:
+    """The test requests 80 responses of 4 MB. Buffers of the system contain some bytes if the window is open."""
     ask(proxy.gateway(origin.url("/large", secure=True, host="localhost")))
     held = memory(proxy)
     with contextlib.closing(Tunnel(proxy, origin, receive_buffer=16_384)) as tunnel:
@@ -347,13 +347,13 @@ def test_answers_that_are_not_read_are_not_copied(proxy: Feedproxy, origin: Orig
 
 
 def quiet(proxy: Feedproxy) -> bool:
-    """Whether it has had next to nothing to do for a moment."""
+    """Return True if the process was nearly idle for a moment."""
     before = work(proxy)
     time.sleep(0.3)
     return work(proxy) - before < 0.1
 
 
-def test_a_streamed_answer_waits_at_its_origin_until_there_is_room(proxy: Feedproxy, origin: Origin) -> None:
+def test_streamed_response_waits_at_its_origin_until_the_client_reads(proxy: Feedproxy, origin: Origin) -> None:
     with contextlib.closing(Tunnel(proxy, origin)) as tunnel:
         held = memory(proxy)
         tunnel.h2.send_headers(1, tunnel.head("/huge"), end_stream=True)

@@ -1,4 +1,4 @@
-"""Jobs on strangers' documents: lanes, deadlines, limits of the system, deaths, and the end of the proxy."""
+"""Jobs on documents from unknown publishers: lanes, time limits, system limits, ended processes and shutdown."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ SHORT = Limits(quick=0.1, cpu=1, wall=600)
 
 @pytest.fixture(autouse=True)
 def slow_lane_has_priority_of_quick_lane(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside other tests, a process of the lowest priority would get no processor time."""
+    """Give the slow lane normal priority, because the lowest gets no processor time beside other tests."""
     monkeypatch.setattr(helper_pool, "NICENESS_SLOW", NICENESS)
 
 
@@ -72,11 +72,11 @@ def _spin(steps: int | None = None) -> int:
 
 
 def spinning() -> functools.partial[int]:
-    """A job that computes for ever, in one call that no exception ends."""
+    """Compute endlessly in one call that no exception interrupts."""
     return functools.partial(_spin)
 
 
-async def test_job_that_takes_long_holds_up_no_other() -> None:
+async def test_slow_job_delays_no_other() -> None:
     async with opened() as jobs:
         hostile = asyncio.ensure_future(jobs.submit(spinning()))
         await asyncio.sleep(0)
@@ -87,7 +87,7 @@ async def test_job_that_takes_long_holds_up_no_other() -> None:
         hostile.cancel()
 
 
-async def test_job_that_takes_too_long_fails_and_is_not_begun_again() -> None:
+async def test_job_beyond_its_time_limit_fails_and_is_not_repeated() -> None:
     async with opened(SHORT) as jobs:
         with pytest.raises(JobLimitExceeded):
             await jobs.submit(spinning())
@@ -95,13 +95,13 @@ async def test_job_that_takes_too_long_fails_and_is_not_begun_again() -> None:
         assert await jobs.submit(functools.partial(pow, 2, 5)) == 32
 
 
-async def test_job_that_hangs_without_computing_fails_after_its_time() -> None:
+async def test_job_that_hangs_without_computing_fails_after_its_time_limit() -> None:
     async with opened(Limits(quick=0.1, cpu=2, wall=0.8)) as jobs:
         with pytest.raises(JobLimitExceeded):
             await jobs.submit(functools.partial(time.sleep, 600))
 
 
-async def test_many_jobs_that_take_long_hold_up_no_other() -> None:
+async def test_many_slow_jobs_delay_no_other() -> None:
     async with opened() as jobs:
         hostile = [asyncio.ensure_future(jobs.submit(spinning())) for _ in range(6)]
         await asyncio.sleep(0)
@@ -114,7 +114,7 @@ async def test_many_jobs_that_take_long_hold_up_no_other() -> None:
             each.cancel()
 
 
-async def test_job_for_full_slow_lane_fails_at_once_as_overload(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_job_for_a_full_slow_lane_is_overload(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(helper_pool, "LARGE_JOB", 1)
     monkeypatch.setattr(helper_pool, "SLOW_QUEUE_MAX", 1)
     async with opened() as jobs:
@@ -126,14 +126,14 @@ async def test_job_for_full_slow_lane_fails_at_once_as_overload(monkeypatch: pyt
         assert not any((await asyncio.wait(waiting))[1])
 
 
-async def test_worker_that_is_stopped_is_replaced_and_its_job_done() -> None:
+async def test_stopped_worker_process_is_replaced_and_its_job_completed() -> None:
     async with opened() as jobs:
         os.kill(jobs.pids[0], signal.SIGSTOP)
 
         assert await jobs.submit(functools.partial(pow, 2, 5)) == 32
 
 
-async def test_job_that_ends_its_process_takes_no_other_down() -> None:
+async def test_job_that_ends_its_process_ends_no_other() -> None:
     async with opened() as jobs:
         deadly = [asyncio.ensure_future(jobs.submit(functools.partial(os._exit, 1))) for _ in range(4)]
         others = [asyncio.ensure_future(jobs.submit(functools.partial(pow, 2, each))) for each in range(20)]
@@ -143,7 +143,7 @@ async def test_job_that_ends_its_process_takes_no_other_down() -> None:
             assert isinstance(each, FeedproxyError)
 
 
-async def test_restart_waits_no_longer_after_many_deaths_than_after_one() -> None:
+async def test_restart_delay_does_not_grow_with_the_number_of_ended_processes() -> None:
     async with opened() as jobs:
         for _ in range(4):
             await until(lambda: jobs.template is not None)
@@ -152,7 +152,7 @@ async def test_restart_waits_no_longer_after_many_deaths_than_after_one() -> Non
             assert jobs.restart_pause == 0
 
 
-async def test_memory_of_a_job_is_bounded() -> None:
+async def test_memory_of_a_job_is_limited() -> None:
     async with opened(Limits(quick=5, cpu=20, wall=30, memory=200_000_000)) as jobs:
         with pytest.raises(JobLimitExceeded):
             await jobs.submit(functools.partial(bytearray, 400_000_000))
@@ -160,7 +160,7 @@ async def test_memory_of_a_job_is_bounded() -> None:
         assert await jobs.submit(functools.partial(pow, 2, 5)) == 32
 
 
-async def test_items_by_the_million_fail_as_a_value() -> None:
+async def test_document_with_millions_of_items_fails_as_a_value() -> None:
     document = b'{"version": "https://jsonfeed.org/version/1.1", "items": [' + b"{}," * 1_500_000 + b"{}]}"
     work = functools.partial(ingest, as_response(document), Settings(), self_href=HREF, now=1e9)
     async with opened(Limits(quick=5, cpu=20, wall=60, memory=200_000_000)) as jobs:
@@ -170,7 +170,7 @@ async def test_items_by_the_million_fail_as_a_value() -> None:
         assert await jobs.submit(functools.partial(pow, 2, 5)) == 32
 
 
-async def test_worker_is_bounded_by_the_system() -> None:
+async def test_worker_process_has_system_limits() -> None:
     async with opened() as jobs:
         await jobs.submit(functools.partial(pow, 2, 5))
         pid = jobs.pids[0]
@@ -185,7 +185,7 @@ async def test_worker_is_bounded_by_the_system() -> None:
         assert 0 < limits["CPU"] <= LIMITS.cpu + 5
 
 
-async def test_memory_that_a_long_job_took_is_given_back() -> None:
+async def test_memory_of_a_long_job_is_returned() -> None:
     async with opened() as jobs:
         before = await jobs.submit(os.getpid)
         await jobs.submit(functools.partial(_spin, 40_000_000))
@@ -194,7 +194,7 @@ async def test_memory_that_a_long_job_took_is_given_back() -> None:
         assert await jobs.submit(functools.partial(pow, 2, 5)) == 32
 
 
-async def test_answer_of_a_worker_calls_nothing() -> None:
+async def test_result_of_a_worker_process_calls_nothing() -> None:
     class Hostile:
         def __reduce__(self) -> object:
             return os.system, ("true",)
@@ -207,14 +207,14 @@ async def test_answer_of_a_worker_calls_nothing() -> None:
 
 
 class _Numbered(pickle.Pickler):
-    """Names a part by what it is given."""
+    """Refers to an external part by a given number."""
 
     def persistent_id(self, value: object) -> object:
         return value if value in (0, -1, 7, "1", True) else None
 
 
 @pytest.mark.parametrize("number", [0, -1, 7, "1", True])
-async def test_answer_of_a_worker_names_no_part_that_is_not_there(number: object) -> None:
+async def test_result_of_a_worker_process_refers_to_existing_parts_only(number: object) -> None:
     buffer = io.BytesIO()
     _Numbered(buffer, pickle.HIGHEST_PROTOCOL).dump((number, None))
 
@@ -242,7 +242,7 @@ asyncio.run(main())
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the system ends them elsewhere by their sockets only")
-def test_processes_end_with_a_proxy_that_is_killed() -> None:
+def test_processes_end_with_a_killed_proxy() -> None:
     parent = subprocess.Popen([sys.executable, "-c", _PARENT], stdout=subprocess.PIPE)
     try:
         assert parent.stdout is not None

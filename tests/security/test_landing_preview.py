@@ -1,4 +1,4 @@
-"""The landing page's preview is a reader's request: the same rules, the same pace, and nothing of the client."""
+"""The preview of the landing page is a reader's request: with the same rules and limits, and without client data."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -19,7 +19,7 @@ async def door() -> AsyncIterator[Any]:
         yield opened
 
 
-async def test_previews_ask_the_origin_once_whatever_the_client_sends(door: Any) -> None:
+async def test_repeated_preview_sends_one_request_to_the_origin(door: Any) -> None:
     proxy, origin, clock = await door(feed_min_interval=60)
     origin.publish("/feed.rss", a_feed("An entry"), cache_control="max-age=0")
 
@@ -32,7 +32,7 @@ async def test_previews_ask_the_origin_once_whatever_the_client_sends(door: Any)
     assert origin.requests == 1
 
 
-async def test_preview_sends_nothing_of_the_client_to_the_origin(door: Any) -> None:
+async def test_preview_sends_no_client_data_to_the_origin(door: Any) -> None:
     proxy, origin, _ = await door()
     origin.publish("/feed.rss", a_feed("An entry"), cache_control="max-age=600")
     fields = {"authorization": "Basic eDp5", "cookie": "a=b", "x_forwarded_host": "evil.example", "x_odd": "odd"}
@@ -44,7 +44,7 @@ async def test_preview_sends_nothing_of_the_client_to_the_origin(door: Any) -> N
 
 
 @pytest.mark.parametrize("status", [301, 302, 307])
-async def test_preview_reaches_no_listener_of_the_proxy(door: Any, status: int) -> None:
+async def test_preview_of_a_listener_of_the_proxy_is_refused(door: Any, status: int) -> None:
     proxy, origin, _ = await door()
     own = proxy.stage.name.replace("127.0.0.1", "localhost")
     origin.publish("/on", b"", status=status, location=f"{own}/-/feeds.opml")
@@ -56,7 +56,7 @@ async def test_preview_reaches_no_listener_of_the_proxy(door: Any, status: int) 
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "0x7f.1", "2130706433", "[::ffff:127.0.0.1]", "0"])
-async def test_preview_reaches_no_private_address(door: Any, host: str) -> None:
+async def test_preview_of_a_private_address_is_refused(door: Any, host: str) -> None:
     proxy, origin, _ = await door(allow_private=False)
     origin.publish("/feed.rss", a_feed("INSIDE"))
     port = origin.base.rpartition(":")[2]
@@ -67,7 +67,7 @@ async def test_preview_reaches_no_private_address(door: Any, host: str) -> None:
     assert origin.requests == 0
 
 
-async def test_preview_of_a_blocked_feed_names_no_password(door: Any) -> None:
+async def test_preview_of_a_blocked_feed_contains_no_password(door: Any) -> None:
     proxy, origin, _ = await door()
     origin.publish("/feed.rss", a_feed("An entry"))
     await proxy.stage.app.decisions.decide(origin.url("/feed.rss"), FeedDecision.BLOCKED)

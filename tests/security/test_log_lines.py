@@ -1,4 +1,4 @@
-"""Every line of the log is one line, and nothing in it speaks to the terminal (or the program) that shows it."""
+"""Each log entry is one line, and contains no control characters for the terminal or program that shows it."""
 
 import io
 import json
@@ -34,12 +34,12 @@ def test_control_characters_are_escaped_in_every_member_of_a_line(place: str) ->
         text, said = line.as_text(), line.as_json()
         assert chr(code) not in text
         assert chr(code) not in said
-        if place not in ("target", "upstream"):  # in which spellings of secrets are looked for
+        if place not in ("target", "upstream"):  # searched for spellings of secrets
             assert any(f"a{chr(code)}b" == each for each in json.loads(said).values()), "JSON gives it back"
 
 
 @pytest.mark.parametrize("text", ["Leser/1.0 (naïve; 日本語; 🎉)", "non-breaking\u00a0space", "C:\\path", ""])
-def test_other_characters_stay(text: str) -> None:
+def test_other_characters_are_unchanged(text: str) -> None:
     assert printable(text) == text
 
 
@@ -57,12 +57,12 @@ def logged(formatter: logging.Formatter, message: str, error: Exception | None =
     return stream.getvalue()
 
 
-def test_lines_of_other_loggers_are_one_line_each() -> None:
+def test_entry_of_another_logger_is_one_line() -> None:
     said = logged(LineFormatter("%(message)s"), "client says \x1b]0;x\x07\r\n2026 forged line\x85\u2028")
     assert said == "[error] client says \\u001b]0;x\\u0007\\u000d\\u000a2026 forged line\\u0085\\u2028\n"
 
 
-def test_the_words_of_an_exception_forge_no_line() -> None:
+def test_text_of_an_exception_creates_no_line() -> None:
     said = logged(LineFormatter("%(message)s"), "it failed", ValueError("x\n2026 forged\x1b[31m"))
     first, *rest = said.splitlines()
     assert first == "[error] it failed"
@@ -70,14 +70,14 @@ def test_the_words_of_an_exception_forge_no_line() -> None:
     assert "\x1b" not in said
 
 
-def test_lines_of_other_loggers_are_escaped_in_json_too() -> None:
+def test_entry_of_another_logger_is_escaped_in_json() -> None:
     said = logged(JsonLines(), "a\x1b\x85\u2028b", ValueError("x\ny"))
     assert printable(said.rstrip("\n")) == said.rstrip("\n")
     assert json.loads(said)["message"].startswith("a\x1b\x85\u2028b\nTraceback")
 
 
 @pytest.mark.parametrize("form", ["text", "json", "combined"])
-def test_no_member_of_a_line_has_a_secret_of_an_address(form: str) -> None:
+def test_members_of_a_line_contain_no_secret_of_an_address(form: str) -> None:
     for place in ("target", "agent", "reason", "upstream"):
         line = a_line(place, " https://example.com/feed?token=sesame https://example.com/?u=x%3Fkey%3Dsesame ")
         assert "sesame" not in line.format(form), place

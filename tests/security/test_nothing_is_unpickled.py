@@ -1,6 +1,6 @@
-"""A pickle planted anywhere in a store is not executed: every file, and every column of every table, in turn.
+"""A pickle planted in a store is not executed, in any file and any column of any table.
 
-This is what docs/security/vex.yaml states of diskcache's CVE-2025-69872.
+docs/security/vex.yaml states this about CVE-2025-69872 of diskcache.
 """
 
 import ast
@@ -34,7 +34,7 @@ BETWEEN_PROCESSES = frozenset({"feedproxy/refresh/ingest/helper_process.py", "fe
 """They exchange jobs and results with a process that they started, over a socket that no other process has."""
 
 
-def test_only_what_goes_to_our_own_child_and_back_is_pickled() -> None:
+def test_only_data_exchanged_with_own_child_processes_is_pickled() -> None:
     importing = set()
     for path in [*(ROOT / "feedproxy").rglob("*.py"), *(ROOT / "addons").rglob("*.py")]:
         text = path.read_text(encoding="utf-8")
@@ -50,7 +50,7 @@ def test_only_what_goes_to_our_own_child_and_back_is_pickled() -> None:
 
 
 def _state_for(module: str, name: str, attribute: str) -> bytes:
-    """A result that gives state to a class: `setattr(class, attribute, None)` where the pickle is obeyed."""
+    """Return a result that sets state of a class: `setattr(class, attribute, None)` if the pickle is executed."""
     texts = [b"\x8c" + bytes([len(text)]) + text.encode() for text in (module, name, attribute)]
     return b"\x80\x04" + texts[0] + texts[1] + b"\x93N}" + texts[2] + b"Ns\x86b0NN\x86."
 
@@ -67,7 +67,7 @@ def _state_for(module: str, name: str, attribute: str) -> bytes:
     ],
     ids=lambda each: getattr(each, "__name__", each),
 )
-def test_result_of_a_process_that_reads_feeds_changes_no_class(kind: type, attribute: str) -> None:
+def test_result_of_a_helper_process_changes_no_class(kind: type, attribute: str) -> None:
     before = vars(kind).get(attribute)
     with contextlib.suppress(Exception):
         load_result([_state_for(kind.__module__, kind.__qualname__, attribute)])
@@ -86,7 +86,7 @@ def test_result_of_a_process_that_reads_feeds_changes_no_class(kind: type, attri
         *(("feedproxy.refresh.ingest.helper_process", "pickle.loads"), ("feedproxy.store.tiered", "open_store")),
     ],
 )
-def test_result_of_a_process_that_reads_feeds_names_nothing_that_is_called(module: str, name: str) -> None:
+def test_result_of_a_helper_process_calls_nothing(module: str, name: str) -> None:
     texts = [b"\x8c" + bytes([len(text)]) + text.encode() for text in (module, name)]
 
     with pytest.raises(pickle.UnpicklingError):
@@ -94,7 +94,7 @@ def test_result_of_a_process_that_reads_feeds_names_nothing_that_is_called(modul
 
 
 class Trap:
-    """Unpickled, it makes a folder."""
+    """Creates a folder when it is unpickled."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -110,7 +110,7 @@ def a_resource(target: str) -> Resource:
 
 
 async def use(folder: Path) -> None:
-    """All that is done with a store, whatever is the matter with it."""
+    """Apply all operations to a store, whatever its state."""
     with contextlib.suppress(FeedproxyError):
         store = open_store(str(folder), memory_max=10**8, disk_max=10**9, on_failure=lambda _: None)
         list(store.targets())
@@ -131,7 +131,7 @@ async def use(folder: Path) -> None:
 
 @pytest.fixture
 async def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with a value in a row, one in a file of its own, and state."""
+    """Return a store with a value in a row, a value in its own file, and state."""
     folder = tmp_path_factory.mktemp("whole") / "store"
     store = open_store(str(folder), memory_max=10**8, disk_max=10**9)
     for target in TARGETS:
@@ -142,7 +142,7 @@ async def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _columns(database: Path) -> Iterator[tuple[str, str]]:
-    """Tables with rows, and their columns."""
+    """Yield the tables that have rows, with their columns."""
     with contextlib.closing(sqlite3.connect(database)) as connection:
         for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
             if connection.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone():
@@ -170,7 +170,7 @@ async def test_pickle_in_any_column_of_any_table_is_not_executed(whole: Path, tm
                 folder = tmp_path / "store"
                 shutil.copytree(whole, folder)
                 with contextlib.closing(sqlite3.connect(folder / database, isolation_level=None)) as connection:
-                    # Also a value that no such column takes is written, as whoever has the file can.
+                    # An attacker with access to the file can also write values that the column does not accept.
                     connection.execute("PRAGMA ignore_check_constraints = ON")
                     with contextlib.suppress(sqlite3.Error):
                         connection.execute(f'UPDATE "{table}" SET "{column}" = ?', (pickled,))
@@ -184,7 +184,7 @@ async def test_pickle_in_any_column_of_any_table_is_not_executed(whole: Path, tm
     assert ("Settings", "value") in tried
 
 
-async def test_pickle_in_the_place_of_any_file_is_not_executed(whole: Path, tmp_path: Path) -> None:
+async def test_pickle_in_place_of_any_file_is_not_executed(whole: Path, tmp_path: Path) -> None:
     sprung = tmp_path / "sprung"
     pickled = pickle.dumps(Trap(sprung))
     files = _files(whole)
@@ -198,8 +198,8 @@ async def test_pickle_in_the_place_of_any_file_is_not_executed(whole: Path, tmp_
         shutil.rmtree(folder)
 
 
-def test_planted_pickle_is_executed_where_it_is_unpickled(tmp_path: Path) -> None:
-    """Or the tests above would show nothing."""
-    pickle.loads(pickle.dumps(Trap(tmp_path / "sprung")))  # our own
+def test_planted_pickle_is_executed_if_it_is_unpickled(tmp_path: Path) -> None:
+    """Without this check, the tests above would prove nothing."""
+    pickle.loads(pickle.dumps(Trap(tmp_path / "sprung")))  # the store's own file
 
     assert (tmp_path / "sprung").exists()

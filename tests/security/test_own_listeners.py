@@ -1,4 +1,4 @@
-"""The proxy's own listeners are no targets, by whatever entrance and spelling, whatever is allowed."""
+"""The proxy's own listeners are no targets, through any entrance, in any spelling, with any option."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -26,21 +26,21 @@ PORT = 8081
 
 
 def a_policy(**options: object) -> AddressPolicy:
-    """A policy that allows everything, at whose port something of our own listens."""
+    """Return a policy that permits every address, with a port that belongs to the proxy."""
     listeners = OwnListeners()
     listeners.add(PORT, for_readers=False)
     return AddressPolicy(True, EVERYTHING, ["1-65535"], listeners=listeners, **options)  # type: ignore[arg-type]
 
 
 def own_addresses() -> list[str]:
-    """Addresses of this machine, as far as its name and its routes tell."""
+    """Return this machine's addresses according to its name and its routes."""
     found = {each[4][0] for each in socket.getaddrinfo(socket.gethostname(), None)}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # sends nothing
             found.add(probe.getsockname()[0])
         except OSError:
-            pass  # there is no route: loopback is all there is
+            pass  # without a route, only loopback exists
     return sorted(str(each).partition("%")[0] for each in found)
 
 
@@ -52,23 +52,23 @@ async def test_no_spelling_of_this_machine_leads_to_an_own_port(ip: str) -> None
     assert await a_policy().resolve(host, PORT + 1)
 
 
-async def test_no_address_of_an_interface_leads_to_an_own_port() -> None:
+async def test_no_interface_address_leads_to_an_own_port() -> None:
     for ip in own_addresses():
         with pytest.raises(Forbidden, match="listener of this proxy"):
             await a_policy(lookup=answering(ip)).resolve("this.example", PORT)
         assert await a_policy(lookup=answering(ip)).resolve("this.example", PORT + 1)
 
 
-async def test_a_name_with_one_own_address_among_others_is_refused() -> None:
+async def test_name_with_one_own_address_among_others_is_refused() -> None:
     with pytest.raises(Forbidden, match="listener"):
         await a_policy(lookup=answering("192.0.2.7", "127.0.0.1")).resolve("mixed.example", PORT)
 
 
-async def test_the_same_port_of_another_machine_is_a_target() -> None:
+async def test_same_port_of_another_machine_is_permitted() -> None:
     assert await a_policy().resolve("192.0.2.7", PORT) == ["192.0.2.7"]
 
 
-async def test_where_private_addresses_are_refused_an_own_listener_is_told_from_no_name_by_nothing() -> None:
+async def test_own_listener_and_unknown_name_get_the_same_error_if_private_addresses_are_refused() -> None:
     listeners = OwnListeners()
     listeners.add(PORT, for_readers=True)
     policy = AddressPolicy(ports=["1-65535"], lookup=answering("127.0.0.1"), listeners=listeners)
@@ -77,7 +77,7 @@ async def test_where_private_addresses_are_refused_an_own_listener_is_told_from_
         await policy.resolve("this.example", PORT)
 
 
-def test_an_address_that_cannot_be_tried_counts_as_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_address_that_cannot_be_checked_counts_as_own(monkeypatch: pytest.MonkeyPatch) -> None:
     import ipaddress
 
     def no_descriptors(*_: object) -> socket.socket:
@@ -98,7 +98,7 @@ ALLOWED = [f"allow_networks={each}" for each in EVERYTHING] + ["allow_ports=1-65
 
 @pytest.fixture(params=list(WAYS))
 def open_to_all(request: pytest.FixtureRequest, start: Start) -> Iterator[Feedproxy]:  # noqa: F811
-    """A proxy that may reach every address and port."""
+    """Open a proxy that may connect to every address and port."""
     arguments, fast = WAYS[request.param]
     proxy = start(*arguments, *(word for each in ALLOWED for word in ("--set", each)), fast_path=fast)
     yield proxy
@@ -110,7 +110,7 @@ def admin_port(proxy: Feedproxy) -> int:
     return int(found.split()[0])
 
 
-def test_neither_port_is_reached_by_any_entrance(open_to_all: Feedproxy, origin: Origin) -> None:  # noqa: F811
+def test_own_ports_are_unreachable_through_every_entrance(open_to_all: Feedproxy, origin: Origin) -> None:  # noqa: F811
     proxy = open_to_all
     ports = {"admin": admin_port(proxy), "readers": proxy.address[1]}
     hosts = ["127.0.0.1", "127.0.0.2", "localhost", "LOCALHOST.", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]"]
@@ -134,11 +134,11 @@ def test_neither_port_is_reached_by_any_entrance(open_to_all: Feedproxy, origin:
         assert absolute.status == (403 if name == "admin" else 404), (name, absolute)
 
 
-def test_absolute_form_with_our_own_authority_is_the_gateway(
+def test_absolute_form_with_the_own_authority_is_the_gateway(
     open_to_all: Feedproxy,
     origin: Origin,  # noqa: F811
 ) -> None:
-    """As a program asks that has this proxy for its http_proxy, and subscribes to a gateway address."""
+    """Programs send this if they use the proxy as http_proxy and subscribe to a gateway address."""
     proxy = open_to_all
     origin.publish("/by/own.rss", a_feed("one"), Cache_Control="max-age=600")
     port = proxy.address[1]
@@ -155,7 +155,7 @@ def test_absolute_form_with_our_own_authority_is_the_gateway(
             assert ask(f"{base}/nonsense", through=proxy.address).status == 404
 
 
-def test_absolute_form_with_our_own_authority_is_the_origin_in_reverse_mode(start: Start, origin: Origin) -> None:  # noqa: F811
+def test_absolute_form_with_the_own_authority_is_the_origin_in_reverse_mode(start: Start, origin: Origin) -> None:  # noqa: F811
     origin.publish("/feed.rss", a_feed("one"))
     proxy = start(upstream=origin.url("/"))
 
@@ -164,7 +164,7 @@ def test_absolute_form_with_our_own_authority_is_the_origin_in_reverse_mode(star
     assert ask(f"http://other.invalid:{proxy.address[1]}/feed.rss", through=proxy.address).status == 400
 
 
-def test_the_public_address_is_our_own_authority(start: Start, origin: Origin) -> None:  # noqa: F811
+def test_public_url_is_an_own_authority(start: Start, origin: Origin) -> None:  # noqa: F811
     origin.publish("/by/public.rss", a_feed("one"))
     proxy = start(public_url="http://feeds.example/")
 

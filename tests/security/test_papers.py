@@ -1,4 +1,4 @@
-"""What SECURITY.md and the threat model promise has a proof: a test file that exists and has tests."""
+"""Each defence in SECURITY.md and the threat model names a test file that exists and has tests."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ TEST_LINK = re.compile(r"\]\(([^)#]*tests/[^)#]+\.py)\)")
 
 
 def rows(page: Path, first: str) -> list[list[str]]:
-    """The rows of the table whose first column has this title."""
+    """Return the rows of the table whose first column has this title."""
     lines = page.read_text(encoding="utf-8").splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith(f"| {first} |"))
     found = []
@@ -26,7 +26,7 @@ def rows(page: Path, first: str) -> list[list[str]]:
 @pytest.mark.parametrize(
     ("page", "first", "proof"), [(PROMISES, "promise", 1), (THREATS, "asset", 4)], ids=["promises", "threats"]
 )
-def test_every_row_names_a_test_file_that_exists(page: Path, first: str, proof: int) -> None:
+def test_every_row_names_an_existing_test_file(page: Path, first: str, proof: int) -> None:
     found = rows(page, first)
 
     assert len(found) >= 15
@@ -39,18 +39,18 @@ def test_every_row_names_a_test_file_that_exists(page: Path, first: str, proof: 
             assert "def test_" in path.read_text(encoding="utf-8"), link
 
 
-def test_every_threat_has_a_defence_and_says_what_remains() -> None:
+def test_every_threat_has_a_defence_and_a_residual_risk() -> None:
     for row in rows(THREATS, "asset"):
         assert len(row) == 6, row[0]
         assert all(row), row[0]
 
 
 @pytest.mark.parametrize("page", [PROMISES, THREATS], ids=["promises", "threats"])
-def test_papers_name_no_address_to_report_to(page: Path) -> None:
+def test_security_pages_contain_no_contact_address(page: Path) -> None:
     assert not re.search(r"\w@\w|https?://", page.read_text(encoding="utf-8"))
 
 
-def test_every_security_test_is_the_proof_of_a_threat() -> None:
+def test_every_security_test_proves_a_defence() -> None:
     named = "".join(row[4] for row in rows(THREATS, "asset"))
     found = {each.name for each in (ROOT / "tests" / "security").glob("test_*.py")} - {Path(__file__).name}
 

@@ -1,4 +1,4 @@
-"""Guessing passwords: how long an answer takes tells no name, and every client is slowed, whatever address it takes."""
+"""Guessing of passwords: response times reveal no name, and each client is limited whatever addresses it uses."""
 
 import asyncio
 import base64
@@ -44,14 +44,14 @@ def admission(path: str, clock: ManualClock) -> Authorizer:
 
 
 def kind_of(hashed: str) -> str:
-    """What the time of a check depends on: algorithm and cost."""
+    """Return algorithm and cost of a hash, which determine the time of a check."""
     return hashed[:7] if hashed.startswith("$2") else hashed.rpartition("$")[0].rpartition("$")[0]
 
 
 @pytest.mark.parametrize(
     "hashes", [(CHEAP,), (DEARER,), (ARGON,), (CHEAP, DEARER, ARGON), (CHEAP, CHEAP, CHEAP, ARGON)]
 )
-async def test_unknown_user_is_checked_at_the_costs_of_the_file(
+async def test_unknown_user_is_checked_with_the_costs_of_the_file(
     hashes: tuple[str, ...], clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked: list[str] = []
@@ -61,7 +61,7 @@ async def test_unknown_user_is_checked_at_the_costs_of_the_file(
     answers = [await users.verify(BasicCredentials(f"nobody{number}", "open sesame")) for number in range(200)]
 
     assert not any(answers)
-    # As unknown names are spread over the hashes like known ones, one answer's time tells nothing of a name.
+    # Unknown names are distributed over the hashes like known ones, so the time of a response reveals nothing.
     found, expected = Counter(map(kind_of, checked)), Counter(map(kind_of, hashes))
     assert found.keys() == expected.keys()
     for kind, number in expected.items():
@@ -81,9 +81,7 @@ async def test_unknown_user_is_checked_against_the_same_hash_each_time(
     assert len(set(checked)) == 1
 
 
-async def test_unknown_user_with_the_right_password_of_another_is_let_in_neither_at_once_nor_later(
-    clock: ManualClock, tmp_path: Path
-) -> None:
+async def test_unknown_user_with_the_password_of_another_is_never_accepted(clock: ManualClock, tmp_path: Path) -> None:
     users = PasswordFile(file_of(tmp_path, CHEAP), clock)
 
     assert [await users.verify(BasicCredentials("nobody", "open sesame")) for _ in range(2)] == [False, False]
@@ -113,9 +111,7 @@ async def test_ipv4_address_and_its_ipv6_form_count_as_one_client(clock: ManualC
     assert await asked.decide(("*",), basic("user0", "open sesame"), "192.0.2.2") == Authorized("user0")
 
 
-async def test_guesses_sent_side_by_side_are_answered_no_further_than_the_limit(
-    clock: ManualClock, tmp_path: Path
-) -> None:
+async def test_concurrent_guesses_are_answered_up_to_the_limit(clock: ManualClock, tmp_path: Path) -> None:
     asked = admission(file_of(tmp_path, CHEAP), clock)
     passwords = [*(str(number) for number in range(GUESSES_MAX + 10)), "open sesame"]
 
@@ -129,7 +125,7 @@ async def test_guesses_sent_side_by_side_are_answered_no_further_than_the_limit(
     assert not any(isinstance(each, Authorized) for each in answers)
 
 
-async def test_guesses_counted_by_a_clock_that_ran_ahead_keep_no_reader_out(clock: ManualClock, tmp_path: Path) -> None:
+async def test_guesses_counted_by_a_clock_ahead_block_no_reader(clock: ManualClock, tmp_path: Path) -> None:
     asked = admission(file_of(tmp_path, CHEAP), clock)
     clock.advance(365 * 86_400)
     for number in range(GUESSES_MAX):

@@ -1,4 +1,4 @@
-"""Cost of every regular expression of the product grows with the text: searched as its module searches."""
+"""The time of every regular expression of the product grows with the text, searched as in its module."""
 
 import importlib
 import pkgutil
@@ -55,7 +55,7 @@ class _TookTooLongError(Exception):
 
 
 def _patterns() -> Iterator[tuple[str, Pattern, tuple[str, ...]]]:
-    """Name, pattern, and the methods that its module calls."""
+    """Yield name, pattern, and the methods that its module calls."""
     for module in pkgutil.walk_packages(feedproxy.__path__, "feedproxy."):
         if module.name.startswith(NOT_REACHED) or module.name.endswith("__main__"):
             continue
@@ -69,14 +69,14 @@ def _patterns() -> Iterator[tuple[str, Pattern, tuple[str, ...]]]:
 
 
 def _own(pattern: Pattern) -> list[str]:
-    """Pieces of the pattern's own signs and words, and two of them with space between."""
+    """Return pieces made from the pattern's own characters and words, and pairs of them separated by a space."""
     written = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
     words = sorted(set(re.findall(r"[a-zA-Z]{3,}|[^\w\s\\()?*+|]", written)), key=len)[:8]
     return [f"{one}{between}{other}" for one, other in product(words, words) for between in ("", "  ")]
 
 
 def _cost(pattern: Pattern, method: str, text: str) -> float:
-    """Processor time, TOO_LONG where it is not done by then."""
+    """Return the processor time in seconds, or TOO_LONG if it exceeds that limit."""
     subject = text.encode() if isinstance(pattern.pattern, bytes) else text
     before = signal.signal(signal.SIGVTALRM, _give_up)
     signal.setitimer(signal.ITIMER_VIRTUAL, TOO_LONG)
@@ -103,7 +103,7 @@ def _give_up(*_: object) -> None:
 
 
 def _is_slow(pattern: Pattern, method: str, text: str) -> bool:
-    """Whether the cost of the text is more than GROWTH times that of its first half, whenever it is measured."""
+    """Return True if the text costs more than GROWTH times its first half in every measurement."""
     for _ in range(3):
         whole = _cost(pattern, method, text)
         if whole <= NOISE:
@@ -113,12 +113,12 @@ def _is_slow(pattern: Pattern, method: str, text: str) -> bool:
     return True
 
 
-def test_regular_expressions_take_time_by_the_length_of_the_text() -> None:
+def test_time_of_regular_expressions_grows_with_the_text() -> None:
     slow = {}
     common = [piece * (LENGTH // len(piece)) for piece in PIECES]
     for number, (name, pattern, methods) in enumerate(sorted(_patterns(), key=lambda found: found[0])):
         reached = REACHED.get(name, LENGTH)
-        # Of the pieces that all share each pattern meets every third one; its own are short, for what is exponential.
+        # Each pattern is tested with every third common piece. Its own pieces are short, to find exponential growth.
         texts = [text[:reached] for text in common[number % 3 :: 3]]
         texts += [(piece * 30 + "!")[:reached] for piece in _own(pattern)]
         texts += [MADE_TO_TAKE_LONG[name]] if name in MADE_TO_TAKE_LONG else []
@@ -128,5 +128,5 @@ def test_regular_expressions_take_time_by_the_length_of_the_text() -> None:
     assert not slow
 
 
-def test_texts_made_to_take_long_name_patterns_of_the_product() -> None:
+def test_texts_for_slow_patterns_name_existing_patterns() -> None:
     assert {*MADE_TO_TAKE_LONG, *REACHED} <= {name for name, _, _ in _patterns()}

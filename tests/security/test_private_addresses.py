@@ -1,4 +1,4 @@
-"""Addresses that are secrets themselves are named in no list, and public ones are not taken for secrets."""
+"""Addresses with secrets appear in no list, and public addresses are not classified as secret."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The list of components and the statements about their known faults: true of what is installed, proved by tests."""
+"""The software bill of materials and the statements about vulnerabilities match the installation."""
 
 import re
 import runpy
@@ -24,14 +24,14 @@ JUSTIFICATIONS = {
 """OpenVEX 0.2.0, "Status Justifications"."""
 
 
-def test_components_are_what_an_installation_needs_and_no_tools_of_the_tests() -> None:
+def test_components_are_the_installed_dependencies_without_test_tools() -> None:
     needed = SBOM["needed"]()
 
     assert {"mitmproxy", "diskcache", "lxml", "aiohttp", "redis", "h2", "cryptography"} <= needed
     assert not {"pytest", "mypy", "ruff", "hypothesis", "feedparser", "playwright"} & needed
 
 
-def test_every_component_is_listed_with_its_version_and_hashes() -> None:
+def test_every_component_has_its_version_and_hashes() -> None:
     text = SBOM["requirements"]()
 
     entries = re.split(r"\n(?=\S)", text.strip())
@@ -40,7 +40,7 @@ def test_every_component_is_listed_with_its_version_and_hashes() -> None:
 
 
 @pytest.mark.parametrize("statement", SOURCE["statements"], ids=lambda each: each["vulnerability"])
-def test_statement_says_what_openvex_demands_and_names_its_proof(statement: dict[str, Any]) -> None:
+def test_statement_has_the_required_openvex_members_and_names_its_proof(statement: dict[str, Any]) -> None:
     assert re.fullmatch(r"CVE-\d{4}-\d{4,}|GHSA(-[a-z0-9]{4}){3}|PYSEC-\d{4}-\d+", statement["vulnerability"])
     assert statement["component"] in SBOM["needed"]()
     if statement["status"] == "not_affected":
@@ -68,6 +68,6 @@ def test_document_names_the_installed_versions() -> None:
     assert product["subcomponents"] == [{"@id": f"pkg:pypi/diskcache@{metadata.version('diskcache')}"}]
 
 
-def test_document_is_the_same_from_the_same_source_and_names_no_host() -> None:
+def test_document_is_reproducible_and_contains_no_host_name() -> None:
     assert SBOM["vex"]() == SBOM["vex"]()
     assert "://" not in (ROOT / "docs" / "security" / "vex.yaml").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What one client sends never decides what another gets: no odd field, no credentials, no answer to them."""
+"""Data from one client does not affect responses to others: unusual fields, credentials, and responses to these."""
 
 import asyncio
 from typing import Any
@@ -57,7 +57,7 @@ CREDENTIALS = {"plain": {}, "authorization": {"Authorization": "Basic eDp5"}, "c
 
 
 class Stand:
-    """The service before an origin that the test speaks for."""
+    """The service before an origin whose responses the test determines."""
 
     def __init__(self, entrance: Entrance, **settings: Any) -> None:
         self.clock = ManualClock(NOON)
@@ -93,7 +93,7 @@ whose = pytest.mark.parametrize("who", list(CREDENTIALS))
 
 
 def reflecting(body: str, media_type: str) -> object:
-    """An origin that says in its content whatever it is asked with; it knows no conditions."""
+    """Publish an origin whose content repeats the request's fields. It ignores conditions."""
 
     def answer(request: Request) -> Response:
         said = " ".join(f"{name}={value}" for name, value in request.fields if name.lower() != "if-none-match")
@@ -108,7 +108,7 @@ def reflecting(body: str, media_type: str) -> object:
 @whose
 @pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
 @pytest.mark.parametrize("media_type", ["application/rss+xml", "text/plain"])
-async def test_shared_copy_holds_nothing_that_a_client_sent(
+async def test_shared_copy_contains_no_data_of_a_client(
     entrance: Entrance, who: str, known: bool, media_type: str
 ) -> None:
     async with Stand(entrance) as stand:
@@ -134,7 +134,7 @@ async def test_shared_copy_holds_nothing_that_a_client_sent(
 
 
 @entrances
-async def test_vary_on_one_field_lets_no_other_field_into_the_shared_copy(entrance: Entrance) -> None:
+async def test_vary_on_one_field_adds_no_other_field_to_the_shared_copy(entrance: Entrance) -> None:
     def answer(request: Request) -> Response:
         lines = [("Content-Type", "text/html"), ("Cache-Control", "public, max-age=600"), ("Vary", "Accept-Language")]
         return Response(200, Fields(lines), (request.fields.get("x-odd") or "page").encode())
@@ -149,7 +149,7 @@ async def test_vary_on_one_field_lets_no_other_field_into_the_shared_copy(entran
 
 @entrances
 @pytest.mark.parametrize("control", ["public, max-age=600", "s-maxage=600", "max-age=600, must-revalidate"])
-async def test_answer_to_credentials_is_kept_for_these_whatever_it_allows(entrance: Entrance, control: str) -> None:
+async def test_response_to_credentials_is_for_their_user_whatever_it_permits(entrance: Entrance, control: str) -> None:
     def answer(request: Request) -> Response:
         lines = [("Content-Type", "text/html"), ("Cache-Control", control)]
         return Response(200, Fields(lines), (request.fields.get("authorization") or "all").encode())
@@ -165,7 +165,7 @@ async def test_answer_to_credentials_is_kept_for_these_whatever_it_allows(entran
 
 @entrances
 @pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
-async def test_shared_fields_go_upstream_and_the_answer_is_shared(entrance: Entrance, known: bool) -> None:
+async def test_shared_fields_are_forwarded_and_the_response_is_shared(entrance: Entrance, known: bool) -> None:
     media_type = "application/rss+xml" if known else "text/plain"
 
     async with Stand(entrance, shared_fields=("Tenant", "authorization")) as stand:
@@ -179,7 +179,7 @@ async def test_shared_fields_go_upstream_and_the_answer_is_shared(entrance: Entr
         assert (await stand.ask({}))[1] == body
 
 
-async def test_shared_authorization_is_shared_only_where_the_origin_allows_it() -> None:
+async def test_response_to_shared_authorization_is_shared_only_if_the_origin_permits_it() -> None:
     """RFC 9111, section 3.5."""
 
     def answer(request: Request) -> Response:
@@ -194,8 +194,8 @@ async def test_shared_authorization_is_shared_only_where_the_origin_allows_it() 
             assert (await stand.get(path))[1] == body
 
 
-async def test_user_agent_that_could_be_markup_is_in_no_feed_for_others() -> None:
-    """The explicit proxy asks for what it does not know under the client's own name."""
+async def test_user_agent_with_markup_appears_in_no_feed_for_others() -> None:
+    """The explicit proxy fetches unknown targets with the client's own User-Agent."""
     async with Stand(Entrance.PROXY) as stand:
         stand.origin.speak(reflecting("", "application/rss+xml"))  # type: ignore[arg-type]
         agent = f'{EVIL}"&#60;script&#62;'
@@ -206,7 +206,7 @@ async def test_user_agent_that_could_be_markup_is_in_no_feed_for_others() -> Non
         assert stand.origin.requests == 2
 
 
-async def test_page_kept_for_a_user_agent_answers_it_with_a_cookie_as_well() -> None:
+async def test_page_stored_for_a_user_agent_answers_it_with_a_cookie() -> None:
     async with Stand(Entrance.PROXY) as stand:
         stand.origin.publish("/page", b"page", content_type="text/plain", cache_control="max-age=600")
         await stand.get("/page", **{"User-Agent": "y/2"})
@@ -214,7 +214,7 @@ async def test_page_kept_for_a_user_agent_answers_it_with_a_cookie_as_well() -> 
         assert stand.origin.requests == 1
 
 
-async def test_redirect_that_one_user_agent_gets_is_followed_for_others() -> None:
+async def test_redirect_for_one_user_agent_is_followed_for_others() -> None:
     def answer(request: Request) -> Response:
         if request.fields.get("user-agent") == EVIL:
             return Response(302, Fields([("Location", "/page")]))
@@ -232,8 +232,8 @@ async def test_redirect_that_one_user_agent_gets_is_followed_for_others() -> Non
 
 
 @pytest.mark.parametrize("name", ["Authorization", "Cookie", "Cookie2", "X-Api-Key", "X-WSSE", "X-Auth-Token"])
-async def test_credential_stays_with_the_origin_that_it_was_sent_to(name: str) -> None:
-    """RFC 9110, section 15.4: a redirect to another origin takes no credentials along."""
+async def test_credentials_are_not_sent_to_another_origin(name: str) -> None:
+    """A redirect to another origin removes credentials (RFC 9110, section 15.4)."""
     seen: list[tuple[str, bool]] = []
 
     def answer(request: Request) -> Response:
@@ -257,7 +257,7 @@ REFUSALS = (301, 302, 400, 401, 403, 404, 410, 416, 429, 431, 500)
     "fields", [{"X-Odd": EVIL}, {"Authorization": "Basic eDp5"}, {"Cookie": "a=b"}, {"Range": "bytes=9-"}]
 )
 @pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
-async def test_answer_that_one_client_provoked_is_no_answer_for_others(
+async def test_response_provoked_by_one_client_is_not_served_to_others(
     entrance: Entrance, fields: dict[str, str], known: bool
 ) -> None:
     name = next(iter(fields))
@@ -290,7 +290,7 @@ async def test_answer_that_one_client_provoked_is_no_answer_for_others(
             assert resource.relocation is None
 
 
-async def test_challenge_for_those_without_credentials_keeps_nobody_from_the_feed() -> None:
+async def test_challenge_for_clients_without_credentials_blocks_no_authorized_reader() -> None:
     def guarded(request: Request) -> Response:
         if request.fields.get("authorization") == "Basic eDp5":
             lines = [("Content-Type", "application/rss+xml"), ("Cache-Control", "private, max-age=60")]
@@ -306,7 +306,7 @@ async def test_challenge_for_those_without_credentials_keeps_nobody_from_the_fee
             stand.clock.advance(seconds=5)
 
 
-async def test_feed_that_only_some_may_read_any_more_still_asks_for_the_password() -> None:
+async def test_feed_that_becomes_restricted_requires_the_password() -> None:
     async with Stand(Entrance.GATEWAY) as stand:
         stand.origin.publish("/feed.rss", a_feed("public"), cache_control="max-age=60")
         await stand.get()
@@ -323,8 +323,8 @@ async def test_feed_that_only_some_may_read_any_more_still_asks_for_the_password
             assert (await stand.get(Authorization="Basic eDp5"))[0] == 200
 
 
-async def test_requests_with_credentials_do_not_keep_the_copy_of_others_from_being_renewed() -> None:
-    """The floor between two fetches is that of the copy; each of them would put it off."""
+async def test_requests_with_credentials_do_not_delay_the_refresh_of_the_shared_copy() -> None:
+    """The minimum interval between two fetches belongs to the copy. Each such request would restart it."""
     async with Stand(Entrance.GATEWAY) as stand:
         stand.origin.publish("/feed.rss", a_feed("old"), cache_control="max-age=60")
         await stand.get()
@@ -337,7 +337,7 @@ async def test_requests_with_credentials_do_not_keep_the_copy_of_others_from_bei
         assert b"new" in (await stand.get())[1]
 
 
-async def test_answer_to_credentials_is_no_change_of_the_feed() -> None:
+async def test_response_to_credentials_is_no_change_of_the_feed() -> None:
     async with Stand(Entrance.GATEWAY) as stand:
         told: list[str] = []
         stand.stage.service.events.feed_changed.subscribe(lambda event: told.append(event.resource.target))
@@ -361,7 +361,7 @@ async def test_answer_to_credentials_is_no_change_of_the_feed() -> None:
         assert b"for one" not in (await stand.get())[1]
 
 
-async def test_client_with_credentials_shares_no_update_with_others() -> None:
+async def test_client_with_credentials_joins_no_refresh_of_others() -> None:
     async with Stand(Entrance.GATEWAY) as stand:
         stand.origin.speak(reflecting("", "application/rss+xml"))  # type: ignore[arg-type]
         stand.origin.gate = asyncio.Event()
@@ -377,7 +377,7 @@ async def test_client_with_credentials_shares_no_update_with_others() -> None:
     assert b"Basic" not in plain
 
 
-async def test_odd_fields_take_no_variant_from_others() -> None:
+async def test_unusual_fields_evict_no_variant_of_others() -> None:
     async with Stand(Entrance.PROXY) as stand:
         stand.origin.publish("/page", b"page", content_type="text/plain", cache_control="max-age=600")
         await stand.ask({"User-Agent": "a"}, "/page")
@@ -392,8 +392,8 @@ async def test_odd_fields_take_no_variant_from_others() -> None:
         assert stand.origin.requests <= asked + 1
 
 
-async def test_one_language_is_asked_for_where_the_origin_has_several() -> None:
-    """A field that the origin tells apart reaches it, and what it provokes is no failure of the feed."""
+async def test_requested_language_is_forwarded_to_an_origin_with_several() -> None:
+    """A field named by Vary is forwarded. A failure that it provokes does not count for the feed."""
 
     def speaking(request: Request) -> Response:
         said = request.fields.get("accept-language") or "none"

@@ -1,4 +1,4 @@
-"""What origins read in an address, rules read, too: a table of spellings, and real origins that read laxly."""
+"""Access rules and origins interpret addresses alike: a table of spellings, and real origins with lax parsers."""
 
 import re
 import shutil
@@ -117,7 +117,7 @@ def test_every_spelling_of_a_protected_path_is_protected(path: str, overrides: d
 
 
 @pytest.mark.parametrize("path", OTHERS)
-def test_other_paths_stay_what_they_are(path: str) -> None:
+def test_other_paths_are_unaffected(path: str) -> None:
     found = protecting((f"{BASE}/secret/*", {"readers": ("bob",), "private": True}))(BASE + path)
 
     assert found.readers == ()
@@ -125,7 +125,7 @@ def test_other_paths_stay_what_they_are(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", REFUSED)
-def test_what_can_be_read_in_any_way_is_refused_at_a_protected_host_alone(path: str) -> None:
+def test_ambiguous_address_is_refused_only_at_a_protected_host(path: str) -> None:
     settings_for = protecting((f"{BASE}/secret/*", {"readers": ("bob",)}))
 
     assert settings_for(BASE + path).readers == AMBIGUOUS
@@ -172,16 +172,16 @@ def test_what_can_be_read_in_any_way_is_refused_at_a_protected_host_alone(path: 
         ("http://o.example/f?*key*", "http://o.example/f?x=1&my-KEY=s"),
     ],
 )
-def test_other_names_of_the_same_server_and_of_the_same_feed(pattern: str, target: str) -> None:
+def test_other_names_of_a_server_or_feed_are_protected(pattern: str, target: str) -> None:
     assert protecting((pattern, {"readers": ("bob",)}))(target).readers == ("bob",)
 
 
 @pytest.mark.parametrize("query", ["", "?", "?key=t", "?akey=s", "?key=st", "?x=key=s", "?key=s/", "?ke=y=s", "?cat=5"])
-def test_another_query_stays_what_it_is(query: str) -> None:
+def test_other_queries_are_unaffected(query: str) -> None:
     assert protecting(("http://o.example/f?key=s", {"readers": ("bob",)}))(f"{BASE}/f{query}").readers == ()
 
 
-def test_comparing_a_long_query_is_cheap() -> None:
+def test_comparison_of_a_long_query_is_cheap() -> None:
     settings_for = protecting(
         (f"{BASE}/f?cat=5&key=s*", {"readers": ("bob",)}),
         (f"{BASE}/f?*token*", {"readers": ("bob",)}),
@@ -192,7 +192,7 @@ def test_comparing_a_long_query_is_cheap() -> None:
     assert time.perf_counter() - began < 2
 
 
-def test_a_rule_that_opens_a_part_opens_it_as_it_is_written_and_no_other_way() -> None:
+def test_rule_that_permits_access_matches_the_exact_spelling_only() -> None:
     settings_for = protecting((f"{BASE}/Blog/*", {"readers": ("bob",)}), (f"{BASE}/Blog/Open/*", {"readers": ()}))
 
     for path in ("/Blog/Open/feed", "/Blog/Open/", "/Blog/Open/feed?x=1", "/Blog/Open/a%20b"):
@@ -201,14 +201,14 @@ def test_a_rule_that_opens_a_part_opens_it_as_it_is_written_and_no_other_way() -
         assert settings_for(BASE + path).readers == ("bob",), path
 
 
-def test_readings_for_different_readers_are_for_none() -> None:
+def test_address_that_matches_rules_for_different_readers_is_refused() -> None:
     settings_for = protecting((f"{BASE}/a/*", {"readers": ("alice",)}), (f"{BASE}/a/b/*", {"readers": ("bob",)}))
 
     assert settings_for(f"{BASE}/a/b/x").readers == ("bob",)
     assert settings_for(f"{BASE}/a/b/..%2fx").readers == AMBIGUOUS
 
 
-def test_in_reverse_mode_the_public_address_is_read_in_the_same_way() -> None:
+def test_public_url_in_reverse_mode_is_interpreted_alike() -> None:
     base = Settings(upstream="http://127.0.0.1:9/app", public_url="https://feeds.example/")
     rules = Rules([Rule(TargetPattern("https://feeds.example/secret/*"), {"readers": ("bob",)})])
 
@@ -216,7 +216,7 @@ def test_in_reverse_mode_the_public_address_is_read_in_the_same_way() -> None:
         assert rules.settings_for(uri.normalise("http://127.0.0.1:9/app" + path), base).readers == ("bob",)
 
 
-def test_what_has_too_many_readings_is_refused_and_finding_out_is_cheap() -> None:
+def test_address_with_too_many_interpretations_is_refused_cheaply() -> None:
     began = time.perf_counter()
     for path in ("/" + "%25252f..;a\\" * 100, "/a;b" * 1000, "/" + "%25" * 2000, "/.%2f" * 500):
         try:
@@ -226,7 +226,7 @@ def test_what_has_too_many_readings_is_refused_and_finding_out_is_cheap() -> Non
     assert time.perf_counter() - began < 2
 
 
-def test_one_feed_covers_another_where_all_its_readers_may_have_both() -> None:
+def test_feed_covers_another_if_all_its_readers_may_read_both() -> None:
     def given(*readers: str, private: bool = False) -> Settings:
         return Settings(readers=readers, private=private)
 
@@ -245,7 +245,7 @@ def test_one_feed_covers_another_where_all_its_readers_may_have_both() -> None:
 TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 """nginx's folders, each of which has to be one that it may write to."""
 
-# -- origins that read laxly, and a proxy in front of them
+# -- origins with lax parsers behind a proxy
 
 
 def like_werkzeug(path: str) -> str:
@@ -283,7 +283,7 @@ def serving(reads: Callable[[str], str]) -> ThreadingHTTPServer:
         do_HEAD = do_POST = do_GET
 
         def log_message(self, *_: object) -> None:
-            """Says nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
@@ -292,7 +292,7 @@ def serving(reads: Callable[[str], str]) -> ThreadingHTTPServer:
 
 @pytest.fixture
 def origins(tmp_path: Path) -> Iterator[dict[str, int]]:
-    """The ports of all of them; nginx where it is installed, which merges slashes and decodes."""
+    """Return the ports of all origins. Nginx, if installed, merges slashes and decodes."""
     servers = {each.__name__: serving(each) for each in (like_werkzeug, like_a_servlet_container, like_iis)}
     ports = {name: server.server_port for name, server in servers.items()}
     nginx = None
@@ -321,7 +321,7 @@ def origins(tmp_path: Path) -> Iterator[dict[str, int]]:
         server.server_close()
 
 
-def test_no_spelling_gets_the_feed_from_an_origin_that_reads_laxly(
+def test_no_spelling_gets_the_protected_feed_from_a_lax_origin(
     start: Callable[..., Feedproxy],  # noqa: F811
     origins: dict[str, int],
     tmp_path: Path,
@@ -376,7 +376,7 @@ def test_no_spelling_gets_the_feed_from_an_origin_that_reads_laxly(
         ("https://127.0.0.1/secret/*", {"readers": ("bob",)}, "localhost", True),
     ],
 )
-def test_a_tunnel_leads_past_no_rule_for_its_host(
+def test_tunnel_bypasses_no_rule_for_its_host(
     pattern: str, overrides: dict[str, object], host: str, refused: bool
 ) -> None:
     rules = Rules([Rule(TargetPattern(pattern), overrides)])

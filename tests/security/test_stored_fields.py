@@ -1,4 +1,4 @@
-"""What is written into a store or Redis by others splits no answer: a field line that would be two is damage."""
+"""Values that others write into a store or Redis cannot split a response: a field line with a line break is damage."""
 
 import json
 
@@ -14,7 +14,7 @@ TARGET = "https://a.example/feed"
 
 
 def stored(name: str, value: str) -> bytes:
-    """A value with this field line in place of a harmless one, its checksum right, as an attacker writes it."""
+    """Return a stored value with this field line and a correct checksum, as an attacker writes it."""
     response = StoredResponse(TARGET, 200, Fields([("X-Name", "x-value")]), Content({"identity": b"x"}), 1.0, 2.0)
     header, area = envelope.open_parts(
         envelope.EnvelopeKind.RESOURCE, codec.dump(Resource(TARGET, (response,), fetched=2.0))
@@ -23,7 +23,7 @@ def stored(name: str, value: str) -> bytes:
     return envelope.seal_parts(envelope.EnvelopeKind.RESOURCE, text.encode(), bytes(area))
 
 
-def test_field_line_that_is_one_is_read() -> None:
+def test_single_field_line_is_decoded() -> None:
     assert list(codec.load(stored("ETag", '"\xe9\t"')).variants[0].fields) == [("ETag", '"\xe9\t"')]
 
 
@@ -31,7 +31,7 @@ def test_field_line_that_is_one_is_read() -> None:
     "mark", ["\r", "\n", "\0", "\r\nSet-Cookie: evil=1", "\n\n<script>", "\u010a", "\u560a", "\ud800"]
 )
 @pytest.mark.parametrize("place", ["name", "value"])
-def test_field_line_that_would_be_two_is_damage(place: str, mark: str) -> None:
+def test_field_line_with_a_line_break_is_damage(place: str, mark: str) -> None:
     line = (f"X{mark}", "x") if place == "name" else ("X", f"x{mark}")
 
     with pytest.raises(Damaged):

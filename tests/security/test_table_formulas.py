@@ -1,4 +1,4 @@
-"""CSV and TSV of strangers' feeds hold no formula, whatever a spreadsheet takes for the separator."""
+"""CSV and TSV files of unknown feeds contain no formula, whatever separator the spreadsheet uses."""
 
 import csv
 import io
@@ -36,7 +36,7 @@ BEFORE = (
 
 
 def a_feed(word: str) -> Feed:
-    """This word in every cell."""
+    """Return a feed with this text in every cell."""
     item = Item(
         id=word,
         title=Text(word, "text"),
@@ -54,7 +54,7 @@ def a_feed(word: str) -> Feed:
 
 
 def is_formula(cell: str) -> bool:
-    """A formula's sign, behind what spreadsheets drop."""
+    """Return True if the text begins a formula, after characters that spreadsheets remove."""
     for sign in cell:
         if sign in FORMULA_SIGNS:
             return True
@@ -67,11 +67,11 @@ def is_formula(cell: str) -> bool:
 @pytest.mark.parametrize(
     ("name", "separators"), [("csv", ","), ("csv", ";"), ("csv", "\t"), ("tsv", "\t"), ("tsv", ";"), ("tsv", ",;\t")]
 )
-def test_table_holds_no_formula(name: str, separators: str, before: str) -> None:
+def test_table_contains_no_formula(name: str, separators: str, before: str) -> None:
     for sign in SIGNS:
         word = f"{before}{sign}{FORMULA}"
         table = FORMATS[name].render(a_feed(word)).decode()
-        # A reader of commas that knows no quotation marks is no reader of this CSV.
+        # A parser that splits at commas and ignores quotation marks cannot read this CSV.
         readings = (csv.QUOTE_MINIMAL,) if (name, separators) == ("csv", ",") else (csv.QUOTE_MINIMAL, csv.QUOTE_NONE)
         found = [
             cell
@@ -86,7 +86,7 @@ def test_table_holds_no_formula(name: str, separators: str, before: str) -> None
         assert [cell for cell in found if is_formula(cell)] == []
 
 
-def test_every_cell_of_csv_is_quoted() -> None:
+def test_every_csv_cell_is_quoted() -> None:
     table = FORMATS["csv"].render(a_feed("x")).decode()
 
     lines = table.split("\r\n")
@@ -95,7 +95,7 @@ def test_every_cell_of_csv_is_quoted() -> None:
     assert all(cell.startswith('"') and cell.endswith('"') for line in lines for cell in line.split(","))
 
 
-def test_signs_are_all_whose_plain_form_begins_a_formula() -> None:
+def test_list_of_signs_is_complete_for_all_unicode_forms() -> None:
     folding = {
         sign for sign in map(chr, range(0x110000)) if unicodedata.normalize("NFKC", sign)[:1] in set("=+-@\u2212")
     }
@@ -104,7 +104,7 @@ def test_signs_are_all_whose_plain_form_begins_a_formula() -> None:
 
 
 @pytest.mark.parametrize("tsv", [False, True])
-def test_apostrophes_are_taken_off_again(tsv: bool) -> None:
+def test_apostrophes_are_removed_again(tsv: bool) -> None:
     pieces = ("", "'", "''", "=", "-", ";", ",", "\n", "\t", '"', " ", "a", "\ufeff")
     for word in map("".join, product(pieces, repeat=4)):
         item = Item(id=word)
@@ -119,7 +119,7 @@ def test_apostrophes_are_taken_off_again(tsv: bool) -> None:
 
 @pytest.mark.parametrize("piece", ["\n", "; ", "=", ";=", "'", ";'", '"', "\t\u200b", ";'\n", ",\ufeff'"])
 @pytest.mark.parametrize("name", ["csv", "tsv"])
-def test_making_cells_harmless_takes_time_that_grows_with_their_length_only(name: str, piece: str) -> None:
+def test_time_to_escape_a_cell_grows_with_its_length_only(name: str, piece: str) -> None:
     def seconds(length: int) -> float:
         feed = Feed(items=(Item(id=piece * (length // len(piece))),))
         started = time.process_time()

@@ -1,6 +1,6 @@
-"""Trusted proxies: behind real nginx and HAProxy, with the documentation's own lines, clients choose nothing.
+"""Clients cannot forge addresses behind real nginx and HAProxy with the documented configuration.
 
-The load balancers are at 127.0.0.1, which is trusted; the clients at other addresses of loopback, which are not.
+The load balancers have the trusted address 127.0.0.1; clients have other loopback addresses.
 """
 
 import base64
@@ -32,18 +32,18 @@ GUIDE = ROOT / "docs/how-to/behind-a-load-balancer.md"
 
 
 def blocks(page: Path) -> list[str]:
-    """The indented examples of a page."""
+    """Return the indented examples of a page."""
     return [block.group() for block in re.finditer(r"(?:^ {4}.*\n|^\n(?= {4}))+", page.read_text(), re.MULTILINE)]
 
 
 def example(page: Path, *words: str) -> str:
-    """The example of a page that has these words, without its indentation."""
+    """Return the example of a page that contains these words, without its indentation."""
     (found,) = (each for each in blocks(page) if all(word in each for word in words))
     return "\n".join(line[4:] for line in found.splitlines())
 
 
 def nginx(folder: Path, port: int, text: str) -> Process:
-    """Nginx with the example's lines; a `location` gets a server around it."""
+    """Start nginx with the example's lines. A `location` is placed in a server."""
     if "server {" not in text:
         text = f"server {{\n{text}\n}}"
     text = text.replace("server {", f"server {{\nlisten 127.0.0.1:{port};", 1)
@@ -59,7 +59,7 @@ def nginx(folder: Path, port: int, text: str) -> Process:
 
 
 def haproxy(folder: Path, port: int, text: str) -> Process:
-    """HAProxy with the example's lines; a lone backend gets a frontend before it."""
+    """Start HAProxy with the example's lines. A backend without a frontend gets one."""
     if "frontend" not in text:
         times = "timeout connect 5s\ntimeout client 60s\ntimeout server 60s"
         text = f"defaults\nmode http\n{times}\nfrontend f\nbind :8080\ndefault_backend feedproxy\n{text}"
@@ -70,7 +70,7 @@ def haproxy(folder: Path, port: int, text: str) -> Process:
 
 
 def balancer_cfg() -> str:
-    """conf/balancer.cfg, with one feedproxy here in the place of two in Docker's network."""
+    """Start HAProxy with conf/balancer.cfg, with one local feedproxy instead of two in Docker's network."""
     text = (ROOT / "conf/balancer.cfg").read_text().partition("\nresolvers docker")[0]
     text = re.sub(r"^ *(?:maxconn|server two|default-server) .*\n", "", text + "\n", flags=re.MULTILINE)
     return text.replace("one:8080", "127.0.0.1:8080")
@@ -78,7 +78,7 @@ def balancer_cfg() -> str:
 
 @dataclass
 class Stand:
-    """A feedproxy behind a load balancer, and what clients send through it."""
+    """A feedproxy behind a load balancer, and its clients."""
 
     origin: Origin
     port: int
@@ -109,7 +109,7 @@ STANDS: dict[str, tuple[str, Callable[[Path, int, str], Process], Callable[[], s
         ),
     ),
     "nginx, Forwarded": ("forwarded", nginx, lambda: example(GUIDE, "map $remote_addr")),
-    # What many have: the field is added, and nothing that clients send is taken away.
+    # A common configuration: the field is added, and fields from clients are kept.
     "nginx, bare": (
         "x-forwarded-for",
         nginx,
@@ -135,7 +135,7 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Origin]:
 
 @pytest.fixture(scope="module")
 def products(origin: Origin, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, bool], Feedproxy]]:
-    """A feedproxy that believes the named field, with the fast path or without; each is started once."""
+    """Yield feedproxies that trust the named field, with or without the fast path. Each is started once."""
     folder = tmp_path_factory.mktemp("products")
     (folder / "users").write_text("bob:$2b$04$abcdefghijklmnopqrstuu5s3FBqkYbSX2hVhIYDdGkY9ABdVb7Lm\n")
     (folder / "conf.yaml").write_text(
@@ -174,7 +174,7 @@ def stand(
             return probe.connect_ex(("127.0.0.1", port)) == 0
 
     until(listens, why="the load balancer does not listen")
-    # Each stand's clients are its own, since guesses of a password are counted for minutes.
+    # Guesses of a password are counted for minutes, so each stand has its own client addresses.
     number = 10 + list(STANDS).index(request.param)
     yield Stand(origin, port, f"127.0.1.{number}", f"127.0.2.{number}")
     process.terminate()
@@ -202,13 +202,13 @@ FORGED: dict[str, Forge] = {
 
 
 @pytest.mark.parametrize("forged", list(FORGED))
-def test_location_leads_to_the_host_and_scheme_that_were_asked(stand: Stand, forged: str) -> None:
+def test_location_has_the_requested_host_and_scheme(stand: Stand, forged: str) -> None:
     seen = stand.ask(f"/{stand.origin.url('/hop')}", [("Accept", "text/html"), *FORGED[forged](VICTIM)])
 
     assert (seen.status, seen.fields["Location"]) == (302, f"http://feeds.example/{stand.origin.url('/page.html')}")
 
 
-def test_guesses_of_a_password_are_counted_by_the_clients_address(stand: Stand) -> None:
+def test_password_guesses_are_counted_for_the_clients_address(stand: Stand) -> None:
     guess = "Basic " + base64.b64encode(b"bob:wrong").decode()
     path, statuses = f"/{stand.origin.url('/secret.rss')}", []
     for number in range(GUESSES_MAX + 6):
@@ -217,12 +217,12 @@ def test_guesses_of_a_password_are_counted_by_the_clients_address(stand: Stand) 
         statuses.append(stand.ask(path, fields).status)
 
     assert statuses == [401] * GUESSES_MAX + [429] * 6
-    # Another client's guesses are its own.
+    # Guesses of another client are counted separately.
     assert stand.ask(path, [("Authorization", guess)], client=stand.neighbour).status == 401
 
 
 @pytest.mark.parametrize("forged", ["nothing", "both", "X-Forwarded-For by the proxy", "X_Forwarded_For", "X-Real-IP"])
-def test_rsscloud_subscribes_the_address_of_the_caller_and_no_other(stand: Stand, forged: str) -> None:
+def test_rsscloud_subscribes_the_address_of_the_caller_only(stand: Stand, forged: str) -> None:
     feed = stand.origin.url("/known.rss")
     assert stand.ask(f"/{feed}", []).status == 200
     victim, caller = Workstation(address=VICTIM), Workstation(address=stand.client)

@@ -1,4 +1,4 @@
-"""WSSE proofs that were overheard: in no spelling, as no user and at no worker do they prove a second time."""
+"""Recorded WSSE tokens are refused a second time: in any spelling, for any user, and at any worker."""
 
 import base64
 import hashlib
@@ -25,7 +25,7 @@ def encoded(raw: bytes) -> str:
 
 
 def made(nonce: bytes, *, decoded: bool, hexadecimal: bool, created: str = CREATED) -> UsernameToken:
-    """A token as a reader sends it, with the nonce in base64."""
+    """Return a token as a reader sends it, with the nonce in base64."""
     sent = encoded(nonce)
     summed = hashlib.sha1((nonce if decoded else sent.encode()) + created.encode() + b"feed me")
     digest = summed.hexdigest().encode() if hexadecimal else summed.digest()
@@ -33,7 +33,7 @@ def made(nonce: bytes, *, decoded: bool, hexadecimal: bool, created: str = CREAT
 
 
 def _sums(token: UsernameToken) -> Iterator[str]:
-    """Both spellings of the sum that a digest holds."""
+    """Return both spellings of the digest."""
     raw = base64.b64decode(token.digest)
     summed = raw if len(raw) == 20 else bytes.fromhex(raw.decode())
     yield encoded(summed)
@@ -41,7 +41,7 @@ def _sums(token: UsernameToken) -> Iterator[str]:
 
 
 def _noncanonical(text: str) -> Iterator[str]:
-    """The other base64 texts that lenient decoders take for the same bytes."""
+    """Return other base64 texts that lenient decoders convert to the same bytes."""
     bare = text.rstrip("=")
     unused = {0: 0, 1: 2, 2: 4}[len(text) - len(bare)]
     last = ALPHABET.index(bare[-1]) & ~((1 << unused) - 1)
@@ -50,7 +50,7 @@ def _noncanonical(text: str) -> Iterator[str]:
 
 
 def _nonces(text: str) -> Iterator[str]:
-    """Spellings of a nonce, of which some give the same sum."""
+    """Return spellings of a nonce, some of which give the same digest."""
     yield text
     yield encoded(text.encode())
     yield encoded(encoded(text.encode()).encode())
@@ -60,7 +60,7 @@ def _nonces(text: str) -> Iterator[str]:
 
 
 def _shifted(token: UsernameToken) -> Iterator[UsernameToken]:
-    """The characters of nonce and Created, cut in another place: their concatenation, and so the sum, stays."""
+    """Return the characters of nonce and Created split at other places, which gives the same digest."""
     for nonce in {token.nonce, base64.b64decode(token.nonce).decode("latin-1")}:
         whole = nonce + token.created
         for cut in range(len(whole) + 1):
@@ -72,7 +72,7 @@ def _shifted(token: UsernameToken) -> Iterator[UsernameToken]:
 
 
 def spellings(token: UsernameToken) -> list[UsernameToken]:
-    """Everything that can be made of an overheard token without its password."""
+    """Return all tokens that can be derived from a recorded token without its password."""
     found = [*_shifted(token)]
     found += [replace(token, nonce=nonce) for nonce in _nonces(token.nonce)]
     found += [
@@ -88,7 +88,7 @@ def spellings(token: UsernameToken) -> list[UsernameToken]:
     "nonce",
     [b"0123456789abcdef", b"0123456789abcde", b"0123456789abcd", b"nonce with blank ", b"1", bytes(range(200, 216))],
 )
-def test_overheard_proof_proves_in_no_other_spelling(nonce: bytes, decoded: bool, hexadecimal: bool) -> None:
+def test_recorded_token_is_refused_in_every_other_spelling(nonce: bytes, decoded: bool, hexadecimal: bool) -> None:
     overheard, gate = made(nonce, decoded=decoded, hexadecimal=hexadecimal), WsseVerifier()
     assert gate.verify(overheard, PASSWORDS, NOW) is TokenVerdict.PROVED
 
@@ -100,7 +100,7 @@ def test_overheard_proof_proves_in_no_other_spelling(nonce: bytes, decoded: bool
 @pytest.mark.parametrize(
     "respell", [lambda token: token, lambda token: replace(token, nonce=encoded(token.nonce.encode()))]
 )
-def test_overheard_proof_proves_at_no_other_worker_and_after_no_restart(
+def test_recorded_token_is_refused_at_other_workers_and_after_a_restart(
     respell: Callable[[UsernameToken], UsernameToken], tmp_path: Path
 ) -> None:
     first, second = (WsseVerifier(shared=NonceFolder(tmp_path / "nonces")) for _ in range(2))
@@ -111,7 +111,7 @@ def test_overheard_proof_proves_at_no_other_worker_and_after_no_restart(
     assert second.verify(replace(respell(overheard), user="carol"), PASSWORDS, NOW + 1) is TokenVerdict.REPLAYED
 
 
-def test_proof_stays_used_while_a_clock_runs_ahead_and_is_set_back() -> None:
+def test_used_token_stays_used_while_a_clock_is_ahead_and_after_it_is_set_back() -> None:
     gate = WsseVerifier()
     overheard = made(b"0123456789abcdef", decoded=True, hexadecimal=False)
     assert gate.verify(overheard, PASSWORDS, NOW) is TokenVerdict.PROVED

@@ -1,4 +1,4 @@
-"""Raw bytes on both sides of the proxy: an origin that answers with exact bytes, and a client that sends them."""
+"""Raw bytes on both sides of the proxy: an origin that sends exact bytes, and a client that does."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -12,7 +12,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 @dataclass
 class RawOrigin:
-    """Answers each request with what `answer` makes of its head, and keeps every byte that came."""
+    """Sends `answer(head)` to each request and records all received bytes."""
 
     answer: Callable[[bytes], bytes]
     port: int = 0
@@ -47,7 +47,7 @@ class RawOrigin:
 
 @asynccontextmanager
 async def raw_origin(answer: bytes | Callable[[bytes], bytes] = OK) -> AsyncIterator[RawOrigin]:
-    """An origin on a port of its own."""
+    """Run an origin on its own port."""
     origin = RawOrigin(answer if callable(answer) else lambda _: answer)
     server = await asyncio.start_server(origin.serve, "127.0.0.1", 0)
     origin.port = server.sockets[0].getsockname()[1]
@@ -64,9 +64,9 @@ def port_of(base: str) -> int:
 
 
 async def exchange(base: str, *pieces: bytes, half_close: bool = False, quiet: float = PATIENCE) -> bytes:
-    """Send these pieces, one after the other; all that comes back until the proxy ends the connection.
+    """Send these pieces in order and return all received bytes until the proxy ends the connection.
 
-    What is left open, and says nothing for `quiet` seconds, is cut off there.
+    A connection that is silent for `quiet` seconds is closed.
     """
     reader, writer = await asyncio.open_connection("127.0.0.1", port_of(base))
     said = b""
@@ -90,10 +90,10 @@ async def exchange(base: str, *pieces: bytes, half_close: bool = False, quiet: f
 
 
 def status_of(said: bytes) -> int:
-    """The status of the first answer; 0 for none."""
+    """Return the status of the first response, or 0 without a response."""
     return int(said[9:12]) if said.startswith(b"HTTP/1.1 ") else 0
 
 
 def head_of(said: bytes) -> bytes:
-    """The head of the first answer."""
+    """Return the head of the first response."""
     return said.partition(b"\r\n\r\n")[0]
