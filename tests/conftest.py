@@ -3,6 +3,7 @@
 import functools
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,10 @@ CORPUS = Path(__file__).resolve().parents[1].parent / "shared" / "corpus"
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("same", settings.get_profile("explore"), derandomize=True, database=None)
 settings.load_profile("same")
+
+# A shell starts programs in the background with SIGINT ignored, and programs that tests start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Checking the CA's key takes 30 ms, and tests create a thousand proxies with the same key.
 certs.load_pem_private_key = functools.cache(certs.load_pem_private_key)  # type: ignore[misc]
