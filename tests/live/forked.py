@@ -1,4 +1,4 @@
-"""feedproxy processes that are forked from one that has imported the product already.
+"""feedproxy and mitmdump, forked from processes that have imported them already.
 
 A start costs a fifth of a second of processor time then instead of one and a half. The process is a real one in every
 other way: its own pid, environment, folder, standard streams and signals. What depends on how the interpreter itself is
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -63,9 +64,10 @@ class Forked:
 
 
 class Nursery:
-    """The process that has imported the product. It is started with the first `start`, and ends with the tests."""
+    """The process that has imported a program. It is started with the first `start`, and ends with the tests."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: str) -> None:
+        self._program = program
         self._control: socket.socket | None = None
         self._lock = threading.Lock()
         self._begun = threading.Condition()
@@ -73,13 +75,13 @@ class Nursery:
         self._codes: dict[int, int] = {}
         self._processes: dict[int, Forked] = {}
 
-    def start(self, command: list[str], environment: dict[str, str], folder: Path, stderr: IO[bytes]) -> Forked:
-        """Start feedproxy with the arguments that follow the program in `command`."""
+    def start(self, arguments: list[str], environment: dict[str, str], folder: Path, stderr: IO[bytes]) -> Forked:
+        """Start the program with these arguments."""
         with self._lock:
             control = self._control or self._open()
             ours, theirs = os.pipe()
             try:
-                order = json.dumps([command, environment, str(folder)]).encode()
+                order = json.dumps([arguments, environment, str(folder)]).encode()
                 assert len(order) < MESSAGE_MAX
                 socket.send_fds(control, [order], [theirs, stderr.fileno()])
             finally:
@@ -87,7 +89,7 @@ class Nursery:
             with self._begun:
                 assert self._begun.wait_for(lambda: self._pids, 60), "the nursery is silent"
                 pid = self._pids.pop()
-                process = Forked(pid, command, os.fdopen(ours))
+                process = Forked(pid, [self._program, *arguments], os.fdopen(ours))
                 if pid in self._codes:
                     process.end(self._codes.pop(pid))
                 else:
@@ -98,9 +100,9 @@ class Nursery:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for each in (ours, theirs):
             each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MESSAGE_MAX)
-        run = "from tests.live.forked import main; import sys; main(int(sys.argv[1]), sys.argv[2])"
+        run = "from tests.live.forked import main; import sys; main(int(sys.argv[1]), *sys.argv[2:])"
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-        command = [sys.executable, "-P", "-c", run, str(theirs.fileno()), authority_folder().name]
+        command = [sys.executable, "-P", "-c", run, str(theirs.fileno()), authority_folder().name, self._program]
         subprocess.Popen(command, pass_fds=(theirs.fileno(),), env={**os.environ, "PYTHONPATH": path})
         theirs.close()
         self._control = ours
@@ -120,7 +122,7 @@ class Nursery:
                     self._codes[int(pid)] = int(code)
 
 
-nursery = Nursery()
+nurseries = {program: Nursery(program) for program in ("feedproxy", "mitmdump")}
 
 
 @functools.cache
@@ -131,19 +133,9 @@ def authority_folder() -> tempfile.TemporaryDirectory[str]:
     return folder
 
 
-def main(descriptor: int, authority: str) -> None:
+def main(descriptor: int, authority: str, program: str) -> None:
     """Fork a process for every order that comes, until there are no tests any more."""
-    import feedproxy.cli
-    from feedproxy import serve, supervisor  # noqa: F401 -- imported once, for all that are forked
-    from feedproxy.http import uri
-    from feedproxy.server.fastpath import compatibility, proxy_mode  # noqa: F401
-    from feedproxy.web import templates
-
-    feedproxy.cli.make_parser()
-    # What is computed once in a process, and would be in each of them.
-    templates.make_ready()
-    uri.site_of_host("www.example")
-    compatibility.find_missing()
+    run = {"feedproxy": import_feedproxy, "mitmdump": import_mitmdump}[program]()
     certs.load_pem_private_key = functools.cache(certs.load_pem_private_key)  # type: ignore[misc]
     certs.CertStore.from_store(authority, CONF_BASENAME, 2048)
     # What is here already is looked at by no collection in them: that would copy every page of it.
@@ -152,8 +144,30 @@ def main(descriptor: int, authority: str) -> None:
     with socket.socket(fileno=descriptor) as control:
         order = _served(control)
     if order is not None:
-        sys.argv = ["feedproxy", *order]
-        sys.exit(feedproxy.cli.main(order))
+        sys.argv = [program, *order]
+        sys.exit(run(order))
+
+
+def import_feedproxy() -> Callable[[list[str]], int | None]:
+    """Return the command, with all that its processes would import and compute each."""
+    import feedproxy.cli
+    from feedproxy import serve, supervisor  # noqa: F401
+    from feedproxy.http import uri
+    from feedproxy.server.fastpath import compatibility, proxy_mode  # noqa: F401
+    from feedproxy.web import templates
+
+    feedproxy.cli.make_parser()
+    templates.make_ready()
+    uri.site_of_host("www.example")
+    compatibility.find_missing()
+    return feedproxy.cli.main
+
+
+def import_mitmdump() -> Callable[[list[str]], int | None]:
+    """Return mitmdump without feedproxy, which its scripts import."""
+    from mitmproxy.tools.main import mitmdump
+
+    return mitmdump
 
 
 def _served(control: socket.socket) -> list[str] | None:

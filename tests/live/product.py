@@ -16,11 +16,12 @@ from http.client import HTTPMessage, HTTPResponse
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.live.forked import Forked, authority_folder, nursery
+from tests.live.forked import Forked, authority_folder, nurseries
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "feedproxy.cli"]
+MITMDUMP = [str(Path(sys.executable).with_name("mitmdump"))]
 _OF_THE_START = ("LD_PRELOAD", "LISTEN_FDS")
 """Variables that count when the interpreter begins: with one of them it is started by exec."""
 
@@ -40,6 +41,20 @@ def product_environment(home: Path) -> dict[str, str]:
     return clean_environment(HOME=str(home), **({"PYTHONPATH": found} if found else {}))
 
 
+def _program_of(command: list[str]) -> tuple[str, list[str]] | None:
+    """Return the program of a command that can be forked, and its arguments."""
+    for program, start in (("feedproxy", COMMAND), ("mitmdump", MITMDUMP)):
+        if command[: len(start)] == start:
+            return program, command[len(start) :]
+    return None
+
+
+def copy_authority(confdir: Path) -> None:
+    """Make the folder of an authority that exists, unless there is one."""
+    if not confdir.exists():
+        shutil.copytree(authority_folder().name, confdir)
+
+
 class Process:
     """A program under way: its lines as they come, its end by its own pid."""
 
@@ -49,8 +64,9 @@ class Process:
         self._log = self.log.open("wb")
         environment = environment or product_environment(folder)
         self.process: subprocess.Popen[str] | Forked
-        if command[: len(COMMAND)] == COMMAND and not any(name in environment for name in _OF_THE_START):
-            self.process = nursery.start(command[len(COMMAND) :], environment, folder, self._log)
+        if not any(name in environment for name in _OF_THE_START) and (found := _program_of(command)):
+            program, arguments = found
+            self.process = nurseries[program].start(arguments, environment, folder, self._log)
         else:
             self.process = subprocess.Popen(
                 command,
@@ -146,8 +162,7 @@ class Feedproxy(Process):
         self.folder = folder
         self.store = store or folder / "store"
         self.confdir = folder / "conf"
-        if not self.confdir.exists():
-            shutil.copytree(authority_folder().name, self.confdir)
+        copy_authority(self.confdir)
         command = [*COMMAND, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--store", str(self.store)]
         if allow_private:
             command.append("--allow-private")

@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -11,13 +10,12 @@ import pytest
 from feedproxy.lab.record import har
 from feedproxy.lab.record.exchange import Side
 from tests.live.origin import Authority, Origin, a_feed
-from tests.live.product import COMMAND, Process, Seen, ask, product_environment
+from tests.live.product import COMMAND, MITMDUMP, Process, Seen, ask, copy_authority, product_environment
 from tests.waiting import PATIENCE
 
-MITMDUMP = Path(sys.executable).with_name("mitmdump")
 LISTENING = re.compile(r"listening at \S*?127\.0\.0\.1:(\d+)")
 
-pytestmark = pytest.mark.skipif(not MITMDUMP.exists(), reason="not installed: mitmdump beside this Python")
+pytestmark = pytest.mark.skipif(not Path(*MITMDUMP).exists(), reason="not installed: mitmdump beside this Python")
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +46,8 @@ class Mitmdump(Process):
         }
         sets = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
         loaded = [word for each in scripts for word in ("-s", str(each))]
-        super().__init__([str(MITMDUMP), *sets, *loaded], folder)
+        copy_authority(folder / "conf")
+        super().__init__([*MITMDUMP, *sets, *loaded], folder)
         port = int(self.line(LISTENING)[1])
         self.address = ("127.0.0.1", port)
         self.base = f"http://127.0.0.1:{port}"
