@@ -110,7 +110,7 @@ bench: $(stamp) ## what a request costs, beside nginx, Varnish and Squid (QUICK=
 soak: $(stamp) ## does anything grow under mixed load? (SOAK_ARGS="--minutes 15 --rate 100")
 	@$(py) -m benchmarks.soak $(SOAK_ARGS)
 
-bench-week: $(stamp) ## a week of polling through the same caches (WEEK_ARGS="--readers 60 --seed 2 --curve")
+bench-week: $(stamp) ## a week of polling through the same caches (WEEK_ARGS="--readers 60 --seed 2 --frontier")
 	@$(py) -m benchmarks.week $(WEEK_ARGS)
 
 conformance_args = $(if $(SUITE),--suite "$(SUITE)") $(if $(ENTRANCE),--entrance $(ENTRANCE)) \

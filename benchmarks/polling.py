@@ -1,6 +1,6 @@
 """The polling policy without HTTP: staleness and requests for the feeds and readers of the simulated week.
 
-    python -m benchmarks.polling [--profile modern] [--seed 1] [--readers 40] [--price 60 300 1800 7200 14400]
+    python -m benchmarks.polling [--profile modern] [--seed 1] [--readers 40] [--price 60 300 1800 7200]
 
 A feed is a list of instants at which its content changed. A reader is a list of instants at which it polls. The
 product's own policy decides (polling.py, poll_rhythms.py, change_rate.py), and the loop in this module carries the
@@ -38,7 +38,7 @@ from feedproxy.refresh.resource_update import CHANGES_MAX
 from feedproxy.subscribers.poll_rhythms import PollRhythms
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
-PRICES = (60.0, 300.0, 1800.0, 7200.0, 14_400.0)
+PRICES = (60.0, 300.0, 1800.0, 7200.0, 14_400.0, 43_200.0)
 
 HOURLY = (300.0, 600.0, 1350.0, 2700.0, 5400.0, 10_800.0, 21_600.0)
 """Lifetimes of an hourly feed in the former schedule, in seconds."""

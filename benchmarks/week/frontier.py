@@ -150,7 +150,7 @@ def plot(title: str, systems: Sequence[Figures], oracle_requests: int) -> str:
         f'font-size="12" role="img" aria-label="{title}">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
         f'<text x="{LEFT}" y="20" font-size="14">{title}</text>',
-        f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 10}" text-anchor="end">requests to the origin in a week</text>',
+        f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 10}" text-anchor="end">requests to the origin</text>',
         f'<text transform="translate(14 {TOP}) rotate(-90)" text-anchor="end">mean staleness of a poll</text>',
     ]
     for value, label in ((each, f"{each:,}") for each in _ticks(across.low, across.high)):
@@ -161,14 +161,15 @@ def plot(title: str, systems: Sequence[Figures], oracle_requests: int) -> str:
         y = upwards(value)
         parts.append(f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="#e5e5e5"/>')
         parts.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{value:,} s</text>')
-    for name, colour in COLOURS.items():
+    for number, (name, colour) in enumerate(COLOURS.items()):
         placed = [(across(requests), upwards(max(1.0, staleness))) for requests, staleness in found.get(name, ())]
         if placed:
             line = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
             parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
             parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>' for x, y in placed]
             x, y = placed[0]
-            parts.append(f'<text x="{x + 7:.1f}" y="{y - 6:.1f}" fill="{colour}">{name.split()[0]}</text>')
+            beside = 15 if number % 2 else -6  # the curves of nginx and Varnish begin at the same place
+            parts.append(f'<text x="{x + 7:.1f}" y="{y + beside:.1f}" fill="{colour}">{name.split()[0]}</text>')
     x = across(oracle_requests)
     parts.append(f'<path d="M{x:.1f} {TOP}V{HEIGHT - BOTTOM}" stroke="#525252" stroke-dasharray="4 4"/>')
     parts.append(f'<text x="{x + 5:.1f}" y="{HEIGHT - BOTTOM - 6}" fill="#525252">oracle: 0 s</text>')
