@@ -41,6 +41,21 @@ def _copy(option: Any, _: object) -> Any:
 optmanager._Option.__deepcopy__ = _copy
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let each process begin with a part of the live tests, which take longest, so that the last tests are short."""
+    count = getattr(config, "workerinput", {}).get("workercount", 1)
+    if count == 1:
+        return
+    live = [item for item in items if "live" in item.path.parts]
+    groups = (live, [item for item in items if "live" not in item.path.parts])
+    items[:] = [
+        item
+        for number in range(count)
+        for group in groups
+        for item in group[len(group) * number // count : len(group) * (number + 1) // count]
+    ]
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Return the number of processors plus one, because live tests wait for programs a third of their time."""
