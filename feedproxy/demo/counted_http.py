@@ -1,6 +1,6 @@
 """A minimal HTTP client on a persistent connection that counts every byte.
 
-A client library would add fields of its own and hide the number of bytes.
+A client library would add its own fields and hide the number of bytes.
 """
 
 import asyncio
@@ -11,12 +11,12 @@ from typing import Self
 from feedproxy.http.message import Fields
 
 HEAD_MAX = 65_536
-"""Bytes of a message's head."""
+"""Maximum size of a message's head, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class CountedResponse:
-    """A response, and its number of bytes with the head."""
+    """A response with its size in bytes, including the head."""
 
     status: int
     fields: Fields
@@ -25,7 +25,7 @@ class CountedResponse:
 
 
 class CountingConnection:
-    """A persistent connection to one address, opened at the first request."""
+    """A persistent connection to one address. It is opened at the first request."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = (host, port)
@@ -58,7 +58,7 @@ class CountingConnection:
 
 
 def format_head(first: str, fields: Fields) -> bytes:
-    """Return the bytes of a message's head."""
+    """Return the head of a message as bytes."""
     return "\r\n".join([first, *(f"{name}: {value}" for name, value in fields), "", ""]).encode("latin-1")
 
 

@@ -1,6 +1,6 @@
-"""An origin on loopback that serves a feed's version at the simulated time, and counts requests.
+"""An origin on loopback. It serves a feed's version at the simulated time and counts requests.
 
-Each feed has an origin and a port of its own: four publishers, four sites.
+Each feed has its own origin and port: four publishers, four sites.
 """
 
 import asyncio
@@ -26,16 +26,16 @@ class Tally:
     conditional: int = 0
     not_modified: int = 0
     sent: int = 0
-    """Bytes of answers with their heads."""
+    """Size of all responses including their heads, in bytes."""
     skipped: int = 0
-    """Requests in the feed's skipHours."""
+    """Number of requests in the feed's skipHours."""
     agents: Counter[str] = field(default_factory=Counter)
     last_agent: str = ""
     last_at: Instant = 0.0
 
 
 class Origin:
-    """The origin of one feed; `port` is known after `start`."""
+    """The origin of one feed. `start` sets `port`."""
 
     host = "127.0.0.1"
 
@@ -61,7 +61,7 @@ class Origin:
 
     @property
     def url(self) -> str:
-        """The feed's address."""
+        """Address of the feed."""
         return f"http://{self.host}:{self.port}{self.feed.path}"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -120,7 +120,7 @@ class Origin:
 
 @lru_cache(maxsize=64)
 def _tag(body: bytes) -> str:
-    # Weak, as in nginx: the tag is the same with and without gzip.
+    # The tag is weak, as in nginx: it is the same with and without gzip.
     return f'W/"{blake2b(body, digest_size=8).hexdigest()}"'
 
 

@@ -1,6 +1,6 @@
 """The demo's two runs of the same polls: directly to the origins, and through a feedproxy.
 
-Sockets and answers are real; the clock is simulated and jumps from poll to poll. Readers share a few persistent
+Sockets and answers are real. The clock is simulated and jumps from poll to poll. Readers share a few persistent
 connections, as behind a load balancer that names each client in X-Forwarded-For. Polls of one instant are concurrent.
 """
 
@@ -26,22 +26,22 @@ from feedproxy.errors import FeedproxyError
 from feedproxy.serve import ServePlan, make_master
 
 CONNECTIONS = 6
-"""Connections that readers share."""
+"""Number of connections that the readers share."""
 
 ITERATIONS = 8
-"""Iterations of the event loop in which tasks that wake up start their refreshes."""
+"""Number of event loop iterations in which woken tasks start their refreshes."""
 
 SETTLE_MAX: Seconds = 0.5
 """Seconds of real time to wait for scheduled refreshes."""
 
 ANSWER_TIMEOUT: Seconds = 30
-"""Seconds of real time for the answers of one instant."""
+"""Seconds of real time to wait for the answers of one instant."""
 
 type Progress = Callable[[str, int, int], None]
-"""Callback with the name of the run, the number of finished polls, and that of all polls."""
+"""Callback that gets the name of the run, the number of finished polls, and the number of all polls."""
 
 type SendPoll = Callable[[SimulatedSubscription, int], Awaitable[CountedResponse]]
-"""Function that sends a poll over the connection of this index."""
+"""A function that sends a poll over the connection with this index."""
 
 
 @dataclass
@@ -50,15 +50,15 @@ class ReaderTally:
 
     statuses: Counter[int] = field(default_factory=Counter)
     received: int = 0
-    """Bytes of all answers, heads included."""
+    """Size of all answers including their heads, in bytes."""
     durations: list[Seconds] = field(default_factory=list)
     """Seconds of real time that each answer took."""
     delays: list[Seconds] = field(default_factory=list)
-    """Ages of the oldest missing item, for each answer that lacked an item."""
+    """Age of the oldest missing item in seconds, for each answer that lacked an item."""
     delays_by_hint: int = 0
-    """The number of these during which ttl, sy:* or skipHours of the feed allowed the copy."""
+    """Number of these answers for which ttl, sy:* or skipHours of the feed permitted the copy."""
     unpublished: int = 0
-    """Answers with content that was never published."""
+    """Number of answers with content that was never published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ async def _play_direct(feeds: Sequence[DemoFeed], plan: PollPlan, progress: Prog
             clock,
             _no_refreshes,
             send_poll,
-            lambda done: progress("straight to the origins", done, len(plan.polls)),
+            lambda done: progress("directly to the origins", done, len(plan.polls)),
         )
     return Result(tally, {name: origin.tally for name, origin in origins.items()})
 
@@ -158,7 +158,10 @@ async def _start_origins(stack: AsyncExitStack, feeds: Sequence[DemoFeed], clock
 
 @asynccontextmanager
 async def _start_feedproxy(clock: ManualClock) -> AsyncIterator[tuple[str, int, Callable[[], int]]]:
-    """Run a feedproxy on a free loopback port; yield its address and a function that counts its active refreshes."""
+    """Run a feedproxy on a free loopback port.
+
+    Yield its address and a function that returns the number of active refreshes.
+    """
     # mitmproxy writes its CA into this folder.
     with TemporaryDirectory(prefix="feedproxy-demo-") as folder:
         options = {
@@ -231,7 +234,7 @@ async def _send_polls(
                         )
                     )
         except (TimeoutError, OSError, EOFError, ValueError) as error:
-            raise FeedproxyError(f"the play was interrupted: {error or type(error).__name__}") from error
+            raise FeedproxyError(f"the demo was interrupted: {error or type(error).__name__}") from error
         done += len(subscriptions)
         progress(done)
     return tally

@@ -1,9 +1,9 @@
 """Publishers of the demo: four small feeds of different kinds, reproducible by seed.
 
-news      RSS 2.0, an item every twenty minutes or so by day; `ttl` 60, skipHours at night; ETag and Last-Modified
-blog      Atom, an entry every two days; ETag alone, no hints
-links     RSS 1.0 with sy:hourly/2; Last-Modified alone
-status    JSON Feed; no validators, no hints, and an origin that never compresses
+    news      RSS 2.0, an item about every twenty minutes by day; `ttl` 60, skipHours at night; ETag and Last-Modified
+    blog      Atom, an entry every two days; ETag alone, no hints
+    links     RSS 1.0 with sy:hourly/2; Last-Modified alone
+    status    JSON Feed; no validators, no hints, and an origin that never compresses
 
 Each has a self link (USM), so feedproxy does not edit it, and received content can be compared byte for byte.
 """
@@ -20,10 +20,10 @@ from feedproxy.feed.convert import model
 from feedproxy.feed.convert.formats import FORMATS
 
 START: Instant = datetime(2026, 1, 7, 7, tzinfo=UTC).timestamp()
-"""A Wednesday at 07:00 GMT; even a run of one day contains office hours."""
+"""Start of the demo: a Wednesday at 07:00 GMT. Even a run of one day contains office hours."""
 
 ITEMS_MAX = 15
-"""Items of a feed, as many as most feeds have."""
+"""Number of items of a feed, as many as most feeds have."""
 
 PAST: Seconds = 60 * 86_400
 """Seconds before START from which items are created, so that every feed is full at START."""
@@ -64,15 +64,15 @@ class PublisherProfile:
     name: str
     title: str
     format: str
-    """The name of a format that feeds can be converted to."""
+    """Name of a format to which feeds can be converted."""
     pause: Seconds
-    """Mean time between two items."""
+    """Mean time between two items, in seconds."""
     schedule: Schedule = field(default_factory=Schedule)
     etag: bool = False
     last_modified: bool = False
     compresses: bool = True
     lifetime: Seconds = 0
-    """Seconds for which the feed's hints allow a copy to be used; 0 without hints."""
+    """Seconds for which the feed's hints permit using a copy; 0 without hints."""
 
     @property
     def content_type(self) -> str:
@@ -81,7 +81,7 @@ class PublisherProfile:
 
     @property
     def skip_hours(self) -> frozenset[int]:
-        """The hours, GMT, in which the feed is not to be fetched."""
+        """Hours in GMT in which the feed asks clients not to poll."""
         return self.schedule.skip_hours
 
 
@@ -96,12 +96,12 @@ class DemoFeed:
 
     @property
     def name(self) -> str:
-        """The name in the table."""
+        """Name of the feed in the table."""
         return self.profile.name
 
     @property
     def path(self) -> str:
-        """The path at the origin."""
+        """Path of the feed at the origin."""
         return f"/{self.name}"
 
     def at(self, now: Instant) -> DemoVersion:
@@ -119,11 +119,11 @@ class DemoFeed:
         return version
 
     def allows_copy(self, fetched: Instant, now: Instant) -> bool:
-        """Return True if ttl, sy:* or skipHours of the feed allow a copy that was fetched at `fetched`."""
+        """Return True if ttl, sy:* or skipHours of the feed permit using a copy that was fetched at `fetched`."""
         return now - fetched < self.profile.lifetime or datetime.fromtimestamp(now, UTC).hour in self.profile.skip_hours
 
     def find_version_number(self, body: bytes) -> int | None:
-        """Return the number of the version with this content; None if it was never current."""
+        """Return the number of the version with this content. Return None if it was never current."""
         return self._numbers.get(body)
 
 

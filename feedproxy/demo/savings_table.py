@@ -16,7 +16,7 @@ class Figures:
     """The figures of one run."""
 
     requests: int
-    """Requests at the origins, as the next three."""
+    """Number of requests at the origins. The next three counts are of these requests."""
     conditional: int
     not_modified: int
     skipped_hours: int
@@ -24,16 +24,16 @@ class Figures:
     reader_bytes: int
     reader_not_modified: int
     delays: int
-    """Polls after which the reader lacked a published item."""
+    """Number of polls after which the reader lacked a published item."""
     delays_by_hint: int
-    """The number of these during which ttl, sy:* or skipHours of the feed allowed the copy."""
+    """Number of these polls for which ttl, sy:* or skipHours of the feed permitted the copy."""
     delay_median: Seconds
-    """The median age of the oldest missing item."""
+    """Median age of the oldest missing item, in seconds."""
     delay_max: Seconds
     failed: int
-    """Answers with another status than 200 or 304, or with content that was never published."""
+    """Number of answers with a status other than 200 or 304, or with content that was never published."""
     response_median: Seconds
-    """The median of the real time that an answer took."""
+    """Median of the real time that an answer took, in seconds."""
     response_max: Seconds
 
 
@@ -72,7 +72,7 @@ def as_text(demo: Demo) -> str:
     lines = [
         _format_heading(demo),
         "",
-        f"{'':<34}{'straight':>20}{'through feedproxy':>20}{'saved':>10}",
+        f"{'':<34}{'direct':>20}{'through feedproxy':>20}{'saved':>10}",
         row(
             "requests at the origins",
             lambda column: f"{column.requests:,}",
@@ -94,24 +94,24 @@ def as_text(demo: Demo) -> str:
         row("  polls answered 304", lambda column: share(column.reader_not_modified, demo.polls)),
         row("  polls that missed a new item", lambda column: share(column.delays, demo.polls)),
         row("    within its ttl, sy or skipHours", lambda column: share(column.delays_by_hint, demo.polls)),
-        row("    out since (median, at most)", _format_delays),
-        row("  answers that failed", lambda column: f"{column.failed:,}"),
+        row("    age of that item (median, max)", _format_delays),
+        row("  failed answers", lambda column: f"{column.failed:,}"),
         row(
-            "answers took (median, slowest)",
+            "time per answer (median, max)",
             lambda column: f"{column.response_median * 1000:.1f}, {column.response_max * 1000:.1f} ms",
         ),
         "",
-        f"Straight, the origins saw {_count_noun(len(_user_agents(demo.direct)), 'User-Agent')}. "
-        "Through feedproxy, each saw at last:",
-        *(f"  {name:<8}{tally.last_agent or 'nobody'}" for name, tally in demo.with_feedproxy.tallies.items()),
+        f"In the direct run, the origins received {_count_noun(len(_user_agents(demo.direct)), 'User-Agent')}. "
+        "Through feedproxy, each received at last:",
+        *(f"  {name:<8}{tally.last_agent or 'none'}" for name, tally in demo.with_feedproxy.tallies.items()),
         "",
-        f"Played in {demo.duration:.0f} s.",
+        f"Duration: {demo.duration:.0f} s.",
     ]
     return "\n".join(lines)
 
 
 def as_json(demo: Demo) -> dict[str, Any]:
-    """Return the values of the JSON form, in bytes and seconds."""
+    """Return the figures as an object that can be written as JSON, in bytes and seconds."""
     return {
         "seed": demo.seed,
         "readers": demo.readers,
@@ -166,7 +166,7 @@ def _format_heading(demo: Demo) -> str:
     return (
         f"{_count_noun(demo.days, 'day')} from {begin:%A}, {begin.day} {begin:%B %Y, %H:%M} GMT: "
         f"{len(demo.direct.tallies)} feeds, {_count_noun(demo.readers, 'reader')},\n"
-        f"{demo.polls:,} polls{thinned}, played twice over real connections, by a clock of their own."
+        f"{demo.polls:,} polls{thinned}, sent twice over real connections, with a virtual clock."
     )
 
 

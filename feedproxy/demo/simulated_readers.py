@@ -12,7 +12,8 @@ from feedproxy.demo.publishers import START, DemoFeed
 from feedproxy.http.message import Fields
 
 POLLS_MAX = 15_000
-"""Polls of a run, so that the demo ends within a minute on a slow machine. More are thinned out evenly."""
+"""Maximum number of polls in a run, so that the demo ends within a minute on a slow machine. If there are more,
+polls are left out evenly."""
 
 
 class Hours(Enum):
@@ -50,7 +51,7 @@ PROFILES = (
 
 @dataclass
 class SimulatedSubscription:
-    """A reader's subscription to a feed, with the state that it keeps."""
+    """A reader's subscription to a feed, with the state that the reader stores."""
 
     profile: ReaderProfile
     address: str
@@ -59,7 +60,7 @@ class SimulatedSubscription:
     tag: str | None = None
     modified: str | None = None
     version_number: int | None = None
-    """The number of the version that the reader received last."""
+    """Number of the version that the reader received last."""
 
     def times(self, end: Instant) -> Iterator[Instant]:
         """Yield the times of the reader's polls."""
@@ -84,7 +85,7 @@ class SimulatedSubscription:
         return Fields(lines)
 
     def remember(self, response: CountedResponse) -> None:
-        """Keep the validators of a 200."""
+        """Store the validators of a 200."""
         if response.status == 200:
             self.tag, self.modified = response.fields.get("etag"), response.fields.get("last-modified")
 
@@ -95,7 +96,7 @@ class SimulatedSubscription:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedPoll:
-    """A request of a reader for a feed, and its time."""
+    """A request of a reader for a feed, with its time."""
 
     at: Instant
     subscription: SimulatedSubscription = field(compare=False)
@@ -103,7 +104,7 @@ class SimulatedPoll:
 
 @dataclass(frozen=True, slots=True)
 class PollPlan:
-    """All polls in order; `planned` is their number before thinning."""
+    """All polls in order. `planned` is their number before polls were left out."""
 
     polls: Sequence[SimulatedPoll]
     planned: int
@@ -117,7 +118,7 @@ def plan_polls(feeds: Sequence[DemoFeed], *, readers: int, seed: int, days: int)
     for number in range(readers):
         profile = PROFILES[number % len(PROFILES)]
         address = f"198.51.100.{number + 1}"  # RFC 5737: addresses for examples
-        # In the second round the readers get the other two feeds.
+        # In the second round, the readers get the other two feeds.
         first = (number + number // len(PROFILES) * 2) % len(feeds)
         for feed in (feeds[first], feeds[(first + 1) % len(feeds)]):
             offset = 0.0 if profile.on_the_hour else random.uniform(0, profile.interval)
