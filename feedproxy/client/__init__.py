@@ -1,1 +1,1 @@
-"""Helpers of the commands: client of the admin listener, feed discovery, and desktop integration."""
+"""Modules that the commands use: client of the admin listener, feed discovery, and desktop integration."""

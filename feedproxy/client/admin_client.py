@@ -1,7 +1,7 @@
-"""The client of the admin listener, for the commands that talk to a running proxy.
+"""The client of the admin listener, for commands that talk to a running proxy.
 
-Where the proxy is comes from `--admin`, else from the environment (FEEDPROXY_ADMIN), else from the configuration file
-of the proxy (`--config`, FEEDPROXY_CONFIG), else it is 127.0.0.1:8081. The token likewise.
+The address comes from the option `--admin`, the environment (FEEDPROXY_ADMIN), or the proxy's configuration file
+(`--config`, FEEDPROXY_CONFIG), in this order. The default is 127.0.0.1:8081. The token is found in the same way.
 """
 
 import argparse
@@ -25,27 +25,33 @@ from feedproxy.settings import Settings, from_options, listen_address
 DEFAULT = Settings().admin
 
 TIMEOUT: Seconds = 330
-"""A refresh follows up to five redirects, and each may take as long as a fetch may (fetch_timeout)."""
+"""Seconds to wait for an answer. A refresh follows up to five redirects, and each may take as long as a fetch
+(fetch_timeout)."""
 
 _URL = re.compile(r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
 
 
 class AdminRefused(FeedproxyError):
-    """The proxy answered, and did not do what was asked."""
+    """Error for a request that the proxy received but refused."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the options for the address and the credentials of the admin listener."""
+    """Add the options for the address and the credentials of the admin listener to the parser."""
     parser.add_argument(
-        "--admin", metavar="HOST:PORT", help=f"the admin listener (FEEDPROXY_ADMIN, else --config's, else {DEFAULT})"
+        "--admin",
+        metavar="HOST:PORT",
+        help=f"the admin listener (default: FEEDPROXY_ADMIN, or the one in --config, or {DEFAULT})",
     )
-    parser.add_argument("--token", help="the admin token (default: FEEDPROXY_ADMIN_TOKEN, else --config's)")
+    parser.add_argument("--token", help="the admin token (default: FEEDPROXY_ADMIN_TOKEN, or the one in --config)")
     parser.add_argument("--config", metavar="FILE", help="the proxy's configuration file (default: FEEDPROXY_CONFIG)")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="output format (default: text)")
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    """Return the running proxy's settings, as far as `--config` and the environment say them. Raises UsageError."""
+    """Return the settings of the running proxy, as far as `--config` and the environment give them.
+
+    Raises UsageError.
+    """
     known = option_specs()
     file = args.config if args.config is not None else os.environ.get(FILE_VARIABLE, "")
     options = dict(load(file, known, foreign=True).options) if file else {}
@@ -53,10 +59,10 @@ def settings_of(args: argparse.Namespace) -> Settings:
 
 
 def request_settings(allow_private: bool) -> Settings:
-    """Return what a command asks other servers with.
+    """Return the settings for a command's requests to other servers.
 
-    Of the configuration of a proxy here, it takes the parent proxy and the two addresses of reverse mode. Raises
-    UsageError.
+    They have the parent proxy and the two addresses of reverse mode from the configuration of a proxy on this machine.
+    Raises UsageError.
     """
     given = settings_of(argparse.Namespace(config=None))
     return Settings(
@@ -73,7 +79,7 @@ def _place_and_token(args: argparse.Namespace) -> tuple[str, str]:
         return args.admin, args.token
     settings = settings_of(args)
     if args.admin is None and not settings.admin:
-        raise UsageError("admin: the admin listener is switched off in this configuration")
+        raise UsageError("admin: this configuration disables the admin listener")
     token = args.token if args.token is not None else admin_token(settings)
     return args.admin if args.admin is not None else settings.admin, token
 
@@ -85,9 +91,9 @@ def ask(
     parameters: Mapping[str, str] | None = None,
     content: bytes | None = None,
 ) -> Any:
-    """Return the JSON that the listener answers to this; `content` is sent as it is.
+    """Send a request to the admin listener and return the JSON of its answer. `content` is sent unchanged.
 
-    Raises UsageError where it cannot be spoken to, and Refused.
+    Raises UsageError if the listener cannot be reached, and AdminRefused if it refuses the request.
     """
     place, token = _place_and_token(args)
     base = _base(place)
@@ -98,7 +104,7 @@ def ask(
         request.add_header("Content-Type", "application/octet-stream")
     if token:
         request.add_unredirected_header("Authorization", f"Bearer {token}")
-    # The environment's http_proxy may well be the very proxy that is meant.
+    # The http_proxy of the environment may be the very proxy that the command talks to.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(request, timeout=TIMEOUT) as answer:
@@ -110,30 +116,30 @@ def ask(
         raise AdminRefused(message) from error
     except urllib.error.URLError as error:
         reason = getattr(error.reason, "strerror", None) or error.reason
-        raise UsageError(f"no feedproxy answers at {place}: {reason}") from error
+        raise UsageError(f"no feedproxy responds at {place}: {reason}") from error
     except (OSError, ValueError) as error:
         raise UsageError(f"the server at {place} is not a feedproxy: {error}") from error
 
 
 def address_or_pattern(text: str) -> dict[str, str]:
-    """Return the parameter that names what a command is about: a URL, or a pattern with asterisks.
+    """Return the parameter for the subject of a command: a URL, or a pattern with asterisks.
 
-    Raises UsageError for what is neither.
+    Raises UsageError if the text is neither.
     """
     if "*" in text:
         return {"pattern": text}
     address = parse_source(text)
     if address is None:
-        raise UsageError(f"{text!r} is not a URL: it must start with http:// or https://")
+        raise UsageError(f"invalid URL {text!r}: expected http:// or https:// at its beginning")
     return {"url": address}
 
 
 def _base(admin: str) -> str:
-    """Return the listener's URL. An address that means every interface is reached over loopback."""
+    """Return the listener's URL. If the listener is on every interface, the URL has a loopback address."""
     text = admin.strip().rstrip("/")
     if "://" in text:
         if not _URL.fullmatch(text):
-            raise UsageError(f"admin: {admin}: expected HOST:PORT, such as {DEFAULT}")
+            raise UsageError(f"admin: invalid address {admin}: expected HOST:PORT, such as {DEFAULT}")
         return text
     if not re.search(r":\d+$", text) and not text.isdecimal():
         text += f":{DEFAULT.rpartition(':')[2]}"

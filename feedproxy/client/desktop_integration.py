@@ -1,9 +1,9 @@
-"""feedproxy as the desktop's program for feeds: a click on a feed's icon opens it in the user's own reader.
+"""Registration of feedproxy as the desktop's program for feeds: a click on a feed opens it in the user's own reader.
 
-Installation writes a desktop entry and the user's list of default programs (Desktop Entry Specification; Association
-between MIME types and applications; XDG Base Directory Specification). The state before is recorded, so that the
-installation can be undone exactly. If another program has changed the list since, only feedproxy's entry is removed,
-and the earlier program is restored.
+The installation writes a desktop entry and the user's list of default programs (Desktop Entry Specification;
+Association between MIME types and applications; XDG Base Directory Specification). It records the previous state, so
+that it can be undone exactly. If another program has changed the list since, only feedproxy's entry is removed, and the
+previous program is restored.
 """
 
 import json
@@ -20,7 +20,7 @@ from feedproxy.errors import FeedproxyError
 ENTRY = "feedproxy-subscribe.desktop"
 TYPES = ("application/rss+xml", "application/atom+xml", "application/feed+json", "application/rdf+xml")
 SCHEME = "x-scheme-handler/feed"
-"""Type that feed readers with support for the feed: scheme are registered for."""
+"""The type for which feed readers with support for the scheme feed: are registered."""
 
 _DEFAULTS = "[Default Applications]"
 _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./%-]+")
@@ -29,7 +29,7 @@ _TOOL_TIMEOUT = 20
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """Where a user's programs keep data, configuration and state."""
+    """The folders in which a user's programs store data, configuration and state."""
 
     data: Path
     config: Path
@@ -37,7 +37,7 @@ class Folders:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "Folders":
-        """As the environment says. "If an implementation encounters a relative path … it should … ignore it." """
+        """Return the folders that the environment names, except for relative paths, which the specification forbids."""
         home = Path(environment.get("HOME") or Path.home())
 
         def folder(name: str, default: str) -> Path:
@@ -52,23 +52,24 @@ class Folders:
 
     @property
     def entry(self) -> Path:
-        """Return the path of feedproxy's desktop entry."""
+        """Path of feedproxy's desktop entry."""
         return self.data / "applications" / ENTRY
 
     @property
     def defaults(self) -> Path:
-        """Return the path of the user's list of default programs."""
+        """Path of the user's list of default programs."""
         return self.config / "mimeapps.list"
 
     @property
     def record(self) -> Path:
-        """Return the path of the installation's record."""
+        """Path of the installation's record."""
         return self.state / "feedproxy" / "subscribe.json"
 
 
 @dataclass(frozen=True, slots=True)
 class InstallationRecord:
-    """Record of an installation: the list before (None if there was none) and after, and the created folders."""
+    """The record of an installation: the list before (None if there was none) and after it, and the folders that it
+    created."""
 
     reader: str = ""
     through: str = ""
@@ -78,7 +79,10 @@ class InstallationRecord:
 
 
 def read_record(folders: Folders) -> InstallationRecord | None:
-    """Return the record of the installation; None without one. Raises FeedproxyError if it cannot be read."""
+    """Return the record of the installation.
+
+    Return None if there is none. Raises FeedproxyError if it cannot be read.
+    """
     try:
         return InstallationRecord(**json.loads(folders.record.read_text("utf-8")))
     except FileNotFoundError:
@@ -88,14 +92,14 @@ def read_record(folders: Folders) -> InstallationRecord | None:
 
 
 def install(folders: Folders, environment: Mapping[str, str], *, reader: str = "", through: str = "") -> None:
-    """Register feedproxy, in place of an earlier registration. Raises FeedproxyError where a file cannot be written."""
+    """Register feedproxy, in place of an earlier registration. Raises FeedproxyError if a file cannot be written."""
     if read_record(folders) is not None:
         uninstall(folders)
     try:
         wanted = (folders.entry.parent, folders.config, folders.record.parent)
         made = [str(created) for folder in wanted for created in _make_folders(folder)]
         before = _read(folders.defaults)
-        # Written first: what is done after it can be undone.
+        # The record is written first, so that everything after it can be undone.
         _write(folders.record, InstallationRecord(reader, through, before, before or "", made))
         folders.entry.write_text(_entry(own_command()), "utf-8")
         _become_default(folders, environment, before)
@@ -128,13 +132,13 @@ def uninstall(folders: Folders) -> bool:
 
 
 def own_command() -> list[str]:
-    """Return the command of this feedproxy."""
+    """Return the command with which this feedproxy was started."""
     script = Path(sys.executable).with_name("feedproxy")
     return [str(script)] if script.exists() else [sys.executable, "-m", "feedproxy.cli"]
 
 
 def feed_handler(environment: Mapping[str, str]) -> list[str]:
-    """Return the command that opens feed: addresses in the reader registered for them; empty where there is none."""
+    """Return the command that opens feed: addresses in the registered reader. Return an empty list if there is none."""
     tool, opener = shutil.which("xdg-mime"), shutil.which("xdg-open")
     if tool is None or opener is None:
         return []
@@ -167,16 +171,17 @@ def _entry(command: Sequence[str]) -> str:
 
 
 def _quoted(argument: str) -> str:
-    """Return an argument of Exec. "Quoting must be done by enclosing the argument between double quotes"; %% is %."""
+    """Return an argument in the form for Exec. "Quoting must be done by enclosing the argument between double
+    quotes"; % becomes %%."""
     argument = argument.replace("%", "%%")
     if _PLAIN.fullmatch(argument):
         return argument
-    # Escaped for the quotes, and once more since it is a string of the entry.
+    # The text is escaped for the quotes, and once more because it is a string of the entry.
     return '"' + re.sub(r'(["`$\\])', r"\\\1", argument).replace("\\", "\\\\") + '"'
 
 
 def _become_default(folders: Folders, environment: Mapping[str, str], before: str | None) -> None:
-    """Register by xdg-mime, which also updates desktops' own settings; if that fails, edit the list."""
+    """Register feedproxy by xdg-mime, which also updates the desktops' own settings. If that fails, edit the list."""
     tool = shutil.which("xdg-mime")
     if tool is not None:
         done = subprocess.run(  # noqa: S603 -- found on PATH
@@ -196,7 +201,10 @@ def _become_default(folders: Folders, environment: Mapping[str, str], before: st
 
 
 def _without_entry(now: str | None, before: str | None) -> str | None:
-    """Return a list changed by another program, with the earlier programs in place of feedproxy's entry."""
+    """Return a list that another program has changed, with the previous programs in place of feedproxy's entry.
+
+    Return None if nothing remains and there was no list before.
+    """
     if now is None:
         return None
     for kind in TYPES:
@@ -208,7 +216,7 @@ def _without_entry(now: str | None, before: str | None) -> str | None:
 
 
 def _default(text: str, kind: str) -> list[str]:
-    """Return the programs that open this type, the first that exists does."""
+    """Return the programs that open this type. The desktop uses the first that exists."""
     lines, at = text.splitlines(), _line_of(text, kind)
     return [program for program in lines[at].partition("=")[2].strip().split(";") if program] if at is not None else []
 
@@ -237,14 +245,14 @@ def _line_of(text: str, kind: str) -> int | None:
 
 
 def _make_folders(folder: Path) -> list[Path]:
-    """Make a folder and those above it; those that were not there, the topmost first."""
+    """Create a folder and the folders above it. Return those that were created, the topmost first."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     return missing[::-1]
 
 
 def _read(path: Path) -> str | None:
-    """Return the text, its line ends as they are; None where there is no file."""
+    """Return the text of a file with its line ends unchanged. Return None if the file does not exist."""
     return path.read_bytes().decode("utf-8") if path.exists() else None
 
 

@@ -1,8 +1,7 @@
-"""From a feed or a page, saved or at an address, to the address to subscribe to: USM's order, for commands.
+"""Discovery of the address for subscriptions from a feed or a page, at an address or saved, in the order of USM.
 
-A feed's own word comes first (its self link). Where it has none, the page that it belongs to is asked for its feeds:
-"the algorithm falls back and performs a second HTTP GET on the Webpage in the channel/link element". A page's feeds
-are those that it names.
+The feed's self link comes first. If it has none, its page is requested: "the algorithm falls back and performs a second
+HTTP GET on the Webpage in the channel/link element". The feeds of a page are those that it names.
 """
 
 import re
@@ -29,11 +28,12 @@ from feedproxy.settings import Settings
 
 _FILES = r"xml|rss|atom|rdf|json|opml|html?|cdf|har|txt|gz"
 _SCHEMELESS = re.compile(rf"(?!\.)(?:[A-Za-z0-9-]+\.)+(?!(?:{_FILES})$)[A-Za-z][A-Za-z0-9-]+(?::\d+)?(?:/|$)")
-"""A host name with a dot, then a path or the end. `feed.xml` alone is a file, and so is `./feeds/a.xml`."""
+"""Matches a host name with a dot, followed by a path or nothing. `feed.xml` alone is a file, and so is
+`./feeds/a.xml`."""
 
 
 class NothingFound(FeedproxyError):
-    """The error that no feed was found, with a sentence for the user."""
+    """Error for a source without a feed. Its message is a sentence for the user."""
 
     status_hint = 404
     detail = "not-found"
@@ -41,17 +41,17 @@ class NothingFound(FeedproxyError):
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryResult:
-    """The feeds, the preferred one first, and a description of how they were found."""
+    """The feeds that were found, the preferred one first, and a text that says how."""
 
     feeds: tuple[DiscoveredFeed, ...]
     description: str
 
 
 async def discover(source: str, settings: Settings) -> DiscoveryResult:
-    """Return the feeds that an address or a file leads to.
+    """Return the feeds to which an address or a file leads.
 
-    `source` is an address (http, https, feed), a file: address, or a path. Raises NothingFound, and what `obtain`
-    and `from_file` raise.
+    `source` is an address (http, https, feed), a file: address, or a path. Raises NothingFound, and the errors of
+    `fetch_document` and `from_file`.
     """
     address = parse_source(source)
     if address is not None:
@@ -72,16 +72,16 @@ async def discover(source: str, settings: Settings) -> DiscoveryResult:
 
 
 async def verification_failure(address: str, settings: Settings) -> str:
-    """Return why it is not proved that this feed belongs to its page; empty where it is, feed → page → feed.
+    """Return the reason why the feed is not verified to belong to its page.
 
-    "This can also serve as verification that the feed content actually belongs to the blog specified in its
-    channel/link."
+    Return an empty text if it is: feed → page → feed. "This can also serve as verification that the feed content
+    actually belongs to the blog specified in its channel/link."
     """
     try:
         got = await fetch_document(address, settings)
         channel = read(got.body, got.fields.get("content-type"))
         if channel is None:
-            return "it is no feed"
+            return "it is not a feed"
         page = page_address(channel, got.final_address)
         if not page:
             return "it names no page"
@@ -93,9 +93,9 @@ async def verification_failure(address: str, settings: Settings) -> str:
 
 
 def parse_source(source: str) -> str | None:
-    """Return the address that was given, without a `feed:` in front of it; None for a file.
+    """Return the address in `source` without a `feed:` prefix. Return None if `source` is a file.
 
-    Without a scheme it is an address where no such file exists and it begins with a host name that has a dot:
+    Without a scheme, `source` is an address if no such file exists and it begins with a host name that has a dot:
     `example.com/feed.xml` is https://example.com/feed.xml.
     """
     text = strip_feed_scheme(source)
@@ -107,9 +107,9 @@ def parse_source(source: str) -> str | None:
 
 
 def from_file(source: str, limit: int) -> bytes:
-    """Return the content of a file, given by its path or as `file:` address.
+    """Return the content of a file, named by its path or a `file:` address.
 
-    Raises UsageError where it cannot be read, and TooLarge above `limit` bytes.
+    Raises UsageError if the file cannot be read, and TooLarge if it has more than `limit` bytes.
     """
     split = urlsplit(source)
     path = unquote(split.path) if split.scheme.lower() == "file" else source
@@ -125,7 +125,7 @@ def from_file(source: str, limit: int) -> bytes:
 
 async def _of_feed(channel: Channel, got: Document, source: str, settings: Settings) -> DiscoveryResult:
     if own := self_address(channel, got.final_address):
-        return DiscoveryResult((DiscoveredFeed(own, title=channel.title),), "the feed says so itself")
+        return DiscoveryResult((DiscoveredFeed(own, title=channel.title),), "the feed's self link names it")
     where = (
         DiscoveryResult((DiscoveredFeed(got.permanent_address, title=channel.title),), "it was found there")
         if got.permanent_address
@@ -135,13 +135,13 @@ async def _of_feed(channel: Channel, got: Document, source: str, settings: Setti
     if not page:
         if where is not None:
             return where
-        raise NothingFound(f"{source} is a feed that says neither its address nor that of its page")
+        raise NothingFound(f"{source} is a feed that names neither its address nor its page")
     try:
         found = _of_page(await fetch_document(page, settings))
     except FeedproxyError as error:
         if where is not None:
             return where
-        raise NothingFound(f"{source} is a feed without its address, and its page cannot be had: {error}") from error
+        raise NothingFound(f"{source} is a feed without its address, and its page is not available: {error}") from error
     if where is not None and (
         not found or {got.address, got.permanent_address, got.final_address} & {feed.address for feed in found}
     ):

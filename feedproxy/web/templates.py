@@ -1,8 +1,8 @@
-"""HTML pages from the templates in this folder, with all values escaped and nothing loaded from other hosts.
+"""HTML pages made from the templates in this folder. All values are escaped, and nothing is loaded from other hosts.
 
-The style sheet is part of each page, and the Content-Security-Policy contains its hash: other styles and scripts do
-not run, even if escaping failed. The admin pages also load a style sheet and a script (`asset`), which their policy
-permits as `self`; they work without the script.
+The style sheet is part of each page, and the Content-Security-Policy contains its hash: other styles and scripts do not
+run, even if escaping fails. The admin pages also load a style sheet and a script (`asset`), which their policy permits
+as `self`. They work without the script.
 """
 
 import hashlib
@@ -36,19 +36,22 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u20
 
 
 def page(name: str, /, **values: Any) -> bytes:
-    """Return the page made of a template (`status.html`) and values."""
+    """Return the page made from a template (`status.html`) and values."""
     return _environment().get_template(name).render(values).encode()
 
 
 def make_ready() -> None:
-    """Compile every template, which takes some 50 ms, before the first page is requested."""
+    """Compile every template before the first page is requested, which takes some 50 ms."""
     environment = _environment()
     for name in environment.list_templates(extensions=["html"]):
         environment.get_template(name)
 
 
 def policy(*form_targets: str) -> str:
-    """Return the Content-Security-Policy of a page with forms for its own and these origins."""
+    """Return the Content-Security-Policy of a page.
+
+    Its forms may be sent to the page's own origin and to `form_targets`.
+    """
     targets = " ".join(["'self'", *(target for target in form_targets if _SOURCE.fullmatch(target))])
     return (
         f"default-src 'none'; style-src '{_style_hash()}'; img-src 'self'; form-action {targets}; "
@@ -65,18 +68,21 @@ def operators_policy() -> str:
 
 
 def asset(name: str) -> tuple[str, bytes] | None:
-    """Return media type and content of a file that admin pages load; None if there is no such file."""
+    """Return the media type and content of a file that admin pages load. Return None if there is no such file."""
     return _assets().get(name)
 
 
 def plain_text(text: str, longest: int = 300) -> str:
-    """Return a text on one line, without control characters of terminals and writing direction."""
+    """Return a text on one line, without control characters for terminals and writing direction.
+
+    It is cut to `longest` characters.
+    """
     line = " ".join(_CONTROLS.sub(" ", text).split())
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
 def iso(instant: Instant) -> str:
-    """Return an instant as `2026-01-31T12:00:00Z`, within the years 1970 to 9999."""
+    """Return an instant as `2026-01-31T12:00:00Z`. Instants outside the years 1970 to 9999 are moved into them."""
     return format_rfc3339(min(max(instant, 0.0), 253402300799.0))
 
 
@@ -127,7 +133,7 @@ def plural(count: float, one: str, many: str) -> str:
 
 @cache
 def _assets() -> dict[str, tuple[str, bytes]]:
-    """Return media type and content by name. Names contain a part of the hash, so copies in browsers stay valid."""
+    """Return media type and content by name. Names contain a part of the hash, so copies in browsers remain valid."""
     style = (_style() + (HERE / "admin.css").read_text("utf-8")).encode()
     script = (HERE / "live.js").read_bytes()
     sources = (
