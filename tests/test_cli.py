@@ -14,7 +14,7 @@ from feedproxy.cli import main
         (["serv"], "unknown command 'serv' (did you mean serve?)"),
         (["run"], "unknown command 'run' (did you mean serve?)"),
         (["zzz"], "unknown command 'zzz'; see feedproxy --help"),
-        (["refresh", "foo"], "'foo' is not a URL: it must start with http:// or https://"),
+        (["refresh", "foo"], "invalid URL 'foo': expected http:// or https:// at its beginning"),
         (["check", "nowhere.xml"], "nowhere.xml: No such file or directory"),
         (["discover", "nowhere.xml"], "nowhere.xml: No such file or directory"),
         (["serve", "--set", "feed_hint=off"], "feed_hints"),

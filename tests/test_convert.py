@@ -84,7 +84,7 @@ def test_private_address_is_not_fetched_by_default(server: str, capsys: pytest.C
     assert capsys.readouterr().err.count("\n") == 1
 
 
-@pytest.mark.parametrize(("path", "words"), [("/page", "is no feed"), ("/nowhere", "answers 404")])
+@pytest.mark.parametrize(("path", "words"), [("/page", "is not a feed"), ("/nowhere", "answers 404")])
 def test_document_that_is_no_feed_is_reported_in_one_line(
     server: str, path: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

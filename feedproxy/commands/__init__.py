@@ -1,1 +1,4 @@
-"""The commands of `feedproxy`, a module each: `register(subparsers)` declares it, `run(args)` does it."""
+"""The commands of `feedproxy`.
+
+Each module has `register(subparsers)`, which declares a command, and a function that runs it.
+"""

@@ -1,4 +1,4 @@
-"""feedproxy addons: the folder for `mitmdump -s`."""
+"""feedproxy addons: print the folder of the addons for `mitmdump -s`."""
 
 import argparse
 import importlib.util
@@ -15,13 +15,13 @@ def register(subparsers: Any) -> None:
 
 
 def run(_: argparse.Namespace) -> int:
-    """Print it."""
+    """Print the folder. Return 0."""
     print(folder())
     return 0
 
 
 def folder() -> Path:
-    """Where the scripts are, in a wheel as in a source tree."""
+    """Return the folder of the addon scripts, in a wheel or in a source tree."""
     found = importlib.util.find_spec("feedproxy.addons")
     if found is None or not found.submodule_search_locations:
         raise FeedproxyError("the addons are not installed")

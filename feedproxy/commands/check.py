@@ -1,4 +1,4 @@
-"""feedproxy check: a publisher's lint for a feed where it is published, or for one that is saved."""
+"""feedproxy check: checks of a feed for its publisher, at its address or saved."""
 
 import argparse
 import asyncio
@@ -17,19 +17,22 @@ def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
         "check",
-        help="what a feed does well, and what its publisher could do better",
-        description="Looks at a feed as readers and caches do: how it is sent, whether conditional requests work, what "
-        "the document says, whether a click subscribes. Of a file the document alone. Exits with 1 on warnings and "
-        "faults; information and praise are 0.",
+        help="show what a feed does well, and what its publisher could improve",
+        description="Checks a feed as readers and caches see it: its transfer, conditional requests, the document, and "
+        "whether a click subscribes. For a file, only the document is checked. Exits with 1 on warnings and "
+        "faults; information and praise give 0.",
     )
     parser.add_argument("source", metavar="URL|FILE", help="a feed's address, or a saved feed")
     parser.add_argument("--format", choices=FORMATS, default="text", help="output format (default: text)")
-    parser.add_argument("--allow-private", action="store_true", help="let addresses be private ones")
+    parser.add_argument("--allow-private", action="store_true", help="permit private addresses")
     parser.set_defaults(run=run, parser=parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check and print the notes. Return 1 on warnings and faults. Raises FeedproxyError if nothing can be checked."""
+    """Run the checks and print the Notes.
+
+    Return 1 on warnings and faults. Raises FeedproxyError if nothing can be checked.
+    """
     from feedproxy.check import check_report  # noqa: PLC0415 -- only this command pays for the templates
 
     done = asyncio.run(check(args.source, admin_client.request_settings(args.allow_private)))
@@ -44,9 +47,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def check(source: str, settings: Settings, **options: Any) -> Any:
-    """Check an address or a file; `options` are passed to `probe_feed`.
+    """Check an address or a file and return the report. `options` are passed to `probe_feed`.
 
-    Raises BadTarget, Forbidden, UsageError for a file that cannot be read, and TooLarge.
+    Raises BadTarget, Forbidden, UsageError if a file cannot be read, and TooLarge.
     """
     from feedproxy.check import run_checks  # noqa: PLC0415
     from feedproxy.check.check_report import CheckReport  # noqa: PLC0415
@@ -86,14 +89,14 @@ def _is_no_feed(observations: Any) -> bool:
 
 
 class _Progress:
-    """Shows the current request on a line of the terminal; writes nothing if stderr is no terminal."""
+    """Shows the current request on a line of the terminal. It writes nothing if stderr is not a terminal."""
 
     def __init__(self) -> None:
         self._shows = sys.stderr.isatty()
 
     def report(self, message: str) -> None:
         if self._shows:
-            print(f"\r\033[Kasking for {message} …", end="", file=sys.stderr, flush=True)
+            print(f"\r\x1b[Krequesting {message} …", end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:
         if self._shows:

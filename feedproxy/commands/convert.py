@@ -1,4 +1,4 @@
-"""feedproxy convert: a feed in another format."""
+"""feedproxy convert: write a feed in another format."""
 
 import argparse
 import asyncio
@@ -23,21 +23,23 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "convert",
         help="write a feed in another format",
-        description="Write a feed, of any format, to standard output in another.",
+        description="Write a feed of any format to standard output in another format.",
         epilog=f"formats:\n{formats}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("source", metavar="FILE|URL|-", help="a file, an address, or - for standard input")
-    parser.add_argument("--to", metavar="FORMAT", required=True, choices=tuple(FORMATS), help="one of those below")
     parser.add_argument(
-        "--base", metavar="URL", default="", help="where a file was found; its links are relative to that"
+        "--to", metavar="FORMAT", required=True, choices=tuple(FORMATS), help="the format, one of those below"
     )
-    parser.add_argument("--allow-private", action="store_true", help="let URL be at a private address")
+    parser.add_argument(
+        "--base", metavar="URL", default="", help="the address of a file's feed, to which its links are relative"
+    )
+    parser.add_argument("--allow-private", action="store_true", help="permit a private address as URL")
     parser.set_defaults(run=convert, parser=parser)
 
 
 def convert(args: argparse.Namespace) -> int:
-    """Write it. Raises FeedproxyError where there is no feed, or no way to it."""
+    """Convert the feed and write it. Return 0. Raises FeedproxyError if there is no feed, or it cannot be read."""
     address = None if args.source == "-" else parse_source(args.source)
     settings = admin_client.request_settings(args.allow_private)
     if address is not None:
@@ -83,5 +85,5 @@ def _modified(source: str) -> float | None:
 def _model(body: bytes, source: str, content_type: str | None, *, base: str, modified: float | None) -> Feed:
     feed = read(body, content_type, address=base)
     if feed is None:
-        raise NotAFeed(f"{'standard input' if source == '-' else source} is no feed, so it cannot be converted")
+        raise NotAFeed(f"{'standard input' if source == '-' else source} is not a feed and cannot be converted")
     return with_source_address(feed, base, modified=None if modified is None else int(modified))

@@ -1,4 +1,4 @@
-"""feedproxy demo: a small recorded week, many readers, one table of what was saved."""
+"""feedproxy demo: a simulated week of many readers, and a table of the savings."""
 
 import argparse
 import asyncio
@@ -16,25 +16,31 @@ def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
         "demo",
-        help="play a small week with many readers and show what was saved; needs no network",
-        description="Four feeds and their readers, played twice: straight to the origins, and through feedproxy. "
-        "Everything stays on this machine, nothing is left behind, and it ends by itself.",
+        help="play a small week with many readers and show the savings; needs no network",
+        description="Plays four feeds and their readers twice: directly to the origins, and through feedproxy. All "
+        "traffic stays on this machine, no files remain, and the demo ends by itself.",
     )
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="another seed, another week (1)")
     parser.add_argument(
-        "--readers", type=int, default=24, metavar="N", help=f"how many readers, 1 to {READERS_MAX} (24)"
+        "--seed",
+        type=int,
+        default=1,
+        metavar="N",
+        help="seed of the random numbers; another seed gives another week (1)",
     )
-    parser.add_argument("--days", type=int, default=7, metavar="N", help=f"how many days, 1 to {DAYS_MAX} (7)")
-    parser.add_argument("--json", action="store_true", help="the figures as JSON")
+    parser.add_argument(
+        "--readers", type=int, default=24, metavar="N", help=f"number of readers, 1 to {READERS_MAX} (24)"
+    )
+    parser.add_argument("--days", type=int, default=7, metavar="N", help=f"number of days, 1 to {DAYS_MAX} (7)")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.set_defaults(run=run, parser=parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play, and print the table."""
+    """Play the demo and print the table. Return 0. Raises UsageError for an invalid number."""
     for name, most in (("readers", READERS_MAX), ("days", DAYS_MAX)):
         if not 1 <= getattr(args, name) <= most:
             raise UsageError(f"--{name} {getattr(args, name)}: expected a number from 1 to {most}")
-    # Only this command and serve pay for importing mitmproxy.
+    # Only this command and serve import mitmproxy, which takes time.
     from feedproxy.demo import savings_table  # noqa: PLC0415
     from feedproxy.demo.play import play  # noqa: PLC0415
 
@@ -50,20 +56,20 @@ def run(args: argparse.Namespace) -> int:
 
 
 class Progress:
-    """A line on the terminal that says how far the play is; nothing where there is no terminal."""
+    """A line on the terminal with the progress of the demo. It writes nothing if there is no terminal."""
 
     def __init__(self) -> None:
         self._shown = ""
         self._terminal = sys.stderr.isatty()
 
     def __call__(self, scene: str, done: int, whole: int) -> None:
-        """Show the number of finished polls and of all."""
+        """Show the number of finished polls and of all polls."""
         line = f"{whole:,} polls {scene}: {100 * done // whole} %"
         if self._terminal and line != self._shown:
             self._shown = line
             print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
     def clear(self) -> None:
-        """Leave the terminal as it was."""
+        """Clear the line."""
         if self._shown:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""feedproxy discover: the address to subscribe to, of a feed or of a page."""
+"""feedproxy discover: print the address for subscriptions to a feed or to the feeds of a page."""
 
 import argparse
 import asyncio
@@ -16,20 +16,24 @@ def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
         "discover",
-        help="the address to subscribe to, of a feed or of a page",
-        description="Print where to subscribe, one address a line, the best first: what a feed says of itself (its "
-        "self link), else what its page names; of a page the feeds that it names. 1 where there is none.",
+        help="print the address for subscriptions to a feed or page",
+        description="Print the addresses for subscriptions, one a line, the best first. A feed's addresses are "
+        "its self link, or the feeds that its page names; a page's addresses are the feeds that it names. Exits with 1 "
+        "if there is none.",
     )
     parser.add_argument("source", metavar="URL|FILE", help="an address, or a saved feed or page")
     parser.add_argument(
         "--verify", action="store_true", help="only feeds that name a page which names them (feed, page, feed)"
     )
-    parser.add_argument("--allow-private", action="store_true", help="let addresses be private ones")
+    parser.add_argument("--allow-private", action="store_true", help="permit private addresses")
     parser.set_defaults(run=discover, parser=parser)
 
 
 def discover(args: argparse.Namespace) -> int:
-    """Print them; 1 where one is not proved. Raises FeedproxyError where there is none, or no way to it."""
+    """Print the addresses. Return 1 if a feed is not verified.
+
+    Raises FeedproxyError if there is no feed, or the source cannot be read.
+    """
     return asyncio.run(_discover(args.source, admin_client.request_settings(args.allow_private), verify=args.verify))
 
 
@@ -45,5 +49,5 @@ async def _discover(source: str, settings: Settings, *, verify: bool) -> int:
 
 
 async def _doubts(feeds: tuple[DiscoveredFeed, ...], settings: Settings) -> list[str]:
-    # One after the other: they are mostly of one site.
+    # They are requested one after another, because they are usually of one site.
     return [await verification_failure(feed.address, settings) for feed in feeds]

@@ -1,4 +1,4 @@
-"""feedproxy lab run: a reader's own command against a replay, over virtual days, and its score."""
+"""feedproxy lab run: run a reader's command against a replay over virtual days, and print its score."""
 
 import argparse
 import asyncio
@@ -12,26 +12,27 @@ from feedproxy.errors import UsageError
 
 def register(subparsers: Any) -> None:
     """Declare the command."""
-    lab = subparsers.add_parser("lab", help="play virtual days to a reader, and grade it")
+    lab = subparsers.add_parser("lab", help="play virtual days to a reader and grade it")
     actions = lab.add_subparsers(title="actions", metavar="ACTION", required=True)
     parser = actions.add_parser(
         "run",
-        help="play a plan to a reader's own command",
-        description="Starts a replay at an address of its own and runs the command against it over the plan's virtual "
-        "days, for each poll anew or once. {url} in the command is the feed's address; {host}, {port}, {home}, {poll} "
-        "and {time} are replaced, too. Prints the score, and exits with 1 where it misses what the plan demands.",
+        help="run a plan with a reader's own command",
+        description="Starts a replay at a new address and runs the command against it over the plan's virtual days, "
+        "either for each poll or once. In the command, {url} is replaced by the feed's address; {host}, "
+        "{port}, {home}, {poll} and {time} are replaced, too. Prints the score, and exits with 1 if it misses "
+        "the plan's expectations.",
     )
-    parser.add_argument("plan", metavar="PLAN.yaml", help="what is played; examples are in conf/")
-    parser.add_argument("command", metavar="COMMAND", nargs="+", help="the reader, behind --")
-    parser.add_argument("--format", choices=FORMATS, default="text", help="how to tell the score (text)")
-    parser.add_argument("--output", metavar="FILE", default="", help="write the score there")
-    parser.add_argument("--record", metavar="FILE.har", default="", help="keep what was asked and answered")
-    parser.add_argument("--verbose", action="store_true", help="show what the command prints")
+    parser.add_argument("plan", metavar="PLAN.yaml", help="the plan; examples are in conf/")
+    parser.add_argument("command", metavar="COMMAND", nargs="+", help="the reader's command, after --")
+    parser.add_argument("--format", choices=FORMATS, default="text", help="output format of the score (text)")
+    parser.add_argument("--output", metavar="FILE", default="", help="write the score to this file")
+    parser.add_argument("--record", metavar="FILE.har", default="", help="record requests and answers in this file")
+    parser.add_argument("--verbose", action="store_true", help="show the output of the command")
     parser.set_defaults(run=run, parser=parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the plan and print the score. Return 1 if the run misses the plan's demands."""
+    """Run the plan and print the score. Return 1 if the run misses the plan's expectations."""
     from feedproxy.lab import plan, run  # noqa: PLC0415
     from feedproxy.lab.grading import grade_recording  # noqa: PLC0415
     from feedproxy.lab.record import har  # noqa: PLC0415 -- only this command pays for the lab

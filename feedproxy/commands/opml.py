@@ -1,4 +1,4 @@
-"""feedproxy opml: the subscription list of a running proxy, in and out."""
+"""feedproxy opml: import or export the subscription list of a running proxy."""
 
 import argparse
 import asyncio
@@ -18,29 +18,32 @@ def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
         "opml",
-        help="import a subscription list into a running proxy, or export its own",
-        description="The office's list of feeds, as OPML.",
+        help="import a subscription list into a running proxy, or export its list",
+        description="The proxy's list of feeds, as OPML.",
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     importing = actions.add_parser(
-        "import", help="add a list to the office's: its feeds are fetched politely, and stand in /-/feeds.opml"
+        "import",
+        help="add the feeds of a list to the proxy's list, /-/feeds.opml; the proxy fetches them in the background",
     )
-    importing.add_argument("source", metavar="FILE|URL", help="OPML, in a file, at an address, or - for standard input")
-    importing.add_argument("--name", metavar="TITLE", default="", help="what the office's list is called from now on")
-    importing.add_argument("--replace", action="store_true", help="put it in the place of what was imported before")
+    importing.add_argument("source", metavar="FILE|URL", help="OPML: a file, an address, or - for standard input")
+    importing.add_argument("--name", metavar="TITLE", default="", help="the title of the proxy's list from now on")
+    importing.add_argument("--replace", action="store_true", help="replace the feeds that were imported before")
     importing.add_argument(
-        "--intercept", action="store_true", help="decrypt the TLS of its hosts in the explicit proxy, so that it caches"
+        "--intercept",
+        action="store_true",
+        help="decrypt the TLS of its hosts in the explicit proxy, so that their feeds are cached",
     )
-    importing.add_argument("--allow-private", action="store_true", help="let URL be at a private address")
+    importing.add_argument("--allow-private", action="store_true", help="permit a private address as URL")
     admin_client.add_options(importing)
     importing.set_defaults(run=import_list, parser=importing)
-    exporting = actions.add_parser("export", help="print the public list, feeds under their own addresses")
+    exporting = actions.add_parser("export", help="print the public list, with the feeds' own addresses")
     admin_client.add_options(exporting)
     exporting.set_defaults(run=export_list, parser=exporting)
 
 
 def import_list(args: argparse.Namespace) -> int:
-    """Import. Raises FeedproxyError where there is no list, UsageError where no proxy can be reached."""
+    """Import a list. Return 0. Raises FeedproxyError if there is no list, and UsageError if no proxy can be reached."""
     address = parse_source(args.source)
     if args.source == "-":
         body = sys.stdin.buffer.read(CONTENT_MAX + 1)
@@ -49,21 +52,21 @@ def import_list(args: argparse.Namespace) -> int:
     else:
         body = from_file(args.source, CONTENT_MAX)
     if lists.read(body) is None:
-        raise InvalidFeedList(f"{args.source} is no subscription list: OPML is expected")
+        raise InvalidFeedList(f"{args.source} is not a subscription list: expected OPML")
     parameters = {"name": args.name, "replace": "1" if args.replace else "", "intercept": "1" if args.intercept else ""}
     result = admin_client.ask(args, "POST", "opml", {key: value for key, value in parameters.items() if value}, body)
     if args.format == "json":
         print(json.dumps(result, ensure_ascii=False, indent=1))
         return 0
     added = f"{result['added']} feed{'' if result['added'] == 1 else 's'} added"
-    print(f"{added}, {result['known']} known, {result['passed_over']} passed over; {result['feeds']} in all")
+    print(f"{added}, {result['known']} known, {result['passed_over']} skipped; {result['feeds']} in all")
     for host in result["intercepted"]:
         print(f"decrypted from now on: {host}")
     return 0
 
 
 def export_list(args: argparse.Namespace) -> int:
-    """Export. Raises UsageError where no proxy can be reached."""
+    """Export the list. Return 0. Raises UsageError if no proxy can be reached."""
     result = admin_client.ask(args, "GET", "opml")
     print(
         json.dumps(result, ensure_ascii=False, indent=1) if args.format == "json" else result["document"].rstrip("\n")

@@ -1,4 +1,4 @@
-"""feedproxy options: every option with its text and default, as YAML that can be saved as a configuration."""
+"""feedproxy options: print every option with its text and default, as YAML that can be used as a configuration."""
 
 import argparse
 import json
@@ -16,13 +16,13 @@ def register(subparsers: Any) -> None:
 
 
 def run(_: argparse.Namespace) -> int:
-    """Print them."""
+    """Print the options. Return 0."""
     print(as_yaml(), end="")
     return 0
 
 
 def as_yaml() -> str:
-    """The options as a commented YAML document; every value is the default."""
+    """Return the options as a commented YAML document. Every value is the default."""
     entries = []
     for option in fields(Settings):
         if option.metadata["deprecated"]:
@@ -36,6 +36,6 @@ def as_yaml() -> str:
         default = format_value(
             option.name, list(option.default) if isinstance(option.default, tuple) else option.default
         )
-        # JSON is YAML; its texts need no thought about quotes.
+        # JSON is YAML, and its texts need no further quotation.
         entries.append(f"{comment}\n{option.name}: {json.dumps(default)}\n")
     return "\n".join(entries)

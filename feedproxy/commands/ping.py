@@ -1,4 +1,4 @@
-"""feedproxy ping: tell ping sinks that a site changed."""
+"""feedproxy ping: notify ping sinks that a site has changed."""
 
 import argparse
 import asyncio
@@ -26,26 +26,28 @@ def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
         "ping",
-        help="tell ping sinks that a site changed",
-        description="Tell ping sinks that a site changed: those named, else those of a running proxy (ping_sinks).",
+        help="notify ping sinks that a site has changed",
+        description="Notify ping sinks that a site has changed: the named sinks, or those of a running proxy "
+        "(ping_sinks).",
     )
     parser.add_argument("url", metavar="URL", help="the site's home page, or its feed")
     parser.add_argument("--name", metavar="N", default="", help="the site's name (its host)")
-    parser.add_argument("--feed", metavar="F", default="", help="the feed's address, told to sinks that take it")
+    parser.add_argument("--feed", metavar="F", default="", help="the feed's address, for sinks that accept it")
     parser.add_argument(
         "--sink",
         metavar="S",
         action="append",
         default=[],
-        help="an XML-RPC address, `extended:` before it for extendedPing, or a template with {name}, {url}, {feed}",
+        help="an XML-RPC address, with the prefix `extended:` for extendedPing, or a template with {name}, {url}, "
+        "{feed}",
     )
-    parser.add_argument("--allow-private", action="store_true", help="let names of sinks lead to private addresses")
+    parser.add_argument("--allow-private", action="store_true", help="permit sinks at private addresses")
     admin_client.add_options(parser)
     parser.set_defaults(run=ping, parser=parser)
 
 
 def ping(args: argparse.Namespace) -> int:
-    """Ping the sinks; return 1 if a sink did not accept the ping. Raises UsageError."""
+    """Ping the sinks. Return 1 if a sink did not accept the ping. Raises UsageError."""
     if not args.sink:
         result = admin_client.ask(args, "POST", "ping", {"url": args.url, "name": args.name, "feed": args.feed})
         lines = [f"{sink}  queued" for sink in result["sinks"]]

@@ -1,4 +1,4 @@
-"""feedproxy purge: let a running proxy forget what it holds."""
+"""feedproxy purge: remove feeds from a running proxy's cache."""
 
 import argparse
 import json
@@ -12,7 +12,7 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "purge",
         help="remove feeds from a running proxy's cache",
-        description="Remove a feed from a running proxy's cache, or all that match a pattern.",
+        description="Remove a feed from a running proxy's cache, or all feeds that match a pattern.",
     )
     parser.add_argument("what", metavar="URL|PATTERN", help="an address, or a pattern with asterisks")
     admin_client.add_options(parser)
@@ -20,7 +20,7 @@ def register(subparsers: Any) -> None:
 
 
 def purge(args: argparse.Namespace) -> int:
-    """Purge matching feeds; return 0, also if none was stored. Raises UsageError if no proxy can be reached."""
+    """Purge matching feeds. Return 0, also if none was stored. Raises UsageError if no proxy can be reached."""
     result = admin_client.ask(args, "POST", "purge", admin_client.address_or_pattern(args.what))
     if args.format == "json":
         print(json.dumps(result, ensure_ascii=False, indent=1))

@@ -1,4 +1,4 @@
-"""feedproxy refresh: let a running proxy ask an origin now."""
+"""feedproxy refresh: let a running proxy fetch a feed now."""
 
 import argparse
 import json
@@ -11,8 +11,8 @@ def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
         "refresh",
-        help="let a running proxy ask an origin now",
-        description="Let a running proxy ask the origin of a feed now, or as soon as the feed's floor allows.",
+        help="let a running proxy fetch a feed now",
+        description="Let a running proxy fetch a feed from its origin now, or as soon as feed_min_interval permits.",
     )
     parser.add_argument("what", metavar="URL|PATTERN", help="an address, or a pattern with asterisks")
     admin_client.add_options(parser)
@@ -20,7 +20,7 @@ def register(subparsers: Any) -> None:
 
 
 def refresh(args: argparse.Namespace) -> int:
-    """Refresh feeds; return 1 if none matches or a refresh fails. Raises UsageError if no proxy can be reached."""
+    """Refresh feeds. Return 1 if none matches or a refresh fails. Raises UsageError if no proxy can be reached."""
     what = admin_client.address_or_pattern(args.what)
     result = admin_client.ask(args, "POST", "refresh", what)
     if args.format == "json":

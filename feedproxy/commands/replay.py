@@ -20,24 +20,30 @@ def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
         "replay",
-        help="serve recorded traffic as an origin with a clock of its own",
-        description="An origin that answers as origins did, at a virtual instant: by Host, as an explicit proxy (http) "
-        "and as a gateway. Nothing is fetched; what is not known is 504.",
+        help="serve recorded traffic as an origin with a virtual clock",
+        description="Serves the answers that origins gave at a virtual instant: by Host, as an explicit proxy (http), "
+        "and as a gateway. No request is sent to origins; an unknown target is answered 504.",
     )
     parser.add_argument("source", metavar="FILE.har|DIR", nargs="?", help="a recording, or a folder of dated versions")
-    parser.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:8080", help="where readers connect")
-    parser.add_argument("--admin", metavar="HOST:PORT", default="127.0.0.1:8081", help="where the clock is moved")
+    parser.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:8080", help="the address for readers")
     parser.add_argument(
-        "--at", metavar="TIME", default="", help="when it begins: ISO 8601, @UNIX, +LENGTH (first version)"
+        "--admin", metavar="HOST:PORT", default="127.0.0.1:8081", help="the address at which the clock is moved"
+    )
+    parser.add_argument(
+        "--at", metavar="TIME", default="", help="the first instant: ISO 8601, @UNIX, +LENGTH (first version)"
     )
     time = parser.add_mutually_exclusive_group()
-    time.add_argument("--speed", metavar="N", type=float, default=1.0, help="how many times as fast as real time (1)")
-    time.add_argument("--step", action="store_true", help="the clock moves by POST /advance?seconds=N alone")
+    time.add_argument("--speed", metavar="N", type=float, default=1.0, help="ratio of virtual to real time (1)")
+    time.add_argument("--step", action="store_true", help="only POST /advance?seconds=N moves the clock")
     parser.add_argument(
-        "--per-request", metavar="SECONDS", type=float, default=0.0, help="with --step: each answer moves it, too"
+        "--per-request",
+        metavar="SECONDS",
+        type=float,
+        default=0.0,
+        help="with --step: each answer also moves the clock",
     )
     for name, metavar, text in (
-        ("--strip", "FIELD", "take away a field, or ttl, skipHours, skipDays, sy; may be repeated"),
+        ("--strip", "FIELD", "remove a field, or ttl, skipHours, skipDays, sy; may be repeated"),
         (
             "--add",
             "HINT",
@@ -46,17 +52,19 @@ def register(subparsers: Any) -> None:
         ("--fault", "NAME[@when]", "inject a fault; may be repeated"),
     ):
         parser.add_argument(name, metavar=metavar, action="append", default=[], help=text)
-    parser.add_argument("--seed", metavar="N", default="1", help="another seed, other chances (1)")
-    parser.add_argument("--list-faults", action="store_true", help="print the catalogue of faults, and end")
-    parser.add_argument("--record", metavar="FILE.har", help="record what readers ask, at virtual instants")
-    parser.add_argument("--proxy", action="store_true", help="put a whole feedproxy with the same clock in front")
+    parser.add_argument("--seed", metavar="N", default="1", help="seed of the random numbers (1)")
+    parser.add_argument("--list-faults", action="store_true", help="print the catalogue of faults and exit")
+    parser.add_argument("--record", metavar="FILE.har", help="record the requests of readers, at virtual instants")
+    parser.add_argument(
+        "--proxy", action="store_true", help="run a whole feedproxy with the same clock in front of the replay"
+    )
     parser.add_argument("--config", metavar="FILE", default="", help="with --proxy: its configuration (YAML)")
     parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="with --proxy: set an option")
     parser.set_defaults(run=run, parser=parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until told to stop."""
+    """Serve the replay until a signal stops it. Return 0."""
     from feedproxy.lab.replay.replay_source import ReplayOptions, feed_table, make_replay, open_source  # noqa: PLC0415
     from feedproxy.lab.replay.virtual_time import parse_instant  # noqa: PLC0415
 
@@ -81,11 +89,11 @@ def _check(args: argparse.Namespace) -> None:
     if not 0 < args.speed <= 1e9:
         raise UsageError(f"--speed {args.speed:g}: expected a number above 0")
     if args.per_request and not args.step:
-        raise UsageError("--per-request needs --step: another clock runs by itself")
+        raise UsageError("--per-request requires --step: any other clock runs by itself")
     if not 0 <= args.per_request <= 1e9:
-        raise UsageError(f"--per-request {args.per_request:g}: expected a number of seconds")
+        raise UsageError(f"--per-request {args.per_request:g}: expected a positive number of seconds")
     if (args.set or args.config) and not args.proxy:
-        raise UsageError(f"{'--set' if args.set else '--config'} needs --proxy: a bare replay has no options")
+        raise UsageError(f"{'--set' if args.set else '--config'} requires --proxy: a bare replay has no options")
 
 
 async def _serve_replay(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
@@ -121,7 +129,7 @@ async def _serve_replay(args: argparse.Namespace, replay: Any, clock: Clock) -> 
 
 
 async def _serve_proxy(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
-    """Serve a proxy with the replay as origin of all addresses: no request leaves this machine."""
+    """Serve a proxy, with the replay as the origin of all addresses. No request leaves this machine. Return 0."""
     from feedproxy import serve  # noqa: PLC0415 -- only this pays for importing mitmproxy
     from feedproxy.lab.replay.replay_listener import ReplayListener  # noqa: PLC0415
     from feedproxy.server.replay_backend import make_replay_app  # noqa: PLC0415
@@ -133,12 +141,12 @@ async def _serve_proxy(args: argparse.Namespace, replay: Any, clock: Clock) -> i
         "listen": args.listen,
         "admin": args.admin,
         "store": "memory:",
-        # What streams past the cache would go to the real origin.
+        # Content that streams past the cache would come from the real origin.
         **{"allow_ports": [], "connect_ports": [], "allow_private": False},
         **({"record": args.record} if args.record else {}),
     }
     try:
-        # On a clock that is moved by hand nothing happens but what was asked for.
+        # With a clock that is moved by hand, only requested operations take place.
         sets = ("polling=off", *args.set) if args.step else tuple(args.set)
         plan = serve.ServePlan(args.config, sets, options)
         announce: Callable[[str], None] = lambda address: print(f"feedproxy listens on {address}", flush=True)  # noqa: E731
@@ -150,7 +158,7 @@ async def _serve_proxy(args: argparse.Namespace, replay: Any, clock: Clock) -> i
 
 
 def read_recording(path: Path) -> Any:
-    """A HAR file by itself; a flow file by mitmproxy, which takes its time to be imported."""
+    """Read a recording and return it: a HAR file, or a flow file of mitmproxy, which takes time to import."""
     from feedproxy.lab.record import har  # noqa: PLC0415
 
     with contextlib.suppress(OSError), path.open("rb") as file:
@@ -166,7 +174,7 @@ def _recorder(file: str, seed: str) -> Any:
     from feedproxy.lab.record.recorder import Recorder  # noqa: PLC0415
     from feedproxy.lab.record.redact import Redactor  # noqa: PLC0415
 
-    # The same play is the same file: the pseudonyms of its readers come of the seed.
+    # The same replay gives the same file: the pseudonyms of its readers depend on the seed.
     return Recorder(HarWriter(Path(file)), Redactor(seed.encode("utf-8", "surrogateescape")))
 
 
@@ -191,7 +199,10 @@ def _status(replay: Any) -> dict[str, Any]:
 
 
 def _stop_event() -> asyncio.Event:
-    """Return an event that SIGTERM and SIGINT set. Call it before the address is printed: signals may follow."""
+    """Return an event that SIGTERM and SIGINT set.
+
+    Call this before the address is printed, because signals may follow.
+    """
     stopped = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stopped.set)

@@ -1,4 +1,4 @@
-"""feedproxy score: how readers behaved, by a recording."""
+"""feedproxy score: grade the behaviour of readers in a recording."""
 
 import argparse
 import sys
@@ -14,18 +14,16 @@ def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
         "score",
-        help="grade readers' behaviour by a recording",
-        description="Judges every reader of a recording (HAR, or a flow file of mitmproxy's): what it does well, what "
-        "it does not, which requests show it, and a grade. Exits with 1 where a grade is below --min.",
+        help="grade the behaviour of readers in a recording",
+        description="Grades every reader in a recording (HAR, or a flow file of mitmproxy's): its faults, what it does "
+        "well, the requests that show it, and a grade. Exits with 1 if a grade is below --min.",
     )
-    parser.add_argument("file", metavar="FILE.har", nargs="+", help="a recording; several are taken as one")
+    parser.add_argument("file", metavar="FILE.har", nargs="+", help="a recording; several are merged")
     parser.add_argument("--format", choices=FORMATS, default="text", help="output format (default: text)")
-    parser.add_argument("--output", metavar="FILE", default="", help="write it there instead of printing it")
+    parser.add_argument("--output", metavar="FILE", default="", help="write the output to this file")
+    parser.add_argument("--min", metavar="GRADE", type=int, default=0, help="the minimum grade for every reader (0)")
     parser.add_argument(
-        "--min", metavar="GRADE", type=int, default=0, help="the grade that every reader has to reach (0)"
-    )
-    parser.add_argument(
-        "--side", choices=("reader", "origin"), default=None, help="judge who asked the proxy, or the proxy itself"
+        "--side", choices=("reader", "origin"), default=None, help="grade the readers of the proxy, or the proxy itself"
     )
     parser.set_defaults(run=run, parser=parser)
 
@@ -43,12 +41,12 @@ def run(args: argparse.Namespace) -> int:
     tell(graded, args.format, args.output)
     below = [score for score in graded.scores if score.grade < args.min]
     if not graded.scores and args.format == "text":
-        print("feedproxy: no reader asked for a feed in this recording", file=sys.stderr)
+        print("feedproxy: no reader requested a feed in this recording", file=sys.stderr)
     return 1 if below else 0
 
 
 def tell(graded: Any, form: str, output: str = "", failures: tuple[str, ...] = ()) -> None:
-    """Print scores in this form, or write them to a file. Raises UsageError where that cannot be written."""
+    """Print scores in this format, or write them to a file. Raises UsageError if the file cannot be written."""
     from feedproxy.lab import score_page  # noqa: PLC0415
     from feedproxy.scoring import score_report  # noqa: PLC0415
 

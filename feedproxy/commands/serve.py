@@ -17,20 +17,22 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "serve",
         help="run the proxy",
-        description="Run the proxy: gateway and explicit proxy, or reverse with --upstream.",
+        description="Run the proxy: gateway and explicit proxy, or reverse mode with --upstream.",
     )
     parser.add_argument("--config", metavar="FILE", help="configuration file, YAML (default: FEEDPROXY_CONFIG)")
     parser.add_argument(
         "--set", metavar="NAME=VALUE", action="append", default=[], help="set an option; may be repeated"
     )
-    parser.add_argument("--listen", metavar="HOST:PORT", help="where readers connect (127.0.0.1:8080)")
-    parser.add_argument("--admin", metavar="HOST:PORT", help="where the operator connects (127.0.0.1:8081)")
-    parser.add_argument("--upstream", metavar="URL", help="stand in front of this origin (reverse)")
-    parser.add_argument("--public-url", metavar="URL", help="the address under which readers reach this proxy")
+    parser.add_argument("--listen", metavar="HOST:PORT", help="the address for readers (127.0.0.1:8080)")
+    parser.add_argument("--admin", metavar="HOST:PORT", help="the address for the operator (127.0.0.1:8081)")
+    parser.add_argument("--upstream", metavar="URL", help="serve this origin in reverse mode")
+    parser.add_argument("--public-url", metavar="URL", help="the address at which readers reach this proxy")
     parser.add_argument("--store", metavar="DIR|redis://…", help="folder of the store, memory:, or redis://HOST/")
-    parser.add_argument("--workers", metavar="N", type=int, help="processes that serve readers (1)")
-    parser.add_argument("--allow-private", action="store_true", help="let targets be at private addresses")
-    parser.add_argument("--record", metavar="FILE.har", help="record what readers ask and what origins say")
+    parser.add_argument("--workers", metavar="N", type=int, help="number of processes that serve readers (1)")
+    parser.add_argument("--allow-private", action="store_true", help="permit targets at private addresses")
+    parser.add_argument(
+        "--record", metavar="FILE.har", help="record the requests of readers and the answers of origins"
+    )
     parser.add_argument(
         "--check", action="store_true", help="check the configuration and the files it names, print it, and exit"
     )
@@ -38,12 +40,12 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until told to stop."""
-    # Only this command pays for importing mitmproxy.
+    """Serve until a signal stops the proxy. Return the exit code."""
+    # Only this command imports mitmproxy, which takes time.
     from feedproxy import serve, supervisor  # noqa: PLC0415
 
-    with contextlib.suppress(AttributeError, ValueError):  # no such signal; not the main thread
-        # Until there is a handler: it must not end what is just starting.
+    with contextlib.suppress(AttributeError, ValueError):  # no such signal, or not the main thread
+        # SIGHUP is ignored until there is a handler: it must not end a proxy that is starting.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     given: dict[str, Any] = {}

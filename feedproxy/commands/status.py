@@ -1,4 +1,4 @@
-"""feedproxy status: what a running proxy does, and how its feeds are."""
+"""feedproxy status: print the state of a running proxy and of its feeds."""
 
 import argparse
 import json
@@ -11,24 +11,26 @@ from feedproxy.web.templates import plural, size
 
 COLUMNS = ("STATE", "SUBSCRIBERS", "NEXT FETCH (UTC)", "FEED", "WHY")
 NARROWEST = 40
-"""Characters of the last column where the terminal is too small for it."""
+"""Minimum width of the last column, in characters, if the terminal is too narrow."""
 
 
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
-        "status", help="show what a running proxy does", description="Show what a running proxy does, and its feeds."
+        "status",
+        help="print the state of a running proxy",
+        description="Print the state of a running proxy and of its feeds.",
     )
     parser.add_argument(
-        "search", nargs="?", default="", metavar="TEXT", help="only feeds with this in title or address"
+        "search", nargs="?", default="", metavar="TEXT", help="only feeds with this text in title or address"
     )
-    parser.add_argument("--limit", type=int, default=50, metavar="N", help="feeds shown (50, at most 1000)")
+    parser.add_argument("--limit", type=int, default=50, metavar="N", help="number of feeds shown (50, at most 1000)")
     admin_client.add_options(parser)
     parser.set_defaults(run=status, parser=parser)
 
 
 def status(args: argparse.Namespace) -> int:
-    """Print the status of a running proxy; return 0. Raises UsageError if no proxy can be reached."""
+    """Print the status of a running proxy. Return 0. Raises UsageError if no proxy can be reached."""
     totals = admin_client.ask(args, "GET", "status")
     asked = {"q": args.search, "per_page": str(max(1, args.limit)), "sort": "state"}
     feeds = admin_client.ask(args, "GET", "feeds", asked)
@@ -51,7 +53,7 @@ def status(args: argparse.Namespace) -> int:
 
 
 def summary(totals: Any) -> Iterator[str]:
-    """Return the lines of the totals."""
+    """Yield the lines with the totals."""
     requests = totals["requests"]
     condition = "shutting down" if totals["draining"] else "ready" if totals["ready"] else "not listening"
     yield f"feedproxy {totals['version']}, {condition}, since {totals['started']}"
@@ -74,16 +76,16 @@ def summary(totals: Any) -> Iterator[str]:
 
 
 def line(row: Any) -> tuple[str, ...]:
-    """One feed's cells."""
+    """Return the cells of one feed's row."""
     at = row["next_fetch"]["at"]
     fetch = at.replace("T", " ").replace("Z", "") if at else "paused" if row["paused"] else "when asked for"
-    # Of a feed that needs no attention: why it is fetched then.
+    # For a feed that needs no attention, the reason is that of its next fetch.
     why = row["next_fetch"]["words"] if at and row["state"] in ("fresh", "held") else row["reason"]
     return row["state"], str(row["subscribers"]), fetch, f"{row['title'][:40]}  {row['target']}", why
 
 
 def table(rows: Sequence[tuple[str, ...]], wide: int) -> Iterator[str]:
-    """The cells in columns; what does not fit on the line stands below, indented."""
+    """Yield the lines of the table. If the last column does not fit, its text follows on a separate line, indented."""
     widths = [max(len(row[column]) for row in [COLUMNS, *rows]) for column in range(3)]
     widths.append(min(max(len(row[3]) for row in [COLUMNS, *rows]), 80))
     beside = sum(widths) + 2 * len(widths) + NARROWEST <= wide

@@ -1,4 +1,4 @@
-"""feedproxy subscribe: a downloaded feed, opened in the user's reader (the client of USM)."""
+"""feedproxy subscribe: open a downloaded feed in the user's reader, as a client of USM does."""
 
 import argparse
 import asyncio
@@ -15,7 +15,7 @@ from feedproxy.http import uri
 from feedproxy.settings import Settings
 
 PLACES = ("%u", "%U", "%s", "{}")
-"""Placeholders of the address in a reader's command; without one it is the last argument."""
+"""Placeholders for the address in a reader's command. Without one, the address is the last argument."""
 
 
 def register(subparsers: Any) -> None:
@@ -23,22 +23,22 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "subscribe",
         help="open a downloaded feed in your reader",
-        description="Find out where a feed wants to be subscribed to, and open that address in your reader.",
+        description="Find the address for subscriptions to a feed, and open it in your reader.",
     )
     parser.add_argument("source", metavar="FILE|URL", nargs="?", help="a downloaded feed or page, or an address")
     parser.add_argument("--reader", metavar="COMMAND", default="", help="your reader; %%u stands for the address")
     parser.add_argument(
-        "--through", metavar="URL", default="", help="a feedproxy's address: subscribe through that gateway"
+        "--through", metavar="URL", default="", help="the address of a feedproxy: subscribe through that gateway"
     )
     doing = parser.add_mutually_exclusive_group()
-    doing.add_argument("--install", action="store_true", help="let the desktop open feeds this way from now on")
-    doing.add_argument("--uninstall", action="store_true", help="undo that, exactly")
-    parser.add_argument("--allow-private", action="store_true", help="let addresses be private ones")
+    doing.add_argument("--install", action="store_true", help="register feedproxy as the desktop's program for feeds")
+    doing.add_argument("--uninstall", action="store_true", help="undo --install exactly")
+    parser.add_argument("--allow-private", action="store_true", help="permit private addresses")
     parser.set_defaults(run=subscribe, parser=parser)
 
 
 def subscribe(args: argparse.Namespace) -> int:
-    """Open the feed in the feed reader; return 1 if the reader fails.
+    """Open the feed in the feed reader. Return 1 if the reader fails.
 
     Raises FeedproxyError if no feed is found, and UsageError for invalid arguments.
     """
@@ -60,13 +60,13 @@ def subscribe(args: argparse.Namespace) -> int:
     command = _command(args.reader or known.reader, address)
     if not command:
         print(address)
-        raise FeedproxyError("no reader is known: say --reader COMMAND, or give the address above to yours")
+        raise FeedproxyError("no reader is known: give --reader COMMAND, or open the address above in your reader")
     return _run(command)
 
 
 def _check(args: argparse.Namespace) -> None:
     if bool(args.source) == (args.install or args.uninstall):
-        raise UsageError("subscribe takes a feed, or --install, or --uninstall")
+        raise UsageError("expected a feed, --install, or --uninstall")
     if args.through:
         try:
             uri.normalise(args.through)
@@ -74,13 +74,16 @@ def _check(args: argparse.Namespace) -> None:
             raise UsageError(f"--through {args.through}: {error}") from error
     try:
         if args.reader and not shlex.split(args.reader):
-            raise UsageError("--reader: which command?")
+            raise UsageError("--reader: expected a command")
     except ValueError as error:
         raise UsageError(f"--reader {args.reader}: {error}") from error
 
 
 def _command(reader: str, address: str) -> list[str]:
-    """The reader's command with the address in it: normalised, so that it begins with http and is one argument."""
+    """Return the reader's command with the address in it.
+
+    The address is normalised, so it begins with http and is a single argument.
+    """
     parts = shlex.split(reader) if reader else desktop_integration.feed_handler(os.environ)
     if parts and not any(place in word for word in parts[1:] for place in PLACES):
         parts = [*parts, PLACES[0]]

@@ -1,4 +1,4 @@
-"""feedproxy token: give out secret addresses, list them, take them back."""
+"""feedproxy token: issue, list and revoke secret addresses."""
 
 import argparse
 import os
@@ -16,31 +16,33 @@ def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
         "token",
-        help="give out secret addresses of feeds, and take them back",
-        description="Secret addresses for readers that know no passwords: who has which, if nothing else is said. "
-        "A running proxy sees a change in a second.",
+        help="issue, list and revoke secret addresses of feeds",
+        description="Secret addresses are for readers without support for passwords. Without a subcommand, lists them "
+        "with their users. A running proxy notices a change within a second.",
     )
     where = argparse.ArgumentParser(add_help=False)
     where.add_argument("--file", metavar="FILE", default="", help="the file of tokens (option tokens_file)")
     where.add_argument("--config", metavar="FILE", default="", help="or the configuration that names it")
     parser.set_defaults(run=show, parser=parser, file="", config="")
     actions = parser.add_subparsers(metavar="ACTION")
-    adding = actions.add_parser("add", parents=[where], help="give one out; it is shown this once")
-    adding.add_argument("user", metavar="USER", help="whose it is")
-    adding.add_argument("pattern", metavar="PATTERN", help="the feeds it is good for: an address, or a rule's pattern")
+    adding = actions.add_parser("add", parents=[where], help="issue a secret address; it is shown only once")
+    adding.add_argument("user", metavar="USER", help="the user of the address")
     adding.add_argument(
-        "--at", metavar="URL", default="", help="the proxy's own address (default: public_url, else listen)"
+        "pattern", metavar="PATTERN", help="the feeds that the address permits: an address, or a rule's pattern"
+    )
+    adding.add_argument(
+        "--at", metavar="URL", default="", help="the proxy's own address (default: public_url, or listen)"
     )
     adding.set_defaults(run=add, parser=parser)
-    listing = actions.add_parser("list", parents=[where], help="who has which")
+    listing = actions.add_parser("list", parents=[where], help="list the addresses with their users")
     listing.set_defaults(run=show, parser=parser)
     revoking = actions.add_parser("revoke", parents=[where], help="take back")
-    revoking.add_argument("names", metavar="ID|USER", nargs="+", help="one token, or all of a user's")
+    revoking.add_argument("names", metavar="ID|USER", nargs="+", help="one token, or all tokens of a user")
     revoking.set_defaults(run=revoke, parser=parser)
 
 
 def add(args: argparse.Namespace) -> int:
-    """Issue a token and print its address. Raises UsageError."""
+    """Issue a token and print its address. Return 0. Raises UsageError."""
     path, options = _file(args)
     token, secret = secret_tokens.issue(path, args.user, args.pattern)
     base = (args.at or options.get("public_url") or _local_address(options)).rstrip("/")
@@ -50,7 +52,7 @@ def add(args: argparse.Namespace) -> int:
 
 
 def show(args: argparse.Namespace) -> int:
-    """Print all tokens without their secrets, which are not stored. Raises UsageError."""
+    """Print all tokens without their secrets, which are not stored. Return 0. Raises UsageError."""
     path, _ = _file(args)
     for token in secret_tokens.list_tokens(path):
         print(f"{token.id}  {token.user}  {token.pattern.text}")
@@ -67,7 +69,7 @@ def revoke(args: argparse.Namespace) -> int:
 
 
 def _path(pattern: str, options: dict[str, Any]) -> str:
-    """Return the path behind the token: the feed, if the pattern names one."""
+    """Return the path after the token: the feed, if the pattern names a single feed."""
     if "*" in pattern or "://" not in pattern:
         return "/…"
     target = uri.normalise(pattern)
@@ -88,5 +90,5 @@ def _file(args: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
     options |= from_environment(os.environ, option_specs())
     name = args.file or options.get("tokens_file", "")
     if not name:
-        raise UsageError("no file of tokens: give --file FILE, or --config FILE that sets tokens_file")
+        raise UsageError("no file of tokens: expected --file FILE, or --config FILE with tokens_file")
     return Path(str(name)).expanduser(), options

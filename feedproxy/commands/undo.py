@@ -12,18 +12,18 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "undo",
         help="let a running proxy forget a move or an end",
-        description="Let a running proxy forget that a feed has moved or ended, as its origin once said.",
+        description="Let a running proxy forget that a feed has moved or ended, as its origin reported.",
     )
-    parser.add_argument("url", metavar="URL", help="the feed's own, old address")
+    parser.add_argument("url", metavar="URL", help="the feed's old address")
     admin_client.add_options(parser)
     parser.set_defaults(run=undo, parser=parser)
 
 
 def undo(args: argparse.Namespace) -> int:
-    """Undo a move or an end; return 1 if none was stored. Raises UsageError if no proxy can be reached."""
+    """Undo a move or an end. Return 1 if none was stored. Raises UsageError if no proxy can be reached."""
     result = admin_client.ask(args, "POST", "undo", admin_client.address_or_pattern(args.url))
     if args.format == "json":
         print(json.dumps(result, ensure_ascii=False, indent=1))
     else:
-        print(f"{result['target']}  {'forgotten' if result['undone'] else 'no move or end was remembered'}")
+        print(f"{result['target']}  {'forgotten' if result['undone'] else 'no move or end was stored'}")
     return 0 if result["undone"] else 1

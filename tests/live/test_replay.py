@@ -244,8 +244,8 @@ def test_behind_the_whole_proxy_nothing_else_is_reached(week: Path, replay: Star
         ((".",), "neither dated versions"),
         ((".", "--step", "--speed", "2"), "not allowed with"),
         ((".", "--speed", "0"), "--speed 0"),
-        ((".", "--set", "a=b"), "--set needs --proxy"),
-        ((".", "--per-request", "5"), "--per-request needs --step"),
+        ((".", "--set", "a=b"), "--set requires --proxy"),
+        ((".", "--per-request", "5"), "--per-request requires --step"),
     ],
 )
 def test_wrong_usage_is_told_in_one_line(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
