@@ -1,4 +1,4 @@
-"""A Chromium for the tests of pages, and axe-core, which finds what keeps people out of a page."""
+"""A Chromium for the tests of pages, and axe-core, which finds accessibility errors."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ AXE = "axe-core@4"
 
 @asynccontextmanager
 async def a_browser(*arguments: str) -> AsyncIterator[Any]:
-    """A browser, or a skip that says what is missing."""
+    """Start a browser, or skip the test with the name of the missing program."""
     if PROGRAM is None:
         pytest.skip("not installed: chromium")
     api = pytest.importorskip("playwright.async_api", reason="not installed: playwright")
@@ -37,7 +37,7 @@ async def a_browser(*arguments: str) -> AsyncIterator[Any]:
 
 
 async def axe_core() -> str:
-    """axe-core's source, installed once into this user's cache folder; a skip where it cannot be had."""
+    """Return the source of axe-core, installed once into the user's cache folder, or skip the test."""
     place = user_cache_path("feedproxy") / "axe"
     if os.access(place.parent.parent, os.W_OK):
         place.mkdir(mode=0o700, parents=True, exist_ok=True)

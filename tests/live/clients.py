@@ -1,6 +1,6 @@
-"""Real feed readers, each run as its own users run it: `read(url)` gives the titles that ended up in it.
+"""Real feed readers, each run as its users run it: `read(url)` returns the titles that the reader has.
 
-A reader keeps its state (cache, validators, what it has seen) between two runs.
+A reader keeps its state (cache, validators, known entries) between two runs.
 """
 
 import os
@@ -18,7 +18,7 @@ from tests.waiting import PATIENCE
 
 
 class Reader:
-    """One installed reader with a home of its own. `proxy` is an explicit proxy, or empty."""
+    """One installed reader with its own home. `proxy` is an explicit proxy, or empty."""
 
     programs: ClassVar[tuple[str, ...]] = ()
     agent: ClassVar[str] = ""
@@ -34,7 +34,7 @@ class Reader:
         self.trusted = trusted
 
     def read(self, url: str) -> list[str]:
-        """Poll the feed once; the titles that the reader now has, sorted."""
+        """Poll the feed once and return the titles that the reader now has, sorted."""
         raise NotImplementedError
 
     def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -72,7 +72,7 @@ class Newsboat(Reader):
 
 class Rss2Email(Reader):
     programs = ("r2e",)
-    agent = "rss2email|feedparser"  # some distributions leave the name of its library
+    agent = "rss2email|feedparser"  # some distributions omit the name of its library
 
     def read(self, url: str) -> list[str]:
         config, data = self.home / "rss2email.cfg", self.home / "rss2email.json"
@@ -85,7 +85,7 @@ class Rss2Email(Reader):
             self._r2e("add", "news", url)
         self._r2e("run")
         assert data.exists()
-        # `Maildir` makes its folders by itself, but not the one that they are in.
+        # `Maildir` creates its folders, but not their parent.
         subjects = []
         for mail in (self.home / "Maildir" / "INBOX" / "new").glob("*"):
             text = mail.read_text(errors="replace")

@@ -1,6 +1,6 @@
-"""What the live tests share: an origin on loopback, the product as a process, and the readers that are installed.
+"""Fixtures of the live tests: an origin on loopback, the product as a process, and the installed readers.
 
-Nothing here uses a fixed port or leaves the machine. A reader that is not installed is a visible skip.
+No fixture uses a fixed port or contacts another machine. A missing reader is a visible skip.
 """
 
 import shutil
@@ -18,7 +18,7 @@ from tests.live.product import Feedproxy
 
 
 def needs(*programs: str) -> pytest.MarkDecorator:
-    """A mark that skips where one of these programs is not installed, and says which."""
+    """Return a mark that skips the test and names the programs that are not installed."""
     missing = [each for each in programs if shutil.which(each) is None]
     return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
 
@@ -31,19 +31,19 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Origin, Aut
 
 @pytest.fixture(scope="module")
 def origin(made: tuple[Origin, Authority]) -> Origin:
-    """The origin; tests of one module share it, each with paths of its own."""
+    """Run the origin for the tests of one module. Each test has its own paths."""
     return made[0]
 
 
 @pytest.fixture(scope="module")
 def authority(made: tuple[Origin, Authority]) -> Authority:
-    """Who vouches for the origin's https."""
+    """Return the certificate authority of the origin."""
     return made[1]
 
 
 @pytest.fixture(scope="module")
 def proxy(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Feedproxy]:
-    """Gateway and explicit proxy that decrypts `localhost` and tunnels everything else; shared by a module."""
+    """Run a gateway and explicit proxy for a module. The proxy decrypts `localhost` and tunnels other hosts."""
     made = Feedproxy(
         tmp_path_factory.mktemp("feedproxy"), authority=authority.file, intercept="localhost", buffer_max=200_000
     )
@@ -55,7 +55,7 @@ def proxy(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture
 def start(authority: Authority, tmp_path: Path) -> Iterator[Callable[..., Feedproxy]]:
-    """Start a feedproxy of one's own: `start("--upstream", URL, store=…, feed_hints="off")`."""
+    """Yield a function that starts a feedproxy: `start("--upstream", URL, store=…, feed_hints="off")`."""
     started: list[Feedproxy] = []
 
     def begin(*arguments: str, **options: Any) -> Feedproxy:
@@ -74,7 +74,7 @@ def start(authority: Authority, tmp_path: Path) -> Iterator[Callable[..., Feedpr
 
 @pytest.fixture(scope="module")
 def hostile_origin(corpus: Path) -> Iterator[tuple[ModuleType, int]]:
-    """The hostile corpus's own origin as a module, which serves, and its port."""
+    """Run the hostile corpus's origin and return its module and port."""
     module = load_server(corpus)
     with module.S(("127.0.0.1", 0), module.H) as listening:
         thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.05})

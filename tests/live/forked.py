@@ -29,7 +29,7 @@ MESSAGE_MAX = 200_000
 
 
 class Forked:
-    """A process of a `Nursery`, with the part of Popen's interface that tests use."""
+    """A process of a `Nursery`, with the methods of Popen that the tests use."""
 
     def __init__(self, pid: int, command: list[str], stdout: IO[str]) -> None:
         self.pid = pid
@@ -39,7 +39,7 @@ class Forked:
         self._ended = threading.Event()
 
     def end(self, code: int) -> None:
-        """Note that it has ended."""
+        """Record the exit code."""
         self.returncode = code
         self._ended.set()
 
@@ -64,7 +64,7 @@ class Forked:
 
 
 class Nursery:
-    """The process that has imported a program. It is started with the first `start`, and ends with the tests."""
+    """The process that has imported a program. It starts with the first `start`, and ends with the tests."""
 
     def __init__(self, program: str) -> None:
         self._program = program
@@ -127,18 +127,18 @@ nurseries = {program: Nursery(program) for program in ("feedproxy", "mitmdump")}
 
 @functools.cache
 def authority_folder() -> tempfile.TemporaryDirectory[str]:
-    """Make mitmproxy's authority once: its keys take half as long as all else that a start does."""
+    """Create mitmproxy's authority once, because its keys take half of a start's time."""
     folder = tempfile.TemporaryDirectory()
     certs.CertStore.from_store(folder.name, CONF_BASENAME, 2048)
     return folder
 
 
 def main(descriptor: int, authority: str, program: str) -> None:
-    """Fork a process for every order that comes, until there are no tests any more."""
+    """Fork a process for every order until the tests end."""
     run = {"feedproxy": import_feedproxy, "mitmdump": import_mitmdump}[program]()
     certs.load_pem_private_key = functools.cache(certs.load_pem_private_key)  # type: ignore[misc]
     certs.CertStore.from_store(authority, CONF_BASENAME, 2048)
-    # What is here already is looked at by no collection in them: that would copy every page of it.
+    # No collection of a forked process scans existing objects, because that would copy every memory page.
     gc.collect()
     gc.freeze()
     with socket.socket(fileno=descriptor) as control:
@@ -171,7 +171,7 @@ def import_mitmdump() -> Callable[[list[str]], int | None]:
 
 
 def _served(control: socket.socket) -> list[str] | None:
-    """Serve orders; the arguments in each process that was forked, None at the end of the tests."""
+    """Serve orders. Return the arguments in each forked process, and None at the end of the tests."""
     told, tell = os.pipe()
     os.set_blocking(tell, False)
     signal.set_wakeup_fd(tell)
@@ -198,7 +198,7 @@ def _served(control: socket.socket) -> list[str] | None:
 
 
 def _settled(order: Any, descriptors: list[int]) -> list[str]:
-    """Be the process that was ordered: its streams, environment and folder. Its arguments."""
+    """Apply the order's streams, environment and folder to this process, and return its arguments."""
     command, environment, folder = order
     with open(os.devnull, "rb") as nothing:
         for number, each in enumerate((nothing.fileno(), *descriptors)):
@@ -207,7 +207,7 @@ def _settled(order: Any, descriptors: list[int]) -> list[str]:
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
-    random.seed()  # else all of them would draw the same numbers
+    random.seed()  # otherwise all processes would have the same random numbers
     arguments: list[str] = command
     return arguments
 

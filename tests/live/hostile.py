@@ -1,4 +1,4 @@
-"""A hostile case on the stage: what the origin sends, what the reader gets, and what is asked in between."""
+"""A hostile case on a stage: what the origin sends, what the reader gets, and the requests between them."""
 
 import calendar
 import gzip
@@ -38,7 +38,7 @@ _LINK = re.compile(r"<(?:[\w-]+:)?link [^<>]*(?:/>|></[\w:-]+>)")
 
 @dataclass(frozen=True)
 class Sent:
-    """An answer of the origin, as far as it can be read."""
+    """A response of the origin, as far as it can be parsed."""
 
     status: int
     fields: Fields
@@ -58,7 +58,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Asked:
-    """A request as the origin saw it."""
+    """A request as the origin received it."""
 
     method: str
     target: str
@@ -66,7 +66,7 @@ class Asked:
 
 
 def load_server(corpus: Path) -> ModuleType:
-    """The corpus's own origin, tools/serve_raw.py, as a module."""
+    """Load the corpus's origin, tools/serve_raw.py, as a module."""
     spec = importlib.util.spec_from_file_location("serve_raw", corpus / "tools" / "serve_raw.py")
     assert spec is not None
     assert spec.loader is not None
@@ -77,14 +77,14 @@ def load_server(corpus: Path) -> ModuleType:
 
 
 def read_index(corpus: Path) -> list[dict[str, Any]]:
-    """All cases, in the index's order."""
+    """Return all cases in the order of the index."""
     cases: list[dict[str, Any]] = json.loads((corpus / "hostile.json").read_text("utf-8"))
     return cases
 
 
 @dataclass
 class Play:
-    """One case: `sent` are its answers, `prime` the good one that comes first, if it has one."""
+    """One case: `sent` are its responses. `prime` is the valid response sent before them, if any."""
 
     case: Mapping[str, Any]
     server: ModuleType
@@ -112,12 +112,12 @@ class Play:
 
     @property
     def only(self) -> Sent:
-        """The case's own answer."""
+        """Return the case's only response."""
         return self.sent[0]
 
     @property
     def asked(self) -> list[Asked]:
-        """What the origin was asked so far."""
+        """Return the requests that the origin received so far."""
         return [
             Asked(method, target, Fields((name, value.strip()) for name, value in fields))
             for method, target, fields in self.server.LOG
@@ -125,32 +125,32 @@ class Play:
 
     @property
     def resource(self) -> Resource | None:
-        """What is kept of the target."""
+        """Return the stored resource of the target."""
         return self.whole.app.service.store.get(self.target)
 
     def use_prime(self, file: str) -> None:
-        """Let this file of the corpus be the good answer that comes first."""
+        """Use this file of the corpus as the valid first response."""
         self.server.CASES[self.id] = {**self.case, "prime": file}
         self.prime = Sent.of((self.corpus / file).read_bytes())
 
     async def get(self, target: str | None = None, fields: Mapping[str, str] | None = None, **more: str) -> Seen:
-        """GET through the gateway, as somebody who takes no coding unless `accept_encoding` says so."""
+        """Send a GET through the gateway. Without `accept_encoding` the client accepts no coding."""
         named = {name.replace("_", "-"): value for name, value in more.items()}
         return await ask(self.whole.port, f"/{target or self.target}", {**named, **(fields or {})})
 
     async def through_proxy(self, **more: str) -> Seen:
-        """GET through the explicit proxy."""
+        """Send a GET through the explicit proxy."""
         named = {name.replace("_", "-"): value for name, value in more.items()}
         return await ask(self.whole.port, self.target, named, host="origin.test")
 
     async def get_again(self, **more: str) -> tuple[Seen, bool]:
-        """Once more; and whether the origin was asked for it."""
+        """Send the GET again; return the response, and True if the origin was contacted."""
         before = len(self.asked)
         seen = await self.get(None, None, **more)
         return seen, len(self.asked) > before
 
     async def primed(self) -> Seen:
-        """The good answer is held, is stale now, and the origin may be asked again."""
+        """Store the valid response and wait until it is stale and the origin may be contacted."""
         assert self.prime is not None
         seen = await self.get()
         assert (seen.status, seen.stored) == (200, True), seen.fields
@@ -163,7 +163,7 @@ class Play:
 
 
 def decoded(body: bytes, label: str | None) -> bytes:
-    """A body without its codings, by the plainest means there are; raises what these raise."""
+    """Return a body without its codings, decoded by standard libraries. Raises their errors."""
     for coding in reversed([name.strip().lower() for name in (label or "").split(",") if name.strip()]):
         match coding:
             case "gzip":
@@ -180,22 +180,19 @@ def decoded(body: bytes, label: str | None) -> bytes:
 
 
 def plain(seen: Seen) -> bytes:
-    """What the reader's program has in its hands in the end."""
+    """Return the content that the reader's program finally has."""
     return decoded(seen.body, seen.coding)
 
 
 def unlinked(body: bytes, original: bytes, encoding: str = "utf-8") -> str | None:
-    """The text that was put into the original at one place to make this body; empty when they are the same.
-
-    None when more was done to it than to put one link in.
-    """
+    """Return the text inserted at one place of the original, "" without a difference, or None after other changes."""
     extra = len(body) - len(original)
     if extra == 0 and body == original:
         return ""
     if extra <= 0:
         return None
     same = next((n for n, (one, two) in enumerate(zip(body, original, strict=False)) if one != two), len(original))
-    # What stands before the place and what was put in may end alike: any of these places explains the body.
+    # The text before the place and the inserted text may have a common end. Any such place explains the body.
     for place in range(same, max(-1, same - extra), -1):
         if body[:place] + body[place + extra :] != original:
             return None

@@ -1,4 +1,4 @@
-"""A line between two machines that counts the bytes it carries."""
+"""A connection between two machines that counts its bytes."""
 
 import contextlib
 import socket
@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 
 class Line:
-    """Carries connections from a free port to `destination`, which may be set later."""
+    """Copies bytes from a free port to `destination`, which may be set later."""
 
     def __init__(self) -> None:
         self.destination = ""

@@ -1,4 +1,4 @@
-"""An origin on loopback, http and https, that one can talk to: publish, hold back, break off, ask what it was asked."""
+"""An origin on loopback with http and https: it publishes, delays and truncates pages, and records its requests."""
 
 import hashlib
 import ipaddress
@@ -23,7 +23,7 @@ from tests.waiting import NEVER, PATIENCE
 
 
 def a_feed(*titles: str, extra: str = "", padding: int = 0) -> bytes:
-    """An RSS 2.0 feed with these items, and `padding` bytes of comment."""
+    """Return an RSS 2.0 feed with these items and a comment of `padding` bytes."""
     items = "".join(
         f"<item><title>{each}</title><link>http://example.com/{each}</link><guid isPermaLink='false'>tag:{each}</guid>"
         f"<pubDate>Fri, 20 Nov 2026 12:00:00 GMT</pubDate><description>About {each}</description></item>"
@@ -38,7 +38,7 @@ def a_feed(*titles: str, extra: str = "", padding: int = 0) -> bytes:
 
 @dataclass(frozen=True)
 class Asked:
-    """One request as the origin received it. `size` and `digest` are of its content."""
+    """A request as the origin received it. `size` and `digest` are those of its content."""
 
     method: str
     path: str
@@ -54,7 +54,7 @@ class Asked:
 
 @dataclass
 class Page:
-    """What stands at a path."""
+    """The content at a path."""
 
     body: bytes
     status: int = 200
@@ -66,7 +66,7 @@ type Scene = Callable[["Handler", Asked], None]
 
 
 class Origin:
-    """Serves pages with entity tags and keeps a log."""
+    """Serves pages with entity tags and records requests."""
 
     def __init__(self, authority: "Authority") -> None:
         self.pages: dict[str, Page] = {}
@@ -77,7 +77,7 @@ class Origin:
         self.https = _Server(self, authority.server_context())
 
     def publish(self, path: str, body: bytes, status: int = 200, **fields: str) -> None:
-        """Put a page there; field names with underscores for hyphens."""
+        """Publish a page. Names of fields have underscores instead of hyphens."""
         named = {name.replace("_", "-"): value for name, value in fields.items()}
         named.setdefault("Content-Type", "application/rss+xml")
         if status == 200:
@@ -85,16 +85,16 @@ class Origin:
         self.pages[path] = Page(body, status, named)
 
     def stage(self, path: str, scene: Scene) -> None:
-        """Let this play where the path is asked for."""
+        """Answer requests for a path by this function."""
         self.scenes[path] = scene
 
     def url(self, path: str, *, secure: bool = False, host: str = "127.0.0.1") -> str:
-        """The address of a path."""
+        """Return the address of a path."""
         server = self.https if secure else self.http
         return f"{'https' if secure else 'http'}://{host}:{server.server_port}{path}"
 
     def asked(self, path: str, *, method: str | None = None) -> list[Asked]:
-        """What was asked of a path, in order."""
+        """Return the requests for a path, in order."""
         return [each for each in list(self.log) if each.path == path and method in (None, each.method)]
 
     def note(self, asked: Asked) -> None:
@@ -103,7 +103,7 @@ class Origin:
             self.changed.notify_all()
 
     def wait_for(self, path: str, count: int = 1, *, deadline: float = PATIENCE) -> list[Asked]:
-        """Wait until the path was asked for that often."""
+        """Wait until this number of requests for the path was received."""
         with self.changed:
             came = self.changed.wait_for(lambda: len(self.asked(path)) >= count, deadline)
         assert came, f"{path} was asked for {len(self.asked(path))} times only: {self.log}"
@@ -126,7 +126,7 @@ class _Server(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        # In the connection's own thread, so that a client that says nothing holds up nobody else.
+        # In the connection's own thread, so that a silent client delays no other.
         if self.context is not None:
             try:
                 request = self.context.wrap_socket(request, server_side=True)
@@ -135,7 +135,7 @@ class _Server(ThreadingHTTPServer):
         super().finish_request(request, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever breaks off does so on purpose here."""
+        """Ignore the error: clients abort connections on purpose."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -164,7 +164,7 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do_OPTIONS = _answer
 
     def say(self, status: int, body: bytes, **fields: str) -> None:
-        """A whole answer; field names with underscores for hyphens."""
+        """Send a complete response. Names of fields have underscores instead of hyphens."""
         self.send_response(status)
         for name, value in fields.items():
             self.send_header(name.replace("_", "-"), value)
@@ -192,11 +192,11 @@ class Handler(BaseHTTPRequestHandler):
             yield piece
 
     def log_message(self, *_: Any) -> None:
-        """The log is `origin.log`."""
+        """Do nothing; requests are recorded in `origin.log`."""
 
 
 class Authority:
-    """A certificate authority for the tests, and one certificate of it for loopback."""
+    """A certificate authority for the tests with one certificate for loopback."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -232,7 +232,7 @@ class Authority:
         )
 
     def server_context(self) -> ssl.SSLContext:
-        """TLS of a server with the certificate for loopback."""
+        """Return a server's TLS context with the certificate for loopback."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.certificate)
         return context
@@ -257,7 +257,7 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 class Gate:
-    """A scene that holds every request back until it is opened, and then plays the next."""
+    """Holds every request until it is opened, then answers by the next function."""
 
     def __init__(self, then: Scene) -> None:
         self._open = threading.Event()
@@ -272,7 +272,7 @@ class Gate:
 
 
 def until[T](what: Callable[[], T], *, deadline: float = PATIENCE, why: str = "") -> T:
-    """The first true value of `what`, asked again and again until the deadline."""
+    """Return the first true value of `what`, called repeatedly until the deadline."""
     end = time.monotonic() + deadline
     while not (found := what()):
         assert time.monotonic() < end, why or f"{what} never came true"
@@ -282,7 +282,7 @@ def until[T](what: Callable[[], T], *, deadline: float = PATIENCE, why: str = ""
 
 @contextmanager
 def opened(folder: Path) -> Iterator[tuple[Origin, Authority]]:
-    """An origin and its authority."""
+    """Run an origin with its authority."""
     authority = Authority(folder)
     origin = Origin(authority)
     try:

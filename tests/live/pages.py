@@ -1,6 +1,6 @@
-"""Runs a page of the documentation as a newcomer would, and compares what the page shows with what came.
+"""Runs a page of the documentation as a new user would, and compares the shown output with the real one.
 
-The blocks of a page are played in order, in an empty folder. A block is a list of commands, the output of the commands
+The blocks of a page are run in order, in an empty folder. A block is a list of commands, the output of the commands
 before it, or what a directive says. A directive is an HTML comment; CONTRIBUTING.md describes them.
 """
 
@@ -108,12 +108,12 @@ SETTLES = 5.0
 
 
 class Untrue(AssertionError):
-    """The page says something else than what happened."""
+    """The page shows other output than the commands had."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """A code block, without its indentation."""
+    """A code block without its indentation."""
 
     line: int
     text: str
@@ -121,7 +121,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Directive:
-    """What the page tells the runner."""
+    """An instruction of the page to the runner."""
 
     line: int
     verb: str
@@ -130,7 +130,7 @@ class Directive:
 
 @dataclass(frozen=True)
 class Heading:
-    """Where a section begins."""
+    """The beginning of a section."""
 
     text: str
 
@@ -139,7 +139,7 @@ type Item = Block | Directive | Heading
 
 
 def read(text: str) -> Iterator[Item]:
-    """The blocks, directives and headings of a page, in order."""
+    """Return the blocks, directives and headings of a page, in order."""
     begun, block, fence, prose = 0, list[str](), False, False
     for number, line in enumerate([*text.splitlines(), "end"], 1):
         fenced = line.startswith("```")
@@ -161,19 +161,19 @@ def read(text: str) -> Iterator[Item]:
 
 
 def looks_like_a_command(line: str) -> bool:
-    """Whether a line begins with a program."""
+    """Return True if a line begins with a program."""
     return line.partition(" ")[0] in PROGRAMS and not OUTPUT.match(line)
 
 
 def masked(text: str) -> str:
-    """The text with what differs from run to run made the same."""
+    """Return the text with placeholders for values that differ between runs."""
     for pattern, mask in MASKS:
         text = pattern.sub(mask, text)
     return text.strip("\n")
 
 
 def same(shown: str, real: str) -> bool:
-    """Whether a page's output says what came; `…` in it is anything, and a line of its own any lines."""
+    """Return True if the shown output matches the real one. `…` matches any text, and on its own line any lines."""
     lines = ["(?:.*\n)*" if line.strip() == "…" else _pattern(line) + "\n" for line in shown.split("\n")]
     return re.fullmatch("".join(lines), real + "\n") is not None
 
@@ -201,7 +201,7 @@ class Page:
         self._make_ready()
 
     def _make_ready(self) -> None:
-        """What a newcomer has: the command, curl, and the clone's `conf` and `addons`."""
+        """Prepare a new user's environment: the command, curl, and the clone's `conf` and `addons`."""
         self.folder.mkdir(parents=True, exist_ok=True)
         programs = self.folder.parent / f"{self.folder.name}-programs"
         programs.mkdir()
@@ -221,13 +221,13 @@ class Page:
             "FEEDPROXY_ADMIN": f"127.0.0.1:{self._port('8081')}",
         }
 
-    # -- The page's words and this run's.
+    # -- texts of the page and of this run
 
     def _port(self, named: str) -> int:
         return self._ports.setdefault(named, free_port())
 
     def _real(self, text: str) -> str:
-        """What the page says, with this run's ports, origins and folders."""
+        """Return a text of the page with this run's ports, origins and folders."""
         text = re.sub(r"\b(?:0\.0\.0\.0|THIS-HOST|redis\.internal):", "127.0.0.1:", text)
         text = PORT.sub(lambda found: f"{found[1]}{self._port(found[2])}", text)
         for host, origin in self._origins.items():
@@ -241,7 +241,7 @@ class Page:
         return f"{place}/"
 
     def _shown(self, text: str) -> str:
-        """What came, with the page's ports, origins and folders."""
+        """Return an output with the page's ports, origins and folders."""
         text = text.replace("\r\n", "\n")
         for host, origin in self._origins.items():
             text = text.replace(origin.base, f"https://{host}").replace(origin.address, host)
@@ -249,10 +249,10 @@ class Page:
             text = re.sub(rf"(?<=[: ]){port}\b", named, text)
         return text.replace(f"{self.folder}/machine", "").replace(f"{self.folder}/", "").replace(str(self.folder), "~")
 
-    # -- The run.
+    # -- the run
 
     def missing(self) -> set[str]:
-        """Programs that the page's blocks begin with, and that are not installed."""
+        """Return the programs at the beginning of the page's blocks that are not installed."""
         found, skipped = set[str](), False
         for item in read(self.path.read_text(encoding="utf-8")):
             match item:
@@ -271,7 +271,7 @@ class Page:
         return {name for name in found - BUILT_IN if shutil.which(name, path=self._environment["PATH"]) is None}
 
     def play(self, section: str | None = None, path: Path | None = None) -> None:
-        """Play the page, or a section of another."""
+        """Run the page, or a section of another page."""
         path, here = path or self.path, section is None
         met = here
         for item in read(path.read_text(encoding="utf-8")):
@@ -288,7 +288,7 @@ class Page:
                 server.stop()
 
     def close(self) -> None:
-        """End what is under way."""
+        """Stop all running commands."""
         for server in self._servers:
             server.close()
         for origin in self._origins.values():
@@ -364,7 +364,7 @@ class Page:
             raise Untrue("\n".join(["the output is another:", *differences]))
 
     def _commands(self, lines: list[str], expected: int = 0) -> None:
-        """Run them; what they print is the output that is compared next."""
+        """Run commands. Their output is compared with the next block."""
         self._output = ""
         for line in lines:
             self._command(line.strip(), expected)
@@ -391,11 +391,11 @@ class Page:
         self._output = output if isinstance(self._output, Server) else self._output + output
 
     def _finish(self, line: str, real: str) -> tuple[int, str]:
-        """Run a command that ends; its exit code and what it printed."""
+        """Run a command to its end and return its exit code and output."""
         environment = self._environment_of(line)
         arguments, given = self._arguments(real), ""
         if found := PIPED.fullmatch(real):
-            # Its first part is forked, as any command of ours; the shell has the rest.
+            # The first part is forked, like any feedproxy command; the shell runs the rest.
             first = self._arguments(found[1])
             if first[: len(COMMAND)] == COMMAND:
                 process = Process(first, self.folder, environment)
@@ -420,12 +420,12 @@ class Page:
         return ended.returncode, ended.stdout.decode(errors="replace")
 
     def _environment_of(self, line: str) -> dict[str, str]:
-        """A check of a configuration shows what it says, without this run's own ports."""
+        """Return the environment. The check of a configuration must not show this run's ports."""
         hidden = ("FEEDPROXY_LISTEN", "FEEDPROXY_ADMIN", "FEEDPROXY_ALLOW_PRIVATE") if "--check" in line else ()
         return {name: value for name, value in self._environment.items() if name not in hidden}
 
     def _arguments(self, line: str) -> list[str]:
-        """A plain command of ours as it is, which can be forked; all others by the shell."""
+        """Return a plain feedproxy command unchanged, so that it can be forked, and any other command for the shell."""
         if self._origins:
             line = re.sub(r"\b(feedproxy (?:check|convert|discover|subscribe)) ", r"\1 --allow-private ", line)
         line = re.sub(r"(?<= )~/(?=\w)", f"{self.folder}/", line)
@@ -442,7 +442,7 @@ class Page:
 
 
 class Server:
-    """A command that goes on running, until another wants its port."""
+    """A running command. It is stopped when another needs its port."""
 
     def __init__(
         self, command: str, port: int, arguments: list[str], folder: Path, environment: dict[str, str]
@@ -458,11 +458,11 @@ class Server:
             self._wait_for(port)
 
     def __str__(self) -> str:
-        """Its log, then what it printed."""
+        """Return its log followed by its output."""
         return self._process.said + "".join(self._process.printed)
 
     def stop(self) -> None:
-        """End it by Ctrl-C."""
+        """Stop it by SIGINT."""
         if self.ended:
             return
         self.ended = True
@@ -486,10 +486,10 @@ class Server:
 
 
 class StandIn:
-    """An origin on loopback in the place of a host that a page names.
+    """An origin on loopback instead of a host that a page names.
 
-    It serves the files below its folder, a feed where the path ends in `.xml`, and else a page that names that feed.
-    It takes pings.
+    It serves the files in its folder, a feed for paths ending in `.xml`, and otherwise a page that links to that feed.
+    It accepts pings.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -503,7 +503,7 @@ class StandIn:
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
     def content(self, path: str) -> tuple[str, bytes]:
-        """Media type and content of a path."""
+        """Return media type and content of a path."""
         file = self.folder / path.lstrip("/").partition("?")[0]
         feed = path.partition("?")[0].endswith(".xml")
         if file.is_file():
@@ -538,7 +538,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def do_POST(self) -> None:
-        """Take a ping, as a sink does."""
+        """Accept a ping."""
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         content = dumps(({"flerror": False, "message": "Thanks for the ping."},), methodresponse=True).encode()
         self.send_response(200)
@@ -548,12 +548,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
 
 @contextmanager
 def opened(path: Path, folder: Path) -> Iterator[Page]:
-    """A page, ready to be played."""
+    """Open a page for a run."""
     page = Page(path, folder)
     try:
         yield page

@@ -1,4 +1,4 @@
-"""The product as a process of its own, and a plain HTTP client that hides nothing."""
+"""The product as a separate process, and a simple HTTP client that shows every detail."""
 
 import os
 import queue
@@ -29,14 +29,14 @@ LISTENS = re.compile(r"feedproxy listens on (http://\S+)")
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """This process's environment without what would change how a client or the product behaves."""
+    """Return this process's environment without variables that affect a client or the product."""
     dropped = ("_proxy", "home", "pythonpath", "pythonhome", "ssl_cert_file", "curl_ca_bundle", "no_color")
     kept = {name: value for name, value in os.environ.items() if not name.lower().endswith(dropped)}
     return {**kept, "LC_ALL": "C.UTF-8", **more}
 
 
 def product_environment(home: Path) -> dict[str, str]:
-    """The same for the product, which may have to be found by the path that the tests were found by."""
+    """Return that environment for the product, with the import path of the tests if needed."""
     found = os.environ.get("PYTHONPATH")
     return clean_environment(HOME=str(home), **({"PYTHONPATH": found} if found else {}))
 
@@ -56,7 +56,7 @@ def copy_authority(confdir: Path) -> None:
 
 
 class Process:
-    """A program under way: its lines as they come, its end by its own pid."""
+    """A running program: its output lines, and its end by its own pid."""
 
     def __init__(self, command: list[str], folder: Path, environment: dict[str, str] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -102,11 +102,11 @@ class Process:
                 return found
 
     def rest(self) -> str:
-        """What it wrote to standard output that nobody waited for, once it has ended."""
+        """Return the remaining standard output after the end."""
         return "".join(iter(lambda: self._lines.get(timeout=PATIENCE) or "", ""))
 
     def ended_before(self, pattern: re.Pattern[str], *, deadline: float = PATIENCE) -> int | None:
-        """The exit code; None where it said a line like this on standard output and is under way."""
+        """Return the exit code, or None if the program printed such a line and is running."""
         try:
             while (line := self._lines.get(timeout=deadline)) is not None:
                 if pattern.search(line):
@@ -117,7 +117,7 @@ class Process:
 
     @property
     def said(self) -> str:
-        """All it wrote to standard error."""
+        """Return all standard error output."""
         return self.log.read_text(errors="replace")
 
     @property
@@ -125,13 +125,13 @@ class Process:
         return self.process.pid
 
     def terminate(self, *, deadline: float = PATIENCE) -> int:
-        """SIGTERM, and the exit code."""
+        """Send SIGTERM and return the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         return self.wait(deadline=deadline)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         if self.process.poll() is None:
             self.process.kill()
         self.wait()
@@ -148,7 +148,7 @@ class Process:
 
 
 class Feedproxy(Process):
-    """`feedproxy serve` on a free port. `options` become --set."""
+    """`feedproxy serve` on a free port. `options` are passed by --set."""
 
     def __init__(
         self,
@@ -176,22 +176,22 @@ class Feedproxy(Process):
         self.address = (urlsplit(self.base).hostname or "", urlsplit(self.base).port or 0)
 
     def gateway(self, target: str, *, slashes: str = "//") -> str:
-        """The gateway's address for a target."""
+        """Return the gateway address of a target."""
         return f"{self.base}/{target.replace('://', ':' + slashes, 1)}"
 
     @property
     def authority(self) -> Path:
-        """The certificate that a reader has to trust for intercepted hosts."""
+        """Return the certificate that readers must trust for intercepted hosts."""
         return self.confdir / "mitmproxy-ca-cert.pem"
 
     def get(self, url: str, **fields: str) -> "Seen":
-        """GET a target through the gateway."""
+        """Send a GET for a target through the gateway."""
         return ask(self.gateway(url), fields=fields)
 
 
 @dataclass(frozen=True)
 class Seen:
-    """An answer as it came."""
+    """A response as received."""
 
     status: int
     fields: HTTPMessage
@@ -199,7 +199,7 @@ class Seen:
 
     @property
     def cache(self) -> str:
-        """Cache-Status."""
+        """Value of Cache-Status."""
         return ", ".join(self.fields.get_all("Cache-Status", []))
 
 
@@ -213,9 +213,10 @@ def ask(
     context: ssl.SSLContext | None = None,
     deadline: float = PATIENCE,
 ) -> Seen:
-    """One request on a connection of its own; field names with underscores for hyphens.
+    """Send one request on its own connection.
 
-    With `through` it goes to that proxy in absolute-form. Nothing is followed, decoded or retried.
+    Names of fields have underscores instead of hyphens. With `through`, it is sent to that proxy in absolute-form.
+    Nothing is followed, decoded or retried.
     """
     split = urlsplit(url)
     default = 443 if split.scheme == "https" else 80
@@ -233,14 +234,14 @@ def ask(
 
 
 def raw(address: tuple[str, int], message: bytes, method: str = "GET", *, deadline: float = PATIENCE) -> Seen:
-    """These very bytes, and the answer to them."""
+    """Send exactly these bytes and return the response."""
     with socket.create_connection(address, timeout=deadline) as wire:
         wire.sendall(message)
         return read_answer(wire, method)
 
 
 def read_answer(wire: socket.socket, method: str = "GET") -> Seen:
-    """The answer that comes on this connection."""
+    """Return the next response on this connection."""
     answer = HTTPResponse(wire, method=method)
     answer.begin()
     return Seen(answer.status, answer.msg, answer.read())

@@ -1,4 +1,4 @@
-"""What the runs over the corpora stand on: a whole proxy in this process, and a reader that sees every byte."""
+"""Environment of the runs over the corpora: a whole proxy in this process, and a client that shows every byte."""
 
 import asyncio
 import re
@@ -22,7 +22,7 @@ from tests.waiting import PATIENCE
 
 @dataclass(frozen=True)
 class Seen:
-    """An answer as it stood on the wire; `fields` are ISO-8859-1, so that no byte is lost."""
+    """A response as received. `fields` are decoded as ISO-8859-1, so that no byte is lost."""
 
     status: int
     fields: Fields
@@ -30,7 +30,7 @@ class Seen:
 
     @property
     def cache(self) -> list[str]:
-        """The parameters of our member of Cache-Status."""
+        """Parameters of the proxy's member of Cache-Status."""
         return [word.strip() for word in (self.fields.combined("cache-status") or "").split(";")]
 
     @property
@@ -69,9 +69,9 @@ class Seen:
 async def ask(
     port: int, target: str, fields: Mapping[str, str] | None = None, *, method: str = "GET", host: str = "proxy.example"
 ) -> Seen:
-    """One request over a connection of its own, and the answer, read without any library's help.
+    """Send one request on its own connection and parse the response without a library.
 
-    `target` is what stands in the request line. That the answer is well framed is checked here, for all.
+    `target` is the target in the request line. The framing of every response is checked here.
     """
     lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", "Connection: close"]
     lines += [f"{name}: {value}" for name, value in (fields or {}).items()]
@@ -84,7 +84,7 @@ async def ask(
 
 
 class Line:
-    """A connection that a reader keeps."""
+    """A persistent connection of a reader."""
 
     def __init__(self, port: int, host: str) -> None:
         self._port, self._host = port, host
@@ -97,7 +97,10 @@ class Line:
         self._writer.close()
 
     async def get(self, target: str, **fields: str) -> Seen:
-        """The answer to a GET; field names with underscores for hyphens. Its length has to be told."""
+        """Send a GET and return the response, which must have a length.
+
+        Names of fields have underscores instead of hyphens.
+        """
         lines = [f"GET {target} HTTP/1.1", f"Host: {self._host}"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in fields.items()]
         self._writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
@@ -108,7 +111,7 @@ class Line:
 
 
 def framed(raw: bytes, method: str) -> Seen:
-    """The answer in these bytes, which have to be exactly one, as RFC 9112 writes it."""
+    """Return the response in these bytes, which must be exactly one according to RFC 9112."""
     head, separator, body = raw.partition(b"\r\n\r\n")
     assert separator, f"no head: {raw[:200]!r}"
     first, *lines = head.decode("latin-1").split("\r\n")
@@ -143,10 +146,10 @@ def _unchunked(body: bytes) -> bytes:
 
 
 class Names:
-    """The name service of these tests: every name in `test` is the origin's, whatever port was meant.
+    """The name service of these tests: every name in `test` resolves to the origin, with any port.
 
-    So a case may name `http://origin.test/`, as the corpus does, and the policy on addresses stays as strict as it
-    is for strangers' targets. `asked` are the names that somebody wanted to connect to.
+    Cases can therefore name `http://origin.test/`, and the address policy is as strict as for unknown targets. `asked`
+    lists the names that were looked up.
     """
 
     def __init__(self, port: int) -> None:
@@ -170,7 +173,7 @@ class Names:
 
 @dataclass
 class Whole:
-    """A whole proxy that listens, and what lies under its surface."""
+    """A whole running proxy and its internals."""
 
     port: int
     app: App
@@ -180,7 +183,7 @@ class Whole:
 
 @asynccontextmanager
 async def whole_proxy(clock: ManualClock, origin_port: int, **settings: Any) -> AsyncIterator[Whole]:
-    """The product's own master with these options, on a port of its own, for as long as the block lasts."""
+    """Run the product's own master with these options on its own port during the block."""
     names = Names(origin_port)
     given = {"listen_port": 0, "admin": "", "store": "memory:", "log_format": "off", **settings}
     resolve: Callable[..., Any] = lambda _, *args, **named: names.resolve(*args, **named)  # noqa: E731

@@ -1,4 +1,4 @@
-"""Who may read what, as a reader meets it: files that htpasswd wrote, curl, one worker and two, fast path and not."""
+"""Access control as readers see it: files written by htpasswd, curl, one or two workers, with and without fast path."""
 
 import base64
 import hashlib
@@ -26,7 +26,10 @@ WAYS = {"plain": ((), False), "fast": ((), True), "two workers": (("--workers", 
 
 @pytest.fixture(params=list(WAYS))
 def guarded(request: pytest.FixtureRequest, start: Start, origin: Origin, tmp_path: Path) -> Iterator[Feedproxy]:
-    """Bob has a password by htpasswd, carol one by Argon2; both may read what is below /team, and bob /bob."""
+    """Run a proxy where bob has a password by htpasswd and carol one by Argon2.
+
+    Both may read /team, and bob may read /bob.
+    """
     arguments, fast = WAYS[request.param]
     users = tmp_path / "users"
     subprocess.run(["htpasswd", "-cbB", str(users), "bob", "bob's"], check=True, capture_output=True, timeout=60)
@@ -58,7 +61,7 @@ def basic(name: str, password: str = "") -> str:
 
 
 def wsse(nonce: str, *, decoded: bool, hexadecimal: bool, off: float = 0, password: str = "for wsse") -> str:
-    """X-WSSE by the text's formula, in each of the ways that readers understand it."""
+    """Return X-WSSE by the specification's formula, in each variant that clients use."""
     created = datetime.fromtimestamp(time.time() + off, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     sent = base64.b64encode(nonce.encode()).decode()
     summed = hashlib.sha1(
@@ -68,7 +71,7 @@ def wsse(nonce: str, *, decoded: bool, hexadecimal: bool, off: float = 0, passwo
     return f'UsernameToken Username="bob", PasswordDigest="{digest}", Nonce="{sent}", Created="{created}"'
 
 
-def test_passwords_open_by_basic_and_what_is_behind_is_for_nobody_else(guarded: Feedproxy, origin: Origin) -> None:
+def test_basic_password_grants_access_and_the_response_is_not_shared(guarded: Feedproxy, origin: Origin) -> None:
     feed, bobs = origin.url("/team/feed.rss"), origin.url("/bob/feed.rss")
     before = len(origin.asked("/team/feed.rss"))
 
@@ -90,17 +93,17 @@ def test_passwords_open_by_basic_and_what_is_behind_is_for_nobody_else(guarded: 
     assert [each.split()[0] for each in asked or ()] == ["Basic", "WSSE"]
 
 
-def test_a_digest_opens_once_at_all_workers_together(guarded: Feedproxy, origin: Origin) -> None:
+def test_wsse_token_is_accepted_once_by_all_workers_together(guarded: Feedproxy, origin: Origin) -> None:
     feed = origin.url("/bob/feed.rss")
     for decoded, hexadecimal in product([True, False], repeat=2):
         proof = wsse(f"nonce-{decoded}-{hexadecimal}", decoded=decoded, hexadecimal=hexadecimal)
         fields = {"authorization": 'WSSE profile="UsernameToken"', "x_wsse": proof}
 
-        # Five connections, which the system spreads over the workers.
+        # Five connections, which the system distributes over the workers.
         assert [guarded.get(feed, **fields).status for _ in range(5)] == [200, 401, 401, 401, 401]
 
 
-def test_a_digest_of_another_hour_or_of_another_password_opens_nothing(guarded: Feedproxy, origin: Origin) -> None:
+def test_wsse_token_with_old_time_or_wrong_password_is_refused(guarded: Feedproxy, origin: Origin) -> None:
     feed = origin.url("/bob/feed.rss")
     for proof in (
         wsse("old", decoded=False, hexadecimal=False, off=-400),
@@ -108,11 +111,11 @@ def test_a_digest_of_another_hour_or_of_another_password_opens_nothing(guarded: 
         wsse("wrong", decoded=False, hexadecimal=False, password="guessed"),
         "UsernameToken nonsense",
     ):
-        assert guarded.get(feed, x_wsse=proof).status in (401, 429)  # 429: it has guessed too often by now
+        assert guarded.get(feed, x_wsse=proof).status in (401, 429)  # 429 after too many guesses
 
 
 @pytest.mark.parametrize("guarded", ["fast"], indirect=True)
-def test_in_the_explicit_proxy_curl_signs_in_by_407(guarded: Feedproxy, origin: Origin, tmp_path: Path) -> None:
+def test_curl_authenticates_at_the_explicit_proxy_by_407(guarded: Feedproxy, origin: Origin, tmp_path: Path) -> None:
     def curl(*arguments: str) -> str:
         command = ["curl", "-s", "-o", str(tmp_path / "out"), "-w", "%{http_code}", "--noproxy", "", "--max-time", "60"]
         command += ["--proxy", guarded.base, *arguments, origin.url("/team/feed.rss")]
@@ -126,7 +129,7 @@ def test_in_the_explicit_proxy_curl_signs_in_by_407(guarded: Feedproxy, origin: 
     assert curl("--user", "bob:bob's") == "407"
 
 
-def test_what_a_wallet_brought_is_never_for_another(guarded: Feedproxy, origin: Origin) -> None:
+def test_response_to_credentials_is_not_served_to_another_user(guarded: Feedproxy, origin: Origin) -> None:
     origin.publish("/team/paid.rss?key=bobs", a_feed("for bob"), Cache_Control="max-age=600")
     origin.publish("/team/paid.rss", a_feed("for all"), Cache_Control="max-age=600")
     url = origin.url("/team/paid.rss")
@@ -143,7 +146,7 @@ def test_what_a_wallet_brought_is_never_for_another(guarded: Feedproxy, origin: 
 
 
 @pytest.mark.parametrize("guarded", ["two workers"], indirect=True)
-def test_a_secret_address_works_in_every_format_until_it_is_revoked(
+def test_secret_address_works_in_every_format_until_it_is_revoked(
     guarded: Feedproxy, origin: Origin, tmp_path: Path
 ) -> None:
     feed = origin.url("/bob/feed.rss")
@@ -161,7 +164,7 @@ def test_a_secret_address_works_in_every_format_until_it_is_revoked(
         return ask(f"{guarded.base}/-/with/{secret}/{path}", deadline=60)
 
     def becomes(path: str, status: int) -> Seen:
-        """Each worker looks at the file by itself, about once a second."""
+        """Wait for a value: each worker checks the file about once a second."""
         return until(lambda: found if (found := seen(path)).status == status else None)
 
     becomes(feed, 200)
@@ -176,7 +179,7 @@ def test_a_secret_address_works_in_every_format_until_it_is_revoked(
     assert secret not in guarded.said
 
 
-def test_a_digest_that_opened_opens_nothing_after_a_restart(start: Start, origin: Origin, tmp_path: Path) -> None:
+def test_used_wsse_token_is_refused_after_a_restart(start: Start, origin: Origin, tmp_path: Path) -> None:
     (tmp_path / "wsse").write_text("bob:for wsse\n")
     origin.publish("/restart.rss", a_feed("one"), Cache_Control="max-age=600")
     options = {"wsse_file": tmp_path / "wsse", "readers": "bob", "store": tmp_path / "store"}

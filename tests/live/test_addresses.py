@@ -1,4 +1,4 @@
-"""What a stranger can name is not reached where it is private, by whatever entrance and in whatever spelling."""
+"""Private addresses are unreachable through every entrance and in every spelling."""
 
 import socket
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ HOSTS = (
 
 @pytest.fixture(scope="module")
 def careful(authority: Authority, origin: Origin, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Feedproxy]:
-    """Without --allow-private; the origin's ports are allowed, so that only its address speaks against it."""
+    """Run a proxy without --allow-private. The origin's ports are permitted, so only its address is refused."""
     ports = [str(server.server_port) for server in (origin.http, origin.https)]
     more = [
         word
@@ -65,7 +65,7 @@ def nothing_arrives(origin: Origin) -> Iterator[None]:
 
 def is_refused(seen: Seen) -> None:
     assert seen.status in (400, 403), (seen.status, seen.body)
-    if "mitmproxy" not in seen.fields.get("Server", ""):  # such a target never gets as far as our own words
+    if "mitmproxy" not in seen.fields.get("Server", ""):  # such a target is refused before the proxy's own page
         assert "detail=" in seen.cache
         assert seen.fields["Content-Type"] == "application/problem+json"
 
@@ -73,9 +73,7 @@ def is_refused(seen: Seen) -> None:
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
 @pytest.mark.parametrize("entrance", ["gateway", "proxy"])
-def test_a_private_address_is_refused(
-    careful: Feedproxy, origin: Origin, entrance: str, method: str, host: str
-) -> None:
+def test_private_address_is_refused(careful: Feedproxy, origin: Origin, entrance: str, method: str, host: str) -> None:
     for target in (
         f"http://{host}:{origin.http.server_port}/secret",
         f"https://{host}:{origin.https.server_port}/secret",
@@ -90,7 +88,7 @@ def test_a_private_address_is_refused(
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_tunnel_to_a_private_address_is_refused(careful: Feedproxy, origin: Origin, host: str) -> None:
+def test_tunnel_to_a_private_address_is_refused(careful: Feedproxy, origin: Origin, host: str) -> None:
     authority = f"{host}:{origin.https.server_port}"
 
     seen = raw(
@@ -100,8 +98,8 @@ def test_a_tunnel_to_a_private_address_is_refused(careful: Feedproxy, origin: Or
     assert seen.status in (400, 403), seen.body
 
 
-def test_the_name_in_host_does_not_lead_past_the_check(careful: Feedproxy, origin: Origin) -> None:
-    """The target decides, never the Host field; and a Host of our own with a path is the gateway."""
+def test_host_field_does_not_bypass_the_address_check(careful: Feedproxy, origin: Origin) -> None:
+    """The target counts, not the Host field. The proxy's own Host with a path is the gateway."""
     port = origin.http.server_port
     for head in (
         f"GET http://127.0.0.1:{port}/secret HTTP/1.1\r\nHost: example.com\r\n\r\n",
@@ -112,7 +110,7 @@ def test_the_name_in_host_does_not_lead_past_the_check(careful: Feedproxy, origi
     assert seen.status == 404
 
 
-def test_a_port_that_is_not_listed_is_refused(careful: Feedproxy) -> None:
+def test_unlisted_port_is_refused(careful: Feedproxy) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         for target in (f"/http://127.0.0.1:{port}/", f"http://127.0.0.1:{port}/"):
@@ -123,17 +121,17 @@ def test_a_port_that_is_not_listed_is_refused(careful: Feedproxy) -> None:
 
 
 class TestByRedirect:
-    """An origin that may be reached leads to what may not: 169.254.169.254 stays closed to --allow-private, too."""
+    """A permitted origin redirects to forbidden addresses. 169.254.169.254 is forbidden even with --allow-private."""
 
     @pytest.fixture(autouse=True)
     def nothing_arrives(self) -> None:
-        """Here the origin is asked, of course."""
+        """Do nothing: here the origin is contacted."""
 
     @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
     @pytest.mark.parametrize(
         "place", ["http://169.254.169.254/latest/meta-data/", "http://[fd00:ec2::254]/", "http://0xa9.254.169.254/"]
     )
-    def test_a_redirect_to_a_forbidden_address_is_not_followed(
+    def test_redirect_to_a_forbidden_address_is_not_followed(
         self, proxy: Feedproxy, origin: Origin, code: int, place: str
     ) -> None:
         path = f"/leads/{code}/{place.count('f')}{len(place)}"
@@ -144,17 +142,17 @@ class TestByRedirect:
         assert seen.status in (301, 302, 303, 307, 308, 403), (seen.status, seen.body)
         assert "meta-data" not in seen.body.decode() or seen.status == 403
 
-    def test_a_redirect_to_a_port_below_1024_is_not_followed(self, proxy: Feedproxy, origin: Origin) -> None:
+    def test_redirect_to_a_port_below_1024_is_not_followed(self, proxy: Feedproxy, origin: Origin) -> None:
         origin.publish("/leads/ssh", b"", 302, Location="http://127.0.0.1:22/")
 
         assert proxy.get(origin.url("/leads/ssh")).status in (302, 403)
 
-    def test_the_metadata_service_stays_closed_even_where_private_addresses_are_allowed(self, proxy: Feedproxy) -> None:
+    def test_metadata_service_is_refused_even_if_private_addresses_are_permitted(self, proxy: Feedproxy) -> None:
         for target in ("http://169.254.169.254/", "http://[fd00:ec2::254]/", "http://0xa9fea9fe/"):
             assert proxy.get(target).status in (400, 403)
             assert ask(proxy.gateway(target), "POST", body=b"x").status in (400, 403)
 
-    def test_a_feed_that_moves_to_a_forbidden_address_keeps_its_copy(self, proxy: Feedproxy, origin: Origin) -> None:
+    def test_feed_that_moves_to_a_forbidden_address_keeps_its_copy(self, proxy: Feedproxy, origin: Origin) -> None:
         origin.publish("/kept.rss", a_feed("kept"), Cache_Control="max-age=0")
         assert proxy.get(origin.url("/kept.rss")).status == 200
 
@@ -165,8 +163,8 @@ class TestByRedirect:
         assert "detail=" in seen.cache
 
 
-def test_a_tunnel_carries_no_request_to_another_place(proxy: Feedproxy, origin: Origin) -> None:
-    """Plain HTTP inside a tunnel is bytes to the one address that was checked, and nothing is parsed."""
+def test_tunnel_carries_requests_to_its_address_only(proxy: Feedproxy, origin: Origin) -> None:
+    """Plain HTTP inside a tunnel is not parsed: its bytes go to the checked address."""
     port = origin.http.server_port
     with socket.create_connection(proxy.address, timeout=PATIENCE) as wire:
         wire.sendall(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
@@ -175,14 +173,12 @@ def test_a_tunnel_carries_no_request_to_another_place(proxy: Feedproxy, origin: 
         received = b""
         while piece := wire.recv(65_536):
             received += piece
-    assert received.startswith(b"HTTP/1.1 404")  # the origin's own word
+    assert received.startswith(b"HTTP/1.1 404")  # the origin's own response
     assert b"Via" not in received
     origin.log.pop()
 
 
-def test_inside_an_intercepted_tunnel_only_its_own_address_is_reached(
-    proxy: Feedproxy, origin: Origin, tmp_path: Path
-) -> None:
+def test_intercepted_tunnel_reaches_its_own_address_only(proxy: Feedproxy, origin: Origin, tmp_path: Path) -> None:
     import ssl
 
     context = ssl.create_default_context(cafile=proxy.authority)
@@ -199,7 +195,7 @@ def test_inside_an_intercepted_tunnel_only_its_own_address_is_reached(
             while piece := wire.recv(65_536):
                 received += piece
     status = int(received.split()[1])
-    # Either refused, or taken for the host of the tunnel: no other is reached.
+    # The request is refused, or sent to the host of the tunnel.
     assert status in (400, 403, 404), received[:300]
     assert [each.path for each in origin.log if each.path == "/x"] == (["/x"] if status == 404 else [])
     origin.log[:] = [each for each in origin.log if each.path != "/x"]

@@ -1,4 +1,4 @@
-"""The benchmark itself, played short: what it times are right answers."""
+"""A short run of the benchmark: it measures correct responses."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @needs("wrk", "openssl")
-def test_the_benchmark_times_right_answers_of_feedproxy_and_nginx_and_leaves_nothing_running(tmp_path: Path) -> None:
+def test_benchmark_measures_correct_responses_and_leaves_no_process(tmp_path: Path) -> None:
     out = tmp_path / "bench.json"
     rows = ["304-keep", "12k-keep", "60k-keep", "unlike", "miss"]
     command = [sys.executable, "-m", "benchmarks", "--parts", "hits", "--rows", *rows, "--peers", "nginx"]
@@ -27,7 +27,7 @@ def test_the_benchmark_times_right_answers_of_feedproxy_and_nginx_and_leaves_not
     assert "| 304 keep-alive |" in done.stdout
 
 
-def test_a_small_million_is_played_and_every_poll_is_answered() -> None:
+def test_small_million_is_simulated_and_every_poll_is_answered() -> None:
     command = [sys.executable, "-m", "benchmarks.million", "--feeds", "400", "--seconds", "3"]
 
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=330, check=False)
@@ -37,7 +37,7 @@ def test_a_small_million_is_played_and_every_poll_is_answered() -> None:
     assert "| … not answered with 200 | 0 polls |" in done.stdout
 
 
-def test_scheduled_refreshes_are_measured_that_the_origin_answers_with_304() -> None:
+def test_scheduled_refreshes_answered_with_304_are_measured() -> None:
     command = [sys.executable, "-m", "benchmarks.revalidations", "--feeds", "20", "--rounds", "1"]
 
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=330, check=False)

@@ -1,6 +1,6 @@
-"""rssCloud and CNWS through real sockets: with Python's own XML-RPC, between two feedproxies, through restarts.
+"""rssCloud and CNWS through real sockets: with Python's XML-RPC, between two feedproxies, and through restarts.
 
-With FEEDPROXY_RSSCLOUD_SERVER, the folder of a built rsscloud-server, with that as well.
+FEEDPROXY_RSSCLOUD_SERVER may name the folder of a built rsscloud-server, which is then tested, too.
 """
 
 import json
@@ -34,7 +34,7 @@ SERVER = os.environ.get("FEEDPROXY_RSSCLOUD_SERVER", "")
 
 
 class Workstation:
-    """Takes notifications by http-post, gives challenges back; can be told to be broken."""
+    """Receives notifications by http-post and answers challenges; it can be told to fail."""
 
     def __init__(self, port: int = 0, body: bytes = b"", address: str = "127.0.0.1") -> None:
         self.told: list[tuple[str, bytes]] = []
@@ -57,7 +57,7 @@ class Workstation:
                 self.wfile.write(content)
 
             def log_message(self, *_: Any) -> None:
-                """`told` is the log."""
+                """Do nothing; `told` has the notifications."""
 
         self._server = ThreadingHTTPServer((address, port), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
@@ -87,7 +87,7 @@ def please_notify(proxy: Feedproxy, *, on_behalf_of: str = "", **given: object) 
 
 
 def active(proxy: Feedproxy, role: str, protocol: str) -> list[dict[str, Any]]:
-    """The operator's view of what is subscribed to."""
+    """Return the active subscriptions from the admin listener."""
     found = ADMIN.search(proxy.said)
     view = json.loads(ask(f"{found[1]}/api/notifications").body) if found else {"subscriptions": []}
     wanted = {"role": role, "protocol": protocol, "state": "active"}
@@ -100,7 +100,7 @@ def change(proxy: Feedproxy, origin: Origin, path: str, *titles: str) -> None:
         assert rpc.rssCloud.ping(origin.url(path)) is True
 
 
-def test_pythons_own_client_registers_and_pythons_own_server_is_told(start: Start, origin: Origin) -> None:
+def test_pythons_xml_rpc_client_registers_and_its_server_is_notified(start: Start, origin: Origin) -> None:
     proxy, path = start(), "/rpc.xml"
     feed = origin.url(path)
     origin.publish(path, a_feed("one"))
@@ -128,7 +128,7 @@ def test_pythons_own_client_registers_and_pythons_own_server_is_told(start: Star
     assert told == [feed, feed]
 
 
-def test_a_workstation_by_http_post_is_told_through_faults_and_a_restart(
+def test_http_post_subscriber_is_notified_after_failures_and_a_restart(
     start: Start, origin: Origin, workstation: Workstation, tmp_path: Path
 ) -> None:
     path, store = "/post.xml", tmp_path / "store"
@@ -156,8 +156,8 @@ def test_a_workstation_by_http_post_is_told_through_faults_and_a_restart(
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="elsewhere than on Linux loopback is one address")
-def test_behind_a_load_balancer_the_callback_is_at_the_workstations_address(start: Start, origin: Origin) -> None:
-    """Only who is trusted may say where somebody comes from: "on behalf of another" nobody registers."""
+def test_callback_behind_a_load_balancer_is_at_the_workstations_address(start: Start, origin: Origin) -> None:
+    """Only a trusted proxy may state the client's address, so no client can register another."""
     path, there = "/balanced.xml", Workstation(address="127.0.0.2")
     feed = origin.url(path)
     origin.publish(path, a_feed("one"))
@@ -173,7 +173,7 @@ def test_behind_a_load_balancer_the_callback_is_at_the_workstations_address(star
     assert len(there.told) == 1
 
 
-def test_what_is_not_verified_is_told_nothing(start: Start, origin: Origin, workstation: Workstation) -> None:
+def test_unverified_subscriber_is_not_notified(start: Start, origin: Origin, workstation: Workstation) -> None:
     proxy, path = start(), "/unproved.xml"
     feed = origin.url(path)
     origin.publish(path, a_feed("one"))
@@ -192,7 +192,7 @@ def test_what_is_not_verified_is_told_nothing(start: Start, origin: Origin, work
     assert {path for path, _ in workstation.told} == {"/proved"}
 
 
-def test_a_cnws_subscriber_is_told_and_removed_where_he_says_false(start: Start, origin: Origin) -> None:
+def test_cnws_subscriber_is_notified_and_removed_after_answering_false(start: Start, origin: Origin) -> None:
     proxy, path = start(ping_interval=0), "/cnws.xml"
     feed = origin.url(path)
     origin.publish(path, a_feed("one"))
@@ -216,7 +216,7 @@ def test_a_cnws_subscriber_is_told_and_removed_where_he_says_false(start: Start,
 
 
 class Pair:
-    """A publisher's feedproxy, and the office's that reads it; each can be killed and come again."""
+    """A publisher's feedproxy, and an office's feedproxy that reads it. Each can be killed and started again."""
 
     def __init__(self, start: Start, origin: Origin, folder: Path) -> None:
         self._start, self._folder = start, folder
@@ -237,9 +237,7 @@ class Pair:
         return self._start(*arguments, *listen, store=self._folder / who, ping_interval=0, **options)
 
 
-def test_one_feedproxy_tells_another_by_rsscloud_and_restarts_change_nothing(
-    start: Start, origin: Origin, tmp_path: Path
-) -> None:
+def test_feedproxy_notifies_another_by_rsscloud_across_restarts(start: Start, origin: Origin, tmp_path: Path) -> None:
     pair, path = Pair(start, origin, tmp_path), "/cloudy.xml"
     feed = pair.address("hub", path)
     origin.publish(path, a_feed("one"))
@@ -264,14 +262,14 @@ def test_one_feedproxy_tells_another_by_rsscloud_and_restarts_change_nothing(
 
     office.kill()
     office = pair.feed_list()
-    office.get(feed)  # who reads a feed is saved every few minutes only
+    office.get(feed)  # readers are saved every few minutes only
     origin.publish(path, a_feed("four", "three"))
     ping()
     until(lambda: len(lists(office)) == 3)
     assert b"four" in office.get(feed).body
 
 
-def test_one_feedproxy_tells_another_by_cnws(start: Start, origin: Origin, tmp_path: Path) -> None:
+def test_feedproxy_notifies_another_by_cnws(start: Start, origin: Origin, tmp_path: Path) -> None:
     pair, path = Pair(start, origin, tmp_path), "/old.xml"
     feed = pair.address("hub", path)
     origin.publish(path, a_feed("one"))
@@ -286,14 +284,14 @@ def test_one_feedproxy_tells_another_by_cnws(start: Start, origin: Origin, tmp_p
     until(lambda: len(lists(office)) == 1)
 
 
-def test_with_several_workers_all_take_subscriptions_and_one_delivers(
+def test_all_workers_accept_subscriptions_and_one_delivers(
     start: Start, origin: Origin, workstation: Workstation
 ) -> None:
     proxy, path = start("--workers", "2", ping_interval=0), "/shared.xml"
     feed = origin.url(path)
     origin.publish(path, a_feed("one"))
     proxy.get(feed)
-    # Each comes by a connection of its own, and the kernel deals those out.
+    # Each registers on its own connection, which the kernel assigns to a worker.
     for number in range(16):
         done = until(lambda number=number: _taken(proxy, workstation, feed, number))  # type: ignore[misc]
         assert done
@@ -312,7 +310,7 @@ def _taken(proxy: Feedproxy, workstation: Workstation, feed: str, number: int) -
     return said.get("success") == "true"
 
 
-# -- an rssCloud server that others wrote
+# -- an rssCloud server of another project
 
 
 @pytest.fixture
@@ -344,7 +342,7 @@ def _listens(port: int) -> bool:
     ("protocol", "path", "procedure"),
     [("http-post", "/pleaseNotify", ""), ("xml-rpc", "/RPC2", "rssCloud.pleaseNotify")],
 )
-def test_we_register_with_rsscloud_server_and_it_tells_us(
+def test_office_registers_with_rsscloud_server_and_is_notified(
     start: Start, origin: Origin, tmp_path: Path, cloud: str, protocol: str, path: str, procedure: str
 ) -> None:
     pair, feed_path = Pair(start, origin, tmp_path), f"/for-{protocol}.xml"

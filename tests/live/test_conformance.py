@@ -1,4 +1,4 @@
-"""The public tests for HTTP caches: none that passed before is lost, and the page tells all."""
+"""The public tests for HTTP caches: no earlier pass is lost, and the page shows all results."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @needs("node", "npm")
-def test_no_test_of_the_public_suite_is_lost_that_passed_before() -> None:
+def test_no_passed_test_of_the_public_suite_is_lost() -> None:
     command = [sys.executable, "-m", "conformance", "check"]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=330, check=False)
@@ -25,15 +25,15 @@ def test_no_test_of_the_public_suite_is_lost_that_passed_before() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_test_not_passed_has_its_reason_and_every_check_its_decision() -> None:
+def test_failed_tests_have_reasons_and_checks_have_decisions() -> None:
     assert page.unexplained(page.load(RESULTS), page.notes()) == set()
 
 
-def test_the_page_of_results_is_what_the_results_make_of_it() -> None:
+def test_results_page_is_generated_from_the_results() -> None:
     made = page.page(page.load(RESULTS), page.notes())
     assert page.PAGE.read_text(encoding="utf-8") == made, "out of date: python -m conformance page"
 
 
-def test_the_names_of_passed_tests_are_read_as_they_were_written() -> None:
+def test_names_of_passed_tests_are_read_as_written() -> None:
     names = {"npm-1 reverse": frozenset({"a", "stale-s-maxage=2"}), "npm-1 proxy": frozenset({"b"})}
     assert passed.load(passed.dump(names)) == names

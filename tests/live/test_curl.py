@@ -1,4 +1,4 @@
-"""curl, which speaks every dialect of HTTP that a reader may speak."""
+"""The proxy tested with curl, in all variants of HTTP that readers use."""
 
 import subprocess
 from collections.abc import Callable
@@ -17,7 +17,7 @@ pytestmark = needs("curl")
 
 @dataclass(frozen=True)
 class Got:
-    """What curl wrote: the last head and the content."""
+    """The output of curl: the last head and the content."""
 
     status: int
     version: str
@@ -27,7 +27,7 @@ class Got:
 
 
 class Curl:
-    """curl in a folder of its own, through one of the ways in."""
+    """Curl in its own folder, through one of the entrances."""
 
     def __init__(self, folder: Path, proxy: Feedproxy, trusted: Path) -> None:
         self.folder = folder
@@ -38,7 +38,7 @@ class Curl:
         return self(self.proxy.gateway(target), *arguments)
 
     def through(self, target: str, *arguments: str) -> Got:
-        """By the explicit proxy."""
+        """Use the explicit proxy."""
         return self(target, "--proxy", self.proxy.base, *arguments)
 
     def __call__(self, url: str, *arguments: str) -> Got:
@@ -78,7 +78,7 @@ WAYS = ("gateway", "proxy", "intercepted")
 
 @pytest.fixture(params=WAYS)
 def fetch(request: pytest.FixtureRequest, curl: Curl, origin: Origin) -> Way:
-    """Ask for a path of the origin, by each way through which feedproxy sees what is asked."""
+    """Return a function that requests a path of the origin, for each entrance where feedproxy sees the request."""
 
     def ask(path: str, *arguments: str) -> Got:
         if request.param == "gateway":
@@ -92,11 +92,11 @@ def fetch(request: pytest.FixtureRequest, curl: Curl, origin: Origin) -> Way:
 
 @pytest.fixture
 def path(request: pytest.FixtureRequest) -> str:
-    """A path that no other test uses."""
+    """Return a path that no other test uses."""
     return "/" + str(request.node.name).replace("[", "/").rstrip("]")
 
 
-def test_a_saved_entity_tag_is_answered_with_304(fetch: Way, origin: Origin, path: str) -> None:
+def test_saved_entity_tag_gets_304(fetch: Way, origin: Origin, path: str) -> None:
     origin.publish(path, a_feed("one"))
     assert fetch(path, "--etag-save", "tag").status == 200
 
@@ -108,7 +108,7 @@ def test_a_saved_entity_tag_is_answered_with_304(fetch: Way, origin: Origin, pat
     assert len(origin.asked(path)) == 1
 
 
-def test_a_saved_entity_tag_of_a_coded_answer_is_answered_with_304(fetch: Way, origin: Origin, path: str) -> None:
+def test_saved_entity_tag_of_a_coded_response_gets_304(fetch: Way, origin: Origin, path: str) -> None:
     origin.publish(path, a_feed(*map(str, range(50))))
     first = fetch(path, "--compressed", "--etag-save", "tag")
     assert first.head["content-encoding"] in ("gzip", "br", "zstd")
@@ -117,7 +117,7 @@ def test_a_saved_entity_tag_of_a_coded_answer_is_answered_with_304(fetch: Way, o
     assert fetch(path, "--compressed", "--etag-compare", "tag").status == 304
 
 
-def test_the_time_of_a_file_is_answered_with_304(fetch: Way, origin: Origin, path: str) -> None:
+def test_modification_time_of_a_file_gets_304(fetch: Way, origin: Origin, path: str) -> None:
     origin.publish(path, a_feed("one"), Last_Modified="Fri, 20 Nov 2020 12:00:00 GMT")
     assert fetch(path).status == 200
 
@@ -126,7 +126,7 @@ def test_the_time_of_a_file_is_answered_with_304(fetch: Way, origin: Origin, pat
     assert len(origin.asked(path)) == 1
 
 
-def test_the_codings_that_a_reader_names_are_used_and_no_others(fetch: Way, origin: Origin, path: str) -> None:
+def test_only_accepted_codings_are_used(fetch: Way, origin: Origin, path: str) -> None:
     origin.publish(path, a_feed(*map(str, range(50))))
     sizes = {}
     for coding in ("identity", "gzip", "br", "zstd"):
@@ -139,7 +139,7 @@ def test_the_codings_that_a_reader_names_are_used_and_no_others(fetch: Way, orig
     assert len(origin.asked(path)) == 1
 
 
-def test_a_reader_of_http_1_0_gets_a_whole_answer_and_the_end_of_the_connection(
+def test_http_1_0_client_gets_a_complete_response_and_the_end_of_the_connection(
     fetch: Way, origin: Origin, path: str
 ) -> None:
     origin.publish(path, a_feed("one"))
@@ -152,7 +152,7 @@ def test_a_reader_of_http_1_0_gets_a_whole_answer_and_the_end_of_the_connection(
     assert "hit" in second.head["cache-status"]
 
 
-def test_head_says_what_get_would_bring_without_the_content(fetch: Way, origin: Origin, path: str) -> None:
+def test_head_has_the_fields_of_get_without_content(fetch: Way, origin: Origin, path: str) -> None:
     origin.publish(path, a_feed("one"))
     whole = fetch(path)
 
@@ -164,13 +164,13 @@ def test_head_says_what_get_would_bring_without_the_content(fetch: Way, origin: 
     assert len(origin.asked(path)) == 1
 
 
-def test_head_of_what_is_not_held_is_answered_without_content(fetch: Way, origin: Origin, path: str) -> None:
+def test_head_of_an_unstored_target_has_no_content(fetch: Way, origin: Origin, path: str) -> None:
     origin.publish(path, a_feed("one"))
 
     assert fetch(path, "--head").status == 200
 
 
-def test_a_range_of_a_stored_feed_is_cut_from_the_copy(fetch: Way, origin: Origin, path: str) -> None:
+def test_range_of_a_stored_feed_is_served_from_the_copy(fetch: Way, origin: Origin, path: str) -> None:
     origin.publish(path, a_feed("one"))
     whole = fetch(path)
 
@@ -195,7 +195,7 @@ def test_http_2_works_inside_an_intercepted_tunnel(curl: Curl, origin: Origin, p
     assert "hit" in second.head["cache-status"]
 
 
-def test_many_streams_of_one_http_2_connection_are_served(curl: Curl, origin: Origin) -> None:
+def test_concurrent_http_2_streams_are_answered(curl: Curl, origin: Origin) -> None:
     paths = [f"/streams/{number}" for number in range(6)]
     for each in paths:
         origin.publish(each, a_feed(each[-1]))
@@ -208,7 +208,7 @@ def test_many_streams_of_one_http_2_connection_are_served(curl: Curl, origin: Or
         assert f"<title>{each[-1]}</title>".encode() in (curl.folder / f"body-{each[-1]}").read_bytes()
 
 
-def test_a_certificate_that_nobody_vouches_for_is_an_error_of_the_origin(
+def test_untrusted_certificate_is_an_error_of_the_origin(
     start: Callable[..., Feedproxy], origin: Origin, path: str, tmp_path: Path
 ) -> None:
     origin.publish(path, a_feed("one"))
@@ -220,7 +220,7 @@ def test_a_certificate_that_nobody_vouches_for_is_an_error_of_the_origin(
     assert origin.asked(path) == []
 
 
-def test_a_body_above_the_buffer_streams_through_and_is_not_stored(fetch: Way, origin: Origin, path: str) -> None:
+def test_body_above_the_buffer_is_streamed_and_not_stored(fetch: Way, origin: Origin, path: str) -> None:
     body = a_feed("one", padding=400_000)
     origin.publish(path, body)
 
@@ -229,11 +229,11 @@ def test_a_body_above_the_buffer_streams_through_and_is_not_stored(fetch: Way, o
     assert first.status == second.status == 200
     assert first.body == second.body == body
     assert "detail=oversized" in second.head["cache-status"]
-    # Once by our fetcher, which gives up at the head, and then once for each reader.
+    # One fetch by feedproxy, which stops at the head, and then one for each reader.
     assert len(origin.asked(path)) == 3
 
 
-def test_a_large_post_streams_to_the_origin_as_it_is(fetch: Way, origin: Origin, path: str, tmp_path: Path) -> None:
+def test_large_post_is_streamed_to_the_origin_unchanged(fetch: Way, origin: Origin, path: str, tmp_path: Path) -> None:
     (tmp_path / "upload").write_bytes(bytes(range(256)) * 8_192)
     origin.publish(path, b"thank you")
 
@@ -245,7 +245,7 @@ def test_a_large_post_streams_to_the_origin_as_it_is(fetch: Way, origin: Origin,
     assert "fwd=method" in got.head["cache-status"]
 
 
-def test_a_chunked_upload_reaches_the_origin(fetch: Way, origin: Origin, path: str, tmp_path: Path) -> None:
+def test_chunked_upload_reaches_the_origin(fetch: Way, origin: Origin, path: str, tmp_path: Path) -> None:
     (tmp_path / "upload").write_bytes(b"0123456789" * 50_000)
     origin.publish(path, b"thank you")
 
@@ -256,10 +256,10 @@ def test_a_chunked_upload_reaches_the_origin(fetch: Way, origin: Origin, path: s
     assert (asked.method, asked.size) == ("PUT", 500_000)
 
 
-def test_content_of_http_2_without_a_length_is_framed_on_its_way_to_http_1_1(
+def test_http_2_content_without_a_length_is_chunked_for_http_1_1(
     curl: Curl, origin: Origin, path: str, tmp_path: Path
 ) -> None:
-    """Unframed, the content would be read as the next request on that connection."""
+    """Without framing, the content would be parsed as the next request on that connection."""
     (tmp_path / "upload").write_bytes(b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n" * 5)
     origin.publish(path, b"thank you")
     url = origin.url(path, secure=True, host="localhost")
@@ -271,9 +271,7 @@ def test_content_of_http_2_without_a_length_is_framed_on_its_way_to_http_1_1(
     assert origin.asked("/smuggled") == []
 
 
-def test_a_reader_that_waits_for_100_continue_is_not_kept_waiting(
-    fetch: Way, origin: Origin, path: str, tmp_path: Path
-) -> None:
+def test_expect_100_continue_is_answered_at_once(fetch: Way, origin: Origin, path: str, tmp_path: Path) -> None:
     (tmp_path / "upload").write_bytes(b"x" * 300_000)
     origin.publish(path, b"thank you")
 
@@ -283,7 +281,7 @@ def test_a_reader_that_waits_for_100_continue_is_not_kept_waiting(
     assert origin.asked(path)[0].size == 300_000
 
 
-def test_an_answer_to_post_that_has_no_length_ends_with_the_connection(fetch: Way, origin: Origin, path: str) -> None:
+def test_response_to_post_without_a_length_ends_with_the_connection(fetch: Way, origin: Origin, path: str) -> None:
     def without_length(handler: Handler, _: Asked) -> None:
         handler.close_connection = True
         handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nall of it")
@@ -295,7 +293,7 @@ def test_an_answer_to_post_that_has_no_length_ends_with_the_connection(fetch: Wa
         assert (got.status, got.body) == (200, b"all of it")
 
 
-def test_a_chunked_answer_is_stored_whole(fetch: Way, origin: Origin, path: str) -> None:
+def test_chunked_response_is_stored_completely(fetch: Way, origin: Origin, path: str) -> None:
     body = a_feed("one")
 
     def chunked(handler: Handler, _: Asked) -> None:
@@ -317,7 +315,7 @@ def test_a_chunked_answer_is_stored_whole(fetch: Way, origin: Origin, path: str)
     assert "hit" in second.head["cache-status"]
 
 
-def test_the_readers_cookie_stays_at_the_gateways_door(curl: Curl, origin: Origin, path: str) -> None:
+def test_cookie_is_not_forwarded_by_the_gateway(curl: Curl, origin: Origin, path: str) -> None:
     origin.publish(path, a_feed("one"), Set_Cookie="track=1")
 
     got = curl.gateway(origin.url(path), "--cookie", "session=secret", "--referer", "http://home.example/")
@@ -330,7 +328,7 @@ def test_the_readers_cookie_stays_at_the_gateways_door(curl: Curl, origin: Origi
     assert got.head["x-content-type-options"] == "nosniff"
 
 
-def test_the_readers_cookie_is_its_own_affair_in_the_explicit_proxy(curl: Curl, origin: Origin, path: str) -> None:
+def test_cookie_is_forwarded_by_the_explicit_proxy(curl: Curl, origin: Origin, path: str) -> None:
     origin.publish(path, b"hello", Content_Type="text/plain")
 
     curl.through(origin.url(path), "--cookie", "session=mine")
@@ -338,7 +336,7 @@ def test_the_readers_cookie_is_its_own_affair_in_the_explicit_proxy(curl: Curl, 
     assert origin.asked(path)[0].fields["Cookie"] == "session=mine"
 
 
-def test_no_credentials_for_the_proxy_reach_the_origin(curl: Curl, origin: Origin, path: str) -> None:
+def test_proxy_credentials_are_not_forwarded_to_the_origin(curl: Curl, origin: Origin, path: str) -> None:
     for method in ("GET", "POST"):
         origin.publish(path, b"hello", Content_Type="text/plain")
         curl.through(origin.url(path), "-X", method, "--proxy-header", "Proxy-Authorization: Basic eA==")
@@ -359,7 +357,7 @@ def test_two_readers_at_the_gateway_are_two_subscribers(curl: Curl, origin: Orig
 
 
 @pytest.mark.parametrize("slashes", ["//", "/"])
-def test_both_spellings_of_a_gateway_address_are_the_same_feed(
+def test_both_gateway_address_forms_are_the_same_feed(
     curl: Curl, proxy: Feedproxy, origin: Origin, slashes: str
 ) -> None:
     origin.publish("/spelling?a=1&b=%2F", a_feed("one"))
@@ -370,7 +368,7 @@ def test_both_spellings_of_a_gateway_address_are_the_same_feed(
     assert len(origin.asked("/spelling?a=1&b=%2F")) == 1
 
 
-def test_a_redirect_stays_inside_the_gateway(curl: Curl, proxy: Feedproxy, origin: Origin, path: str) -> None:
+def test_redirect_stays_within_the_gateway(curl: Curl, proxy: Feedproxy, origin: Origin, path: str) -> None:
     origin.publish(path, b"", 302, Location="/elsewhere.html", Content_Type="text/html")
     origin.publish("/elsewhere.html", b"<html>hello</html>", Content_Type="text/html")
 
@@ -380,7 +378,7 @@ def test_a_redirect_stays_inside_the_gateway(curl: Curl, proxy: Feedproxy, origi
     assert got.head["location"] == proxy.gateway(origin.url("/elsewhere.html"))
 
 
-def test_the_gateways_door_and_unknown_endpoints_are_answered_by_us(curl: Curl, proxy: Feedproxy) -> None:
+def test_root_and_unknown_endpoints_are_answered_by_the_proxy(curl: Curl, proxy: Feedproxy) -> None:
     assert curl(proxy.base + "/").status == 200
     for own in ("/-/nothing", "/nothing"):
         got = curl(proxy.base + own)
@@ -389,7 +387,7 @@ def test_the_gateways_door_and_unknown_endpoints_are_answered_by_us(curl: Curl, 
     assert curl(proxy.base + "/http://user:secret@localhost/").status == 400
 
 
-def test_an_answer_is_signed_once(fetch: Way, origin: Origin, path: str) -> None:
+def test_response_has_one_via_member_of_the_proxy(fetch: Way, origin: Origin, path: str) -> None:
     origin.publish(path, a_feed("one"))
 
     for got in (fetch(path), fetch(path)):

@@ -1,4 +1,4 @@
-"""Chromium keeps a feed as a dictionary, and gets its next version compressed with it."""
+"""Chromium stores a feed as a dictionary, and gets its next version compressed with it."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The pages that are followed step by step are true: their commands run, and print what the page shows."""
+"""The step-by-step pages are correct: their commands run and have the shown output."""
 
 import tempfile
 from pathlib import Path
@@ -16,7 +16,7 @@ PAGES = [
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_page_does_and_prints_what_it_says(path: Path, tmp_path: Path) -> None:
+def test_page_commands_have_the_shown_output(path: Path, tmp_path: Path) -> None:
     with pages.opened(path, tmp_path / "here") as page:
         if missing := page.missing():
             pytest.skip(f"not installed: {', '.join(sorted(missing))}")
@@ -27,7 +27,7 @@ def test_page_does_and_prints_what_it_says(path: Path, tmp_path: Path) -> None:
 
 
 def _told(text: str, folder: Path) -> list[str]:
-    """What is untrue of a page with this text."""
+    """Return the error of a page with this text."""
     written = folder / "page.md"
     written.write_text(text, encoding="utf-8")
     with pages.opened(written, Path(tempfile.mkdtemp(dir=folder)) / "here") as page:
@@ -35,31 +35,31 @@ def _told(text: str, folder: Path) -> list[str]:
     return page.untrue
 
 
-def test_page_whose_output_is_another_is_untrue(tmp_path: Path) -> None:
+def test_page_with_wrong_output_fails(tmp_path: Path) -> None:
     [told] = _told("Say it:\n\n    echo one\n\n    two\n", tmp_path)
     assert "page.md:3: the output is another" in told
     assert "-two\n+one" in told
 
 
-def test_page_whose_command_fails_is_untrue(tmp_path: Path) -> None:
+def test_page_with_a_failing_command_fails(tmp_path: Path) -> None:
     [told] = _told("Copy it:\n\n    cp nothing there\n", tmp_path)
     assert "`cp nothing there` ends with 1, not 0" in told
 
 
-def test_block_that_is_neither_command_nor_output_nor_skipped_is_untrue(tmp_path: Path) -> None:
+def test_block_without_a_known_kind_fails(tmp_path: Path) -> None:
     assert _told("An unknown one:\n\n    some-program --option\n", tmp_path)
     assert not _told("<!-- run: skip an example -->\n\n    some-program --option\n", tmp_path)
 
 
-def test_reason_for_a_skip_is_one_of_the_list(tmp_path: Path) -> None:
+def test_skip_must_have_a_listed_reason(tmp_path: Path) -> None:
     told = _told("<!-- run: skip it is slow -->\n\n    echo one\n", tmp_path)
     assert "'it is slow' is not among the reasons" in told[0]
 
 
-def test_what_differs_from_run_to_run_is_masked(tmp_path: Path) -> None:
+def test_values_that_differ_between_runs_are_masked(tmp_path: Path) -> None:
     told = _told("    echo at 2026-11-21T06:03:39Z, 5 s ago\n\n    at 2020-01-01T00:00:00Z, 9 s ago\n", tmp_path)
     assert not told
 
 
-def test_an_ellipsis_stands_for_anything(tmp_path: Path) -> None:
+def test_ellipsis_matches_any_text(tmp_path: Path) -> None:
     assert not _told("    echo one and two; echo three; echo four\n\n    one … two\n    …\n    four\n", tmp_path)

@@ -1,6 +1,5 @@
-"""Every real feed of the corpus, through each entrance of the whole product: the same feed, but for what is documented.
-
-One proxy per entrance has all of them. What it answered is looked at from several sides afterwards.
+"""Every real feed of the corpus, through each entrance of the whole product, arrives unchanged except for documented
+edits. One proxy for each entrance serves all feeds. Several tests then examine the responses.
 """
 
 import asyncio
@@ -51,7 +50,7 @@ class Feed:
 
     @property
     def encoding(self) -> str:
-        """One in which markup can be found: byte for byte but for the wide ones."""
+        """Encoding for searching markup: ISO-8859-1 except for encodings of more bytes."""
         for mark, encoding in ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")):
             if self.body.startswith(mark):
                 return encoding
@@ -60,7 +59,7 @@ class Feed:
 
 @dataclass(frozen=True)
 class Observed:
-    """What a reader got of one feed, and what the proxy knows of it."""
+    """The response of one feed, and the proxy's knowledge about it."""
 
     feed: Feed
     entrance: Entrance
@@ -74,12 +73,12 @@ class Observed:
 
     @property
     def href(self) -> str:
-        """The address by which somebody subscribes."""
+        """The address to which a user subscribes."""
         return (PUBLIC if self.entrance is Entrance.REVERSE else ORIGIN) + self.feed.path
 
 
 def published(corpus: Path) -> list[Feed]:
-    """All files; every other one with the charset that it declares itself, as some servers send it."""
+    """Return all files. Every second one has its declared charset in the media type, as on some servers."""
     feeds = []
     for number, record in enumerate(json.loads((corpus / "feeds.json").read_text("utf-8"))):
         path = corpus / record["file"]
@@ -92,7 +91,7 @@ def published(corpus: Path) -> list[Feed]:
 
 @asynccontextmanager
 async def an_origin(feeds: list[Feed], log: Counter[str]) -> AsyncIterator[int]:
-    """Serves the feeds, without a word on freshness; gives its port."""
+    """Serve the feeds without freshness information and yield the port."""
     pages = {feed.path: feed for feed in feeds}
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -120,7 +119,7 @@ async def an_origin(feeds: list[Feed], log: Counter[str]) -> AsyncIterator[int]:
 
 
 async def observe(feeds: list[Feed], entrance: Entrance) -> list[Observed]:
-    """Ask for everything through one entrance."""
+    """Request all feeds through one entrance."""
     log: Counter[str] = Counter()
     options: dict[str, Any] = {"site_interval": 0}
     if entrance is Entrance.REVERSE:
@@ -151,7 +150,7 @@ async def observe(feeds: list[Feed], entrance: Entrance) -> list[Observed]:
 
 @pytest.fixture(scope="module", params=list(Entrance), ids=str)
 def observed(request: pytest.FixtureRequest, corpus: Path) -> list[Observed]:
-    """Everything, through one of the entrances."""
+    """Return the observations of one entrance."""
     return asyncio.run(observe(published(corpus), request.param))
 
 
@@ -162,7 +161,7 @@ def test_every_feed_arrives(observed: list[Observed]) -> None:
         assert (each.channel is not None) == each.feed.is_feed, each.feed.name
 
 
-def test_every_byte_is_the_publishers_but_for_the_self_link(observed: list[Observed]) -> None:
+def test_bytes_are_the_publishers_except_for_the_self_link(observed: list[Observed]) -> None:
     linked = 0
     for each in observed:
         original, body = each.feed.body, each.seen.body
@@ -170,7 +169,7 @@ def test_every_byte_is_the_publishers_but_for_the_self_link(observed: list[Obser
             assert only_self_links_differ(original, body, each.feed.encoding), each.feed.name
         else:
             link = unlinked(body, original, each.feed.encoding)
-            if link is None:  # its self link leads nowhere from a saved file, and is given the whole address
+            if link is None:  # A relative self link is useless in a saved file, so it is made absolute.
                 own = read(original, None)
                 assert own is not None
                 assert not any(urlsplit(link.href).scheme for link in own.self_links), each.feed.name
@@ -182,7 +181,7 @@ def test_every_byte_is_the_publishers_but_for_the_self_link(observed: list[Obser
     assert linked > 150
 
 
-def test_the_self_link_is_what_usm_makes_of_the_feed(observed: list[Observed]) -> None:
+def test_self_link_is_that_of_the_usm_rules(observed: list[Observed]) -> None:
     mode = "correct" if observed[0].entrance is Entrance.REVERSE else "add"
     for each in observed:
         feed = each.feed
@@ -194,18 +193,18 @@ def test_the_self_link_is_what_usm_makes_of_the_feed(observed: list[Observed]) -
         assert each.seen.body == expected, feed.name
 
 
-def test_a_well_formed_extensible_feed_names_the_address_to_subscribe_to(observed: list[Observed]) -> None:
+def test_well_formed_extensible_feed_has_its_subscription_address(observed: list[Observed]) -> None:
     for each in observed:
         record = each.feed.record
         text = each.seen.body.decode(each.feed.encoding, "replace")
         if each.seen.body != each.feed.body:
             assert f'href="{each.href}"' in text or f"href='{each.href}'" in text, each.feed.name
         elif record["format"] in ("RSS 2.0", "Atom 1.0") and record["well_formed"] and not record["doctype"]:
-            # Of RSS the older `start` counts as well; an empty channel has no place for a link.
+            # In RSS the older `start` counts as well. An empty channel has no place for a link.
             assert record["has_self"] or record["has_start"] or not record["items"], each.feed.name
 
 
-def test_the_media_type_is_that_of_the_format_and_the_charset_the_publishers(observed: list[Observed]) -> None:
+def test_media_type_is_that_of_the_format_and_charset_the_publishers(observed: list[Observed]) -> None:
     types = {"RSS": "application/rss+xml", "RDF": "application/rss+xml", "Atom": "application/atom+xml"}
     for each in observed:
         declared, parameters = parse_parameters(each.feed.declared)
@@ -217,7 +216,7 @@ def test_the_media_type_is_that_of_the_format_and_the_charset_the_publishers(obs
         assert found_parameters == parameters or (refuted and not found_parameters), each.feed.name
 
 
-def test_every_coding_stands_for_the_same_content(observed: list[Observed]) -> None:
+def test_every_coding_decodes_to_the_same_content(observed: list[Observed]) -> None:
     packed: Counter[str] = Counter()
     for each in observed:
         for coding, (answer, same) in each.coded.items():
@@ -227,7 +226,7 @@ def test_every_coding_stands_for_the_same_content(observed: list[Observed]) -> N
     assert min(packed[coding] for coding in CODINGS) > 350
 
 
-def test_every_feed_has_strong_tags_of_its_own_one_for_each_coding(observed: list[Observed]) -> None:
+def test_every_feed_has_a_strong_tag_for_each_coding(observed: list[Observed]) -> None:
     given: dict[str, bytes] = {}
     for each in observed:
         if not each.feed.is_feed:
@@ -237,24 +236,24 @@ def test_every_feed_has_strong_tags_of_its_own_one_for_each_coding(observed: lis
         assert all(re.fullmatch(r'"[\w~-]+"', tag) for tag in by_coding.values()), (each.feed.name, by_coding)
         assert len(set(by_coding.values())) == len(by_coding), (each.feed.name, by_coding)
         assert all("accept-encoding" in (answer.fields.get("vary") or "").lower() for answer in answers)
-        # Two files of the same bytes may share a tag, where no self link tells them apart.
+        # Two files with equal bytes may share a tag if no self link distinguishes them.
         assert given.setdefault(each.seen.tag, each.seen.body) == each.seen.body, each.feed.name
 
 
-def test_who_has_the_feed_is_told_so_by_each_of_its_tags(observed: list[Observed]) -> None:
+def test_each_tag_of_a_feed_gets_304(observed: list[Observed]) -> None:
     for each in observed:
         if each.feed.is_feed:
             assert [answer.status for answer in each.again] == [304, 304], each.feed.name
 
 
-def test_the_origin_is_asked_once_for_all_of_it(observed: list[Observed]) -> None:
+def test_origin_is_contacted_once_for_each_feed(observed: list[Observed]) -> None:
     for each in observed:
         if each.feed.is_feed:
             assert each.asked == 1, each.feed.name
             assert all(answer.hit for answer in each.again), each.feed.name
 
 
-def test_the_hints_are_those_of_the_index(observed: list[Observed]) -> None:
+def test_hints_are_those_of_the_index(observed: list[Observed]) -> None:
     compared = 0
     for each in observed:
         if each.channel is None:
@@ -264,14 +263,14 @@ def test_the_hints_are_those_of_the_index(observed: list[Observed]) -> None:
         if expected == Schedule(ttl=expected.ttl):
             lifetime = 1800 if expected.ttl is None else min(60 * expected.ttl, 86_400)
             if not each.channel.well_formed:
-                lifetime = min(60, lifetime)  # it may be whole again soon
+                lifetime = min(60, lifetime)  # it may be well-formed later
             assert each.seen.ttl == lifetime, each.feed.name
             compared += expected.ttl is not None
     assert compared > 40
 
 
 def only_self_links_differ(original: bytes, body: bytes, encoding: str) -> bool:
-    """Whether one link was put in, or the links that were there were corrected, and nothing else changed."""
+    """Return True if a link was inserted, or existing links were corrected, and nothing else changed."""
     if unlinked(body, original, encoding) is not None:
         return True
     before, after = original.decode(encoding, "replace"), body.decode(encoding, "replace")

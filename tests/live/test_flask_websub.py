@@ -1,4 +1,6 @@
-"""WebSub with a hub and a subscriber that others wrote (Flask-WebSub): discovery, intent, signatures, the end of it."""
+"""WebSub with a hub and a subscriber of another project (Flask-WebSub): discovery, verification, signatures, and the
+end.
+"""
 
 import json
 import re
@@ -22,7 +24,7 @@ pytestmark = pytest.mark.timeout(500)
 
 LISTENS = re.compile(r"^\{.*listens")
 
-# Its hub leaves the work to Celery; a thread for each task does it here. It says what it hears, a line of JSON each.
+# Its hub uses Celery for its work. Here, a thread runs each task. It reports requests as JSON lines.
 PARTY = """
 import json, logging, sys, threading, time
 from types import SimpleNamespace
@@ -75,7 +77,7 @@ app.run(port=port, threaded=True)
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Flask-WebSub from PyPI, in a folder of its own."""
+    """Install Flask-WebSub from PyPI into its own folder."""
     folder = tmp_path_factory.mktemp("flask-websub")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--target", str(folder)]
     try:
@@ -108,7 +110,7 @@ class Party(Process):
             return False
 
     def hears(self, what: str) -> dict[str, str]:
-        """The next that it says, which is this."""
+        """Return the next report of this kind."""
         said: dict[str, str] = json.loads(self.line(re.compile(r"^\{.*"), deadline=120)[0])
         assert said["what"] == what, said
         return said
@@ -121,9 +123,7 @@ def party(library: Path, tmp_path: Path) -> Iterator[Party]:
     made.kill()
 
 
-def test_a_hub_that_others_wrote_accepts_verifies_and_sends_what_we_believe(
-    start: Start, origin: Origin, party: Party
-) -> None:
+def test_foreign_hub_accepts_verifies_and_sends_valid_pushes(start: Start, origin: Origin, party: Party) -> None:
     path = "/flask-hub.xml"
     topic = origin.url(path)
     links = f'<{party.base}/hub>; rel="hub", <{topic}>; rel="self"'
@@ -142,9 +142,7 @@ def test_a_hub_that_others_wrote_accepts_verifies_and_sends_what_we_believe(
     assert [each.startswith("feedproxy/") for each in agents] == [True, False]
 
 
-def test_a_subscriber_that_others_wrote_discovers_follows_and_leaves_our_hub(
-    start: Start, origin: Origin, party: Party
-) -> None:
+def test_foreign_subscriber_discovers_subscribes_and_unsubscribes(start: Start, origin: Origin, party: Party) -> None:
     path = "/flask-subscriber.xml"
     origin.publish(path, a_feed("one"))
     publisher = publisher_of(start, origin)

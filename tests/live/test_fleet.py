@@ -1,4 +1,4 @@
-"""Machines of a fleet as processes, one of them with two workers: real sockets, a real Redis, real signals."""
+"""Machines of a cluster as processes, one of them with two workers: real sockets, a real Redis, real signals."""
 
 import json
 import os
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(900)
 
 @dataclass
 class Fleet:
-    """`one` has two workers, `two` reaches Redis over a wire that can be cut."""
+    """`one` has two workers. `two` reaches Redis by a connection that can be interrupted."""
 
     redis: RedisServer
     wire: Wire
@@ -40,7 +40,7 @@ class Fleet:
         return self.one, self.two
 
     def whole(self) -> None:
-        """Wait until both are in the fleet."""
+        """Wait until both are connected."""
         for each in self.machines:
             until(lambda each=each: "fleet: ok" in admin(each, "GET", "/healthz"), deadline=PATIENT)  # type: ignore[misc]
 
@@ -92,11 +92,11 @@ def admin(machine: Feedproxy, method: str, path: str) -> Any:
 
 
 def held(fleet: Fleet, target: str) -> bool:
-    """Whether Redis has a copy."""
+    """Return True if Redis has a copy."""
     return fleet.redis.ask("HEXISTS", f"{{feedproxy}}:1:copy:{target}", "d") == 1
 
 
-def test_every_worker_of_every_machine_answers_with_one_copy(fleet: Fleet, origin: Origin) -> None:
+def test_every_worker_of_every_machine_serves_one_copy(fleet: Fleet, origin: Origin) -> None:
     target = origin.url("/shared")
     origin.publish("/shared", a_feed("one"), Cache_Control=LASTING)
     get(fleet.two, target)
@@ -109,7 +109,7 @@ def test_every_worker_of_every_machine_answers_with_one_copy(fleet: Fleet, origi
     assert len(origin.asked("/shared")) == 1
 
 
-def test_a_herd_at_all_doors_is_one_request(fleet: Fleet, origin: Origin) -> None:
+def test_concurrent_requests_at_all_workers_cause_one_fetch(fleet: Fleet, origin: Origin) -> None:
     target = origin.url("/herd")
     gate = Gate(lambda handler, _: handler.say(200, a_feed("x"), Content_Type="application/rss+xml"))
     origin.stage("/herd", gate)
@@ -124,7 +124,7 @@ def test_a_herd_at_all_doors_is_one_request(fleet: Fleet, origin: Origin) -> Non
     assert len(origin.asked("/herd")) == 1
 
 
-def test_a_purge_reaches_every_worker_of_the_other_machine(fleet: Fleet, origin: Origin) -> None:
+def test_purge_reaches_every_worker_of_the_other_machine(fleet: Fleet, origin: Origin) -> None:
     target = origin.url("/purged")
     origin.publish("/purged", a_feed("old"), Cache_Control=LASTING)
     for machine in (*fleet.machines, *fleet.machines):
@@ -137,7 +137,7 @@ def test_a_purge_reaches_every_worker_of_the_other_machine(fleet: Fleet, origin:
     assert b"new" in get(fleet.two, target).body
 
 
-def test_publishers_are_told_the_readers_of_all_machines(fleet: Fleet, origin: Origin) -> None:
+def test_origin_gets_the_number_of_readers_of_all_machines(fleet: Fleet, origin: Origin) -> None:
     target = origin.url("/counted")
     origin.publish("/counted", a_feed("x"), Cache_Control="max-age=0")
     for number in range(3):
@@ -154,7 +154,7 @@ def test_publishers_are_told_the_readers_of_all_machines(fleet: Fleet, origin: O
     assert len(agents) == 1
 
 
-def test_a_machine_stopped_in_flight_cannot_replace_what_was_fetched_meanwhile(fleet: Fleet, origin: Origin) -> None:
+def test_machine_stopped_during_a_fetch_cannot_replace_a_later_copy(fleet: Fleet, origin: Origin) -> None:
     target = origin.url("/stopped")
     old = Gate(lambda handler, _: handler.say(200, a_feed("old"), Content_Type="application/rss+xml"))
     origin.stage("/stopped", old)
@@ -165,7 +165,7 @@ def test_a_machine_stopped_in_flight_cannot_replace_what_was_fetched_meanwhile(f
         try:
             del origin.scenes["/stopped"]
             origin.publish("/stopped", a_feed("new"), Cache_Control=LASTING)
-            assert b"new" in get(fleet.one, target).body  # once the lease is over
+            assert b"new" in get(fleet.one, target).body  # after the lease has expired
             until(lambda: held(fleet, target), deadline=PATIENT)
         finally:
             os.kill(fleet.two.pid, signal.SIGCONT)
@@ -178,7 +178,7 @@ def test_a_machine_stopped_in_flight_cannot_replace_what_was_fetched_meanwhile(f
 
 
 @pytest.mark.parametrize("fault", ["kill", "stop", "stall", "drop"])
-def test_no_reader_notices_that_redis_is_gone_and_all_is_made_up_for(fleet: Fleet, origin: Origin, fault: str) -> None:
+def test_loss_of_redis_is_unnoticed_by_readers_and_repaired(fleet: Fleet, origin: Origin, fault: str) -> None:
     fleet.whole()
     paths = [f"/{fault}/{name}" for name in ("held", "purged", "new-1", "new-2")]
     for path in paths:
@@ -225,8 +225,8 @@ def test_no_reader_notices_that_redis_is_gone_and_all_is_made_up_for(fleet: Flee
     assert sum("is unreachable" in line for line in lines) == sum("is reachable again after" in line for line in lines)
 
 
-def test_what_is_told_of_redis_holds_no_password(tmp_path: Path, authority: Authority) -> None:
-    """Nothing listens there: it starts alone, says so, and serves."""
+def test_redis_password_is_not_logged(tmp_path: Path, authority: Authority) -> None:
+    """No server listens there: the machine starts alone, reports that, and serves."""
     made = Feedproxy(
         tmp_path,
         *("--store", "redis://me:s3cret@127.0.0.1:1/0"),

@@ -1,4 +1,4 @@
-"""What an origin says to a browser through the gateway has no effect on the gateway's own web origin."""
+"""Fields of an origin that browsers interpret have no effect on the gateway's own web origin."""
 
 import pytest
 
@@ -14,9 +14,7 @@ try { navigator.serviceWorker.register(location.pathname + "?worker", {scope: "/
 </script>"""
 
 
-async def test_no_field_of_an_origin_takes_effect_on_the_web_origin_of_the_gateway(
-    proxy: Feedproxy, origin: Origin
-) -> None:
+async def test_origin_fields_have_no_effect_on_the_gateways_web_origin(proxy: Feedproxy, origin: Origin) -> None:
     fields = {
         "Set_Cookie": "sid=evil; Path=/",
         "Clear_Site_Data": '"cookies", "storage"',

@@ -1,7 +1,7 @@
-"""What the hostile corpus says must not happen to the machine, whatever the reader gets.
+"""Limits on the machine's resources that hold for every hostile case, whatever the reader gets.
 
-The bounds are promises of the cases, not timings: 64 MB above idle and 2 s of CPU, of a process of its own that has
-served before. The peak counts, as the kernel has seen it, not what is left at the end.
+The limits are promises of the cases: 64 MB above idle and 2 s of CPU time of a process that has served before. The
+kernel's peak counts, not the final value.
 """
 
 import ctypes
@@ -37,14 +37,14 @@ def with_promise(promise: str) -> list[Any]:
     return [each["id"] for each in CASES if promise in (each.get("must") or ())] or [ABSENT]
 
 
-def test_every_promise_is_known(corpus: Path) -> None:
+def test_every_promise_of_the_corpus_is_known(corpus: Path) -> None:
     promises = {promise for case in read_index(corpus) for promise in case.get("must") or ()}
 
     assert promises <= {BOUNDED, CLOSED}
 
 
 class Meter:
-    """What a process has used, as the kernel counts."""
+    """Resources that a process has used, as the kernel counts them."""
 
     def __init__(self, pid: int) -> None:
         self._folder = Path(f"/proc/{pid}")
@@ -61,19 +61,19 @@ class Meter:
 
     @property
     def cpu(self) -> float:
-        """Seconds since the meter was set."""
+        """CPU seconds since the meter was set."""
         return self._cpu() - self._began
 
     @property
     def above_idle(self) -> int:
-        """Bytes that the peak is above what was in use at the beginning."""
+        """Bytes of the peak above the initial use."""
         lines = (self._folder / "status").read_text().splitlines()
         peak = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
         return peak - self.idle
 
 
 @pytest.mark.parametrize("name", with_promise(BOUNDED))
-def test_an_attack_costs_little_and_keeps_nobody_waiting(
+def test_attack_costs_little_and_delays_no_other_client(
     name: str, hostile_origin: tuple[ModuleType, int], tmp_path: Path
 ) -> None:
     origin = f"http://127.0.0.1:{hostile_origin[1]}"
@@ -109,7 +109,7 @@ IN_OPEN, IN_NONBLOCK = 0x20, 0x800
 
 @contextmanager
 def watched(path: Path) -> Iterator[list[int]]:
-    """inotify(7): the events of opening this file, gathered when the block ends, whoever opens it by whatever means."""
+    """Record the openings of this file by any process during the block, by inotify(7)."""
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "inotify_init1"):
         pytest.skip("no inotify on this system")
@@ -127,7 +127,7 @@ def watched(path: Path) -> Iterator[list[int]]:
         os.close(descriptor)
 
 
-def test_the_watch_sees_what_it_is_there_for(tmp_path: Path) -> None:
+def test_watch_detects_an_opened_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.touch()
 
@@ -138,7 +138,7 @@ def test_the_watch_sees_what_it_is_there_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", with_promise(CLOSED))
-async def test_what_an_external_entity_names_is_neither_opened_nor_asked(
+async def test_external_entity_is_neither_opened_nor_fetched(
     name: str,
     hostile_origin: tuple[ModuleType, int],
     corpus: Path,

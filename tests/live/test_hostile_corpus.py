@@ -1,7 +1,7 @@
-"""Every hostile answer of the corpus, through the whole running product, has the outcome that its case expects.
+"""Every hostile response of the corpus, through the whole running product, has the outcome that its case expects.
 
-The corpus's own origin serves the raw bytes; the proxy is the product's master, with a reader on one side and real
-sockets on both. What the cases say must not happen to the machine is in test_hostile_bounds.py.
+The corpus's own origin serves the raw bytes. The proxy is the product's master, with real sockets on both sides.
+test_hostile_bounds.py checks the limits on the machine's resources.
 """
 
 import re
@@ -21,12 +21,12 @@ from tests.live.servers import whole_proxy
 DEVIATIONS = {
     "ttl-vs-max-age": (
         "kept no longer than 60 s",
-        "DESIGN, 6.2: `feed_hints = enforce` is the default, and lets ttl hold a copy that is stale by HTTP; "
-        "RFC 9111, 4.2.4 permits that, and readers are told (Age, negative ttl, detail). With `heuristic` the case's "
-        "own words hold, see test_by_option_ttl_never_outlasts_http.",
+        "The default `feed_hints = enforce` serves a copy that is stale by HTTP until its ttl ends. RFC 9111, "
+        "section 4.2.4, permits that, and readers see it (Age, negative ttl, detail). With `heuristic` the case's "
+        "expectation holds; see test_ttl_never_exceeds_http_by_option.",
     ),
 }
-"""Where the outcome is another than the case's sentence: what the sentence says, and the argument."""
+"""Cases whose outcome differs from the case's sentence: the sentence and the reason."""
 
 
 CASES = read_index(CORPUS) if (CORPUS / "hostile.json").is_file() else []
@@ -37,34 +37,34 @@ ABSENT = pytest.param("", marks=pytest.mark.skip("no corpus: ../shared/corpus is
 async def stage(
     request: pytest.FixtureRequest, hostile_origin: tuple[ModuleType, int], corpus: Path
 ) -> AsyncIterator[Any]:
-    """A case, on a proxy of its own at noon, before an origin that remembers nothing."""
+    """Open a case with its own proxy at noon, before an origin without state."""
     module, port = hostile_origin
     cases = dict(module.CASES)
     module.STATE.clear()
     module.LOG.clear()
     name, settings = request.param
-    # The spacing between two feeds of a site would wait on a clock that stands still.
+    # The spacing between two feeds of a site would wait for a clock that does not advance.
     async with whole_proxy(ManualClock(NOON), port, site_interval=0, **settings) as whole:
         yield Play(module.CASES[name], module, whole, corpus)
     module.CASES.update(cases)
 
 
 def on_stage(name: str, **settings: Any) -> Any:
-    """A case, with these options."""
+    """Open a case with these options."""
     if not CASES:
         return ABSENT
     return pytest.param((name, settings), id=name)
 
 
 @pytest.mark.parametrize("stage", [on_stage(str(case["id"])) for case in CASES] or [ABSENT], indirect=True)
-async def test_what_the_case_expects_is_what_the_reader_gets(stage: Play) -> None:
+async def test_case_has_its_expected_outcome(stage: Play) -> None:
     outcome = outcome_of(stage.id)
 
     assert outcome is not None, "a case without an outcome is a case that nobody has looked at"
     await outcome(stage)
 
 
-def test_every_case_has_an_outcome_and_every_outcome_a_case(corpus: Path) -> None:
+def test_cases_and_outcomes_correspond(corpus: Path) -> None:
     names = [case["id"] for case in read_index(corpus)]
 
     assert [name for name in names if outcome_of(name) is None] == []
@@ -73,7 +73,7 @@ def test_every_case_has_an_outcome_and_every_outcome_a_case(corpus: Path) -> Non
 
 
 @pytest.mark.parametrize("stage", [on_stage("ttl-vs-max-age", feed_hints="heuristic")], indirect=True)
-async def test_by_option_ttl_never_outlasts_http(stage: Play) -> None:
+async def test_ttl_never_exceeds_http_by_option(stage: Play) -> None:
     await stage.get()
     stage.clock.advance(61)
 

@@ -1,4 +1,4 @@
-"""Responses on the way (1xx) reach the one reader whose request went upstream, and nobody after (RFC 9110, 15.2)."""
+"""Interim responses (1xx) reach the reader whose request was forwarded, and no other (RFC 9110, section 15.2)."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ async def ask(port: int, target: str, version: bytes = b"1.1") -> bytes:
     return answer
 
 
-async def test_the_first_reader_gets_the_hints_and_a_hit_has_none() -> None:
+async def test_first_reader_gets_early_hints_and_a_hit_has_none() -> None:
     proxy = OnProxy(ManualClock(1_795_176_000.0), {})
     await proxy.open()
     try:
@@ -37,7 +37,7 @@ async def test_the_first_reader_gets_the_hints_and_a_hit_has_none() -> None:
         await proxy.close()
 
 
-async def test_http_1_0_knows_no_responses_on_the_way() -> None:
+async def test_http_1_0_client_gets_no_interim_response() -> None:
     proxy = OnProxy(ManualClock(1_795_176_000.0), {})
     await proxy.open()
     try:

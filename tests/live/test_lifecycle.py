@@ -1,4 +1,4 @@
-"""Start, hang, restart and end: what readers notice of it, and the service manager."""
+"""Start, hanging workers, restart and shutdown, as readers and the service manager observe them."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not TOLD_BY_PROC, reason="these need Linux")
 
 
 def answered(address: tuple[str, int], target: str) -> str:
-    """What became of one request on a connection of its own."""
+    """Return the result of one request on its own connection."""
     try:
         with socket.create_connection(address, timeout=PATIENCE) as wire:
             wire.sendall(f"GET /{target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
@@ -38,7 +38,7 @@ def answered(address: tuple[str, int], target: str) -> str:
 
 @contextlib.contextmanager
 def flood(address: tuple[str, int], target: str, *, clients: int = 8) -> Iterator[Counter[str]]:
-    """Clients that ask again and again, on a new connection each time; until the end, or until they are refused."""
+    """Send requests on new connections continually, until the end or a refusal."""
     seen: Counter[str] = Counter()
     ended = threading.Event()
 
@@ -64,7 +64,7 @@ def flood(address: tuple[str, int], target: str, *, clients: int = 8) -> Iterato
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_worker_that_hangs_is_replaced_and_metrics_do_not_fall(start: Start, origin: Origin, first: bool) -> None:
+def test_hanging_worker_is_replaced_and_metrics_do_not_decrease(start: Start, origin: Origin, first: bool) -> None:
     path, target = f"/hang-{first}", origin.url(f"/hang-{first}")
     origin.publish(path, a_feed("x"), Cache_Control="max-age=3600")
     proxy = start("--workers", "2")
@@ -89,11 +89,11 @@ def test_worker_that_hangs_is_replaced_and_metrics_do_not_fall(start: Start, ori
     assert answered_before() >= before
 
 
-# -- the end
+# -- shutdown
 
 
 @pytest.mark.parametrize("arguments", [(), ("--workers", "2"), ("--set", "fast_path=false")])
-def test_what_has_connected_before_the_end_is_answered(
+def test_request_on_a_connection_made_before_shutdown_is_answered(
     start: Start, origin: Origin, arguments: tuple[str, ...]
 ) -> None:
     path = "/flood-" + "-".join(arguments).replace("=", "-")
@@ -107,7 +107,7 @@ def test_what_has_connected_before_the_end_is_answered(
     assert set(seen) <= {"200", "refused"}, seen
 
 
-def test_drain_timeout_is_the_time_of_all_that_is_under_way(start: Start, origin: Origin) -> None:
+def test_drain_timeout_limits_all_requests_in_progress(start: Start, origin: Origin) -> None:
     gate = Gate(lambda handler, _: handler.say(200, b"late", Content_Type="text/plain"))
     origin.stage("/never", gate)
     proxy = start(drain_timeout=1)
@@ -121,7 +121,7 @@ def test_drain_timeout_is_the_time_of_all_that_is_under_way(start: Start, origin
 
 
 @pytest.mark.parametrize("arguments", [(), ("--workers", "2")])
-def test_sighup_loads_the_configuration_again_and_ends_nothing(
+def test_sighup_reloads_the_configuration_without_ending_connections(
     start: Start, origin: Origin, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     origin.publish("/hup", a_feed("x"), Cache_Control="max-age=3600")
@@ -142,7 +142,7 @@ def test_sighup_loads_the_configuration_again_and_ends_nothing(
     assert proxy.terminate() == 0
 
 
-# -- a restart that nobody notices
+# -- a restart without lost requests
 
 
 PASS_ON = """
@@ -155,7 +155,7 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 
 class Activated:
-    """What systemd does for a service with a socket: it opens the socket, passes it on, and listens for news."""
+    """Acts like systemd for a service with a socket: opens the socket, passes it on, and receives notifications."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.folder, self.arguments = folder, arguments
@@ -187,7 +187,7 @@ class Activated:
 
 
 @pytest.mark.parametrize("arguments", [(), ("--workers", "2"), ("--set", "fast_path=false")])
-def test_restart_with_a_socket_of_systemds_refuses_no_connection(
+def test_restart_with_a_systemd_socket_refuses_no_connection(
     tmp_path: Path, origin: Origin, arguments: tuple[str, ...]
 ) -> None:
     path = "/activated-" + "-".join(arguments).replace("=", "-")
@@ -213,7 +213,7 @@ def test_restart_with_a_socket_of_systemds_refuses_no_connection(
         manager.close()
 
 
-def test_second_process_takes_over_the_port_where_both_allow_it(start: Start, origin: Origin, tmp_path: Path) -> None:
+def test_second_process_takes_over_the_port_if_both_permit_it(start: Start, origin: Origin, tmp_path: Path) -> None:
     origin.publish("/taken-over", a_feed("x"), Cache_Control="max-age=3600")
     target = origin.url("/taken-over")
     first = start(reuse_port="true", store=tmp_path / "store")

@@ -1,4 +1,4 @@
-"""Stock mitmdump with our scripts: all of them, and each alone."""
+"""Stock mitmdump with the product's scripts: all of them, and each alone."""
 
 import re
 import subprocess
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not Path(*MITMDUMP).exists(), reason="not instal
 
 @pytest.fixture(scope="module")
 def scripts() -> Path:
-    """What `feedproxy addons` prints."""
+    """Return the output of `feedproxy addons`."""
     done = subprocess.run(
         [*COMMAND, "addons"],
         env=product_environment(Path.home()),
@@ -33,7 +33,7 @@ def scripts() -> Path:
 
 
 class Mitmdump(Process):
-    """mitmdump on a free port with these scripts."""
+    """Mitmdump on a free port with these scripts."""
 
     def __init__(self, folder: Path, scripts: Sequence[Path], authority: Path, **options: object) -> None:
         settings = {
@@ -53,7 +53,7 @@ class Mitmdump(Process):
         self.base = f"http://127.0.0.1:{port}"
 
     def get(self, url: str, **fields: str) -> Seen:
-        """Through the explicit proxy."""
+        """Send a GET through the explicit proxy."""
         return ask(url, through=self.address, fields=fields)
 
 
@@ -62,7 +62,7 @@ type Dump = Callable[..., Mitmdump]
 
 @pytest.fixture
 def dump(scripts: Path, authority: Authority, tmp_path: Path) -> Iterator[Dump]:
-    """Run mitmdump with scripts: `dump("cache.py", store="memory:")`. No line of its log may be an error."""
+    """Run mitmdump with scripts: `dump("cache.py", store="memory:")`. No log line may be an error."""
     started: list[Mitmdump] = []
 
     def begin(*names: str, **options: object) -> Mitmdump:
@@ -77,7 +77,7 @@ def dump(scripts: Path, authority: Authority, tmp_path: Path) -> Iterator[Dump]:
         assert not re.search(r"(?i)traceback|\berror\b(?! in )|crashed|exception", out), out
 
 
-def test_every_script_is_found_where_the_command_says(scripts: Path) -> None:
+def test_every_script_exists_at_the_printed_path(scripts: Path) -> None:
     assert {each.name for each in scripts.glob("*.py")} >= {
         "all.py",
         "accesslog.py",
@@ -92,7 +92,7 @@ def test_every_script_is_found_where_the_command_says(scripts: Path) -> None:
     }
 
 
-def test_all_of_them_are_the_product(dump: Dump, origin: Origin) -> None:
+def test_all_scripts_together_are_the_product(dump: Dump, origin: Origin) -> None:
     origin.publish("/all.rss", a_feed("one"))
     origin.publish("/all-by-proxy.rss", a_feed("one"))
     proxy = dump("all.py", store="memory:", allow_private="true", admin="")
@@ -109,7 +109,7 @@ def test_all_of_them_are_the_product(dump: Dump, origin: Origin) -> None:
     assert ask(origin.url("/all.rss"), "POST", body=b"x", through=proxy.address).status == 200
 
 
-def test_all_of_them_stand_in_front_of_an_origin_by_mitmdumps_own_mode(dump: Dump, origin: Origin) -> None:
+def test_all_scripts_work_in_mitmdumps_reverse_mode(dump: Dump, origin: Origin) -> None:
     origin.publish("/front.rss", a_feed("one"))
     upstream = origin.url("")
     proxy = dump("all.py", store="memory:", admin="", mode=f"reverse:{upstream}", upstream=upstream)
@@ -120,7 +120,7 @@ def test_all_of_them_stand_in_front_of_an_origin_by_mitmdumps_own_mode(dump: Dum
     assert "hit" in second.cache
 
 
-def test_the_cache_alone_answers_the_second_request(dump: Dump, origin: Origin) -> None:
+def test_cache_script_alone_answers_the_second_request(dump: Dump, origin: Origin) -> None:
     origin.publish("/cache.rss", a_feed("one"))
     proxy = dump("cache.py", store="memory:", allow_private="true")
 
@@ -134,14 +134,14 @@ def test_the_cache_alone_answers_the_second_request(dump: Dump, origin: Origin) 
     assert ask(origin.url("/cache.rss"), "POST", body=b"x", through=proxy.address).status == 200
 
 
-def test_the_cache_alone_reaches_no_private_address_unless_it_may(dump: Dump, origin: Origin) -> None:
+def test_cache_script_alone_refuses_private_addresses_by_default(dump: Dump, origin: Origin) -> None:
     origin.publish("/private.rss", a_feed("one"))
 
     assert dump("cache.py", store="memory:").get(origin.url("/private.rss")).status == 403
     assert origin.asked("/private.rss") == []
 
 
-def test_the_media_type_alone_makes_a_click_subscribe(dump: Dump, origin: Origin) -> None:
+def test_media_type_script_alone_corrects_the_media_type(dump: Dump, origin: Origin) -> None:
     origin.publish("/usm.rss", a_feed("one"), Content_Type="text/xml; charset=utf-8")
     origin.publish("/page.html", b"<html>hello</html>", Content_Type="text/html")
     proxy = dump("usm.py")
@@ -153,7 +153,7 @@ def test_the_media_type_alone_makes_a_click_subscribe(dump: Dump, origin: Origin
     assert (page.fields["Content-Type"], page.body) == ("text/html", b"<html>hello</html>")
 
 
-def test_the_coding_alone_codes_what_a_reader_accepts(dump: Dump, origin: Origin) -> None:
+def test_coding_script_alone_encodes_for_the_reader(dump: Dump, origin: Origin) -> None:
     origin.publish("/coding.rss", a_feed(*map(str, range(50))))
     proxy = dump("coding.py")
 
@@ -167,7 +167,7 @@ def test_the_coding_alone_codes_what_a_reader_accepts(dump: Dump, origin: Origin
     assert "ccept-" in plain.fields["Vary"]
 
 
-def test_the_moves_alone_turn_documents_into_redirects(dump: Dump, origin: Origin) -> None:
+def test_moves_script_alone_converts_documents_to_redirects(dump: Dump, origin: Origin) -> None:
     document = b"<?xml version='1.0'?><redirect><newLocation>/new.rss</newLocation></redirect>"
     origin.publish("/moved.rss", document, Content_Type="text/xml")
     proxy = dump("moved.py")
@@ -177,7 +177,7 @@ def test_the_moves_alone_turn_documents_into_redirects(dump: Dump, origin: Origi
     assert (seen.status, seen.fields["Location"]) == (301, origin.url("/new.rss"))
 
 
-def test_the_way_to_the_origin_alone_refuses_private_addresses(dump: Dump, origin: Origin) -> None:
+def test_origin_script_alone_refuses_private_addresses(dump: Dump, origin: Origin) -> None:
     origin.publish("/origin.rss", a_feed("one"))
     careful, trusting = dump("origin.py"), dump("origin.py", allow_private="true")
 
@@ -186,7 +186,7 @@ def test_the_way_to_the_origin_alone_refuses_private_addresses(dump: Dump, origi
     assert trusting.get(origin.url("/origin.rss")).body == a_feed("one")
 
 
-def test_the_entrance_alone_finds_targets_and_lets_nothing_else_pass(dump: Dump, origin: Origin) -> None:
+def test_entrance_script_alone_finds_targets_and_refuses_other_requests(dump: Dump, origin: Origin) -> None:
     origin.publish("/entrance.rss", a_feed("one"))
     proxy = dump("entrance.py")
 
@@ -200,7 +200,7 @@ def test_the_entrance_alone_finds_targets_and_lets_nothing_else_pass(dump: Dump,
     assert origin.asked("/entrance.rss") == []
 
 
-def test_the_subscribers_alone_are_told_to_the_origin(dump: Dump, origin: Origin) -> None:
+def test_subscribers_script_alone_reports_readers_to_the_origin(dump: Dump, origin: Origin) -> None:
     origin.publish("/subscribers.rss", a_feed("one"))
     proxy = dump("subscribers.py", contact_url="https://proxy.example/")
 
@@ -212,7 +212,7 @@ def test_the_subscribers_alone_are_told_to_the_origin(dump: Dump, origin: Origin
 
 
 @pytest.mark.parametrize("name", ["accesslog.py", "finish.py", "admin.py"])
-def test_a_script_that_has_nothing_to_do_alone_is_in_nobodys_way(dump: Dump, origin: Origin, name: str) -> None:
+def test_script_without_work_of_its_own_changes_nothing(dump: Dump, origin: Origin, name: str) -> None:
     path = f"/{name}.rss"
     origin.publish(path, a_feed("one"))
     proxy = dump(name, **({"admin": "127.0.0.1:0"} if name == "admin.py" else {}))
@@ -222,7 +222,7 @@ def test_a_script_that_has_nothing_to_do_alone_is_in_nobodys_way(dump: Dump, ori
     assert (head.status, head.fields["Content-Length"]) == (200, str(len(a_feed("one"))))
 
 
-def test_the_recorder_alone_writes_what_mitmproxy_asked_and_got(dump: Dump, origin: Origin, tmp_path: Path) -> None:
+def test_recorder_script_alone_records_mitmproxys_exchanges(dump: Dump, origin: Origin, tmp_path: Path) -> None:
     origin.publish("/recorded.rss", a_feed("one"))
     proxy = dump("record.py", record=tmp_path / "week.har")
 
@@ -233,7 +233,7 @@ def test_the_recorder_alone_writes_what_mitmproxy_asked_and_got(dump: Dump, orig
     assert sides == [(Side.READER, True, a_feed("one")), (Side.ORIGIN, False, a_feed("one"))]
 
 
-def test_two_scripts_work_hand_in_hand(dump: Dump, origin: Origin) -> None:
+def test_two_scripts_work_together(dump: Dump, origin: Origin) -> None:
     origin.publish("/two.rss", a_feed("one"), Content_Type="text/xml")
     proxy = dump("origin.py", "cache.py", store="memory:", allow_private="true")
 

@@ -1,4 +1,4 @@
-"""What Prometheus finds at a running proxy is what dashboard and alarms ask for."""
+"""The metrics of a running proxy are those that the dashboard and the alerts use."""
 
 import json
 import re
@@ -13,7 +13,7 @@ type Start = Callable[..., Feedproxy]
 ONLY_IN_A_FLEET = {"feedproxy_fleet_up", "feedproxy_fleet_waiting", "feedproxy_fleet_events_total"}
 
 
-def test_after_some_traffic_every_metric_that_is_asked_for_has_a_value(start: Start, origin: Origin) -> None:
+def test_every_used_metric_has_a_value_after_some_traffic(start: Start, origin: Origin) -> None:
     origin.publish("/news.rss", a_feed("one"))
     origin.publish("/broken.rss", b"", 500)
     proxy = start()
@@ -29,6 +29,6 @@ def test_after_some_traffic_every_metric_that_is_asked_for_has_a_value(start: St
     valued = {found[1] for found in re.finditer(r"^(feedproxy_\w+)(?:\{[^}]*\})? [0-9.eE+-]+$", told, re.MULTILINE)}
 
     assert names
-    # Of what counts failures alone nothing may have happened yet: that it is named is enough.
+    # A counter of failures may have no value yet; its name is sufficient.
     named = {found[1] for found in re.finditer(r"^# TYPE (feedproxy_\w+)", told, re.MULTILINE)}
     assert names - valued <= {"feedproxy_store_failures_total"} & named, names - valued

@@ -1,4 +1,4 @@
-"""The office's list in life: imported by the command, shared by workers, read by a real reader, obeyed by a browser."""
+"""The office's feed list in operation: imported by the command, shared by workers, used by a reader and a browser."""
 
 import re
 import shutil
@@ -47,7 +47,7 @@ def listed(proxy: Feedproxy, query: str = "?addresses=original") -> list[str]:
     return [each.address for each in found.feeds]
 
 
-def test_an_imported_list_is_every_workers_and_outlives_the_process(
+def test_imported_list_is_shared_by_workers_and_survives_a_restart(
     start: Start, origin: Origin, tmp_path: Path
 ) -> None:
     origin.publish("/one", a_feed("one"))
@@ -57,7 +57,7 @@ def test_an_imported_list_is_every_workers_and_outlives_the_process(
     done = command(proxy, "import", a_file(tmp_path, origin.url("/one"), "http://127.0.0.1:1/x?token=xyzzy"))
 
     assert (done.returncode, done.stdout) == (0, "2 feeds added, 0 known, 0 passed over; 2 in all\n"), done.stderr
-    for _ in range(8):  # whichever worker it is
+    for _ in range(8):  # at any worker
         until(lambda: listed(proxy) == [origin.url("/one")])
     until(lambda: origin.asked("/one") != [])
     until(lambda: "hit" in proxy.get(origin.url("/one")).cache)
@@ -70,7 +70,7 @@ def test_an_imported_list_is_every_workers_and_outlives_the_process(
     assert listed(start(store=store)) == [origin.url("/one")]
 
 
-def test_what_is_no_list_and_what_is_no_proxy_are_told_in_one_line(start: Start, tmp_path: Path) -> None:
+def test_invalid_list_and_unreachable_proxy_are_reported_in_one_line(start: Start, tmp_path: Path) -> None:
     proxy = start()
     (tmp_path / "x.opml").write_text("<html>")
 
@@ -83,9 +83,7 @@ def test_what_is_no_list_and_what_is_no_proxy_are_told_in_one_line(start: Start,
 
 
 @needs("newsboat")
-def test_newsboat_subscribes_to_the_list_itself(
-    start: Start, origin: Origin, authority: Authority, tmp_path: Path
-) -> None:
+def test_newsboat_subscribes_to_the_list(start: Start, origin: Origin, authority: Authority, tmp_path: Path) -> None:
     origin.publish("/one", a_feed("first"))
     origin.publish("/two", a_feed("second"))
     proxy = start(list_readers_min=1)
@@ -104,7 +102,7 @@ def test_newsboat_subscribes_to_the_list_itself(
     assert titles() == ["first"]
     proxy.get(origin.url("/two"))
     assert titles() == ["first", "second"]
-    # Through us: the origin has been asked by nobody but us.
+    # Through the proxy: the origin was contacted only by it.
     assert all("newsboat" not in (each.fields.get("User-Agent") or "") for each in origin.asked("/one"))
 
 
@@ -127,7 +125,7 @@ def test_newsboat_imports_the_list_with_its_folders(
 
 
 @needs("chromium")
-def test_chromium_asks_the_proxy_for_known_hosts(start: Start, tmp_path: Path) -> None:
+def test_chromium_uses_the_proxy_for_listed_hosts(start: Start, tmp_path: Path) -> None:
     proxy = start()
     assert command(proxy, "import", a_file(tmp_path, "http://known.test/a")).returncode == 0
     browser = shutil.which("chromium")
@@ -155,7 +153,7 @@ def test_chromium_asks_the_proxy_for_known_hosts(start: Start, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("flag", [False, True])
-def test_only_the_operators_flag_adds_hosts_to_be_decrypted(
+def test_hosts_are_decrypted_with_the_operators_flag_only(
     start: Start, origin: Origin, tmp_path: Path, flag: bool
 ) -> None:
     proxy = start()

@@ -1,4 +1,4 @@
-"""feedproxy behind Squid: what it fetches, streams and tunnels leaves through Squid, whose refusals are named."""
+"""Feedproxy behind Squid: fetches, streams and tunnels go through Squid, and its refusals are reported."""
 
 import os
 import pwd
@@ -51,7 +51,7 @@ shutdown_lifetime 0 seconds
 
 
 class Squid:
-    """A Squid that wants a user name, and knows its hosts from a file."""
+    """A Squid that requires a user name and resolves hosts from a file."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.port = folder, free_port()
@@ -75,14 +75,14 @@ class Squid:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     def said(self, name: str = "access.log") -> str:
-        """What stands in one of its logs."""
+        """Return the content of one of its logs."""
         file = self.folder / name
         return file.read_text(errors="replace") if file.exists() else ""
 
 
 @pytest.fixture(scope="module")
 def squid() -> Iterator[Squid]:
-    # Not below pytest's own folder, which another account than root cannot enter.
+    # Not below pytest's own folder, which accounts other than root cannot enter.
     with tempfile.TemporaryDirectory() as folder:
         made = Squid(Path(folder))
         try:
@@ -106,7 +106,7 @@ def url(origin: Origin, path: str, host: str = HOST) -> str:
     return origin.url(path).replace("localhost", host).replace("127.0.0.1", host)
 
 
-def test_feed_is_fetched_and_kept_behind_squid(squid: Squid, behind: Feedproxy, origin: Origin) -> None:
+def test_feed_is_fetched_and_stored_behind_squid(squid: Squid, behind: Feedproxy, origin: Origin) -> None:
     origin.publish("/behind.rss", a_feed("one"), Cache_Control="max-age=600")
 
     first, second = (behind.get(url(origin, "/behind.rss")) for _ in range(2))
@@ -119,7 +119,7 @@ def test_feed_is_fetched_and_kept_behind_squid(squid: Squid, behind: Feedproxy, 
     assert f"GET {url(origin, '/behind.rss')} {USER} " in squid.said()
 
 
-def test_post_streams_through_squid(squid: Squid, behind: Feedproxy, origin: Origin) -> None:
+def test_post_is_streamed_through_squid(squid: Squid, behind: Feedproxy, origin: Origin) -> None:
     origin.publish("/form", b"thanks")
 
     seen = ask(url(origin, "/form"), "POST", body=b"x" * 100_000, through=behind.address)
@@ -131,7 +131,7 @@ def test_post_streams_through_squid(squid: Squid, behind: Feedproxy, origin: Ori
     assert seen.status == 200
 
 
-def test_tunnel_leads_through_squid(squid: Squid, behind: Feedproxy, origin: Origin) -> None:
+def test_tunnel_goes_through_squid(squid: Squid, behind: Feedproxy, origin: Origin) -> None:
     origin.publish("/inside", b"inside")
     where = url(origin, "/inside").split("/")[2]
 
@@ -143,7 +143,7 @@ def test_tunnel_leads_through_squid(squid: Squid, behind: Feedproxy, origin: Ori
     until(lambda: f"CONNECT {where} {USER} " in squid.said())
 
 
-def test_refusal_of_squid_is_named(squid: Squid, behind: Feedproxy, origin: Origin) -> None:
+def test_refusal_of_squid_is_reported(squid: Squid, behind: Feedproxy, origin: Origin) -> None:
     seen = behind.get(f"https://{REFUSED}/feed.rss")
 
     assert seen.status == 502
@@ -151,7 +151,7 @@ def test_refusal_of_squid_is_named(squid: Squid, behind: Feedproxy, origin: Orig
     assert f"http://127.0.0.1:{squid.port} (upstream_proxy) answered 403 to CONNECT".encode() in seen.body
 
 
-def test_wrong_password_is_told_by_the_options_name(squid: Squid, tmp_path: Path, origin: Origin) -> None:
+def test_wrong_password_is_reported_with_the_options_name(squid: Squid, tmp_path: Path, origin: Origin) -> None:
     made = Feedproxy(tmp_path, upstream_proxy=f"http://{USER}:wrong@127.0.0.1:{squid.port}")
     try:
         for target in (url(origin, "/feed.rss"), f"https://{HOST}/feed.rss"):

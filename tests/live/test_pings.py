@@ -1,4 +1,4 @@
-"""Pings through real sockets, from clients that others wrote; and pings that go out, through faults and kills."""
+"""Pings through real sockets from clients of other projects, and outgoing pings through failures and kills."""
 
 import contextlib
 import sqlite3
@@ -22,7 +22,7 @@ type Start = Callable[..., Feedproxy]
 
 
 class Sink(SimpleXMLRPCServer):
-    """Python's own XML-RPC server as a ping sink; it can be told to be broken."""
+    """Python's XML-RPC server as a ping sink; it can be told to fail."""
 
     def __init__(self, port: int = 0) -> None:
         self.heard: list[tuple[str, tuple[str, ...]]] = []
@@ -58,7 +58,7 @@ def lists(proxy: Feedproxy, path: str = "changes.xml") -> list[dict[str, str]]:
     return [dict(each.attributes.items()) for each in document.getElementsByTagName("weblog")]
 
 
-def test_pythons_own_client_pings_and_the_change_is_listed(start: Start, origin: Origin) -> None:
+def test_ping_of_pythons_client_is_accepted_and_the_change_listed(start: Start, origin: Origin) -> None:
     proxy, path = start("--set", "list_readers_min=1"), "/pinged.xml"
     feed = origin.url(path)
     origin.publish(path, a_feed("one"))
@@ -82,7 +82,7 @@ def test_pythons_own_client_pings_and_the_change_is_listed(start: Start, origin:
 
 
 @needs("curl")
-def test_curl_pings_by_get_and_asks_for_the_list_with_conditions(start: Start, origin: Origin, tmp_path: Path) -> None:
+def test_curl_pings_by_get_and_polls_the_list_with_conditions(start: Start, origin: Origin, tmp_path: Path) -> None:
     proxy, path = start("--set", "list_readers_min=1"), "/curled.xml"
     origin.publish(path, a_feed("one"))
     proxy.get(origin.url(path))
@@ -116,21 +116,21 @@ def test_curl_pings_by_get_and_asks_for_the_list_with_conditions(start: Start, o
 
 
 def is_noted(store: Path, target: str) -> bool:
-    """Whether what was fetched first is on the disk: then what comes next is a change."""
+    """Return True if the first fetch is on disk, so that a later one counts as a change."""
     try:
         with contextlib.closing(sqlite3.connect(f"file:{store}/notify/ledger.sqlite3?mode=ro", uri=True)) as ledger:
             return bool(ledger.execute("SELECT 1 FROM known WHERE target = ?", (target,)).fetchall())
-    except sqlite3.OperationalError:  # not there yet, or being made
+    except sqlite3.OperationalError:  # missing or being created
         return False
 
 
-def test_what_was_accepted_before_a_kill_is_done_after_it(start: Start, origin: Origin, tmp_path: Path) -> None:
+def test_accepted_ping_is_processed_after_a_kill(start: Start, origin: Origin, tmp_path: Path) -> None:
     path, store, floor = "/killed.xml", tmp_path / "store", 12
     origin.publish(path, a_feed("one"))
     proxy = start(store=store, feed_min_interval=floor, list_readers_min=1)
     proxy.get(origin.url(path))
     origin.publish(path, a_feed("two"))
-    until(lambda: is_noted(store, origin.url(path)))  # the disk is written behind
+    until(lambda: is_noted(store, origin.url(path)))  # writes to disk are delayed
     assert ask(f"{proxy.base}/-/pingSiteForm?name=n&url={origin.url(path)}").status == 200
     proxy.kill()
     assert len(origin.asked(path)) == 1
@@ -138,11 +138,11 @@ def test_what_was_accepted_before_a_kill_is_done_after_it(start: Start, origin: 
     again = start(store=store, feed_min_interval=floor, list_readers_min=1)
 
     until(lambda: len(origin.asked(path)) == 2)
-    again.get(origin.url(path))  # who reads a feed is saved every few minutes only
+    again.get(origin.url(path))  # readers are saved every few minutes only
     until(lambda: lists(again))
 
 
-def test_sinks_hear_of_a_publishers_change_in_all_three_forms(start: Start, origin: Origin, sink: Sink) -> None:
+def test_sinks_are_pinged_in_all_three_forms(start: Start, origin: Origin, sink: Sink) -> None:
     path, feed = "/own.xml", "https://feeds.example/own.xml"
     origin.publish(path, a_feed("one"))
     template = origin.url("/sink") + "?n={name}&u={url}&f={feed}"
@@ -173,9 +173,7 @@ def test_sinks_hear_of_a_publishers_change_in_all_three_forms(start: Start, orig
     assert entry["rssUrl"] == feed
 
 
-def test_a_sink_that_was_away_when_the_proxy_was_killed_hears_afterwards(
-    start: Start, origin: Origin, tmp_path: Path
-) -> None:
+def test_unreachable_sink_is_pinged_after_the_proxy_was_killed(start: Start, origin: Origin, tmp_path: Path) -> None:
     path, store = "/later.xml", tmp_path / "store"
     origin.publish(path, a_feed("one"))
     port = free_port()
@@ -198,7 +196,7 @@ def test_a_sink_that_was_away_when_the_proxy_was_killed_hears_afterwards(
     assert sink.heard == [("ping", ("News", "http://example.com/"))]
 
 
-def test_the_command_line_tells_sinks_by_itself_and_says_who_did_not_listen(sink: Sink, tmp_path: Path) -> None:
+def test_ping_command_pings_sinks_and_reports_failures(sink: Sink, tmp_path: Path) -> None:
     def told(*arguments: str) -> tuple[int, str]:
         process = Process([*COMMAND, "ping", "https://example.com/", "--name", "News", *arguments], tmp_path)
         return process.wait(), process.rest()

@@ -1,4 +1,4 @@
-"""The process: how it starts, why it does not, how it ends, and what it still knows when it comes back."""
+"""The process: start, failed start, shutdown, and the state after a restart."""
 
 import contextlib
 import re
@@ -19,7 +19,7 @@ type Start = Callable[..., Feedproxy]
 
 
 class Asking(threading.Thread):
-    """A request under way in a thread of its own."""
+    """A request in progress in its own thread."""
 
     def __init__(self, what: Callable[[], Seen]) -> None:
         super().__init__(daemon=True)
@@ -53,13 +53,11 @@ def refuses(address: tuple[str, int]) -> bool:
     return False
 
 
-# -- its end
+# -- shutdown
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_at_sigterm_what_is_under_way_is_answered_and_nobody_new_is_let_in(
-    start: Start, origin: Origin, method: str
-) -> None:
+def test_sigterm_lets_running_requests_finish_and_refuses_new_ones(start: Start, origin: Origin, method: str) -> None:
     proxy, path = start(), f"/slow-{method}"
     origin.stage(path, gate := Gate(a_page()))
     slow = Asking(lambda: ask(proxy.gateway(origin.url(path)), method, body=b"x" if method == "POST" else None))
@@ -75,7 +73,7 @@ def test_at_sigterm_what_is_under_way_is_answered_and_nobody_new_is_let_in(
     assert "Traceback" not in proxy.said
 
 
-def test_at_sigterm_an_answer_that_streams_is_streamed_to_its_end(start: Start, origin: Origin) -> None:
+def test_sigterm_lets_a_streamed_response_finish(start: Start, origin: Origin) -> None:
     proxy, halted = start(buffer_max=1_000), threading.Event()
 
     def large(handler: Handler, _: Asked) -> None:
@@ -102,7 +100,7 @@ def test_at_sigterm_an_answer_that_streams_is_streamed_to_its_end(start: Start, 
     assert proxy.wait() == 0
 
 
-def test_what_takes_longer_than_the_drain_is_given_up(start: Start, origin: Origin) -> None:
+def test_request_longer_than_the_drain_is_aborted(start: Start, origin: Origin) -> None:
     proxy = start(drain_timeout=1)
     origin.stage("/endless", gate := Gate(a_page()))
     Asking(lambda: proxy.get(origin.url("/endless")))
@@ -114,7 +112,7 @@ def test_what_takes_longer_than_the_drain_is_given_up(start: Start, origin: Orig
     assert "Traceback" not in proxy.said
 
 
-def test_an_idle_connection_and_an_open_tunnel_do_not_hold_up_the_end(start: Start, origin: Origin) -> None:
+def test_idle_connection_and_open_tunnel_do_not_delay_shutdown(start: Start, origin: Origin) -> None:
     proxy = start(drain_timeout=NEVER)
     port = origin.https.server_port
     with socket.create_connection(proxy.address) as idle, socket.create_connection(proxy.address) as tunnel:
@@ -125,7 +123,7 @@ def test_an_idle_connection_and_an_open_tunnel_do_not_hold_up_the_end(start: Sta
         assert proxy.terminate() == 0
 
 
-def test_a_second_sigterm_changes_nothing(start: Start, origin: Origin) -> None:
+def test_second_sigterm_changes_nothing(start: Start, origin: Origin) -> None:
     proxy = start()
     origin.stage("/slow-twice", gate := Gate(a_page()))
     slow = Asking(lambda: proxy.get(origin.url("/slow-twice")))
@@ -140,10 +138,10 @@ def test_a_second_sigterm_changes_nothing(start: Start, origin: Origin) -> None:
     assert proxy.wait() == 0
 
 
-# -- what it remembers
+# -- state after a restart
 
 
-def test_a_stop_and_a_start_lose_nothing(start: Start, origin: Origin, tmp_path: Path) -> None:
+def test_stop_and_start_lose_nothing(start: Start, origin: Origin, tmp_path: Path) -> None:
     store = tmp_path / "store"
     origin.publish("/kept.rss", a_feed("kept"), Cache_Control="no-cache")
     first = start(store=store)
@@ -159,9 +157,7 @@ def test_a_stop_and_a_start_lose_nothing(start: Start, origin: Origin, tmp_path:
     assert "42 subscribers" in origin.asked("/kept.rss")[-1].agent
 
 
-def test_a_kill_in_the_middle_of_fetches_loses_no_stored_feed(
-    start: Start, made: tuple[Origin, Authority], tmp_path: Path
-) -> None:
+def test_kill_during_fetches_loses_no_stored_feed(start: Start, made: tuple[Origin, Authority], tmp_path: Path) -> None:
     origin, _ = made
     store = tmp_path / "store"
     proxy = start(store=store)
@@ -190,7 +186,7 @@ def test_a_kill_in_the_middle_of_fetches_loses_no_stored_feed(
 
 
 def _stored(store: Path) -> int:
-    """How many feeds are on the disk, whatever is on its way there."""
+    """Return the number of feeds on disk, without those being written."""
     found = 0
     for file in store.rglob("cache.db"):
         with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as shard:
@@ -198,7 +194,7 @@ def _stored(store: Path) -> int:
     return found
 
 
-def test_a_damaged_store_is_no_error_to_the_reader(start: Start, origin: Origin, tmp_path: Path) -> None:
+def test_damaged_store_causes_no_error_for_readers(start: Start, origin: Origin, tmp_path: Path) -> None:
     store = tmp_path / "store"
     origin.publish("/damaged.rss", a_feed("well"))
     first = start(store=store)
@@ -214,7 +210,7 @@ def test_a_damaged_store_is_no_error_to_the_reader(start: Start, origin: Origin,
     assert second.terminate() == 0
 
 
-# -- why it does not start
+# -- failed starts
 
 
 type Refused = Callable[..., str]
@@ -222,7 +218,7 @@ type Refused = Callable[..., str]
 
 @pytest.fixture
 def refused(tmp_path: Path) -> Iterator[Refused]:
-    """What is said where `feedproxy serve` ends with 2 instead of serving."""
+    """Return the message with which `feedproxy serve` exits with 2."""
     started: list[Process] = []
 
     def begin(*arguments: str, store: str = "memory:", admin: str = "127.0.0.1:0") -> str:
@@ -240,7 +236,7 @@ def refused(tmp_path: Path) -> Iterator[Refused]:
         each.kill()
 
 
-def test_a_port_in_use_is_told_in_one_line(refused: Refused) -> None:
+def test_port_in_use_is_reported_in_one_line(refused: Refused) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
 
@@ -249,7 +245,7 @@ def test_a_port_in_use_is_told_in_one_line(refused: Refused) -> None:
     assert said.startswith(f"feedproxy: cannot listen on {address}: Address already in use (--listen ")
 
 
-def test_an_admin_port_in_use_is_told_in_one_line(refused: Refused) -> None:
+def test_admin_port_in_use_is_reported_in_one_line(refused: Refused) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         refused(admin=f"127.0.0.1:{taken.getsockname()[1]}")
 
@@ -265,7 +261,7 @@ def test_an_admin_port_in_use_is_told_in_one_line(refused: Refused) -> None:
         (("--upstream", "ftp://origin.example"), "upstream: ftp://origin.example"),
     ],
 )
-def test_a_wrong_option_is_told_in_one_line_with_what_was_meant(
+def test_unknown_option_is_reported_in_one_line_with_a_suggestion(
     refused: Refused, arguments: tuple[str, ...], words: str
 ) -> None:
     assert words in refused(*arguments)
@@ -281,25 +277,25 @@ def test_a_wrong_option_is_told_in_one_line_with_what_was_meant(
         "endpoint_prefix=own",
     ],
 )
-def test_a_value_that_cannot_work_is_told_at_start(refused: Refused, setting: str) -> None:
+def test_unusable_value_is_reported_at_start(refused: Refused, setting: str) -> None:
     assert setting.partition("=")[0] in refused("--set", setting)
 
 
-def test_a_mistyped_flag_is_told_in_one_line_with_what_was_meant(refused: Refused) -> None:
+def test_mistyped_flag_is_reported_in_one_line_with_a_suggestion(refused: Refused) -> None:
     assert "--listen" in refused("--lisen", "127.0.0.1:0").partition("--lisen")[2]
 
 
-def test_a_store_that_cannot_be_written_is_told_in_one_line(refused: Refused, tmp_path: Path) -> None:
+def test_unwritable_store_is_reported_in_one_line(refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
 
     assert f"{tmp_path}/file/below cannot be used" in refused(store=f"{tmp_path}/file/below")
-    assert "/proc/feedproxy cannot be used" in refused(store="/proc/feedproxy")  # nobody may write there, not even root
+    assert "/proc/feedproxy cannot be used" in refused(store="/proc/feedproxy")  # not writable even for root
 
 
-# -- what it is told
+# -- configuration and logs
 
 
-def test_a_configuration_with_a_rule_is_obeyed(start: Start, origin: Origin, tmp_path: Path) -> None:
+def test_configured_rule_is_applied(start: Start, origin: Origin, tmp_path: Path) -> None:
     config = tmp_path / "feedproxy.yaml"
     config.write_text(
         "self_link: 'off'\nfeeds:\n"
@@ -318,7 +314,7 @@ def test_a_configuration_with_a_rule_is_obeyed(start: Start, origin: Origin, tmp
     assert len(origin.asked("/free.rss")) == 1
 
 
-def test_a_mistake_in_the_configuration_is_told_with_its_line(refused: Refused, tmp_path: Path) -> None:
+def test_configuration_error_is_reported_with_its_line(refused: Refused, tmp_path: Path) -> None:
     config = tmp_path / "feedproxy.yaml"
     config.write_text("site_interval: 3\nfeeds:\n  - match: '*.example.org'\n    feed_min_intervall: 60\n")
 
@@ -326,7 +322,7 @@ def test_a_mistake_in_the_configuration_is_told_with_its_line(refused: Refused, 
     assert "did you mean 'feed_min_interval'?" in said
 
 
-def test_an_option_on_the_command_line_wins_over_the_file(start: Start, origin: Origin, tmp_path: Path) -> None:
+def test_command_line_option_overrides_the_file(start: Start, origin: Origin, tmp_path: Path) -> None:
     config = tmp_path / "feedproxy.yaml"
     config.write_text("log_format: 'off'\ncodings: []\n")
     origin.publish("/coded.rss", a_feed(*map(str, range(50))))
@@ -338,7 +334,7 @@ def test_an_option_on_the_command_line_wins_over_the_file(start: Start, origin: 
     until(lambda: '"gateway"' in proxy.said)
 
 
-def test_every_request_leaves_a_line_without_the_readers_address_or_secrets(start: Start, origin: Origin) -> None:
+def test_every_request_is_logged_without_the_readers_address_or_secrets(start: Start, origin: Origin) -> None:
     origin.publish("/told.rss?token=abc123&page=2", a_feed("told"))
     proxy = start()
 
@@ -353,7 +349,7 @@ def test_every_request_leaves_a_line_without_the_readers_address_or_secrets(star
 # -- HTTP/1.0 and hostile heads
 
 
-def test_a_client_without_host_is_served_by_http_1_0_at_the_gateway(proxy: Feedproxy, origin: Origin) -> None:
+def test_http_1_0_client_without_host_is_served_at_the_gateway(proxy: Feedproxy, origin: Origin) -> None:
     origin.publish("/old.rss", a_feed("old"))
 
     seen = raw(proxy.address, f"GET /{origin.url('/old.rss')} HTTP/1.0\r\n\r\n".encode())
@@ -377,9 +373,7 @@ def test_a_client_without_host_is_served_by_http_1_0_at_the_gateway(proxy: Feedp
         b"0\r\n\r\n",
     ],
 )
-def test_a_request_that_makes_no_sense_is_an_error_of_the_reader_and_the_proxy_lives_on(
-    proxy: Feedproxy, head: bytes
-) -> None:
+def test_malformed_request_gets_an_error_and_the_proxy_continues(proxy: Feedproxy, head: bytes) -> None:
     seen = raw(proxy.address, head)
 
     assert 400 <= seen.status < 500, (seen.status, seen.body)

@@ -1,4 +1,4 @@
-"""Real readers, through the gateway and through the explicit proxy: "I get my news, and the origin its peace"."""
+"""Real readers through the gateway and the explicit proxy: they get news, and the origin gets few requests."""
 
 import re
 from collections.abc import Callable
@@ -16,7 +16,7 @@ NEWS = ["one", "three", "two"]
 
 @dataclass(frozen=True)
 class Way:
-    """How a reader comes to a feed."""
+    """The path from a reader to a feed."""
 
     name: str
     gateway: bool
@@ -43,7 +43,7 @@ type Open = Callable[[type[Reader], Way], tuple[Reader, Callable[[str], str]]]
 
 @pytest.fixture
 def come(proxy: Feedproxy, origin: Origin, authority: Authority, tmp_path: Path) -> Open:
-    """Set a reader up for a way: the reader, and what it has to subscribe to for a path of the origin."""
+    """Return a reader set up for a path, and the address to subscribe to."""
 
     def set_up(kind: type[Reader], way: Way) -> tuple[Reader, Callable[[str], str]]:
         trusted = tmp_path / "trusted.pem"
@@ -61,7 +61,7 @@ def come(proxy: Feedproxy, origin: Origin, authority: Authority, tmp_path: Path)
 
 @pytest.mark.parametrize("way", CACHED, ids=lambda way: way.name)
 @pytest.mark.parametrize("kind", READERS, ids=lambda kind: kind.__name__.lower())
-def test_the_second_poll_of_a_reader_costs_the_origin_nothing(
+def test_second_poll_of_a_reader_causes_no_origin_request(
     come: Open, origin: Origin, kind: type[Reader], way: Way
 ) -> None:
     path = f"/{kind.__name__}/{way.name}.rss"
@@ -77,7 +77,7 @@ def test_the_second_poll_of_a_reader_costs_the_origin_nothing(
 
 @pytest.mark.parametrize("way", [GATEWAY, PROXY], ids=lambda way: way.name)
 @pytest.mark.parametrize("kind", READERS, ids=lambda kind: kind.__name__.lower())
-def test_a_copy_that_has_to_be_confirmed_costs_a_304_in_the_name_of_all_subscribers(
+def test_validation_of_a_copy_costs_a_304_in_the_name_of_all_subscribers(
     come: Open, origin: Origin, kind: type[Reader], way: Way
 ) -> None:
     path = f"/{kind.__name__}/{way.name}/no-cache.rss"
@@ -94,7 +94,7 @@ def test_a_copy_that_has_to_be_confirmed_costs_a_304_in_the_name_of_all_subscrib
     assert "(1 subscriber; feed-id=" in after.agent
     if way.gateway:
         assert before.agent == after.agent
-    else:  # before anybody knew that it is a feed, the reader spoke for itself
+    else:  # before the target was known as a feed, the reader's own User-Agent was sent
         assert re.search(kind.agent, before.agent)
 
 
@@ -112,7 +112,7 @@ def test_news_reach_the_reader_at_its_next_poll(come: Open, origin: Origin, kind
 
 
 @pytest.mark.parametrize("kind", READERS, ids=lambda kind: kind.__name__.lower())
-def test_a_tunnel_is_the_readers_own_and_nobody_looks_into_it(come: Open, origin: Origin, kind: type[Reader]) -> None:
+def test_tunnel_is_not_decrypted(come: Open, origin: Origin, kind: type[Reader]) -> None:
     path = f"/{kind.__name__}/tunnel.rss"
     origin.publish(path, a_feed(*NEWS))
     reader, address = come(kind, TUNNEL)
@@ -127,7 +127,7 @@ def test_a_tunnel_is_the_readers_own_and_nobody_looks_into_it(come: Open, origin
 
 @pytest.mark.parametrize("way", [GATEWAY, PROXY], ids=lambda way: way.name)
 @pytest.mark.parametrize("kind", READERS, ids=lambda kind: kind.__name__.lower())
-def test_a_broken_down_origin_is_not_noticed(come: Open, origin: Origin, kind: type[Reader], way: Way) -> None:
+def test_failing_origin_is_unnoticed_by_readers(come: Open, origin: Origin, kind: type[Reader], way: Way) -> None:
     path = f"/{kind.__name__}/{way.name}/broken.rss"
     origin.publish(path, a_feed(*NEWS), Cache_Control="max-age=0")
     reader, address = come(kind, way)

@@ -1,4 +1,4 @@
-"""`feedproxy serve --record`: what was asked and answered is in the file when the process has ended, however it did."""
+"""`feedproxy serve --record`: the file has all exchanges after the process has ended in any way."""
 
 import json
 from collections.abc import Callable
@@ -14,7 +14,7 @@ type Start = Callable[..., Feedproxy]
 TOKEN = "hunter2hunter2"
 
 
-def test_after_sigterm_both_sides_are_on_record_and_no_secret_is(start: Start, origin: Origin, tmp_path: Path) -> None:
+def test_record_after_sigterm_has_both_sides_and_no_secret(start: Start, origin: Origin, tmp_path: Path) -> None:
     file = tmp_path / "week.har"
     feedproxy = start("--record", str(file), trusted_proxies="127.0.0.1")
     origin.publish("/recorded", a_feed("one"))
@@ -43,7 +43,7 @@ def test_after_sigterm_both_sides_are_on_record_and_no_secret_is(start: Start, o
     assert len([each for each in found.exchanges if "/redacted-" in each.request.target]) == 2
 
 
-def test_after_sigkill_every_answer_is_on_record(start: Start, origin: Origin, tmp_path: Path) -> None:
+def test_record_after_sigkill_has_every_response(start: Start, origin: Origin, tmp_path: Path) -> None:
     file = tmp_path / "week.har"
     feedproxy = start("--record", str(file))
     origin.publish("/killed", a_feed("one"))
@@ -55,7 +55,7 @@ def test_after_sigkill_every_answer_is_on_record(start: Start, origin: Origin, t
     assert len(har.read(file).side(Side.READER)) == 20
 
 
-def test_a_file_that_cannot_be_had_ends_it_with_one_line(tmp_path: Path) -> None:
+def test_unwritable_record_file_ends_the_process_with_one_line(tmp_path: Path) -> None:
     ports = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--store", "memory:")
     file = tmp_path / "no" / "week.har"
     feedproxy = Process([*COMMAND, "serve", *ports, "--record", str(file)], tmp_path / "feedproxy")
@@ -64,7 +64,7 @@ def test_a_file_that_cannot_be_had_ends_it_with_one_line(tmp_path: Path) -> None
     assert feedproxy.said == f"feedproxy: record: {file}: No such file or directory\n"
 
 
-def test_each_of_several_workers_writes_a_file_of_its_own(start: Start, origin: Origin, tmp_path: Path) -> None:
+def test_each_worker_writes_its_own_record_file(start: Start, origin: Origin, tmp_path: Path) -> None:
     origin.publish("/workers", a_feed("one"))
     feedproxy = start("--record", str(tmp_path / "week.har"), workers=2)
     for _ in range(12):
@@ -76,9 +76,7 @@ def test_each_of_several_workers_writes_a_file_of_its_own(start: Start, origin: 
     assert sum(len(har.read(each).side(Side.READER)) for each in files) == 12
 
 
-def test_in_reverse_mode_the_address_that_readers_know_is_on_record_too(
-    start: Start, origin: Origin, tmp_path: Path
-) -> None:
+def test_record_in_reverse_mode_has_the_public_address(start: Start, origin: Origin, tmp_path: Path) -> None:
     file, public = tmp_path / "week.har", "https://feeds.example"
     origin.publish("/behind/old", b"", 301, Location=origin.url("/behind/new"))
     origin.publish("/behind/new", a_feed("one"))

@@ -1,4 +1,4 @@
-"""`feedproxy replay` as a process: real clients, a clock that is told to move, and the same bytes in every run."""
+"""`feedproxy replay` as a process: real clients, a controlled clock, and the same bytes in every run."""
 
 import json
 import re
@@ -43,7 +43,7 @@ class Replay(Process):
             return json.load(answer)  # type: ignore[no-any-return]
 
     def get(self, target: str = FEED, **fields: str) -> Seen:
-        """By the gateway's form."""
+        """Send a GET in the gateway's form."""
         return ask(f"{self.base}/{target}", fields=fields)
 
 
@@ -52,7 +52,7 @@ type Start = Callable[..., Replay]
 
 @pytest.fixture
 def replay(tmp_path: Path) -> Iterator[Start]:
-    """Start one with these arguments."""
+    """Start a replay with these arguments."""
     started: list[Replay] = []
 
     def begin(*arguments: str) -> Replay:
@@ -67,7 +67,7 @@ def replay(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def week(tmp_path: Path) -> Path:
-    """A folder with a feed that has a new item every hour of a week."""
+    """Create a folder with a feed that has a new item every hour of a week."""
     folder = tmp_path / "week"
     folder.mkdir()
     with tarfile.open(folder / "feed.xml.tar.gz", "w:gz") as archive:
@@ -79,7 +79,7 @@ def week(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_history_of_the_corpus_comes_byte_for_byte_at_each_step(corpus: Path, replay: Start) -> None:
+def test_history_of_the_corpus_is_served_byte_for_byte_at_each_step(corpus: Path, replay: Start) -> None:
     name = "sympy_planet.sympy.org__opml.xml"
     versions = json.loads((corpus / "history" / f"{name}.json").read_bytes())["versions"]
     with tarfile.open(corpus / "history" / f"{name}.tar.xz") as opened:
@@ -98,7 +98,7 @@ def test_a_history_of_the_corpus_comes_byte_for_byte_at_each_step(corpus: Path, 
 
 
 @needs("curl")
-def test_curl_asks_with_what_it_was_given(week: Path, replay: Start, tmp_path: Path) -> None:
+def test_curl_validates_with_the_received_validators(week: Path, replay: Start, tmp_path: Path) -> None:
     origin = replay(str(week), "--step")
     tags, out = tmp_path / "tag", tmp_path / "out"
 
@@ -126,7 +126,7 @@ def test_curl_asks_with_what_it_was_given(week: Path, replay: Start, tmp_path: P
     assert out.read_bytes() == a_feed(1)
 
 
-def test_feedparser_reads_it_and_is_told_when_nothing_is_new(week: Path, replay: Start) -> None:
+def test_feedparser_reads_the_feed_and_gets_304_without_news(week: Path, replay: Start) -> None:
     origin = replay(str(week), "--step", "--at", "+2h")
     url = f"{origin.base}/{FEED}"
 
@@ -139,9 +139,7 @@ def test_feedparser_reads_it_and_is_told_when_nothing_is_new(week: Path, replay:
     assert [len(each.entries) for each in (first, second, third)] == [3, 0, 4]
 
 
-def test_what_was_asked_is_recorded_at_virtual_instants_and_with_its_faults(
-    week: Path, replay: Start, tmp_path: Path
-) -> None:
+def test_requests_are_recorded_at_virtual_instants_with_their_faults(week: Path, replay: Start, tmp_path: Path) -> None:
     file = tmp_path / "asked.har"
     origin = replay(str(week), "--step", "--record", str(file), "--fault", "429@#2")
     origin.get(user_agent="reader/1")
@@ -158,7 +156,7 @@ def test_what_was_asked_is_recorded_at_virtual_instants_and_with_its_faults(
     assert asked[0].reader.startswith("reader-")
 
 
-def test_a_recording_of_serve_is_replayed(week: Path, replay: Start, tmp_path: Path) -> None:
+def test_recording_of_serve_is_replayed(week: Path, replay: Start, tmp_path: Path) -> None:
     file = tmp_path / "week.har"
     first = replay(str(week), "--step", "--proxy", "--record", str(file))
     for _ in range(5):
@@ -174,12 +172,12 @@ def test_a_recording_of_serve_is_replayed(week: Path, replay: Start, tmp_path: P
     assert bodies == [a_feed(number) for number in (0, 2, 4, 6, 8)]
 
 
-def test_each_request_can_move_the_clock(week: Path, replay: Start) -> None:
+def test_each_request_can_advance_the_clock(week: Path, replay: Start) -> None:
     origin = replay(str(week), "--step", "--per-request", "3600")
     assert [origin.get().body for _ in range(3)] == [a_feed(0), a_feed(1), a_feed(2)]
 
 
-def test_a_clock_that_runs_by_itself_is_not_moved(week: Path, replay: Start) -> None:
+def test_clock_that_runs_by_itself_cannot_be_advanced(week: Path, replay: Start) -> None:
     origin = replay(str(week), "--speed", "1000000")
     with pytest.raises(urllib.error.HTTPError, match="400"):
         origin.advance(5)
@@ -190,7 +188,7 @@ FAULTS = ("changing-tag@30%", "429@#2..,10%", "truncated-gzip@1d..2d", "redirect
 
 
 def _a_week(folder: Path, start: Start, *arguments: str) -> list[bytes]:
-    """Poll every three hours of a week; every byte of the answers, but for the ports."""
+    """Poll every three hours of a week and return all bytes of the responses, with masked ports."""
     played = start(str(folder), "--step", *(each for fault in FAULTS for each in ("--fault", fault)), *arguments)
     answers = []
     for _ in range(56):
@@ -202,7 +200,7 @@ def _a_week(folder: Path, start: Start, *arguments: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("arguments", [(), ("--proxy",)], ids=["bare", "proxy"])
-def test_the_recordings_of_two_days_alike_are_the_same_byte_for_byte(
+def test_recordings_of_two_equal_days_are_identical(
     week: Path, replay: Start, arguments: tuple[str, ...], tmp_path: Path
 ) -> None:
     files = []
@@ -220,7 +218,7 @@ def test_the_recordings_of_two_days_alike_are_the_same_byte_for_byte(
 
 
 @pytest.mark.parametrize("arguments", [(), ("--proxy",)], ids=["bare", "proxy"])
-def test_two_weeks_alike_are_the_same_byte_for_byte(week: Path, replay: Start, arguments: tuple[str, ...]) -> None:
+def test_two_equal_weeks_are_identical(week: Path, replay: Start, arguments: tuple[str, ...]) -> None:
     first, second = (_a_week(week, replay, *arguments) for _ in range(2))
 
     assert first == second
@@ -228,7 +226,7 @@ def test_two_weeks_alike_are_the_same_byte_for_byte(week: Path, replay: Start, a
     assert statuses == ({200} if arguments else {200, 302, 429, 500})
 
 
-def test_behind_the_whole_proxy_nothing_else_is_reached(week: Path, replay: Start, tmp_path: Path) -> None:
+def test_replay_behind_the_whole_proxy_reaches_no_other_host(week: Path, replay: Start, tmp_path: Path) -> None:
     played = replay(str(week), "--step", "--proxy")
 
     assert played.get().status == 200
@@ -248,7 +246,7 @@ def test_behind_the_whole_proxy_nothing_else_is_reached(week: Path, replay: Star
         ((".", "--per-request", "5"), "--per-request requires --step"),
     ],
 )
-def test_wrong_usage_is_told_in_one_line(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
+def test_usage_error_is_reported_in_one_line(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [*COMMAND, "replay", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False
     )

@@ -1,4 +1,4 @@
-"""In front of an origin of one's own: alone, behind nginx, in a row, and in a circle."""
+"""The proxy in front of the operator's origin: alone, behind nginx, in a chain, and in a loop."""
 
 import socket
 import ssl
@@ -19,7 +19,7 @@ PUBLIC = "https://feeds.example"
 
 @pytest.fixture(scope="module")
 def publisher(authority: Authority, origin: Origin, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Feedproxy]:
-    """In front of the origin, which needs no --allow-private: the operator named it himself."""
+    """Run a proxy in front of the origin. It needs no --allow-private, because the operator configured the origin."""
     made = Feedproxy(
         tmp_path_factory.mktemp("publisher"),
         "--upstream",
@@ -37,7 +37,7 @@ def publisher(authority: Authority, origin: Origin, tmp_path_factory: pytest.Tem
 
 @pytest.fixture
 def get(publisher: Feedproxy) -> Callable[..., Seen]:
-    """Ask the publisher's proxy for a path."""
+    """Request a path from the publisher's proxy."""
 
     def asking(path: str, method: str = "GET", **more: object) -> Seen:
         return ask(publisher.base + path, method, **more)  # type: ignore[arg-type]
@@ -45,7 +45,7 @@ def get(publisher: Feedproxy) -> Callable[..., Seen]:
     return asking
 
 
-def test_the_copy_serves_readers_and_its_self_link_is_public(origin: Origin, get: Callable[..., Seen]) -> None:
+def test_copy_serves_readers_with_a_public_self_link(origin: Origin, get: Callable[..., Seen]) -> None:
     origin.publish("/news.rss?n=5", a_feed("one"))
 
     first, second = get("/news.rss?n=5"), get("/news.rss?n=5")
@@ -57,7 +57,7 @@ def test_the_copy_serves_readers_and_its_self_link_is_public(origin: Origin, get
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_the_origin_is_spoken_to_by_its_own_name_and_told_who_came_how(
+def test_origin_gets_its_own_host_name_and_forwarding_fields(
     origin: Origin, get: Callable[..., Seen], method: str
 ) -> None:
     path = f"/host/{method}"
@@ -68,30 +68,32 @@ def test_the_origin_is_spoken_to_by_its_own_name_and_told_who_came_how(
     (asked,) = origin.asked(path)
     assert asked.fields["Host"] == origin.url("").removeprefix("http://")
     if method == "POST":
-        assert asked.fields["X-Forwarded-For"] == "127.0.0.1"  # hearsay is not passed on
+        assert asked.fields["X-Forwarded-For"] == "127.0.0.1"  # forwarding fields of untrusted clients are dropped
         assert asked.fields["X-Forwarded-Proto"] == "https"
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("absolute", [True, False])
-def test_a_redirect_stays_in_front(origin: Origin, get: Callable[..., Seen], method: str, absolute: bool) -> None:
+def test_redirect_to_the_origin_becomes_public(
+    origin: Origin, get: Callable[..., Seen], method: str, absolute: bool
+) -> None:
     path = f"/leads/{method}/{absolute}"
     origin.publish(path, b"", 303, Location=origin.url("/page?x=1") if absolute else "/page?x=1")
     origin.publish("/page?x=1", b"hello", Content_Type="text/plain")
 
     seen = get(path, method, fields={"accept": "text/html"})
 
-    # A relative one means the same in front of the origin as at it.
+    # A relative redirect has the same meaning on both sides.
     assert (seen.status, seen.fields["Location"]) == (303, f"{PUBLIC}/page?x=1" if absolute else "/page?x=1")
 
 
-def test_a_redirect_to_elsewhere_stays_as_it_is(origin: Origin, get: Callable[..., Seen]) -> None:
+def test_redirect_to_another_host_is_unchanged(origin: Origin, get: Callable[..., Seen]) -> None:
     origin.publish("/leads/away", b"", 302, Location="https://elsewhere.example/page")
 
     assert get("/leads/away", fields={"accept": "text/html"}).fields["Location"] == "https://elsewhere.example/page"
 
 
-def test_a_post_makes_the_next_reader_ask_again(origin: Origin, get: Callable[..., Seen]) -> None:
+def test_post_invalidates_the_copy(origin: Origin, get: Callable[..., Seen]) -> None:
     path = "/guestbook"
     origin.publish(path, b"hello", Content_Type="text/plain", Cache_Control="max-age=600")
     assert "hit" in (get(path), get(path))[1].cache
@@ -105,7 +107,7 @@ def test_a_post_makes_the_next_reader_ask_again(origin: Origin, get: Callable[..
     assert [each.method for each in origin.asked(path)] == ["GET", "POST", "GET"]
 
 
-def test_a_post_that_fails_leaves_the_copy(origin: Origin, get: Callable[..., Seen]) -> None:
+def test_failed_post_keeps_the_copy(origin: Origin, get: Callable[..., Seen]) -> None:
     path = "/refusing"
     origin.publish(path, b"hello", Content_Type="text/plain", Cache_Control="max-age=600")
     get(path)
@@ -119,7 +121,7 @@ def test_a_post_that_fails_leaves_the_copy(origin: Origin, get: Callable[..., Se
     assert "hit" in get(path).cache
 
 
-def test_a_cookie_belongs_to_the_site_and_passes(origin: Origin, get: Callable[..., Seen]) -> None:
+def test_cookie_is_forwarded_in_reverse_mode(origin: Origin, get: Callable[..., Seen]) -> None:
     origin.publish("/page", b"hello", Content_Type="text/html", Set_Cookie="a=1", Cache_Control="private")
 
     seen = get("/page", fields={"cookie": "b=2"})
@@ -129,7 +131,7 @@ def test_a_cookie_belongs_to_the_site_and_passes(origin: Origin, get: Callable[.
     assert "Content-Security-Policy" not in seen.fields
 
 
-def test_the_reader_who_finds_a_feed_first_is_a_subscriber(origin: Origin, get: Callable[..., Seen]) -> None:
+def test_first_reader_of_a_feed_is_a_subscriber(origin: Origin, get: Callable[..., Seen]) -> None:
     origin.publish("/first.rss", a_feed("one"), Cache_Control="no-cache")
 
     for reader in ("Amethyst/1", "Beryl/2"):
@@ -138,7 +140,7 @@ def test_the_reader_who_finds_a_feed_first_is_a_subscriber(origin: Origin, get: 
     assert "2 subscribers;" in origin.asked("/first.rss")[-1].agent
 
 
-def test_it_is_open_to_no_other_host(publisher: Feedproxy, origin: Origin) -> None:
+def test_other_hosts_are_refused(publisher: Feedproxy, origin: Origin) -> None:
     before = len(origin.log)
     for target in ("http://example.com/", "http://169.254.169.254/"):
         seen = raw(publisher.address, f"GET {target} HTTP/1.1\r\nHost: {target[7:-1]}x\r\n\r\n".encode())
@@ -153,14 +155,14 @@ def test_it_is_open_to_no_other_host(publisher: Feedproxy, origin: Origin) -> No
     ["CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n\r\n", "GARBAGE\r\n\r\n"],
     ids=["connect", "garbage"],
 )
-def test_no_error_is_told_by_mitmproxys_own_page(publisher: Feedproxy, head: str) -> None:
+def test_errors_never_use_mitmproxys_page(publisher: Feedproxy, head: str) -> None:
     seen = raw(publisher.address, head.encode(), head.split(maxsplit=1)[0])
 
     assert b"mitmproxy" not in seen.body
     assert "mitmproxy" not in seen.fields.get("Server", "")
 
 
-def test_an_origin_that_is_down_is_told_by_us(start: Start) -> None:
+def test_unreachable_origin_gets_the_proxys_error_page(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     proxy = start("--upstream", f"http://127.0.0.1:{port}")
@@ -172,7 +174,7 @@ def test_an_origin_that_is_down_is_told_by_us(start: Start) -> None:
         assert b"mitmproxy" not in seen.body
 
 
-def test_an_https_origin_is_reached_with_the_operators_authority(start: Start, origin: Origin) -> None:
+def test_https_origin_is_verified_with_the_operators_authority(start: Start, origin: Origin) -> None:
     origin.publish("/tls.rss", a_feed("tls"))
     proxy = start("--upstream", origin.url("", secure=True, host="localhost"))
 
@@ -181,7 +183,7 @@ def test_an_https_origin_is_reached_with_the_operators_authority(start: Start, o
     assert [each.secure for each in origin.asked("/tls.rss")] == [True, True]
 
 
-# -- behind nginx, which ends TLS
+# -- behind nginx, which terminates TLS
 
 NGINX = """
 daemon off; master_process off; pid {folder}/nginx.pid; error_log stderr warn;
@@ -208,7 +210,7 @@ http {{
 
 
 class Nginx(Process):
-    """A TLS terminator on a socket file: there is no port that somebody else may take."""
+    """A TLS terminator on a socket file, so that no port can be in use."""
 
     def __init__(self, folder: Path, upstream: str, authority: Authority) -> None:
         folder.mkdir()
@@ -248,7 +250,7 @@ def nginx(authority: Authority, tmp_path: Path) -> Iterator[Callable[[str], Ngin
 
 @needs("nginx")
 @pytest.mark.parametrize("trusted", [True, False])
-def test_behind_nginx_the_public_scheme_and_the_readers_are_known_where_nginx_is_trusted(
+def test_trusted_nginx_provides_the_public_scheme_and_the_readers(
     start: Start, origin: Origin, nginx: Callable[[str], Nginx], trusted: bool
 ) -> None:
     path = f"/behind/{trusted}"
@@ -267,7 +269,7 @@ def test_behind_nginx_the_public_scheme_and_the_readers_are_known_where_nginx_is
 
 
 @needs("nginx")
-def test_a_gateway_behind_nginx_gives_addresses_that_lead_back_through_it(
+def test_gateway_behind_nginx_generates_addresses_through_it(
     start: Start, origin: Origin, nginx: Callable[[str], Nginx]
 ) -> None:
     origin.publish("/through.rss", a_feed("one"))
@@ -281,10 +283,10 @@ def test_a_gateway_behind_nginx_gives_addresses_that_lead_back_through_it(
     assert seen.fields["Location"] == f"https://localhost/{origin.url('/page.html')}"
 
 
-# -- in a row, and in a circle
+# -- in a chain, and in a loop
 
 
-def test_two_in_a_row_work_and_sign_both(start: Start, origin: Origin) -> None:
+def test_two_proxies_in_a_chain_both_add_via(start: Start, origin: Origin) -> None:
     origin.publish("/row.rss", a_feed("one"))
     near, far = start(), start()
 
@@ -299,9 +301,7 @@ def test_two_in_a_row_work_and_sign_both(start: Start, origin: Origin) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
-def test_a_gateway_address_of_a_gateway_address_leads_to_the_target(
-    proxy: Feedproxy, origin: Origin, method: str
-) -> None:
+def test_nested_gateway_address_leads_to_the_target(proxy: Feedproxy, origin: Origin, method: str) -> None:
     path = f"/never-asked-{method}"
     target = origin.url(path)
     for round_trip in (proxy.gateway(target), proxy.gateway(proxy.gateway(target))):
@@ -310,13 +310,13 @@ def test_a_gateway_address_of_a_gateway_address_leads_to_the_target(
         if method != "POST":
             assert seen.fields["Location"] == proxy.gateway(target)
     assert origin.asked(path) == []
-    # A program whose http_proxy is this proxy reaches its gateway addresses all the same.
+    # A program that uses this proxy as http_proxy reaches its gateway addresses, too.
     through = ask(proxy.gateway(target), method, through=proxy.address, body=b"x" if method == "POST" else None)
     assert (through.status, len(origin.asked(path))) == (404, 1)
 
 
-def test_a_circle_of_two_is_refused(start: Start) -> None:
-    """The first stands in front of the second, and the second in front of the first."""
+def test_loop_of_two_proxies_is_refused(start: Start) -> None:
+    """Each stands in front of the other."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     first = start("--upstream", f"http://127.0.0.1:{port}")

@@ -1,4 +1,4 @@
-"""The operator's pages in a real browser: searched, clicked, live, on a phone, in the dark, without JavaScript."""
+"""The operator's pages in a real browser: search, clicks, live updates, small screens, dark mode, no JavaScript."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
@@ -45,7 +45,7 @@ DESK, PHONE = {"width": 1280, "height": 800}, {"width": 360, "height": 740}
 
 @dataclass
 class Office:
-    """A proxy with its admin listener, an origin, and a browser in front of it."""
+    """A proxy with its admin listener, an origin, and a browser."""
 
     app: App
     admin: AdminServer
@@ -55,7 +55,7 @@ class Office:
     """What the browser has found fault with: errors of scripts, of the policy, of loading."""
 
     async def page(self, **options: Any) -> Any:
-        """A fresh page, with nothing in its caches."""
+        """Open a page with empty caches."""
         context = await self.browser.new_context(viewport=options.pop("viewport", DESK), **options)
         context.set_default_timeout(PATIENCE)
         page = await context.new_page()
@@ -72,7 +72,7 @@ class Office:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Any]:
-    # As if somebody's name server led a name of his to this machine.
+    # As if a name server resolved a foreign name to this machine.
     async with a_browser("--host-resolver-rules=MAP rebound.example 127.0.0.1") as launched:
         yield launched
 
@@ -92,7 +92,7 @@ async def office(browser: Any) -> AsyncIterator[Office]:
     await app.close()
 
 
-async def test_every_page_fits_a_phone_and_gives_the_browser_nothing_to_complain_of(office: Office) -> None:
+async def test_every_page_fits_a_small_screen_without_browser_errors(office: Office) -> None:
     for options in ({"viewport": DESK}, {"viewport": PHONE, "color_scheme": "dark", "is_mobile": True}):
         page = await office.page(**options)
         for path in PAGES:
@@ -104,7 +104,7 @@ async def test_every_page_fits_a_phone_and_gives_the_browser_nothing_to_complain
     assert office.complaints == []
 
 
-async def test_axe_finds_nothing_serious_in_either_theme(office: Office) -> None:
+async def test_axe_reports_nothing_serious_in_either_theme(office: Office) -> None:
     source = await axe_core()
     found = []
     for scheme, viewport in (("light", DESK), ("dark", PHONE)):
@@ -121,7 +121,7 @@ async def test_axe_finds_nothing_serious_in_either_theme(office: Office) -> None
     assert found == []
 
 
-async def test_dark_and_light_follow_the_system(office: Office) -> None:
+async def test_theme_follows_the_system(office: Office) -> None:
     colours = {}
     for scheme in ("light", "dark"):
         page = await office.page(color_scheme=scheme)
@@ -130,7 +130,7 @@ async def test_dark_and_light_follow_the_system(office: Office) -> None:
     assert colours["light"] != colours["dark"]
 
 
-async def test_a_feed_is_searched_read_refreshed_and_forgotten_without_javascript(office: Office) -> None:
+async def test_feed_can_be_searched_read_refreshed_and_purged_without_javascript(office: Office) -> None:
     target = office.origin.url("/harbour.rss")
     office.origin.publish("/harbour.rss", a_feed("First"))
     await office.app.service.admin.refresh(target)
@@ -163,7 +163,7 @@ async def test_a_feed_is_searched_read_refreshed_and_forgotten_without_javascrip
     assert office.complaints == []
 
 
-async def test_what_is_new_appears_without_a_reload_and_takes_nothing_out_of_ones_hands(office: Office) -> None:
+async def test_live_update_appears_without_a_reload_and_keeps_the_users_input(office: Office) -> None:
     page = await office.page()
     await page.goto(office.url("/"))
     await page.evaluate("window.sameDocument = true")
@@ -188,7 +188,7 @@ async def test_what_is_new_appears_without_a_reload_and_takes_nothing_out_of_one
     assert [each for each in office.complaints if "ERR_" not in each] == []
 
 
-async def test_the_keyboard_leads_to_the_content_and_is_seen_to(office: Office) -> None:
+async def test_keyboard_reaches_the_content_with_visible_focus(office: Office) -> None:
     page = await office.page()
     await page.goto(office.url("/"))
 
@@ -202,7 +202,7 @@ async def test_the_keyboard_leads_to_the_content_and_is_seen_to(office: Office) 
     assert await page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
-async def test_a_page_of_another_site_can_neither_post_nor_listen_nor_come_under_a_name_of_its_own(
+async def test_page_of_another_site_can_neither_post_nor_read_nor_use_its_own_host_name(
     office: Office,
 ) -> None:
     async def hostile(_: web.Request) -> web.Response:
@@ -219,7 +219,7 @@ async def test_a_page_of_another_site_can_neither_post_nor_listen_nor_come_under
     held = len(list(office.app.service.store.targets()))
     try:
         page = await office.page()
-        # Another port is another origin, though the same site.
+        # Another port is another origin, but the same site.
         await page.goto(f"http://localhost:{runner.addresses[0][1]}/")
         async with page.expect_response(office.url("/purge")) as answered:
             await page.get_by_role("button", name="x").click()
@@ -239,7 +239,7 @@ def _body(office: Office, target: str) -> bytes:
     return held.variants[-1].content.bodies["identity"]
 
 
-async def test_pages_fit_a_phone_whatever_readers_and_publishers_say(office: Office) -> None:
+async def test_pages_fit_a_small_screen_with_any_text_from_readers_and_publishers(office: Office) -> None:
     app, long = office.app, "W" * 300
     target = f"https://{'w' * 60}.example/{long}/{long}"
     now = app.clock.now()

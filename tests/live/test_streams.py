@@ -1,4 +1,4 @@
-"""What streams through, because it is no GET or larger than the buffer: it comes out as it went in."""
+"""Streams: requests other than GET, and bodies above the buffer, are forwarded unchanged."""
 
 import socket
 from collections.abc import Callable
@@ -16,7 +16,7 @@ LARGE = bytes(range(256)) * 2_000
 
 @pytest.fixture(params=["gateway", "proxy"])
 def send(request: pytest.FixtureRequest, proxy: Feedproxy, origin: Origin) -> Ask:
-    """Ask for a path of the origin by either entrance."""
+    """Return a function that requests a path of the origin by one of the entrances."""
 
     def asking(path: str, method: str = "GET", **more: object) -> Seen:
         url = origin.url(path)
@@ -29,12 +29,12 @@ def send(request: pytest.FixtureRequest, proxy: Feedproxy, origin: Origin) -> As
 
 @pytest.fixture
 def path(request: pytest.FixtureRequest) -> str:
-    """A path that no other test uses."""
+    """Return a path that no other test uses."""
     return "/" + str(request.node.name).replace("[", "/").rstrip("]")
 
 
 def an_episode(handler: Handler, asked: Asked) -> None:
-    """A large file that can be asked for in parts and confirmed."""
+    """Publish a large file that supports ranges and validation."""
     if asked.fields.get("If-None-Match") == '"episode"':
         handler.say(304, b"", ETag='"episode"')
         return
@@ -45,7 +45,7 @@ def an_episode(handler: Handler, asked: Asked) -> None:
     handler.say(200, LARGE, Content_Type="audio/mpeg", ETag='"episode"', Accept_Ranges="bytes")
 
 
-def test_parts_of_an_episode_are_parts_from_the_first_request_on(send: Ask, origin: Origin, path: str) -> None:
+def test_ranges_of_an_episode_are_served_from_the_first_request_on(send: Ask, origin: Origin, path: str) -> None:
     origin.stage(path, an_episode)
 
     for _ in range(2):
@@ -54,7 +54,7 @@ def test_parts_of_an_episode_are_parts_from_the_first_request_on(send: Ask, orig
         assert seen.fields["Content-Range"] == f"bytes 1000-300999/{len(LARGE)}"
 
 
-def test_an_episode_that_the_reader_has_is_confirmed_by_the_origin(send: Ask, origin: Origin, path: str) -> None:
+def test_known_episode_is_validated_by_the_origin(send: Ask, origin: Origin, path: str) -> None:
     origin.stage(path, an_episode)
     assert send(path).body == LARGE
 
@@ -63,7 +63,7 @@ def test_an_episode_that_the_reader_has_is_confirmed_by_the_origin(send: Ask, or
     assert (seen.status, seen.body) == (304, b"")
 
 
-def test_head_of_an_episode_tells_its_size(send: Ask, origin: Origin, path: str) -> None:
+def test_head_of_an_episode_has_its_size(send: Ask, origin: Origin, path: str) -> None:
     origin.stage(path, an_episode)
 
     for _ in range(2):
@@ -71,9 +71,7 @@ def test_head_of_an_episode_tells_its_size(send: Ask, origin: Origin, path: str)
         assert send(path).body == LARGE
 
 
-def test_a_body_that_turns_out_too_large_only_while_it_comes_streams_through(
-    send: Ask, origin: Origin, path: str
-) -> None:
+def test_body_of_unknown_size_above_the_buffer_is_streamed(send: Ask, origin: Origin, path: str) -> None:
     def chunked(handler: Handler, _: Asked) -> None:
         handler.send_response(200)
         handler.send_header("Transfer-Encoding", "chunked")
@@ -89,7 +87,7 @@ def test_a_body_that_turns_out_too_large_only_while_it_comes_streams_through(
 
 
 @pytest.mark.parametrize("interim", ["100 Continue", "103 Early Hints"])
-def test_an_interim_answer_is_not_taken_for_the_final_one(
+def test_interim_response_is_not_taken_for_the_final_one(
     start: Callable[..., Feedproxy], origin: Origin, interim: str
 ) -> None:
     def first_a_hint(handler: Handler, _: Asked) -> None:
@@ -99,13 +97,13 @@ def test_an_interim_answer_is_not_taken_for_the_final_one(
     origin.stage("/interim", first_a_hint)
     proxy = start(drain_timeout=1)
 
-    assert proxy.get(origin.url("/interim")).body == b"final"  # our own client knows better
+    assert proxy.get(origin.url("/interim")).body == b"final"  # the proxy's own fetches accept it correctly
     seen = ask(proxy.gateway(origin.url("/interim")), "POST", body=b"x")
     assert (seen.status, seen.body) == (200, b"final")
 
 
 @pytest.mark.parametrize("side", ["origin", "reader"])
-def test_trailers_hold_nobody_up(start: Callable[..., Feedproxy], origin: Origin, side: str) -> None:
+def test_trailers_delay_no_response(start: Callable[..., Feedproxy], origin: Origin, side: str) -> None:
     chunked = b"5\r\nfinal\r\n0\r\nX-Sum: 5\r\n\r\n"
 
     def with_trailers(handler: Handler, _: Asked) -> None:
@@ -129,7 +127,7 @@ def test_trailers_hold_nobody_up(start: Callable[..., Feedproxy], origin: Origin
     assert "Traceback" not in proxy.said
 
 
-def test_an_answer_that_breaks_off_is_seen_to_break_off(send: Ask, origin: Origin, path: str) -> None:
+def test_truncated_response_is_truncated_for_the_reader(send: Ask, origin: Origin, path: str) -> None:
     def half(handler: Handler, _: Asked) -> None:
         handler.send_response(200)
         handler.send_header("Content-Length", "1000")
@@ -143,7 +141,7 @@ def test_an_answer_that_breaks_off_is_seen_to_break_off(send: Ask, origin: Origi
         send(path, "POST", body=b"x")
 
 
-def test_an_origin_that_hangs_up_is_an_error_of_ours(send: Ask, origin: Origin, path: str) -> None:
+def test_origin_that_closes_the_connection_gets_an_error_page(send: Ask, origin: Origin, path: str) -> None:
     origin.stage(path, lambda handler, _: setattr(handler, "close_connection", True))
 
     seen = send(path, "POST", body=b"x")
@@ -153,7 +151,7 @@ def test_an_origin_that_hangs_up_is_an_error_of_ours(send: Ask, origin: Origin, 
     assert b"mitmproxy" not in seen.body
 
 
-def test_a_reader_who_leaves_in_the_middle_leaves_nothing_behind(
+def test_reader_that_disconnects_during_a_stream_leaves_no_state(
     start: Callable[..., Feedproxy], origin: Origin
 ) -> None:
     proxy = start(drain_timeout=NEVER)
@@ -165,7 +163,7 @@ def test_a_reader_who_leaves_in_the_middle_leaves_nothing_behind(
     ):
         with socket.create_connection(proxy.address) as wire:
             wire.sendall(head.encode())
-            wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset, no farewell
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # by a reset
     assert proxy.get(origin.url("/left")).status == 200
 
     assert proxy.terminate() == 0
@@ -173,7 +171,7 @@ def test_a_reader_who_leaves_in_the_middle_leaves_nothing_behind(
     assert "Traceback" not in proxy.said
 
 
-def test_many_requests_of_one_connection_are_answered_in_their_order(proxy: Feedproxy, origin: Origin) -> None:
+def test_many_requests_of_one_connection_are_answered_in_order(proxy: Feedproxy, origin: Origin) -> None:
     for number in range(5):
         origin.publish(f"/order/{number}", str(number).encode(), Content_Type="text/plain")
     with socket.create_connection(proxy.address, timeout=PATIENCE) as wire:
@@ -184,7 +182,7 @@ def test_many_requests_of_one_connection_are_answered_in_their_order(proxy: Feed
             assert read_answer(wire).body == str(number).encode()
 
 
-def test_a_pipeline_is_answered_in_its_order(proxy: Feedproxy, origin: Origin) -> None:
+def test_pipelined_requests_are_answered_in_order(proxy: Feedproxy, origin: Origin) -> None:
     for number in range(3):
         origin.publish(f"/pipeline/{number}", f"<{number}>".encode(), Content_Type="text/plain")
     lines = [f"GET /{origin.url(f'/pipeline/{number}')} HTTP/1.1\r\nHost: us\r\n" for number in range(3)]
@@ -199,7 +197,7 @@ def test_a_pipeline_is_answered_in_its_order(proxy: Feedproxy, origin: Origin) -
     )
 
 
-def test_a_connection_of_the_reader_is_kept_open_after_what_has_no_content(proxy: Feedproxy, origin: Origin) -> None:
+def test_connection_stays_open_after_a_response_without_content(proxy: Feedproxy, origin: Origin) -> None:
     origin.publish("/empty", b"", 204)
     with socket.create_connection(proxy.address, timeout=PATIENCE) as wire:
         for _ in range(2):
@@ -209,7 +207,7 @@ def test_a_connection_of_the_reader_is_kept_open_after_what_has_no_content(proxy
             assert "Content-Length" not in seen.fields
 
 
-def test_the_log_says_what_streamed_through(proxy: Feedproxy, origin: Origin) -> None:
+def test_streamed_responses_are_logged(proxy: Feedproxy, origin: Origin) -> None:
     origin.publish("/logged", b"thanks", Content_Type="text/plain")
 
     ask(proxy.gateway(origin.url("/logged")), "POST", body=b"x", fields={"user_agent": "Poster/1"})

@@ -1,4 +1,4 @@
-"""feedproxy as the desktop's program for feeds, by the desktop's own tools: xdg-mime and xdg-open."""
+"""Feedproxy as the desktop's program for feeds, tested with xdg-mime and xdg-open."""
 
 import os
 import shutil
@@ -25,10 +25,10 @@ ATOM = (
 
 @pytest.fixture
 def home(tmp_path: Path) -> dict[str, str]:
-    """The environment of a user of his own, on a desktop that no tool knows."""
+    """Return the environment of a separate user with a desktop that no tool knows."""
     made = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"], "XDG_DATA_DIRS": "/usr/local/share:/usr/share"}
     made |= {f"XDG_{each}_HOME": str(tmp_path / "home" / each.lower()) for each in ("DATA", "CONFIG", "STATE", "CACHE")}
-    made["DISPLAY"] = ":0"  # without one xdg-open asks nobody but browsers for the terminal
+    made["DISPLAY"] = ":0"  # without one, xdg-open runs only browsers in the terminal
     Path(made["HOME"]).mkdir()
     return made
 
@@ -39,7 +39,7 @@ def feedproxy(home: Mapping[str, str], *words: str) -> subprocess.CompletedProce
 
 
 def tree(home: Mapping[str, str]) -> dict[str, bytes]:
-    """Everything in the user's home, folders included."""
+    """Return all files and folders in the user's home."""
     root = Path(home["HOME"])
     found = sorted(root.rglob("*"))
     return {str(each.relative_to(root)): each.read_bytes() if each.is_file() else b"/" for each in found}
@@ -60,7 +60,7 @@ def tool(name: str) -> str:
 
 
 @pytest.mark.parametrize("with_tools", [True, False], ids=["xdg-mime", "by hand"])
-def test_what_was_installed_is_undone_exactly(home: dict[str, str], with_tools: bool, tmp_path: Path) -> None:
+def test_uninstall_restores_the_previous_state_exactly(home: dict[str, str], with_tools: bool, tmp_path: Path) -> None:
     if with_tools:
         tool("xdg-mime")
     else:
@@ -75,14 +75,14 @@ def test_what_was_installed_is_undone_exactly(home: dict[str, str], with_tools: 
     )
     listed = installed["config/mimeapps.list"].decode()
     assert all(f"{kind}={desktop_integration.ENTRY}" in listed for kind in desktop_integration.TYPES)
-    assert feedproxy(home, "--install").returncode == 0  # a second time changes nothing that matters
+    assert feedproxy(home, "--install").returncode == 0  # a second run changes nothing else
     assert feedproxy(home, "--uninstall").returncode == 0
 
     assert tree(home) == before
     assert feedproxy(home, "--uninstall").returncode == 1
 
 
-def test_a_list_that_was_there_comes_back_to_the_byte(home: dict[str, str]) -> None:
+def test_existing_list_is_restored_byte_for_byte(home: dict[str, str]) -> None:
     mine = "[Default Applications]\r\napplication/rss+xml=liferea.desktop;\n# mine\n\n[Added Associations]\nx/y=z\n"
     folder = Path(home["XDG_CONFIG_HOME"])
     folder.mkdir()
@@ -95,7 +95,7 @@ def test_a_list_that_was_there_comes_back_to_the_byte(home: dict[str, str]) -> N
     assert tree(home) == before
 
 
-def test_what_somebody_else_has_changed_meanwhile_stays(home: dict[str, str]) -> None:
+def test_later_changes_by_others_are_kept(home: dict[str, str]) -> None:
     folder = Path(home["XDG_CONFIG_HOME"])
     folder.mkdir()
     listed = folder / "mimeapps.list"
@@ -111,7 +111,7 @@ def test_what_somebody_else_has_changed_meanwhile_stays(home: dict[str, str]) ->
     assert desktop_integration.ENTRY not in left
 
 
-def test_what_cannot_be_written_is_told_in_one_line(home: dict[str, str]) -> None:
+def test_unwritable_file_is_reported_in_one_line(home: dict[str, str]) -> None:
     Path(home["XDG_DATA_HOME"]).write_text("a file")
 
     done = feedproxy(home, "--install")
@@ -119,7 +119,7 @@ def test_what_cannot_be_written_is_told_in_one_line(home: dict[str, str]) -> Non
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
 
 
-def test_xdg_mime_names_us_for_both_types(home: dict[str, str]) -> None:
+def test_xdg_mime_names_feedproxy_for_both_types(home: dict[str, str]) -> None:
     asked = tool("xdg-mime")
     assert feedproxy(home, "--install").returncode == 0
 

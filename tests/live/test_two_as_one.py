@@ -1,7 +1,7 @@
-"""Two workers answer as one does, field by field: whatever one of them was told, the other knows at the next request.
+"""Two workers answer like one: each knows at the next request what the other has learned.
 
-Each scene is played to a proxy of one process and to one of two, whose readers change from worker to worker with every
-request. The origin plays the same to both, and has to be asked the same.
+Each scene runs with a proxy of one process and with one of two workers, whose readers alternate between the workers.
+The origin behaves the same and must get the same requests.
 """
 
 import re
@@ -26,7 +26,7 @@ IN_PASSING = re.compile(r"(?<=ttl=)-?\d+|(?<=feedproxy-)[0-9a-f]{8}|(?<=subscrib
 
 @dataclass
 class Company:
-    """A proxy, and connections to it of which no two neighbours have the same worker where there are two."""
+    """A proxy and its connections. With two workers, neighbouring connections have different workers."""
 
     proxy: Feedproxy
     lines: list[Connection]
@@ -41,7 +41,7 @@ class Company:
         return self.origin.url(self.path)
 
     def get(self, method: str = "GET", **fields: str) -> Seen:
-        """Ask, of the next worker."""
+        """Send a GET to the next worker."""
         line = self.lines[self.asked % len(self.lines)]
         self.asked += 1
         line.send(self.target, method=method, **fields)
@@ -49,12 +49,15 @@ class Company:
         return self.seen[-1]
 
     def by_all(self, times: int = 2, **fields: str) -> None:
-        """Ask so often of each worker: the last answers come by heart."""
+        """Send the request to each worker several times, so that the fast path answers the last ones."""
         for _ in range(times * len(self.lines)):
             self.get(**fields)
 
     def at_once(self, *, under_way: int) -> None:
-        """Ask on all connections while the origin hesitates; what comes is put in an order."""
+        """Send requests on all connections while the origin delays its response.
+
+        Return the responses in a fixed order.
+        """
         told = {"Content_Type": "application/rss+xml", "Last_Modified": "Fri, 20 Nov 2026 12:00:00 GMT"}
         gate = Gate(lambda handler, _: handler.say(200, a_feed("x"), **told))
         self.origin.stage(self.path, gate)
@@ -175,7 +178,7 @@ SCENES = (
 def companies(
     origin: Origin, authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Company, Company]]:
-    """A proxy of one process and one of two; all scenes share them, each with a path of its own."""
+    """Run a proxy of one process and one of two workers. All scenes share them, each with its own path."""
     told = {"authority": authority.file, "public_url": "http://feeds.example"}
     with ExitStack() as stack:
         one = Feedproxy(tmp_path_factory.mktemp("one"), **told)
@@ -207,7 +210,7 @@ def _told(seen: Seen) -> tuple[int, list[tuple[str, str]], bytes]:
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
-def test_two_workers_answer_as_one_does(companies: tuple[Company, Company], scene: Scene) -> None:
+def test_two_workers_answer_like_one(companies: tuple[Company, Company], scene: Scene) -> None:
     one, two = companies
 
     seen_of_one, asked_by_one = _play(scene, one)
@@ -217,9 +220,11 @@ def test_two_workers_answer_as_one_does(companies: tuple[Company, Company], scen
     assert asked_by_two == asked_by_one, "the origin is asked as often, and the same"
 
 
-def test_who_comes_together_is_answered_together(companies: tuple[Company, Company]) -> None:
-    """Who asked the origin is another one each time. One thing differs: who waited at the other worker is answered from
-    the store, and what the status was (fwd-status) is said by the worker that asked alone."""
+def test_concurrent_requests_at_two_workers_are_answered_like_at_one(companies: tuple[Company, Company]) -> None:
+    """Any of them may contact the origin.
+
+    The waiting worker's readers get the stored response, so only the fetching worker reports fwd-status.
+    """
     said = []
     for number, company in enumerate(companies, 1):
         app = Company(company.proxy, company.lines, company.origin, "/together")

@@ -1,4 +1,4 @@
-"""A feedproxy in an office and one in front of a publisher: updates cross the line as differences (RFC 9842)."""
+"""A feedproxy in an office and one at a publisher: updates are transferred as differences (RFC 9842)."""
 
 import os
 from collections.abc import Callable
@@ -13,7 +13,7 @@ OLD = [f"{number} {os.urandom(40).hex()}" for number in range(200)]
 
 
 @pytest.mark.parametrize(("option", "is_small"), [("secure", True), ("off", False)])
-def test_update_crosses_the_line_as_a_difference(
+def test_update_between_two_feedproxies_is_sent_as_a_difference(
     start: Callable[..., Feedproxy], origin: Origin, option: str, is_small: bool
 ) -> None:
     with Line() as line:

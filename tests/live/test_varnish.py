@@ -1,4 +1,4 @@
-"""Varnish in front of feedproxy in front of an origin: conf/varnish.vcl as it stands, but for its addresses."""
+"""Varnish in front of feedproxy in front of an origin: conf/varnish.vcl with other addresses."""
 
 import re
 import socket
@@ -28,7 +28,7 @@ SHOWN = "sub vcl_deliver { set resp.http.X-TTL = obj.ttl; set resp.http.X-Hits =
 
 @dataclass
 class Varnish:
-    """A Varnish on a port that is known before it runs; `begin` and `end` it."""
+    """A Varnish on a port known in advance, with `begin` and `end`."""
 
     folder: Path
     backend: tuple[str, int]
@@ -60,7 +60,7 @@ class Varnish:
         until(self._is_up, why=self.process.said)
 
     def _is_up(self) -> bool:
-        """It listens, and takes feedproxy for healthy."""
+        """Return True if it listens and finds feedproxy healthy."""
         assert self.process is not None
         assert self.process.process.poll() is None, self.process.said
         asked = ["varnishadm", "-n", str(self._work), "-t", "5", "backend.list"]
@@ -81,7 +81,7 @@ class Varnish:
 
 @dataclass
 class Row:
-    """Readers ask Varnish, that asks feedproxy, that asks the origin."""
+    """Readers, Varnish, feedproxy and the origin in a chain."""
 
     varnish: Varnish
     proxy: Feedproxy
@@ -116,7 +116,7 @@ def a_row(start: Start, origin: Origin, tmp_path: Path) -> Iterator[Callable[...
         each.end()
 
 
-def test_a_feed_that_changed_is_another_behind_varnish_at_once(a_row: Callable[..., Row], origin: Origin) -> None:
+def test_changed_feed_is_served_by_varnish_at_once(a_row: Callable[..., Row], origin: Origin) -> None:
     row = a_row()
     forms = ("/news.rss", "/-/as/json/news.rss")
     origin.publish("/news.rss", a_feed("one", extra="<ttl>60</ttl>"))
@@ -133,7 +133,7 @@ def test_a_feed_that_changed_is_another_behind_varnish_at_once(a_row: Callable[.
         until(lambda path=path: b"About two" in row.varnish.get(path).body)  # type: ignore[misc]
 
 
-def test_a_ping_reaches_the_readers_behind_varnish(a_row: Callable[..., Row], origin: Origin) -> None:
+def test_ping_updates_readers_behind_varnish(a_row: Callable[..., Row], origin: Origin) -> None:
     row = a_row(public_url="http://feeds.example/")
     origin.publish("/blog.rss", a_feed("one", extra="<ttl>60</ttl>"))
     assert b"About one" in row.varnish.get("/blog.rss").body
@@ -150,7 +150,7 @@ def test_a_ping_reaches_the_readers_behind_varnish(a_row: Callable[..., Row], or
     until(lambda: b"About two" in row.varnish.get("/blog.rss").body)
 
 
-def test_an_operators_purge_goes_on_to_varnish(a_row: Callable[..., Row], origin: Origin) -> None:
+def test_purge_by_the_operator_is_forwarded_to_varnish(a_row: Callable[..., Row], origin: Origin) -> None:
     row = a_row()
     origin.publish("/purged.rss", a_feed("one", extra="<ttl>60</ttl>"))
     row.varnish.get("/purged.rss")
@@ -161,7 +161,7 @@ def test_an_operators_purge_goes_on_to_varnish(a_row: Callable[..., Row], origin
     until(lambda: row.varnish.get("/purged.rss") and len(origin.asked("/purged.rss")) == 2)
 
 
-def test_one_feeds_purge_leaves_the_others(a_row: Callable[..., Row], origin: Origin) -> None:
+def test_purge_of_one_feed_keeps_the_others(a_row: Callable[..., Row], origin: Origin) -> None:
     row = a_row()
     for name in ("a", "b"):
         origin.publish(f"/{name}.rss", a_feed("one", extra="<ttl>60</ttl>"))
@@ -173,11 +173,11 @@ def test_one_feeds_purge_leaves_the_others(a_row: Callable[..., Row], origin: Or
     assert int(row.varnish.get("/b.rss").fields["X-Hits"]) >= 1
 
 
-def test_varnish_keeps_a_feed_as_long_as_its_schedule_says(a_row: Callable[..., Row], origin: Origin) -> None:
+def test_varnish_keeps_a_feed_as_long_as_its_schedule_states(a_row: Callable[..., Row], origin: Origin) -> None:
     row = a_row()
     origin.publish("/ttl.rss", a_feed("one", extra="<ttl>90</ttl>"))
     now = datetime.now(UTC).hour
-    # All hours but the one six hours from now, so that the feed sleeps between five and six hours.
+    # All hours are skipped except the one six hours from now, so the feed is skipped for five to six hours.
     hours = "".join(f"<hour>{each}</hour>" for each in range(24) if each != (now + 6) % 24)
     origin.publish("/sleeps.rss", a_feed("one", extra=f"<skipHours>{hours}</skipHours>"), Cache_Control="max-age=60")
     origin.publish("/http.rss", a_feed("one"), Cache_Control="max-age=600")
@@ -187,7 +187,7 @@ def test_varnish_keeps_a_feed_as_long_as_its_schedule_says(a_row: Callable[..., 
     assert 480 <= row.varnish.ttl("/http.rss") <= 600
 
 
-def test_what_may_not_be_shared_is_not_kept_by_varnish(a_row: Callable[..., Row], origin: Origin) -> None:
+def test_unshared_response_is_not_stored_by_varnish(a_row: Callable[..., Row], origin: Origin) -> None:
     row = a_row()
     for said in ("private", "no-store", "no-cache"):
         path = f"/{said}.rss"
@@ -198,7 +198,7 @@ def test_what_may_not_be_shared_is_not_kept_by_varnish(a_row: Callable[..., Row]
         assert row.varnish.get(path).fields["X-Hits"] == "0"
 
 
-def test_readers_get_neither_key_nor_the_word_for_caches(a_row: Callable[..., Row], origin: Origin) -> None:
+def test_readers_get_neither_surrogate_key_nor_surrogate_control(a_row: Callable[..., Row], origin: Origin) -> None:
     row = a_row()
     origin.publish("/plain.rss", a_feed("one", extra="<ttl>60</ttl>"), Surrogate_Key="blog")
 
@@ -210,7 +210,7 @@ def test_readers_get_neither_key_nor_the_word_for_caches(a_row: Callable[..., Ro
     assert "CDN-Cache-Control" not in outside
 
 
-def test_nobody_but_feedproxy_may_purge(a_row: Callable[..., Row], origin: Origin) -> None:
+def test_purge_by_another_client_is_refused(a_row: Callable[..., Row], origin: Origin) -> None:
     row = a_row()
 
     def purge(address: str, key: str) -> int:
@@ -225,14 +225,12 @@ def test_nobody_but_feedproxy_may_purge(a_row: Callable[..., Row], origin: Origi
 
 
 def failing(row: Row) -> bytes:
-    """What the operator reads of deliveries that failed, where there are any."""
+    """Return the failed deliveries that the operator sees."""
     told = ask(f"{row.admin}/api/notifications").body
     return told if b"cannot be reached" in told else b""
 
 
-def test_while_varnish_is_away_nothing_else_fails_and_it_is_told_later(
-    a_row: Callable[..., Row], origin: Origin
-) -> None:
+def test_unreachable_varnish_is_purged_later_without_other_failures(a_row: Callable[..., Row], origin: Origin) -> None:
     row = a_row(runs=False)
     origin.publish("/away.rss", a_feed("one", extra="<ttl>60</ttl>"))
     ask(row.proxy.base + "/away.rss")
@@ -247,13 +245,13 @@ def test_while_varnish_is_away_nothing_else_fails_and_it_is_told_later(
     assert "Traceback" not in row.proxy.said
 
 
-def test_while_feedproxy_is_away_varnish_serves_what_it_holds(a_row: Callable[..., Row], origin: Origin) -> None:
+def test_varnish_serves_stored_feeds_while_feedproxy_is_down(a_row: Callable[..., Row], origin: Origin) -> None:
     row = a_row()
     origin.publish("/kept.rss", a_feed("one"), Cache_Control="max-age=1")
     assert row.varnish.get("/kept.rss").status == 200
 
     row.proxy.terminate()
 
-    # Past its second it is stale; until the probe has noticed, Varnish tries in vain.
+    # It is stale after a second. Until the probe fails, Varnish tries in vain.
     until(lambda: row.varnish.get("/kept.rss").fields.get("X-TTL", "").startswith("-"))
     assert b"About one" in row.varnish.get("/kept.rss").body

@@ -1,4 +1,4 @@
-"""WebSub through real sockets: a publisher's hub and an office that subscribes, and a subscriber that others wrote."""
+"""WebSub through real sockets: a publisher's hub, an office that subscribes, and a subscriber of another project."""
 
 import hashlib
 import hmac
@@ -22,7 +22,7 @@ type Start = Callable[..., Feedproxy]
 ADMIN = re.compile(r"the admin listener is at (http://\S+)")
 FORM = {"content_type": "application/x-www-form-urlencoded"}
 
-# It gives the hub a secret made of its own and the topic, and then expects its own: what it expects is set right.
+# The subscriber computes the secret from its own secret and the topic, but expects its own. The test corrects that.
 SUBSCRIBER = """
 const {createHmac} = require('node:crypto')
 const subscriber = require('pubsubhubbub').createServer({callbackUrl: process.argv[2], secret: 'of mine'})
@@ -53,7 +53,7 @@ def office_of(start: Start, port: int = 0, **more: Any) -> Feedproxy:
 
 
 def active(proxy: Feedproxy, role: str) -> list[dict[str, Any]]:
-    """The operator's view of what is subscribed to."""
+    """Return the active subscriptions from the admin listener."""
     found = ADMIN.search(proxy.said)
     assert found is not None
     view = json.loads(ask(f"{found[1]}/api/notifications").body)
@@ -62,13 +62,13 @@ def active(proxy: Feedproxy, role: str) -> list[dict[str, Any]]:
 
 
 def publish(proxy: Feedproxy, origin: Origin, path: str, *titles: str) -> None:
-    """The origin has something new, and tells the hub in front of it."""
+    """Publish a change at the origin and notify its hub."""
     origin.publish(path, a_feed(*titles))
     told = ask(f"{proxy.base}/-/hub", "POST", fields=FORM, body=f"hub.mode=publish&hub.url={proxy.base}{path}".encode())
     assert told.status == 204
 
 
-def test_one_feedproxy_subscribes_at_another_and_is_sent_the_feed(start: Start, origin: Origin) -> None:
+def test_feedproxy_subscribes_at_another_and_gets_the_feed_pushed(start: Start, origin: Origin) -> None:
     path = "/websub.xml"
     origin.publish(path, a_feed("one", "zero"))
     publisher, office = publisher_of(start, origin), office_of(start)
@@ -93,7 +93,7 @@ def test_one_feedproxy_subscribes_at_another_and_is_sent_the_feed(start: Start, 
     assert secrets == []
 
 
-def test_kills_of_either_side_lose_nothing(start: Start, origin: Origin, tmp_path: Path) -> None:
+def test_kills_of_both_sides_lose_no_change(start: Start, origin: Origin, tmp_path: Path) -> None:
     path, near, far = "/killed-websub.xml", free_port(), free_port()
     stores = {name: tmp_path / name for name in ("publisher", "office")}
     origin.publish(path, a_feed("one", "zero"))
@@ -106,8 +106,8 @@ def test_kills_of_either_side_lose_nothing(start: Start, origin: Origin, tmp_pat
     office.kill()
     publish(publisher, origin, path, "two", "one", "zero")
     until(lambda: len(origin.asked(path)) == 2)
-    publisher.kill()  # wherever it is: fetching, storing, noting, telling the first time
-    # The office first: each time that it is not there the publisher's pause doubles.
+    publisher.kill()  # in any state: fetch, store, record, first delivery
+    # The office first: each failed delivery doubles the publisher's pause.
     office = office_of(start, far, store=stores["office"])
     publisher = publisher_of(start, origin, near, store=stores["publisher"])
 
@@ -117,7 +117,7 @@ def test_kills_of_either_side_lose_nothing(start: Start, origin: Origin, tmp_pat
 
 @pytest.fixture(scope="session")
 def subscriber(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A subscriber from npm, and a program that says what it hears."""
+    """Install a subscriber from npm and a program that prints its requests."""
     folder = tmp_path_factory.mktemp("subscriber")
     npm = shutil.which("npm") or "npm"
     (folder / "package.json").write_text('{"private": true}\n', encoding="utf-8")
@@ -134,7 +134,7 @@ def subscriber(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @needs("node", "npm")
 @pytest.mark.parametrize("method", ["sha1", "sha256", "sha512"])
-def test_a_subscriber_that_others_wrote_verifies_and_believes_the_signature(
+def test_foreign_subscriber_verifies_and_accepts_the_signature(
     start: Start, origin: Origin, subscriber: Path, method: str
 ) -> None:
     path = f"/others-{method}.xml"
@@ -158,8 +158,8 @@ def test_a_subscriber_that_others_wrote_verifies_and_believes_the_signature(
     assert got["feed"].encode() == ask(feed).body
 
 
-def test_an_office_does_as_the_text_says_to_whoever_calls(start: Start, origin: Origin) -> None:
-    """What comes to a callback that was never given, by every way in."""
+def test_callback_refuses_unknown_requests_as_specified(start: Start, origin: Origin) -> None:
+    """The requests go to a callback that was never registered, through every entrance."""
     office = office_of(start)
     forged = hmac.new(b"x", b"<rss/>", hashlib.sha256).hexdigest()
 

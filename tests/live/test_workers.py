@@ -1,4 +1,4 @@
-"""Several workers are one proxy: whichever of them a reader happens to reach, he gets the same."""
+"""Several workers act as one proxy: a reader gets the same response from each."""
 
 import os
 import re
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not TOLD_BY_PROC, reason="who serves a connectio
 
 @pytest.fixture(scope="module")
 def two(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Feedproxy]:
-    """Two workers that live on; tests share them, each with paths of its own."""
+    """Run two workers shared by tests with different paths."""
     made = Feedproxy(tmp_path_factory.mktemp("workers"), "--workers", "2", authority=authority.file)
     yield made
     assert made.terminate() == 0, made.said
@@ -33,14 +33,14 @@ def two(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def pair(start: Start) -> Feedproxy:
-    """Two workers of a test's own, to be killed."""
+    """Run two workers for a test that kills them."""
     return start("--workers", "2")
 
 
 # -- one copy
 
 
-def test_no_worker_answers_with_what_another_has_replaced(two: Feedproxy, origin: Origin) -> None:
+def test_replaced_copy_is_served_by_no_worker(two: Feedproxy, origin: Origin) -> None:
     path, target = "/replaced", origin.url("/replaced")
     with connections(two) as all_:
         for version in range(20):
@@ -53,7 +53,7 @@ def test_no_worker_answers_with_what_another_has_replaced(two: Feedproxy, origin
                 assert "; hit" in seen.cache
 
 
-def test_a_refresh_is_done_everywhere_when_it_is_answered(two: Feedproxy, origin: Origin) -> None:
+def test_answered_refresh_is_complete_at_all_workers(two: Feedproxy, origin: Origin) -> None:
     path, target = "/refreshed", origin.url("/refreshed")
     with connections(two) as all_:
         for version in range(6):
@@ -65,7 +65,7 @@ def test_a_refresh_is_done_everywhere_when_it_is_answered(two: Feedproxy, origin
 
 
 @pytest.mark.parametrize("by", ["url", "pattern"])
-def test_a_purge_is_done_everywhere_when_it_is_answered(two: Feedproxy, origin: Origin, by: str) -> None:
+def test_answered_purge_is_complete_at_all_workers(two: Feedproxy, origin: Origin, by: str) -> None:
     path = f"/purged-{by}"
     target = origin.url(path)
     origin.publish(path, a_feed("one"), Cache_Control="max-age=3600")
@@ -79,7 +79,7 @@ def test_a_purge_is_done_everywhere_when_it_is_answered(two: Feedproxy, origin: 
             assert admin(two, "POST", f"/purge?{by}={named}")["purged"] == 1
 
 
-def test_what_an_unsafe_request_invalidates_is_invalid_for_all(two: Feedproxy, origin: Origin) -> None:
+def test_invalidation_by_an_unsafe_request_holds_for_all_workers(two: Feedproxy, origin: Origin) -> None:
     path, target = "/posted", origin.url("/posted")
     origin.publish(path, a_feed("old"), Cache_Control="max-age=3600")
     with connections(two) as all_:
@@ -94,7 +94,7 @@ def test_what_an_unsafe_request_invalidates_is_invalid_for_all(two: Feedproxy, o
             assert b"new" in connection.get(target).body
 
 
-def test_group_that_one_worker_invalidates_is_invalid_for_all(start: Start, origin: Origin) -> None:
+def test_group_invalidated_by_one_worker_is_invalid_for_all(start: Start, origin: Origin) -> None:
     proxy = start("--workers", "2", "--upstream", origin.url(""))
     for path in ("/a", "/b"):
         origin.publish(path, a_feed("old"), Cache_Control="max-age=3600", Cache_Groups='"news"')
@@ -113,10 +113,10 @@ def test_group_that_one_worker_invalidates_is_invalid_for_all(start: Start, orig
                 assert b"fresh entry" in connection.get(path[1:]).body
 
 
-# -- one flight
+# -- one fetch
 
 
-def test_one_worker_asks_the_origin_and_readers_of_all_get_its_answer(two: Feedproxy, origin: Origin) -> None:
+def test_one_worker_fetches_for_the_readers_of_all(two: Feedproxy, origin: Origin) -> None:
     path, target = "/one-flight", origin.url("/one-flight")
     origin.stage(
         path, gate := Gate(lambda handler, _: handler.say(200, a_feed("x"), Content_Type="application/rss+xml"))
@@ -134,9 +134,7 @@ def test_one_worker_asks_the_origin_and_readers_of_all_get_its_answer(two: Feedp
     assert all("fwd=uri-miss" in each.cache for each in seen)
 
 
-def test_a_failure_is_asked_for_once_and_the_copy_stands_in_for_the_readers_of_all(
-    two: Feedproxy, origin: Origin
-) -> None:
+def test_failure_is_fetched_once_and_the_stale_copy_serves_the_readers_of_all(two: Feedproxy, origin: Origin) -> None:
     path, target = "/fails", origin.url("/fails")
     origin.publish(path, a_feed("good"), Cache_Control="max-age=3600")
     with connections(two) as all_:
@@ -153,7 +151,7 @@ def test_a_failure_is_asked_for_once_and_the_copy_stands_in_for_the_readers_of_a
     assert all(b"good" in each.body for each in seen), [each.cache for each in seen]
 
 
-def test_what_may_not_be_stored_is_fetched_for_everybody_by_himself(two: Feedproxy, origin: Origin) -> None:
+def test_unstorable_response_is_fetched_for_each_reader(two: Feedproxy, origin: Origin) -> None:
     path, target = "/personal", origin.url("/personal")
     origin.publish(path, a_feed("yours"), Cache_Control="no-store")
     with connections(two) as all_, ThreadPoolExecutor(len(all_)) as pool:
@@ -163,7 +161,7 @@ def test_what_may_not_be_stored_is_fetched_for_everybody_by_himself(two: Feedpro
     assert len(origin.asked(path)) == len(all_)
 
 
-def test_a_worker_killed_in_flight_leaves_it_to_another_and_is_started_again(pair: Feedproxy, origin: Origin) -> None:
+def test_killed_workers_fetch_is_repeated_by_another_and_the_worker_restarted(pair: Feedproxy, origin: Origin) -> None:
     path, target = "/killed", origin.url("/killed")
     origin.stage(
         path, gate := Gate(lambda handler, _: handler.say(200, a_feed("x"), Content_Type="application/rss+xml"))
@@ -192,7 +190,7 @@ def test_a_worker_killed_in_flight_leaves_it_to_another_and_is_started_again(pai
 # -- one count
 
 
-def test_readers_and_requests_are_counted_once_whichever_worker_has_them(pair: Feedproxy, origin: Origin) -> None:
+def test_readers_and_requests_are_counted_once_at_any_worker(pair: Feedproxy, origin: Origin) -> None:
     path, target = "/counted", origin.url("/counted")
     origin.publish(path, a_feed("x"), Cache_Control="max-age=3600")
     for agent in ("reader/1", "reader/2", "reader/3"):
@@ -212,7 +210,7 @@ def test_readers_and_requests_are_counted_once_whichever_worker_has_them(pair: F
     assert re.search(r"feedproxy_subscribers 3\.0", metrics)
 
 
-def test_recent_requests_and_fetches_are_those_of_all_workers(two: Feedproxy, origin: Origin) -> None:
+def test_recent_requests_and_fetches_of_all_workers_are_shown(two: Feedproxy, origin: Origin) -> None:
     path, target = "/journal", origin.url("/journal")
     with connections(two) as all_:
         for version, asks in enumerate(all_):
@@ -239,16 +237,19 @@ def test_blocked_feed_is_refused_by_all_workers(two: Feedproxy, origin: Origin) 
         assert until(lambda: all(connection.get(target).status == 200 for connection in all_))
 
 
-def test_readers_are_judged_by_what_they_ask_of_all_workers(pair: Feedproxy, origin: Origin) -> None:
+def test_readers_are_scored_by_their_requests_at_all_workers(pair: Feedproxy, origin: Origin) -> None:
     path, target = "/judged", origin.url("/judged")
     origin.publish(path, a_feed("x"), Cache_Control="max-age=3600")
     with connections(pair, each=1, agent="hasty/1") as all_:
         pids = {connection.pid for connection in all_}
         for connection in all_:
-            for gzip in ("identity", "gzip"):  # another answer each: by heart one is looked at once a second
+            for gzip in (
+                "identity",
+                "gzip",
+            ):  # different responses: the fast path records one per second
                 connection.get(target, Accept_Encoding=gzip)
 
-    def judged() -> list[Any]:  # a worker that is too busy to answer is passed over, that time
+    def judged() -> list[Any]:  # a worker that is too busy to answer is omitted that time
         return [each for each in admin(pair, "GET", "/api/readers")["readers"] if each["cost"]["requests"] == 4]
 
     (reader,) = until(judged)
@@ -260,7 +261,7 @@ def test_readers_are_judged_by_what_they_ask_of_all_workers(pair: Feedproxy, ori
     assert len({each["number"] for each in found["unconditional-repeat"]["requests"]}) == 2
 
 
-def test_what_a_killed_worker_has_counted_is_not_forgotten(pair: Feedproxy, origin: Origin) -> None:
+def test_counts_of_a_killed_worker_are_kept(pair: Feedproxy, origin: Origin) -> None:
     path, target = "/remembered", origin.url("/remembered")
     origin.publish(path, a_feed("x"), Cache_Control="max-age=3600")
     with connections(pair, each=2) as all_:
@@ -279,14 +280,14 @@ def test_what_a_killed_worker_has_counted_is_not_forgotten(pair: Feedproxy, orig
     until(lambda: admin(pair, "GET", f"/api/feeds?q={path[1:]}")["feeds"][0]["subscribers"] == 2)
 
 
-def test_the_history_is_that_of_all_workers_and_goes_on_after_a_restart_with_fewer(
+def test_history_of_all_workers_continues_after_a_restart_with_fewer(
     start: Start, origin: Origin, tmp_path: Path
 ) -> None:
     path, target, store = "/history", origin.url("/history"), str(tmp_path / "store")
     origin.publish(path, a_feed("x"), Cache_Control="max-age=3600")
 
     def asked(proxy: Feedproxy) -> tuple[int, int]:
-        days = admin(proxy, "GET", "/api/history")["days"]  # the test may last beyond midnight
+        days = admin(proxy, "GET", "/api/history")["days"]  # the test may run past midnight
         return sum(day["requests"] for day in days), sum(day["fetches"] for day in days)
 
     proxy = start("--workers", "3", store=store)
@@ -304,7 +305,7 @@ def test_the_history_is_that_of_all_workers_and_goes_on_after_a_restart_with_few
 
 
 def admin_pid(proxy: Feedproxy) -> int:
-    """The worker that speaks to the operator."""
+    """Return the pid of the worker with the admin listener."""
     port = f"{int(ADMIN.findall(proxy.said)[-1].rpartition(':')[2]):04X}"
     for pid in workers(proxy):
         lines = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
@@ -314,7 +315,7 @@ def admin_pid(proxy: Feedproxy) -> int:
     raise AssertionError("nobody listens there")
 
 
-def test_lines_of_all_workers_are_whole(two: Feedproxy, origin: Origin) -> None:
+def test_log_lines_of_all_workers_are_complete(two: Feedproxy, origin: Origin) -> None:
     path = "/line" + "/words" * 250
     origin.publish(path, a_feed("x"), Cache_Control="max-age=3600")
     with connections(two, each=3) as all_, ThreadPoolExecutor(len(all_)) as pool:
@@ -330,10 +331,10 @@ def test_lines_of_all_workers_are_whole(two: Feedproxy, origin: Origin) -> None:
     assert all(re.fullmatch(r"\S+ [0-9a-f]{15} gateway GET \S+ 200 .*", each) for each in lines)
 
 
-# -- the end, and why it does not begin
+# -- shutdown and failed starts
 
 
-def test_at_sigterm_all_workers_answer_what_is_under_way(pair: Feedproxy, origin: Origin) -> None:
+def test_sigterm_lets_all_workers_finish_their_requests(pair: Feedproxy, origin: Origin) -> None:
     gates = []
     with connections(pair, each=1) as all_:
         for number, connection in enumerate(all_):
@@ -387,7 +388,7 @@ def serve(folder: Path, *arguments: str) -> Process:
         (["--listen", "127.0.0.1:0", "--set", "workers=0"], "workers: 0: expected 1 or more"),
     ],
 )
-def test_what_cannot_be_is_told_once_in_one_line(tmp_path: Path, arguments: list[str], line: str) -> None:
+def test_unusable_configuration_is_reported_once_in_one_line(tmp_path: Path, arguments: list[str], line: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         busy = taken.getsockname()[1]
         store = [] if "--store" in arguments else ["--store", str(tmp_path / "store")]
@@ -402,7 +403,7 @@ def test_what_cannot_be_is_told_once_in_one_line(tmp_path: Path, arguments: list
 
 
 def test_two_proxies_never_share_a_port(two: Feedproxy, tmp_path: Path) -> None:
-    """SO_REUSEPORT would let them, and readers would reach the one or the other."""
+    """SO_REUSEPORT would permit it, and readers would reach either of them."""
     second = serve(
         tmp_path / "second",
         "--listen",
@@ -420,7 +421,7 @@ def _is_gone(proxy: Feedproxy, pid: int) -> bool:
     return pid not in workers(proxy)
 
 
-def test_a_worker_that_dies_again_and_again_leaves_the_readers_to_the_others(pair: Feedproxy, origin: Origin) -> None:
+def test_repeatedly_failing_worker_leaves_readers_to_the_others(pair: Feedproxy, origin: Origin) -> None:
     origin.publish("/crash", a_feed("x"), Cache_Control="max-age=3600")
     victim = admin_pid(pair)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Connections of readers to several workers, each known by the worker that has it; and the operator's listener."""
+"""Connections of readers to several workers, with the worker of each, and the admin listener."""
 
 import json
 import os
@@ -21,13 +21,13 @@ TOLD_BY_PROC = Path("/proc/self/net/tcp").exists()
 
 
 class Connection:
-    """One connection of a reader, and the worker that has it."""
+    """One connection of a reader, and its worker."""
 
     def __init__(self, proxy: Feedproxy, agent: str, *, find: bool = True) -> None:
         self._proxy = proxy
         self._agent = agent
         self.wire = socket.create_connection(proxy.address, timeout=PATIENCE)
-        self.send("")  # a connection that says nothing may be accepted late
+        self.send("")  # a silent connection may be accepted late
         self.answer()
         self.pid = self._find() if find else 0
 
@@ -50,7 +50,7 @@ class Connection:
         self.wire.close()
 
     def _find(self) -> int:
-        """The worker that has accepted it."""
+        """Return the worker that has accepted the connection."""
         ours = f"0100007F:{self.wire.getsockname()[1]:04X}"
         for pid in workers(self._proxy):
             inodes = {
@@ -79,7 +79,7 @@ def workers(proxy: Feedproxy) -> list[int]:
 
 @contextmanager
 def connections(proxy: Feedproxy, *, each: int = 3, agent: str = "reader/1") -> Iterator[list[Connection]]:
-    """Connections, so many to each worker at least; those of different workers stand side by side."""
+    """Open connections, at least this number to each worker, alternating between workers."""
     with ExitStack() as stack:
         made: dict[int, list[Connection]] = {pid: [] for pid in workers(proxy)}
         for _ in range(200):

@@ -1,4 +1,4 @@
-"""What each hostile case is expected to come to."""
+"""The expected outcome of each hostile case."""
 
 import re
 
@@ -10,5 +10,5 @@ OUTCOMES = (*content.OUTCOMES, *endings.OUTCOMES, *messages.OUTCOMES, *times.OUT
 
 
 def outcome_of(name: str) -> Outcome | None:
-    """What is expected of the case with this id; None for a case that nobody has looked at yet."""
+    """Return the expected outcome of the case with this id, or None if it has not been examined."""
     return next((outcome for pattern, outcome in OUTCOMES if re.fullmatch(pattern, name)), None)

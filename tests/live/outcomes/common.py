@@ -1,7 +1,7 @@
-"""What is expected of many hostile cases, as assertions; each outcome is a function of a Play.
+"""Expected outcomes shared by many hostile cases, as assertions.
 
-Most say a sentence that holds for several cases. Where a case's sentence permits two outcomes, the one that the
-product has chosen is asserted, and the other is named in the docstring.
+Each outcome is a function of a Play, and most express a sentence that holds for several cases. If the sentence permits
+two outcomes, the function asserts the product's choice, and its docstring names the other.
 """
 
 from collections.abc import Awaitable, Callable
@@ -12,11 +12,11 @@ from tests.live.servers import Seen
 type Outcome = Callable[[Play], Awaitable[None]]
 
 
-# -- what is said of one answer
+# -- assertions about one response
 
 
 def is_bad_gateway(seen: Seen) -> None:
-    """Our own clear error, with its reason, and nothing of the origin's bytes."""
+    """Assert the proxy's own error with its reason and without the origin's bytes."""
     assert seen.status == 502, (seen.status, seen.cache, seen.body[:100])
     assert seen.detail
     assert seen.media_type == "application/problem+json"
@@ -24,14 +24,14 @@ def is_bad_gateway(seen: Seen) -> None:
 
 
 def is_as_sent(seen: Seen, sent: Sent) -> None:
-    """Status, bytes and labels are the origin's."""
+    """Assert that status, bytes and fields are the origin's."""
     assert seen.status == sent.status, (seen.status, seen.cache)
     assert seen.body == sent.body
     assert (seen.coding or "") == sent.value("content-encoding")
 
 
 def is_the_feed(seen: Seen, original: bytes, encoding: str = "utf-8") -> str:
-    """The feed's own bytes, perhaps with a self link put in; gives that link."""
+    """Assert that the bytes are the feed's, perhaps with an inserted self link, and return that link."""
     assert seen.status == 200, (seen.status, seen.cache, seen.body[:100])
     link = unlinked(plain(seen), original, encoding)
     assert link is not None, (plain(seen)[:400], original[:400])
@@ -39,7 +39,7 @@ def is_the_feed(seen: Seen, original: bytes, encoding: str = "utf-8") -> str:
 
 
 def is_stale_copy(seen: Seen, first: Seen, play: Play) -> None:
-    """The good copy of before, and the reader is told."""
+    """Assert the stored valid copy, with an indication that it is stale."""
     assert (seen.status, seen.body, seen.tag) == (200, first.body, first.tag), (seen.status, seen.cache)
     assert seen.detail, seen.cache
     assert seen.age >= 2 * MINUTE
@@ -47,11 +47,11 @@ def is_stale_copy(seen: Seen, first: Seen, play: Play) -> None:
     assert seen.ttl < 0
 
 
-# -- what is said of a whole case
+# -- assertions about a whole case
 
 
 async def byte_identical(play: Play) -> None:
-    """To the byte, in every coding, each time."""
+    """Assert identical bytes in every coding, each time."""
     seen = await play.get()
     is_as_sent(seen, play.only)
     again, _ = await play.get_again()
@@ -61,7 +61,7 @@ async def byte_identical(play: Play) -> None:
 
 
 async def byte_identical_feed(play: Play) -> None:
-    """As it came, since it is ill-formed; yet known as a feed."""
+    """Assert unchanged bytes, because the feed is ill-formed, and its recognition as a feed."""
     await byte_identical(play)
     assert play.resource is not None
     assert play.resource.channel is not None
@@ -69,14 +69,16 @@ async def byte_identical_feed(play: Play) -> None:
 
 
 async def byte_identical_with_its_type(play: Play) -> None:
-    """What is no feed keeps its type, too."""
+    """Assert that a document that is no feed keeps its media type."""
     await byte_identical(play)
     assert (await play.get()).fields.get("content-type") == play.only.fields.get("content-type")
     assert play.resource is None or play.resource.channel is None
 
 
 async def cached_as_http_allows(play: Play) -> None:
-    """Ill-formed documents of test suites: byte-identical, never called HTML, and kept at most as long as a guess."""
+    """Assert that ill-formed test documents are unchanged, not labelled HTML, and kept at most for the heuristic
+    lifetime.
+    """
     await byte_identical(play)
     seen = await play.get()
     assert "html" not in seen.media_type or "html" in play.only.value("content-type")
@@ -87,7 +89,7 @@ async def cached_as_http_allows(play: Play) -> None:
 
 
 async def the_feed_in_every_coding(play: Play, original: bytes, encoding: str = "utf-8") -> str:
-    """The content, whatever the reader takes; gives the link that was put in."""
+    """Assert the content in every accepted coding, and return the inserted link."""
     link = is_the_feed(await play.get(), original, encoding)
     bodies = {plain(await play.get(accept_encoding=coding)) for coding in ("identity", "gzip", "br", "zstd")}
     assert len(bodies) == 1
@@ -95,12 +97,12 @@ async def the_feed_in_every_coding(play: Play, original: bytes, encoding: str = 
 
 
 async def a_feed(play: Play) -> None:
-    """Served as the feed that it is."""
+    """Assert a feed."""
     await the_feed_in_every_coding(play, play.only.body)
 
 
 async def stale_copy_served(play: Play) -> None:
-    """The reader never learns that the origin failed but from the fields; and the copy lasts."""
+    """Assert that only fields reveal the origin's failure, and that the copy lasts."""
     first = await play.primed()
     seen, asked = await play.get_again()
     assert asked
@@ -111,7 +113,7 @@ async def stale_copy_served(play: Play) -> None:
 
 
 async def bad_gateway_and_not_stored(play: Play) -> None:
-    """502, and the next reader's request goes to the origin again."""
+    """Assert 502, and that the next request reaches the origin."""
     is_bad_gateway(await play.get())
     seen, asked = await play.get_again()
     assert asked
@@ -120,7 +122,7 @@ async def bad_gateway_and_not_stored(play: Play) -> None:
 
 
 async def bad_gateway_cold_stale_copy_warm(play: Play) -> None:
-    """As the sentence has it: 502 where nothing is held, else the copy."""
+    """Assert 502 without a stored copy, and else the copy."""
     is_bad_gateway(await play.get())
     play.server.STATE.clear()
     play.clock.advance(DAY)
@@ -133,7 +135,7 @@ GOOD = "hostile/raw/500-after-good.prime.http"
 
 
 async def not_reused(play: Play) -> None:
-    """Whatever it is, the next request asks the origin."""
+    """Assert that the next request reaches the origin, whatever the response is."""
     for _ in range(2):
         seen, asked = await play.get_again()
         assert asked

@@ -1,4 +1,4 @@
-"""What becomes of odd content: codings, bombs, attacks by XML, encodings, and what is no feed."""
+"""Outcomes for unusual content: codings, bombs, XML attacks, encodings, and documents that are no feeds."""
 
 import re
 
@@ -19,7 +19,9 @@ from tests.live.outcomes.common import (
 
 
 async def undecodable_passes_with_its_label(play: Play) -> None:
-    """Unchanged, with its label, to whoever asks (502 would be right, too); never half decoded, never fresh."""
+    """Assert the unchanged body with its label for every reader (502 would be correct, too), never half decoded or
+    fresh.
+    """
     is_as_sent(await play.get(accept_encoding="gzip"), play.only)
     seen, asked = await play.get_again()
     assert asked
@@ -30,31 +32,31 @@ async def undecodable_passes_with_its_label(play: Play) -> None:
 
 
 async def unknown_label_is_kept(play: Play) -> None:
-    """A coding that nobody knows is the reader's business."""
+    """Assert that a body with an unknown coding is forwarded unchanged."""
     for coding in ("gzip", "identity"):
         is_as_sent(await play.get(accept_encoding=coding), play.only)
 
 
 async def decoded_feed(play: Play) -> None:
-    """Decoded, and coded anew for those who want it."""
+    """Assert that the body is decoded, and encoded again for readers that accept a coding."""
     await the_feed_in_every_coding(play, decoded(play.only.body, play.only.value("content-encoding")))
 
 
 async def first_member_only(play: Play) -> None:
-    """What stands behind a complete gzip member is no content."""
+    """Assert that bytes after a complete gzip member are no content."""
     from zlib import decompressobj
 
     await the_feed_in_every_coding(play, decompressobj(31).decompress(play.only.body))
 
 
 async def label_dropped(play: Play) -> None:
-    """The body is no gzip, whatever the label says."""
+    """Assert that a body that is not gzip loses its gzip label."""
     await the_feed_in_every_coding(play, play.only.body)
     assert (await play.get()).coding is None
 
 
 async def hidden_gzip_undone(play: Play) -> None:
-    """One gzip, under one label or none."""
+    """Assert that a single gzip coding is decoded, with one label or none."""
     await the_feed_in_every_coding(play, decoded(play.only.body, "gzip"))
 
 
@@ -62,7 +64,9 @@ async def hidden_gzip_undone(play: Play) -> None:
 
 
 async def a_bomb(play: Play) -> None:
-    """It passes as it came, packed, and is not unpacked for those who take no coding (502 would be right, too)."""
+    """Assert that the coded body is forwarded, and not decoded for readers that accept no coding (502 would be correct,
+    too).
+    """
     label = play.only.value("content-encoding")
     for coding in (label.partition(",")[0], "identity"):
         is_as_sent(await play.get(accept_encoding=coding), play.only)
@@ -74,7 +78,7 @@ async def a_bomb(play: Play) -> None:
 
 
 async def attack_served_unchanged(play: Play) -> None:
-    """The very bytes, no link put in, nothing expanded, nothing connected to."""
+    """Assert unchanged bytes: no link inserted, no entity expanded, and no connection made."""
     content = decoded(play.only.body, play.only.value("content-encoding"))
     seen = await play.get()
     assert (seen.status, plain(seen)) == (200, content)
@@ -83,7 +87,7 @@ async def attack_served_unchanged(play: Play) -> None:
 
 
 async def netscape_dtd(play: Play) -> None:
-    """RSS 0.91 by its root, with no room for a link, and its DTD is not fetched."""
+    """Assert that RSS 0.91 is recognized by its root without an inserted link, and that its DTD is not fetched."""
     await attack_served_unchanged(play)
     assert play.resource is not None
     assert play.resource.channel is not None
@@ -92,7 +96,7 @@ async def netscape_dtd(play: Play) -> None:
 
 
 async def many_items(play: Play) -> None:
-    """200,000 items do not hide the hints."""
+    """Assert that 200,000 items do not hide the feed hints."""
     content = decoded(play.only.body, "gzip")
     seen = await play.get()
     is_the_feed(seen, content)
@@ -106,7 +110,7 @@ async def many_items(play: Play) -> None:
 
 
 async def charset_kept(play: Play) -> None:
-    """The header's charset stays; what is put in is ASCII, so that both readings give the same."""
+    """Assert that the charset of the field is kept. Inserted text is ASCII, so both encodings agree."""
     link = await the_feed_in_every_coding(play, play.only.body, "latin-1")
     assert link.isascii()
     seen = await play.get()
@@ -114,7 +118,7 @@ async def charset_kept(play: Play) -> None:
 
 
 async def charset_not_invented(play: Play) -> None:
-    """The type changes and no charset comes with it; the declaration counts."""
+    """Assert that the media type changes without a charset, so the XML declaration counts."""
     await a_feed(play)
     seen = await play.get()
     assert seen.fields.get("content-type") == "application/rss+xml"
@@ -124,16 +128,16 @@ async def charset_not_invented(play: Play) -> None:
 
 
 async def mark_wins(play: Play) -> None:
-    """The byte order mark tells the encoding; what is put in is in the same."""
+    """Assert that the byte order mark determines the encoding, also of inserted text."""
     encoding = "utf-16-le" if play.only.body.startswith(b"\xff\xfe") else "utf-16-be"
     await the_feed_in_every_coding(play, play.only.body, encoding)
 
 
-# -- not a feed
+# -- documents that are no feeds
 
 
 async def no_feed_and_not_kept(play: Play) -> None:
-    """It passes as it is; HTTP said nothing of freshness, so the next one asks again."""
+    """Assert that the document is forwarded and fetched again, because HTTP states no freshness."""
     for _ in range(2):
         seen, asked = await play.get_again()
         assert asked
@@ -143,7 +147,7 @@ async def no_feed_and_not_kept(play: Play) -> None:
 
 
 async def redirect_passes_and_is_forgotten(play: Play) -> None:
-    """The portal's 302 reaches the reader, inside the gateway, and the address of the feed stays what it was."""
+    """Assert that the portal's 302 is forwarded within the gateway, and that the feed's address is unchanged."""
     for _ in range(2):
         seen, asked = await play.get_again()
         assert asked

@@ -1,4 +1,4 @@
-"""What becomes of errors, endings and moves: statuses, redirects, and redirects in XML."""
+"""Outcomes for errors, endings and moves: statuses, redirects, and XML redirects."""
 
 from xml.etree import ElementTree
 
@@ -17,7 +17,7 @@ from tests.live.outcomes.common import (
 
 
 async def error_passes_with_retry_after(play: Play) -> None:
-    """must-revalidate: no stale copy, but an error that says when to come back."""
+    """Assert an error with Retry-After, because must-revalidate forbids the stale copy."""
     assert play.prime is not None
     await play.primed()
     for _ in range(2):
@@ -28,7 +28,7 @@ async def error_passes_with_retry_after(play: Play) -> None:
 
 
 async def freshened(play: Play) -> None:
-    """The copy is confirmed, its bytes are the first answer's, and what came after the 304 answers nobody."""
+    """Assert a validated copy with its bytes, and that content after the 304 answers no request."""
     first = await play.primed()
     seen, asked = await play.get_again()
     assert asked
@@ -42,7 +42,7 @@ async def freshened(play: Play) -> None:
 
 
 async def not_freshened(play: Play) -> None:
-    """A 304 that names another version says nothing of ours: a full fetch follows, and fails; then the stale copy."""
+    """Assert a full fetch after a 304 for another version. That fetch fails, so the stale copy is served."""
     first = await play.primed()
     seen = await play.get()
     is_stale_copy(seen, first, play)
@@ -53,7 +53,7 @@ async def not_freshened(play: Play) -> None:
 
 
 async def part_is_no_whole(play: Play) -> None:
-    """It passes as the part that it is (or 502), and answers nobody else."""
+    """Assert that partial content is forwarded as such (or 502), and answers no other request."""
     for _ in range(2):
         seen, asked = await play.get_again()
         assert asked
@@ -64,7 +64,10 @@ async def part_is_no_whole(play: Play) -> None:
 
 
 async def gone(play: Play) -> None:
-    """410 at once, no copy, and the origin is left in peace: for a while after the first, for days when it is sure."""
+    """Assert 410 without a copy.
+
+    The origin is not contacted for a while after the first 410, and for days after confirmation.
+    """
     await play.primed()
     seen = await play.get()
     assert seen.status == 410, (seen.status, seen.cache)
@@ -79,7 +82,7 @@ async def gone(play: Play) -> None:
 
 
 async def retry_after_is_kept_to(play: Play) -> None:
-    """The copy, never the 429; and nobody's request reaches the origin before its time."""
+    """Assert the copy instead of the 429, and no request to the origin before the stated time."""
     first = await play.primed()
     seen, asked = await play.get_again()
     assert asked
@@ -97,7 +100,7 @@ async def retry_after_is_kept_to(play: Play) -> None:
 
 
 async def unknown_status_passes(play: Play) -> None:
-    """RFC 9110, section 15: to be treated as 5xx; it passes, or is a 502, and is not stored."""
+    """Assert that an unknown status is treated as 5xx (RFC 9110, section 15): forwarded, or a 502, and not stored."""
     for _ in range(2):
         seen, asked = await play.get_again()
         assert asked
@@ -109,7 +112,9 @@ async def unknown_status_passes(play: Play) -> None:
 
 
 async def loop_ends(play: Play) -> None:
-    """Followed a bounded number of times; then the redirect passes (or a clear error); nothing is remembered."""
+    """Assert that a limited number of redirects is followed, then one is forwarded (or an error sent), and none
+    remembered.
+    """
     for _ in range(2):
         before = len(play.asked)
         seen = await play.get()
@@ -123,7 +128,7 @@ async def loop_ends(play: Play) -> None:
 
 
 async def redirect_not_followed(play: Play) -> None:
-    """Where it leads nobody is sent by us: it passes as it is, one request for each reader, and is not remembered."""
+    """Assert that the redirect is forwarded for each request, not followed, and not remembered."""
     location = play.only.value("location")
     for _ in range(2):
         before = len(play.asked)
@@ -144,7 +149,7 @@ async def redirect_not_followed(play: Play) -> None:
 
 
 async def moved(play: Play) -> None:
-    """301, inside the gateway, and from now on without asking."""
+    """Assert 301 within the gateway, later without contacting the origin."""
     from urllib.parse import urljoin
 
     named = ElementTree.fromstring(play.only.body).findtext("newLocation") or ""
@@ -157,7 +162,7 @@ async def moved(play: Play) -> None:
 
 
 async def no_redirect(play: Play) -> None:
-    """Served unchanged: nothing that a reader could be sent to."""
+    """Assert an unchanged document that is not interpreted as a redirect."""
     seen = await play.get()
     is_as_sent(seen, play.only)
     assert "location" not in seen.fields
@@ -165,7 +170,7 @@ async def no_redirect(play: Play) -> None:
 
 
 async def pair_ends(play: Play) -> None:
-    """The first half is believed; the second would lead back, so it is served as it is."""
+    """Assert that the first redirect is followed, and that the second, which would lead back, is served unchanged."""
     first = await play.get()
     assert first.status == 301
     assert first.fields.get("location") == f"http://proxy.example/{play.target}?b"
@@ -175,7 +180,7 @@ async def pair_ends(play: Play) -> None:
 
 
 async def ended(play: Play) -> None:
-    """410, and remembered."""
+    """Assert 410, later without contacting the origin."""
     for asks in (True, False):
         seen, asked = await play.get_again()
         assert (seen.status, asked) == (410, asks), (seen.status, seen.cache)
@@ -183,7 +188,7 @@ async def ended(play: Play) -> None:
 
 
 async def only_the_root_counts(play: Play) -> None:
-    """A feed that shows a redirect is a feed."""
+    """Assert that a feed that contains a redirect element is served as a feed."""
     await a_feed(play)
     assert play.resource is not None
     assert play.resource.relocation is None

@@ -1,4 +1,4 @@
-"""What becomes of odd messages: framing, fields, validators, and connections that break."""
+"""Outcomes for unusual messages: framing, fields, validators, and broken connections."""
 
 import re
 
@@ -17,14 +17,14 @@ from tests.live.outcomes.common import (
 
 
 async def one_content_type(play: Play) -> None:
-    """One of two; `framed` has seen to it that no second one came."""
+    """Assert one of two media types. `framed` asserts that there is only one field."""
     await a_feed(play)
     value = (await play.get()).fields.get("content-type") or ""
     assert value.replace(" ", "") in [each.replace(" ", "") for each in play.only.fields.get_all("content-type")]
 
 
 async def neither_tag_is_used(play: Play) -> None:
-    """Our own tag goes to the reader; none of the origin's comes back to it, above all not both joined."""
+    """Assert the proxy's own tag, and that none of the origin's tags is used, in particular not both combined."""
     await a_feed(play)
     seen = await play.get()
     assert re.fullmatch(r'"[^",]+"', seen.tag)
@@ -36,13 +36,13 @@ async def neither_tag_is_used(play: Play) -> None:
 
 
 async def chunked_wins(play: Play) -> None:
-    """RFC 9112, 6.3: Transfer-Encoding overrides Content-Length, which goes no further (or 502)."""
+    """Assert that Transfer-Encoding overrides Content-Length (RFC 9112, section 6.3), or 502."""
     size, _, rest = play.only.body.partition(b"\r\n")
     is_the_feed(await play.get(), rest[: int(size, 16)])
 
 
 async def only_so_many_bytes(play: Play) -> None:
-    """What comes after the content answers nobody."""
+    """Assert that bytes after the content answer no request."""
     content = play.only.body[: int(play.only.value("content-length"))]
     seen = await play.get()
     assert (seen.status, seen.body) == (200, content)
@@ -54,13 +54,13 @@ async def only_so_many_bytes(play: Play) -> None:
 
 
 async def date_added(play: Play) -> None:
-    """The time of receipt."""
+    """Assert that Date is the instant of receipt."""
     await a_feed(play)
     assert (await play.get()).fields.get("date") == "Fri, 20 Nov 2026 12:00:00 GMT"
 
 
 async def clock_ahead(play: Play) -> None:
-    """An origin whose clock is fast gets no more than it asked for."""
+    """Assert that a fast clock of the origin does not prolong the lifetime."""
     seen = await play.get()
     is_the_feed(seen, play.only.body)
     assert seen.age == 0
@@ -72,7 +72,7 @@ async def clock_ahead(play: Play) -> None:
 
 
 async def older_than_time(play: Play) -> None:
-    """Stale from the beginning; no number grows out of its field (RFC 9111, 1.2.2)."""
+    """Assert a stale response without numeric overflow (RFC 9111, section 1.2.2)."""
     seen = await play.get()
     is_the_feed(seen, play.only.body)
     assert 600 < seen.age <= 2**31
@@ -83,21 +83,21 @@ async def older_than_time(play: Play) -> None:
 
 
 async def head_above_the_limit(play: Play) -> None:
-    """`header_max` says how much is taken (it may also be served)."""
+    """Assert that `header_max` limits the head (serving the response would be correct, too)."""
     seen = await play.get()
     is_bad_gateway(seen)
     assert str(play.whole.app.settings.header_max).encode() in seen.body
 
 
 async def unfolded(play: Play) -> None:
-    """RFC 9112, 5.2: one or more spaces instead (or 502); `framed` has seen to it that nothing is folded."""
+    """Assert spaces instead of folding (RFC 9112, section 5.2), or 502. `framed` asserts that no line is folded."""
     seen = await play.get()
     is_the_feed(seen, play.only.body)
     assert (seen.fields.get("x-fold") or "").split() == ["a", "b"]
 
 
 async def bytes_of_fields_stay(play: Play) -> None:
-    """What is no ASCII goes through as it is."""
+    """Assert that bytes outside ASCII are forwarded unchanged."""
     seen = await play.get()
     is_the_feed(seen, play.only.body)
     assert seen.fields.get("x-title") == play.only.value("x-title")
@@ -105,7 +105,7 @@ async def bytes_of_fields_stay(play: Play) -> None:
 
 
 async def named_as_what_it_is(play: Play) -> None:
-    """application/rss+xml by its root element, and the charset that was declared."""
+    """Assert application/rss+xml according to the root element, with the declared charset."""
     await a_feed(play)
     seen = await play.get()
     assert seen.media_type == "application/rss+xml"
@@ -118,7 +118,7 @@ async def named_as_what_it_is(play: Play) -> None:
 
 
 async def odd_tag(play: Play) -> None:
-    """Ours to the reader, the origin's very own back to the origin (or nothing); and each does what it should."""
+    """Assert the proxy's tag for the reader, and the origin's exact tag (or none) for the origin."""
     await a_feed(play)
     seen = await play.get()
     assert (await play.get(if_none_match=seen.tag)).status == 304
@@ -130,7 +130,7 @@ async def odd_tag(play: Play) -> None:
 
 
 async def odd_date(play: Play) -> None:
-    """Back to the origin as it came, or not at all; a reader gets a date that can be true, or none."""
+    """Assert that the origin gets its exact date or none, and the reader a possible date or none."""
     await a_feed(play)
     seen = await play.get()
     given = seen.fields.get("last-modified")
@@ -149,7 +149,7 @@ async def odd_date(play: Play) -> None:
 
 
 async def without_a_length(play: Play) -> None:
-    """HTTP/1.0: the end of the connection is the end of the content; complete, and it may be kept."""
+    """Assert a complete response that ends with its HTTP/1.0 connection. It may be stored."""
     await a_feed(play)
     assert (await play.get()).hit
 

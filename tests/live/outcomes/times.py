@@ -1,4 +1,4 @@
-"""How long odd answers count: HTTP's own words, and the feed's hints."""
+"""Outcomes for unusual lifetimes: HTTP's directives, and feed hints."""
 
 import re
 from urllib.parse import quote
@@ -11,7 +11,7 @@ from tests.live.outcomes.common import Outcome, a_feed, is_the_feed
 
 
 async def expires(play: Play) -> None:
-    """In the past, or no date: stale. In a hundred years: as it says."""
+    """Assert a stale response for a past or invalid date, and the stated lifetime for a date in a hundred years."""
     seen = await play.get()
     is_the_feed(seen, play.only.body)
     assert seen.ttl is not None
@@ -35,7 +35,7 @@ LIFETIMES = {
 
 
 async def conservative_lifetime(play: Play) -> None:
-    """The seconds in the table; what is not in it is a number too large, and counts as the largest."""
+    """Assert the seconds in the table. A number that is too large for it counts as the largest."""
     said = play.only.value("cache-control")
     lifetime = LIFETIMES.get(said, 2**31)
     seen = await play.get()
@@ -47,7 +47,7 @@ async def conservative_lifetime(play: Play) -> None:
 
 
 async def not_stored(play: Play) -> None:
-    """Nothing of it is kept, and each reader's request goes to the origin."""
+    """Assert that nothing is stored, and that each request reaches the origin."""
     for _ in range(2):
         seen, asked = await play.get_again()
         assert asked
@@ -57,7 +57,7 @@ async def not_stored(play: Play) -> None:
 
 
 async def validated_each_time(play: Play) -> None:
-    """Not from the copy without a word from the origin: not even within the floor."""
+    """Assert that the copy is used after validation only, even within the minimum interval."""
     is_the_feed(await play.get(), play.only.body)
     for _ in range(2):
         seen, asked = await play.get_again()
@@ -66,8 +66,10 @@ async def validated_each_time(play: Play) -> None:
 
 
 async def by_our_own_agent(play: Play) -> None:
-    """In the gateway there is one variant, since the origin saw one User-Agent: ours. A reader who went upstream
-    under a name of his own shares with nobody of another name."""
+    """Assert one variant in the gateway, because the origin saw only the proxy's User-Agent.
+
+    Readers whose own User-Agent was forwarded share a variant with equal ones only.
+    """
     await play.get(user_agent="one/1")
     seen, asked = await play.get_again(user_agent="two/2")
     assert (seen.hit, asked) == (True, False)
@@ -83,7 +85,9 @@ async def by_our_own_agent(play: Play) -> None:
 
 
 async def cookie_for_one(play: Play) -> None:
-    """In the gateway for nobody, since it is one site for the whole web; in the proxy for the one who brought it."""
+    """Assert that a response with a cookie is shared with no client in the gateway, and kept for its client in the
+    proxy.
+    """
     assert "set-cookie" not in (await play.get()).fields
     await play.whole.app.service.admin.purge(play.target)
     first, second = await play.through_proxy(), await play.through_proxy()
@@ -93,7 +97,7 @@ async def cookie_for_one(play: Play) -> None:
 
 
 async def for_the_authorized(play: Play) -> None:
-    """RFC 9111, 3.5: max-age alone does not let a shared cache keep it."""
+    """Assert that max-age alone does not permit a shared cache to store the response (RFC 9111, section 3.5)."""
     seen = await play.get(authorization="Basic b25lOm9uZQ==")
     is_the_feed(seen, play.only.body)
     assert not seen.stored
@@ -106,7 +110,7 @@ async def for_the_authorized(play: Play) -> None:
 
 
 async def ttl(play: Play) -> None:
-    """A positive whole number of minutes counts, a day at most; anything else is no hint, and the default counts."""
+    """Assert a ttl that is a positive whole number of minutes, at most a day. Otherwise the default applies."""
     seen = await play.get()
     is_the_feed(seen, play.only.body)
     written = re.search(rb"<ttl>(.*?)</ttl>", play.only.body, re.DOTALL)
@@ -124,14 +128,14 @@ async def ttl(play: Play) -> None:
 
 
 async def no_ttl(play: Play) -> None:
-    """It stands where it means nothing."""
+    """Assert that ttl has no effect at a wrong place."""
     seen = await play.get()
     is_the_feed(seen, play.only.body)
     assert seen.ttl == DEFAULT
 
 
 async def held_by_ttl(play: Play) -> None:
-    """Agreed otherwise, see DEVIATIONS: held, and said so; by option it is kept no longer than HTTP allows."""
+    """Assert that the copy is held and labelled (see DEVIATIONS). By option it is kept no longer than HTTP permits."""
     await play.get()
     play.clock.advance(FLOOR)
     seen, asked = await play.get_again()
@@ -144,7 +148,7 @@ async def held_by_ttl(play: Play) -> None:
 
 
 async def never_frozen(play: Play) -> None:
-    """All hours, or all days: no schedule at all."""
+    """Assert that a schedule that skips all hours or all days has no effect."""
     seen = await play.get()
     is_the_feed(seen, play.only.body)
     assert seen.ttl == DEFAULT
@@ -154,7 +158,7 @@ async def never_frozen(play: Play) -> None:
 
 
 async def valid_hours_count(play: Play) -> None:
-    """The hours that are hours are kept to; the rest is passed over."""
+    """Assert that valid hours are skipped and invalid ones ignored."""
     values = {int(value) for value in re.findall(rb"<hour>(\d+)</hour>", play.only.body)}
     hours = {value % 24 for value in values if value <= 24}
     assert 0 < len(hours) < 24
@@ -170,7 +174,7 @@ async def valid_hours_count(play: Play) -> None:
 
 
 async def bounded_period(play: Play) -> None:
-    """Never asked for sooner than the floor lets, nor later than after the longest that a hint counts."""
+    """Assert a fetch after the minimum interval and within the longest period that a hint may state."""
     seen = await play.get()
     is_the_feed(seen, play.only.body)
     assert seen.ttl is not None
@@ -184,7 +188,7 @@ async def bounded_period(play: Play) -> None:
 
 
 async def cloud_untouched(play: Play) -> None:
-    """Served as it is; nobody connects to what a stranger names."""
+    """Assert an unchanged feed, and no connection to the named host."""
     await a_feed(play)
     play.clock.advance(HOUR)
     await play.get()
@@ -193,7 +197,7 @@ async def cloud_untouched(play: Play) -> None:
 
 
 async def escaped_link(play: Play) -> None:
-    """An address with markup in it stays an address, and the feed well-formed."""
+    """Assert that markup in an address is escaped and the feed is well-formed."""
     address = f'{play.target}?"><script>alert(1)</script>'
     raw = await play.get(address)
     assert raw.status in (200, 400)
