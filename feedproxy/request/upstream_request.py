@@ -111,7 +111,7 @@ class UpstreamRequest:
 
 @memoize_short()
 def is_forwarded(name: str) -> bool:
-    """Return True if a client's field may be forwarded in a request for a response that may be stored."""
+    """Return True if a client's field with this name may be forwarded to the origin when the response may be stored."""
     plain = name.lower().replace("_", "-")
     return plain not in NOT_FORWARDED and not plain.startswith(_NOT_FORWARDED_PREFIXES)
 

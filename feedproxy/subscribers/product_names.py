@@ -14,7 +14,7 @@ class ProductNames:
         self._uses = [0] * len(self._names)
         self._numbers = {name: number for number, name in enumerate(self._names)}
         self.generation = 0
-        """Number of changes to the meaning of a number."""
+        """Number of times that a product number has been assigned to another name."""
 
     def __getitem__(self, number: int) -> str:
         return self._names[number]

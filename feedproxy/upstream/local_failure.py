@@ -22,7 +22,7 @@ NO_NETWORK = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.ENONET})
 without IPv6."""
 
 RESOLVER_FAILURES = frozenset({socket.EAI_AGAIN, socket.EAI_FAIL, socket.EAI_SYSTEM})
-"""Errors for no response from a name server: the origin's, or this machine's resolver."""
+"""Error codes of name resolution if the origin's name server or this machine's resolver does not respond."""
 
 RECENT_SUCCESS: Seconds = 60
 """Seconds without any success after which the network counts as down."""

@@ -133,7 +133,7 @@ def plural(count: float, one: str, many: str) -> str:
 
 @cache
 def _assets() -> dict[str, tuple[str, bytes]]:
-    """Return media type and content by name. Names contain a part of the hash, so copies in browsers remain valid."""
+    """Return the media type and content of each file by its name. A name contains part of the content's hash."""
     style = (_style() + (HERE / "admin.css").read_text("utf-8")).encode()
     script = (HERE / "live.js").read_bytes()
     sources = (
