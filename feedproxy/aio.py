@@ -19,6 +19,13 @@ IDLE_FACTOR = 3
 at a quarter of a CPU."""
 
 
+LATE_MIN: Seconds = 0.002
+"""Seconds by which a pause may be too long on an idle event loop: its timers have a resolution of a millisecond."""
+
+LATE_FACTOR = 10
+"""Multiple of the time by which the last pause was too long, beyond LATE_MIN, that is added to the next one."""
+
+
 async def yielding[T](values: Iterable[T], blocking_time: Seconds | None = None) -> AsyncIterator[T]:
     """Yield the values. After each `blocking_time` or MAX_BLOCKING_TIME seconds, the event loop runs other tasks."""
     blocking_time = MAX_BLOCKING_TIME if blocking_time is None else blocking_time
@@ -31,11 +38,16 @@ async def yielding[T](values: Iterable[T], blocking_time: Seconds | None = None)
 
 
 async def throttled[T](values: Iterable[T]) -> AsyncIterator[T]:
-    """Yield the values. After each THROTTLED_BLOCKING_TIME seconds, sleep IDLE_FACTOR times as long."""
-    start = time.monotonic()
+    """Yield the values. After each THROTTLED_BLOCKING_TIME seconds, sleep IDLE_FACTOR times as long.
+
+    The pauses are longer while the event loop is late: other work comes first.
+    """
+    start, late = time.monotonic(), 0.0
     for value in values:
         yield value
         elapsed = time.monotonic() - start
         if elapsed >= THROTTLED_BLOCKING_TIME:
-            await asyncio.sleep(IDLE_FACTOR * elapsed)
-            start = time.monotonic()
+            pause = IDLE_FACTOR * elapsed + LATE_FACTOR * late
+            await asyncio.sleep(pause)
+            woken = time.monotonic()
+            start, late = woken, max(0.0, woken - start - elapsed - pause - LATE_MIN)

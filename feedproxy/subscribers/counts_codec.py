@@ -140,8 +140,7 @@ def _pair(value: list[float], now: Instant) -> tuple[int, Instant]:
     return int(count), min(float(instant), now)
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
+_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _pack(numbers: Iterable[int]) -> bytes:
