@@ -1,13 +1,13 @@
 """A million feeds: memory, start, scheduled fetches per second, their delay, and hits at the same time.
 
-    python -m benchmarks.million [--feeds 1000000] [--seconds 120] [--price 8] [--folder DIR]
+    python -m benchmarks.million [--feeds 1000000] [--seconds 120] [--price 8] [--polls 0] [--folder DIR]
 
 The product's own code writes the world (million_world.py) into a store. feedproxy fetches four feeds, and the others
 are copies under other names, with plausible times and tags. The product's code also counts readers and their rhythms.
 Then feedproxy is started with that store. For the given time,
 
 * its schedule fetches due feeds, with a clock that continues from the time of writing,
-* the readers of all feeds poll at their times (million_readers.py),
+* a part of the readers poll at their times (`--polls`, from 0 to 1; million_readers.py),
 * and a hit is requested each millisecond over one more connection, as in benchmarks/latency.py.
 
 `--price` is the option `polling` in seconds. With it, the schedule has to fetch more than AIM_RATE times a second. With
@@ -212,7 +212,7 @@ def asked(world: World) -> tuple[int, int]:
     return int(all_of_them), int(unmodified)
 
 
-def play(folder: Path, world: World, written: float, seconds: float, price: float) -> list[Aim]:
+def play(folder: Path, world: World, written: float, seconds: float, price: float, polls_share: float) -> list[Aim]:
     """Start feedproxy with the store, and return the figures of the run."""
     server, others = split_cpus()
     offset = written - time.time()
@@ -225,7 +225,7 @@ def play(folder: Path, world: World, written: float, seconds: float, price: floa
             start = time.monotonic() - began
             memory_at_start = resident(pid)
             readers = [sys.executable, "-m", "benchmarks.million_readers", str(place.port), str(world.port)]
-            readers += [str(world.feeds), str(offset), str(seconds)]
+            readers += [str(world.feeds), str(offset), str(seconds), str(polls_share)]
             with pinned(others), subprocess.Popen(readers, cwd=ROOT, stdout=subprocess.PIPE, text=True) as polling:
                 try:
                     figures = hits_of(place, world, pid, hot, seconds)
@@ -294,7 +294,7 @@ def tag_of(target: str, port: int) -> str:
         return get(connection, f"/{target}", {"Host": "localhost", "Accept-Encoding": "gzip"}).fields["etag"]
 
 
-def measure(feeds: int, seconds: float, price: float, folder: Path | None) -> list[Aim]:
+def measure(feeds: int, seconds: float, price: float, polls_share: float, folder: Path | None) -> list[Aim]:
     """Write the world unless the folder contains one, and run on a copy of it. Return the figures."""
     with tempfile.TemporaryDirectory(prefix="feedproxy-bench-") as temporary:
         kept = folder or Path(temporary) / "made"
@@ -305,7 +305,7 @@ def measure(feeds: int, seconds: float, price: float, folder: Path | None) -> li
             kept.rename(played)
         else:
             shutil.copytree(kept, played)
-        return play(played, world, written, seconds, price)
+        return play(played, world, written, seconds, price, polls_share)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -314,9 +314,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--feeds", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--price", type=float, default=8)
+    parser.add_argument("--polls", type=float, default=0.0)
     parser.add_argument("--folder", type=Path)
     args = parser.parse_args(arguments)
-    figures = measure(args.feeds, args.seconds, args.price, args.folder)
+    figures = measure(args.feeds, args.seconds, args.price, args.polls, args.folder)
     print(table_of([asdict(aim) for aim in figures]))
 
 

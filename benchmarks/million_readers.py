@@ -1,6 +1,6 @@
-"""The readers of benchmarks/million.py: `python -m benchmarks.million_readers PROXY ORIGIN FEEDS OFFSET SECONDS`.
+"""The readers of benchmarks/million.py: `python -m benchmarks.million_readers PROXY ORIGIN FEEDS OFFSET SECONDS SHARE`.
 
-They poll through the gateway at the port PROXY at their times, with a clock that is OFFSET seconds ahead. At the end, a
+A SHARE of them polls through the gateway at the port PROXY, with a clock that is OFFSET seconds ahead. At the end, a
 line of JSON is printed: the number of polls, the number without a 200, and percentiles of the duration in milliseconds.
 """
 
@@ -15,8 +15,8 @@ from benchmarks.million_world import World, agent
 CONNECTIONS = 16
 
 
-async def play(proxy: int, world: World, offset: float, seconds: float) -> dict[str, float]:
-    """Send all polls of the next `seconds`. Return the figures."""
+async def play(proxy: int, world: World, offset: float, seconds: float, share: float) -> dict[str, float]:
+    """Send the polls of a share of the readers in the next `seconds`. Return the figures."""
     begin = time.time() + offset
     due = asyncio.Queue[tuple[float, int, int]]()
     taken: list[float] = []
@@ -35,7 +35,9 @@ async def play(proxy: int, world: World, offset: float, seconds: float) -> dict[
             failed += status != 200
 
     workers = [asyncio.ensure_future(connection()) for _ in range(CONNECTIONS)]
-    for poll in world.polls(begin, begin + seconds):
+    for poll in world.polls(begin, begin + seconds) if share else ():
+        if poll[2] % 100 >= 100 * share:
+            continue
         await asyncio.sleep(max(0.0, poll[0] - offset - time.time()))
         due.put_nowait(poll)
     await asyncio.sleep(max(0.0, begin + seconds - offset - time.time()))
@@ -65,5 +67,5 @@ def parse(head: bytes) -> tuple[int, int]:
 
 if __name__ == "__main__":
     proxy, origin, feeds = map(int, sys.argv[1:4])
-    figures = asyncio.run(play(proxy, World(feeds, origin), float(sys.argv[4]), float(sys.argv[5])))
+    figures = asyncio.run(play(proxy, World(feeds, origin), *map(float, sys.argv[4:7])))
     print(json.dumps(figures))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import Protocol
 
-from feedproxy.aio import THROTTLED_BLOCKING_TIME, yielding
+from feedproxy.aio import yielding
 from feedproxy.clock import Instant, Seconds, is_set_back
 from feedproxy.http.user_agent import Claim, parse_claim, product
 from feedproxy.signals import Signal
@@ -269,7 +269,7 @@ class SubscriberCounts:
         Requests during a pause may be missing until the next dump.
         """
         writing = counts_codec.CountsWriter()
-        async for _ in yielding(self._write(writing), THROTTLED_BLOCKING_TIME):
+        async for _ in yielding(self._write(writing)):
             pass
         return await asyncio.to_thread(writing.whole)
 

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from feedproxy.aio import THROTTLED_BLOCKING_TIME, yielding
+from feedproxy.aio import yielding
 from feedproxy.clock import Instant, Seconds, is_set_back
 from feedproxy.errors import StoreError
 from feedproxy.subscribers.pseudonyms import Pseudonym
@@ -238,9 +238,7 @@ class PollRhythms:
 
     async def dump_yielding(self) -> bytes:
         """Return the same as `dump`, with pauses for other tasks. Polls during a pause may be missing."""
-        return await asyncio.to_thread(
-            _whole, [part async for part in yielding(self._parts(), THROTTLED_BLOCKING_TIME)]
-        )
+        return await asyncio.to_thread(_whole, [part async for part in yielding(self._parts())])
 
     def _parts(self) -> Iterator[bytes]:
         for target in list(self._feeds):

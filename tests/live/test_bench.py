@@ -28,7 +28,7 @@ def test_benchmark_measures_correct_responses_and_leaves_no_process(tmp_path: Pa
 
 
 def test_small_million_is_simulated_and_every_poll_is_answered() -> None:
-    command = [sys.executable, "-m", "benchmarks.million", "--feeds", "400", "--seconds", "3"]
+    command = [sys.executable, "-m", "benchmarks.million", "--feeds", "400", "--seconds", "3", "--polls", "1"]
 
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=330, check=False)
 
