@@ -238,7 +238,7 @@ def from_environment(environment: Mapping[str, str], known: Mapping[str, OptionS
 
 
 def unknown_variables(environment: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
-    """Return the unknown `FEEDPROXY_…` variables that resemble an option's variable, each with that variable."""
+    """Map each misspelt `FEEDPROXY_…` variable to the option's variable that it resembles."""
     option_variables = [ENVIRONMENT + name.upper() for name in option_names()]
     other_variables = {FILE_VARIABLE, *CLIENT_VARIABLES}
     found = {}

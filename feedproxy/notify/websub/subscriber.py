@@ -192,7 +192,7 @@ class Subscriber:
             self._pending_checks.pop(target, None)
 
     async def _request_lease(self, subscription: Subscription) -> None:
-        """Enqueue the request for a subscription, or for another lease."""
+        """Enqueue the hub request that creates or renews a subscription."""
         data = {name: value for name, value in subscription.data.items() if name not in ("failed", "hops")}
         data |= {"hub": subscription.callback, "next": messages.sealed_token(self._key()), "wanted": Mode.SUBSCRIBE}
         subscription = await self._service.subscriptions.put(replace(subscription, data=data))

@@ -136,7 +136,7 @@ class _Bounds:
     granted: Seconds
     """Seconds for which a copy may answer."""
     ahead: Instant
-    """Instant shortly before `end`, at which the feed is refreshed for readers without a rhythm."""
+    """Instant shortly before `end`, at which the feed is refreshed for readers that do not poll regularly."""
     until: Callable[[Instant], Instant]
     """Returns the last instant at which a copy made at a given instant may answer."""
     permitted: Callable[[Instant], Instant]
