@@ -198,7 +198,7 @@ class Settings:
     site_interval: int = option(
         1,
         "Minimum time between two fetches from one site (registrable domain). 0 = none.",
-        "Raise it in a rule for sites that ask for more.",
+        "Raise it in a rule for sites that ask for a longer interval.",
         per_feed=True,
         unit="s",
     )

@@ -185,9 +185,9 @@ class FRAMING_DOUBTFUL(Note):
     category = Category.CONNECTION
     summary = "The response has contradictory framing: %(detail)s."
     advice = """\
-    Readers and proxies differ in where they take the response to end. Some refuse it, some wait for content that
-    never comes, and an attacker can hide a second response in it. Often a program sends Content-Length and the
-    server in front of it sends chunks: let only one of them frame the response."""
+    Readers and proxies disagree about where the response ends. Some refuse it, and some wait for content that never
+    comes. An attacker can hide a second response in it. Often a program sends Content-Length, and the server in
+    front of it sends chunks. Let only one of them frame the response."""
     reference = "RFC 9112, sections 6.1 to 6.3"
 
 
