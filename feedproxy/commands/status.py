@@ -78,7 +78,7 @@ def summary(totals: Any) -> Iterator[str]:
 def line(row: Any) -> tuple[str, ...]:
     """Return the cells of one feed's row."""
     at = row["next_fetch"]["at"]
-    fetch = at.replace("T", " ").replace("Z", "") if at else "paused" if row["paused"] else "when asked for"
+    fetch = at.replace("T", " ").replace("Z", "") if at else "paused" if row["paused"] else "on the next request"
     # For a feed that needs no attention, the reason is that of its next fetch.
     why = row["next_fetch"]["words"] if at and row["state"] in ("fresh", "held") else row["reason"]
     return row["state"], str(row["subscribers"]), fetch, f"{row['title'][:40]}  {row['target']}", why
