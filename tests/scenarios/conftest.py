@@ -1,4 +1,4 @@
-"""Every scenario is played on each stage; all of them have to give the same."""
+"""Every scenario runs on each stage, and all stages must give the same result."""
 
 import calendar
 import functools

@@ -1,4 +1,4 @@
-"""Who may read what, through every entrance; and what the origin gets to know of it."""
+"""Access control through every entrance, and what the origin receives of it."""
 
 import base64
 from pathlib import Path

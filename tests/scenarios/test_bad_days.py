@@ -1,4 +1,4 @@
-"""An origin's bad days: "my readers should not notice that the server is ill"."""
+"""Failing origins: readers get the stored copy."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A clock that is set ahead, or back, freezes no feed and no floor: instants in the future count as now."""
+"""Instants recorded by a clock that was ahead count as now, so no feed is blocked."""
 
 import pytest
 

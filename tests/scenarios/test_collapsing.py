@@ -1,4 +1,4 @@
-"""Many at once: "we all woke up at eight; please ask only once"."""
+"""Concurrent requests for one target cause one fetch."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Only what is new, please (RFC 3229, `A-IM: feed`).  "I have yesterday's; the rest I know"."""
+"""Deltas (RFC 3229, `A-IM: feed`): only new and changed entries are sent."""
 
 import asyncio
 import re
@@ -444,7 +444,7 @@ async def test_a_page_is_no_feed(stage):
     (await proxy.get("/page", a_im="feed", if_none_match='"1"')).expect(200)
 
 
-async def test_it_can_be_switched_off(stage):
+async def test_deltas_are_disabled_by_option(stage):
     proxy, _, _, first = await a_reader(stage, deltas=False)
 
     (await proxy.get(PATH, a_im="feed", if_none_match=first.tag)).expect(200)

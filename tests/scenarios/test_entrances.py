@@ -1,4 +1,4 @@
-"""Three ways in, one copy: "I do not care how my reader gets here, as long as it gets its feed"."""
+"""Three entrances share one copy."""
 
 import asyncio
 import xmlrpc.client

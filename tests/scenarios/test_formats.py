@@ -1,4 +1,4 @@
-"""The same feed in another format.  "My program wants JSON; the feed is RSS"."""
+"""A feed converted to other formats."""
 
 import json
 
@@ -117,7 +117,7 @@ async def test_the_tag_of_one_format_is_none_of_another(door):
     (await proxy.ask(as_format(origin, "rss"), if_none_match=first.tag)).expect(200)
 
 
-async def test_what_is_no_feed_is_told_in_words(door):
+async def test_target_that_is_no_feed_gets_an_error_page(door):
     proxy, origin, _ = await a_stage(door)
     origin.publish("/page", b"<!doctype html><title>x</title><p>hello", content_type="text/html")
 
@@ -162,7 +162,7 @@ async def test_in_front_of_an_origin_only_its_own_feeds_are_converted(door):
     (await proxy.ask("/-/as/atom/http://elsewhere.example/feed")).expect(403)
 
 
-async def test_head_is_told_what_get_would_be(door):
+async def test_head_has_the_fields_of_get(door):
     proxy, origin, _ = await a_stage(door)
     whole = await proxy.ask(as_format(origin, "atom"))
 

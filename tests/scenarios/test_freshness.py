@@ -1,4 +1,4 @@
-"""How long a copy is good: "do not ask them again before they have something to say"."""
+"""The lifetime of a copy: HTTP's directives, feed hints and limits."""
 
 import pytest
 
@@ -21,7 +21,7 @@ async def test_no_poll_reaches_the_origin_in_skipped_hours(stage):
     (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale")
 
 
-async def test_a_held_answer_says_that_it_is_stale_and_why(stage):
+async def test_held_response_is_labelled_stale_with_its_reason(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed(ttl=60), cache_control="max-age=60")
     await proxy.get("/feed.rss")
@@ -185,7 +185,7 @@ async def test_a_rule_says_for_which_sites_this_proxy_acts(stage):
 
 @pytest.mark.parametrize("said", ["private", "no-store", "no-cache", "Private, must-revalidate"])
 @pytest.mark.parametrize("states_freshness", [True, False])
-async def test_a_hint_never_takes_the_place_of_what_forbids_reuse(stage, said, states_freshness):
+async def test_hint_does_not_replace_a_directive_that_forbids_reuse(stage, said, states_freshness):
     proxy, origin, _ = await stage(upstream=UPSTREAM, state_freshness=states_freshness)
     origin.publish("/feed.rss", a_feed(ttl=60), cache_control=said)
 
@@ -207,7 +207,7 @@ async def test_what_else_the_origin_says_to_caches_stays_beside_the_hint(stage, 
         assert rest == 'public, x="a, b", stale-if-error=60'
 
 
-async def test_a_name_to_purge_by_joins_those_of_the_origin(stage):
+async def test_surrogate_key_is_added_to_those_of_the_origin(stage):
     proxy, origin, _ = await stage(upstream=UPSTREAM, state_freshness=True)
     origin.publish("/feed.rss", a_feed(ttl=60), surrogate_key="blog news")
     origin.publish("/page", b"text", content_type="text/plain", surrogate_key="blog")

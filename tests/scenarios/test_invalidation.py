@@ -1,4 +1,4 @@
-"""What changes something passes, and what it changed is asked for anew: "I have just edited that"."""
+"""Unsafe requests are forwarded and invalidate stored responses."""
 
 import asyncio
 
@@ -45,7 +45,7 @@ async def test_what_changes_something_passes_and_invalidates_its_target(door, me
 
 
 @pytest.mark.parametrize("method", ["OPTIONS", "PROPFIND", "REPORT", "SEARCH"])
-async def test_what_only_looks_invalidates_nothing(door, method):
+async def test_safe_method_invalidates_nothing(door, method):
     proxy, origin, _ = await a_copy(door, "/feed.rss")
     origin.methods[method] = says(200)
 
@@ -65,7 +65,7 @@ async def test_every_success_and_redirect_invalidates(door, status):
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 500, 503])
-async def test_what_failed_changed_nothing(door, status):
+async def test_failed_request_invalidates_nothing(door, status):
     proxy, origin, _ = await a_copy(door, "/feed.rss")
     origin.methods["POST"] = says(status)
 
@@ -85,7 +85,7 @@ async def test_what_the_answer_names_of_the_same_origin_is_invalidated_too(door,
     assert not await is_asked_anew(proxy, "/other.rss")
 
 
-async def test_what_the_answer_names_elsewhere_is_left_alone(door):
+async def test_addresses_of_other_origins_in_the_response_are_not_invalidated(door):
     """Else anybody could have anybody's copies thrown away."""
     proxy, origin, _ = await a_copy(door, "/feed.rss")
     here = origin.url("/feed.rss")
@@ -171,7 +171,7 @@ async def test_in_reverse_a_publishers_own_post_invalidates_what_readers_get(doo
     assert await is_asked_anew(proxy, "/feed.rss")
 
 
-async def test_a_post_to_an_origin_that_is_away_is_an_answer_of_ours(door):
+async def test_post_to_an_unreachable_origin_gets_the_proxys_error_page(door):
     proxy, origin, _ = await door()
     origin.break_down()
 

@@ -1,4 +1,4 @@
-"""From a page to its feed.  "I typed the address of the blog into my reader, and it works"."""
+"""A reader's request for a page is redirected to the page's feed."""
 
 import gzip
 
@@ -46,7 +46,7 @@ async def test_a_reader_that_prefers_feeds_is_led_to_the_first_and_told_of_all(s
 
 
 @pytest.mark.parametrize("accept", [BROWSER, "*/*", "text/html", f"{RSS};q=0.5, text/html"])
-async def test_everybody_else_gets_the_page_as_it_is(stage, accept):
+async def test_reader_without_preference_gets_the_page(stage, accept):
     proxy, _, _ = await a_stage(stage)
 
     seen = await proxy.get("/blog", accept=accept)
@@ -139,7 +139,7 @@ async def test_head_is_led_as_get_is(stage):
     (await proxy.head("/blog", accept=READER)).expect(302, body=b"")
 
 
-async def test_it_can_be_switched_off(stage):
+async def test_redirect_to_feeds_is_disabled_by_option(stage):
     proxy, _, _ = await a_stage(stage, settings={"lead_to_feeds": False})
 
     (await proxy.get("/blog", accept=READER)).expect(200)

@@ -1,4 +1,4 @@
-"""What is read here, as lists.  "I subscribe to one list, and have whatever my colleagues read"."""
+"""Lists of the feeds read through the proxy."""
 
 import base64
 import json
@@ -310,7 +310,7 @@ async def test_what_was_imported_is_kept_by_the_store(door):
     assert other.imported.hosts == here.feed_list.imported.hosts == frozenset()
 
 
-async def test_a_list_in_the_store_that_makes_no_sense_is_none(door):
+async def test_invalid_list_in_the_store_counts_as_empty(door):
     proxy, _, _ = await door(list_readers_min=1)
     for raw in (b"[1]", b"{", b'{"feeds": [[1]]}', b'{"feeds": 7}'):
         await proxy.service.store.put_state("office-list", raw)

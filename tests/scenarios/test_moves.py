@@ -1,4 +1,4 @@
-"""Moves and endings: "tell me when my feed has moved, but do not believe every hotel's Wi-Fi"."""
+"""Moves and endings of feeds, and their confirmation."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ async def test_a_permanent_move_is_followed_and_told_after_it_was_seen_twice(sta
     assert told.cache == "feedproxy; detail=moved"  # neither did the store answer nor was anybody asked (RFC 9211, 2)
 
 
-async def test_a_captive_portal_moves_nobody(stage):
+async def test_captive_portal_causes_no_move(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
     await proxy.get("/feed.rss")
@@ -112,7 +112,7 @@ async def test_after_a_410_the_next_reader_is_told_the_same_while_the_origin_is_
     assert origin.requests == asked
 
 
-async def test_after_a_410_that_is_not_yet_believed_a_fresh_copy_answers_nobody(stage):
+async def test_unconfirmed_410_is_not_hidden_by_a_fresh_copy(stage):
     proxy, origin, clock = await stage(feed_min_interval=0, site_interval=0, reload_interval=0)
     origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=86400")
     await proxy.get("/feed.rss")
@@ -148,7 +148,7 @@ async def test_410_passes_at_once_and_is_remembered_when_seen_again(stage):
     assert b"back" in (await proxy.get("/feed.rss")).expect(200).body
 
 
-async def test_an_end_that_is_not_believed_is_for_nobody_to_keep(stage):
+async def test_unconfirmed_410_forbids_storing(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
     await proxy.get("/feed.rss")

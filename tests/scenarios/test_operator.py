@@ -1,4 +1,4 @@
-"""The operator's deeds and rules: "make it so, now, and for this feed only"."""
+"""The operator's actions and rules."""
 
 import asyncio
 
@@ -337,7 +337,7 @@ async def test_where_bad_updates_pass_readers_see_them(stage):
     (await proxy.get("/feed.rss")).expect(404)
 
 
-async def test_where_bad_updates_pass_a_new_shape_is_believed_at_once(stage):
+async def test_new_format_is_accepted_at_once_if_bad_updates_pass(stage):
     proxy, origin, _ = await a_copy(stage, on_bad_update="pass")
     broken = b"<rss version='2.0'><channel><title>still here"
     origin.publish("/feed.rss", broken, cache_control="max-age=60")

@@ -1,4 +1,4 @@
-"""Give me the rest of it: parts of what is no feed are kept, and only what is missing is fetched."""
+"""Ranges of responses that are no feeds: parts are stored, and only missing bytes are fetched."""
 
 from dataclasses import dataclass, field
 
@@ -224,7 +224,7 @@ async def test_a_feed_under_another_name_is_read_once_it_is_complete(stage):
     assert seen.tag != '"1"'
 
 
-async def test_what_is_written_to_ends_the_parts(door):
+async def test_unsafe_request_invalidates_stored_parts(door):
     proxy, origin, _, server = await a_server(door, upstream=UPSTREAM)
     origin.speak(lambda request: Response(204) if request.method == "POST" else server(request))
     await proxy.get("/a.mp3", range="bytes=0-9")

@@ -1,4 +1,4 @@
-"""Scenarios: no reader waits for a feed that is read; what nobody reads is left in peace."""
+"""Scheduled refreshes: readers do not wait for feeds that are polled, and unread feeds are not refreshed."""
 
 import asyncio
 from itertools import pairwise

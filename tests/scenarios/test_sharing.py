@@ -1,4 +1,4 @@
-"""One copy, many readers: "the feed is the same for all of us, so ask for it once"."""
+"""One copy serves many readers."""
 
 import asyncio
 

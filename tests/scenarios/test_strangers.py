@@ -1,4 +1,4 @@
-"""What one reader sends is his own affair: the copy that all others share does not suffer from it."""
+"""Requests of one reader do not affect the copy that others share."""
 
 import pytest
 

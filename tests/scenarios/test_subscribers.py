@@ -1,4 +1,4 @@
-"""How many read along: "dear publisher, we are five, though you hear from one"."""
+"""Counting of readers, and the number that origins receive."""
 
 import re
 
@@ -207,7 +207,7 @@ async def test_feedproxies_in_a_row_pass_the_count_on(stage):
     assert told(origin) == "17 subscribers"
 
 
-async def test_nobodys_address_is_told_to_the_origin(stage):
+async def test_origin_gets_no_address_of_a_reader(stage):
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", a_feed())
 

@@ -1,4 +1,4 @@
-"""Do I have it already?  "304, please: I am on a train"."""
+"""Conditional requests."""
 
 import gzip
 import itertools

@@ -1,4 +1,4 @@
-"""One address, several answers: "give me mine, and keep my neighbour's to my neighbour"."""
+"""Several variants of one target."""
 
 import asyncio
 
@@ -97,7 +97,7 @@ async def test_vary_star_is_asked_for_each_time(stage):
         assert origin.requests == count
 
 
-async def test_readers_of_different_make_share_what_was_fetched_in_our_own_name(stage):
+async def test_readers_with_different_user_agents_share_a_fetch_of_the_proxy(stage):
     proxy, origin, clock = await stage()
     speaking(origin, clock, "User-Agent")
     await proxy.get("/feed.rss", user_agent="reader/1")
