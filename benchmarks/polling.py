@@ -38,7 +38,7 @@ from feedproxy.refresh.resource_update import CHANGES_MAX
 from feedproxy.subscribers.poll_rhythms import PollRhythms
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
-PRICES = (60.0, 300.0, 1800.0, 7200.0, 14_400.0, 43_200.0)
+PRICES = (60.0, 300.0, 1800.0, 7200.0, 14_400.0, 25_200.0)
 
 HOURLY = (300.0, 600.0, 1350.0, 2700.0, 5400.0, 10_800.0, 21_600.0)
 """Lifetimes of an hourly feed in the former schedule, in seconds."""
