@@ -1,12 +1,13 @@
-"""The three entrances of the proxy (gateway, forward proxy, reverse proxy), and their rules for response fields."""
+"""The three entrances of the proxy (gateway, forward proxy, reverse proxy), and the addresses that clients see there.
+
+gateway_fields.py has the rules for response fields.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 from feedproxy.errors import BadTarget
-from feedproxy.http import auth_realm, uri
-from feedproxy.http.cache_control import without_directives
-from feedproxy.http.message import Fields
+from feedproxy.http import uri
 from feedproxy.request.url_mapping import rebase
 
 
@@ -32,138 +33,6 @@ class ClientContext:
     address: str
     user: str = ""
     is_counted: bool = True
-
-
-GATEWAY_FIELDS = frozenset(
-    {
-        # Fields about the message and its freshness.
-        "age",
-        "cache-control",
-        "cache-status",
-        "cdn-cache-control",
-        "date",
-        "etag",
-        "expires",
-        "last-modified",
-        "pragma",
-        "proxy-status",
-        "surrogate-control",
-        "surrogate-key",
-        "vary",
-        "via",
-        "warning",
-        # Fields about the content. feedproxy sets Content-Security-Policy.
-        "accept-ranges",
-        "content-digest",
-        "content-disposition",
-        "content-encoding",
-        "content-language",
-        "content-length",
-        "content-location",
-        "content-md5",
-        "content-range",
-        "content-type",
-        "delta-base",
-        "digest",
-        "im",
-        "link",
-        "mime-version",
-        "repr-digest",
-        # Fields about further requests.
-        "allow",
-        "accept-patch",
-        "accept-post",
-        "authentication-info",
-        "deprecation",
-        "location",
-        "proxy-authenticate",
-        "retry-after",
-        "sunset",
-        "ratelimit",
-        "ratelimit-limit",
-        "ratelimit-policy",
-        "ratelimit-remaining",
-        "ratelimit-reset",
-        "www-authenticate",
-        # Fields for access by scripts of other web origins, without credentials.
-        "access-control-allow-headers",
-        "access-control-allow-methods",
-        "access-control-allow-origin",
-        "access-control-expose-headers",
-        "access-control-max-age",
-        "cross-origin-resource-policy",
-        "referrer-policy",
-        "timing-allow-origin",
-        "server",
-    }
-)
-"""Fields of an origin's response that the gateway passes on. Names that begin with `X-` are passed on, too, except
-SERVER_COMMAND_PREFIXES: browsers do not give new `X-` names a meaning (RFC 6648). Some fields affect a whole web
-origin, which at the gateway includes every site: cookies, workers, reports, HSTS, log-in states, device-bound
-sessions, trials. The list names permitted fields because browsers get new fields each year."""
-
-
-SERVER_COMMAND_PREFIXES = ("x-accel-", "x-envoy-", "x-lighttpd-", "x-litespeed-", "x-reproxy-", "x-sendfile")
-"""Beginnings of field names with which a server gives commands to a web server or load balancer in front of it.
-nginx and others then send a local file, or a page of another location, instead of the response."""
-
-
-def passes_gateway(name: str) -> bool:
-    """Return True if the gateway passes on a field of an origin's response with this name."""
-    lowered = name.lower()
-    return lowered in GATEWAY_FIELDS or (lowered.startswith("x-") and not lowered.startswith(SERVER_COMMAND_PREFIXES))
-
-
-def apply_entrance_rules(fields: Fields, client: ClientContext, *, target: str, upstream: str) -> Fields:
-    """Return the fields of a response after the rules of the client's entrance have been applied.
-
-    The gateway is one web origin for all sites. Without the sandbox, a page of one site could read responses of
-    another, and cookies of one site would be sent to all.
-    """
-    fields = _rewrite_location(fields, client, target=target, upstream=upstream)
-    fields = fields.without("alt-svc")  # an alternative service for the origin does not serve the proxy (RFC 7838)
-    if client.entrance is Entrance.GATEWAY:
-        if target:  # otherwise it is a local response
-            fields = Fields(line for line in fields if passes_gateway(line[0]))
-            fields = _with_own_realms(fields, uri.origin_of(target))
-        fields = fields.with_field("Content-Security-Policy", "sandbox")
-        fields = fields.with_field("X-Content-Type-Options", "nosniff")
-    return fields
-
-
-def make_private(fields: Fields) -> Fields:
-    """Return the fields with the response to an authenticated client marked as private (RFC 9111, section 5.2.2.7).
-
-    The origin's directives are overridden: a request for a secret address has no Authorization by which a downstream
-    cache could recognise it.
-    """
-    rest = without_directives(fields, "public", "private", "s-maxage", "proxy-revalidate")
-    fields = fields.without("cdn-cache-control", "surrogate-control", "surrogate-key")
-    return fields.with_field("Cache-Control", f"private, {rest}" if rest else "private")
-
-
-def _with_own_realms(fields: Fields, origin: str) -> Fields:
-    """Return the fields with the target's origin at the beginning of each realm.
-
-    For a browser, a realm belongs to a web origin (RFC 9110, section 11.5), here to the gateway's. Without the
-    addition, a site could get the password for another site by naming the same realm.
-    """
-    if "www-authenticate" not in fields:
-        return fields
-    lines = []
-    for name, value in fields:
-        if name.lower() != "www-authenticate":
-            lines.append((name, value))
-        elif challenges := auth_realm.with_realms_of(value, origin):
-            lines.append((name, challenges))
-    return Fields(lines)
-
-
-def _rewrite_location(fields: Fields, client: ClientContext, *, target: str, upstream: str) -> Fields:
-    location = fields.get("location")
-    if location is None or client.entrance is Entrance.PROXY:
-        return fields
-    return fields.with_field("Location", rewrite_location(location, client, target=target, upstream=upstream))
 
 
 def rewrite_location(location: str, client: ClientContext, *, target: str, upstream: str) -> str:

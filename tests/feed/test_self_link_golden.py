@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.feed.edit.usm import apply_self_link
+from feedproxy.feed.edit.self_link import apply_self_link
 from feedproxy.feed.parse.parser import read
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "usm"

@@ -8,7 +8,8 @@ import pytest
 from lxml import etree
 
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.feed.edit.usm import EditResult, apply_self_link, media_type, plain_title
+from feedproxy.feed.edit.media_type import media_type_of
+from feedproxy.feed.edit.self_link import EditResult, apply_self_link, plain_title
 from feedproxy.feed.parse.parser import read
 
 ATOM_10 = "http://www.w3.org/2005/Atom"
@@ -58,7 +59,7 @@ def assert_left_alone(body: bytes, reason: str) -> None:
 def test_the_charset_stays_as_declared_where_it_means_something_and_none_is_invented(
     declared: str | None, served: str
 ) -> None:
-    assert media_type(RSS, declared) == served
+    assert media_type_of(RSS, declared) == served
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def test_the_charset_stays_as_declared_where_it_means_something_and_none_is_inve
     ],
 )
 def test_a_charset_that_the_byte_order_mark_refutes_is_dropped(charset: str, mark: bytes, kept: bool) -> None:
-    served = media_type(RSS, f"text/xml; charset={charset}", mark + b"<\0r\0s\0s\0")
+    served = media_type_of(RSS, f"text/xml; charset={charset}", mark + b"<\0r\0s\0s\0")
 
     assert served == ("application/rss+xml" + (f"; charset={charset}" if kept else ""))
 
@@ -83,15 +84,15 @@ def test_a_charset_that_the_byte_order_mark_refutes_is_dropped(charset: str, mar
 def test_json_feed_and_atom_have_their_own_types() -> None:
     json, atom = Channel(Kind.JSON, "1.1", True), Channel(Kind.ATOM, "1.0", True)
 
-    assert media_type(json, "application/json; charset=utf-8") == "application/feed+json; charset=utf-8"
-    assert media_type(atom, "application/atom+xml;type=feed") == "application/atom+xml; type=feed"
+    assert media_type_of(json, "application/json; charset=utf-8") == "application/feed+json; charset=utf-8"
+    assert media_type_of(atom, "application/atom+xml;type=feed") == "application/atom+xml; type=feed"
 
 
 def test_cdf_keeps_its_declared_type() -> None:
     cdf = Channel(Kind.CDF, "", True)
 
-    assert media_type(cdf, "text/xml; charset=utf-8") == "text/xml; charset=utf-8"
-    assert media_type(cdf, None) == "application/x-cdf"
+    assert media_type_of(cdf, "text/xml; charset=utf-8") == "text/xml; charset=utf-8"
+    assert media_type_of(cdf, None) == "application/x-cdf"
 
 
 # -- what is left alone

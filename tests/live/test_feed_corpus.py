@@ -19,7 +19,7 @@ import pytest
 
 from feedproxy.clock import ManualClock
 from feedproxy.feed.channel import Channel, Schedule
-from feedproxy.feed.edit import usm
+from feedproxy.feed.edit import self_link
 from feedproxy.feed.parse.parser import read
 from feedproxy.http.field_values import parse_parameters
 from feedproxy.request.entrance import Entrance
@@ -189,7 +189,7 @@ def test_self_link_is_that_of_the_usm_rules(observed: list[Observed]) -> None:
         expected = feed.body
         if channel is not None:
             charset = parse_parameters(feed.declared)[1].get("charset")
-            expected = usm.apply_self_link(feed.body, channel, href=each.href, mode=mode, charset=charset).body
+            expected = self_link.apply_self_link(feed.body, channel, href=each.href, mode=mode, charset=charset).body
         assert each.seen.body == expected, feed.name
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from feedproxy.feed.charset import to_utf8
-from feedproxy.feed.edit.usm import apply_self_link, plain_title
+from feedproxy.feed.edit.self_link import apply_self_link, plain_title
 from feedproxy.feed.parse.parser import read
 
 ATOM_10 = "http://www.w3.org/2005/Atom"

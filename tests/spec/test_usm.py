@@ -4,7 +4,8 @@ import pytest
 from lxml import etree
 
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.feed.edit.usm import EditResult, apply_self_link, media_type
+from feedproxy.feed.edit.media_type import media_type_of
+from feedproxy.feed.edit.self_link import EditResult, apply_self_link
 from feedproxy.feed.parse.parser import read
 
 ATOM_10 = "http://www.w3.org/2005/Atom"
@@ -49,21 +50,21 @@ def links_in_channel(body: bytes) -> list[dict[str, str]]:
 @pytest.mark.parametrize("version", ["0.91", "0.92", "0.93", "0.94", "2.0", ""])
 @pytest.mark.parametrize("declared", ["text/xml", "application/xml", "text/html", "text/plain", None])
 def test_every_version_of_rss_is_sent_as_application_rss_xml(version: str, declared: str | None) -> None:
-    assert media_type(Channel(Kind.RSS, version, True), declared) == "application/rss+xml"
+    assert media_type_of(Channel(Kind.RSS, version, True), declared) == "application/rss+xml"
 
 
 def test_rdf_is_sent_as_application_rss_xml_which_is_preferred() -> None:
-    assert media_type(Channel(Kind.RDF, "1.0", True), "application/rdf+xml") == "application/rss+xml"
+    assert media_type_of(Channel(Kind.RDF, "1.0", True), "application/rdf+xml") == "application/rss+xml"
 
 
 def test_rdf_may_be_sent_as_application_rdf_xml_which_is_allowed() -> None:
     rdf = Channel(Kind.RDF, "1.0", True)
 
-    assert media_type(rdf, "text/xml", rdf_media_type="application/rdf+xml") == "application/rdf+xml"
+    assert media_type_of(rdf, "text/xml", rdf_media_type="application/rdf+xml") == "application/rdf+xml"
 
 
 def test_atom_has_a_media_type_of_its_own() -> None:
-    assert media_type(Channel(Kind.ATOM, "1.0", True), "text/xml") == "application/atom+xml"
+    assert media_type_of(Channel(Kind.ATOM, "1.0", True), "text/xml") == "application/atom+xml"
 
 
 # -- Atom Link Constructs

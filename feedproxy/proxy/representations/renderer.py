@@ -19,7 +19,8 @@ from feedproxy.proxy.response_builder import build_response
 from feedproxy.proxy.response_selection import SelectedResponse
 from feedproxy.refresh.resource_update import earlier_versions_interval
 from feedproxy.request.context import ProxyResponse
-from feedproxy.request.entrance import ClientContext, Entrance, apply_entrance_rules, make_private
+from feedproxy.request.entrance import ClientContext, Entrance
+from feedproxy.request.gateway_fields import apply_entrance_rules, make_private
 from feedproxy.request.upstream_request import surrogate_key
 from feedproxy.settings import Settings
 

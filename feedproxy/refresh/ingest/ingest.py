@@ -15,7 +15,8 @@ from feedproxy.feed import publication_dates, xml_redirect
 from feedproxy.feed.channel import Channel
 from feedproxy.feed.content_digest import pending_digest, pending_hash
 from feedproxy.feed.delta.entry_identities import find_entries, pack
-from feedproxy.feed.edit import hub_and_cloud_links, usm
+from feedproxy.feed.edit import hub_and_cloud_links, self_link
+from feedproxy.feed.edit.media_type import media_type_of
 from feedproxy.feed.parse import parser
 from feedproxy.feed.parse.channel_scan import scan_channel
 from feedproxy.feed.xml_redirect import Gone, Moved
@@ -166,7 +167,7 @@ def ingest(
             publication_dates=_publication_dates(identity, first_seen),
         )
     media_type = _media_type(channel, declared, identity, settings)
-    edited = usm.apply_self_link(
+    edited = self_link.apply_self_link(
         identity,
         channel,
         href=self_href,
@@ -176,7 +177,7 @@ def ingest(
     )
     if announced_links := announcement(settings):
         announced = hub_and_cloud_links.announce(edited.body, channel, announced_links, charset=charset_of(declared))
-        edited = usm.EditResult(announced.body, (*edited.changes, *announced.changes))
+        edited = self_link.EditResult(announced.body, (*edited.changes, *announced.changes))
     content_hash = _content_hash(edited.body)
     if edited.body is identity and not channel.content_digest and _defers_digest(known_channel, content_hash):
         channel, previous_channel = replace(channel, content_digest=pending_digest(content_hash)), None
@@ -329,7 +330,7 @@ def ingest_fast_path(
         return None  # the self link is missing or names another address: `ingest` edits it
     content_hash = _content_hash(identity)
     channel = scan_channel(identity, declared, digest=pending_digest(content_hash))
-    if channel is None or not usm.is_self_link_correct(identity, channel, href=self_href, mode=mode):
+    if channel is None or not self_link.is_self_link_correct(identity, channel, href=self_href, mode=mode):
         return None
     media_type = _media_type(channel, declared, identity, settings)
     last_modified = _plausible_last_modified(response.fields.get("last-modified"), now)
@@ -399,7 +400,7 @@ def _is_equivalent(stored: Content, body: bytes, media_type: str | None) -> bool
 def _media_type(channel: Channel, declared: str | None, identity: bytes, settings: Settings) -> str | None:
     if not settings.feed_usm:
         return declared
-    return usm.media_type(channel, declared, identity[:64], rdf_media_type=settings.rdf_media_type)
+    return media_type_of(channel, declared, identity[:64], rdf_media_type=settings.rdf_media_type)
 
 
 def _media_type_change(declared: str | None, media_type: str | None) -> tuple[str, ...]:

@@ -25,7 +25,8 @@ from feedproxy.http.message_syntax import is_well_formed
 from feedproxy.proxy.cors import preflight_response
 from feedproxy.request.context import PassThrough, ProxyResponse
 from feedproxy.request.endpoints import Call, Endpoint
-from feedproxy.request.entrance import ClientContext, Entrance, apply_entrance_rules
+from feedproxy.request.entrance import ClientContext, Entrance
+from feedproxy.request.gateway_fields import apply_entrance_rules
 from feedproxy.request.problem import problem_response
 from feedproxy.request.upstream_request import is_loop
 from feedproxy.server.mitm import landing_preview, passthrough

@@ -1,7 +1,8 @@
-"""Universal Subscription Mechanism (USM): one click subscribes, also to feeds of publishers that do not support it.
+"""The media type of a feed's responses. With the self link (self_link.py), it lets one click subscribe (USM).
 
-USM requires a media type for which feed readers are registered, and a link in the channel with the feed's address,
-because a browser passes a temporary file to the feed reader. self_link.py adds the link.
+The Universal Subscription Mechanism requires a media type for which feed readers are registered, and a link in the
+channel with the feed's address, because a browser passes a temporary file to the feed reader. feedproxy adds both to
+feeds of publishers that do not support it.
 """
 
 import re
@@ -9,11 +10,8 @@ from functools import lru_cache
 
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.charset import encoding_by_bytes
-from feedproxy.feed.edit.self_link import EditResult, apply_self_link, is_self_link_correct, plain_title
 from feedproxy.feed.parse.encoding_labels import codec_of
 from feedproxy.http.field_values import is_token, parse_parameters, quote
-
-__all__ = ["EditResult", "apply_self_link", "is_self_link_correct", "media_type", "plain_title"]
 
 _TYPES = {
     # "you must change the Content-Type header to return the application/rss+xml media type" (Content-Type)
@@ -27,7 +25,7 @@ _CACHED_TYPE_MAX = 256
 """Maximum length of a declared type with a cached result, in characters."""
 
 
-def media_type(
+def media_type_of(
     channel: Channel, declared: str | None, body: bytes = b"", *, rdf_media_type: str = "application/rss+xml"
 ) -> str:
     """Return the Content-Type with which to serve a feed.
