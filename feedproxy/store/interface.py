@@ -45,7 +45,7 @@ class Store(Protocol):
     def get_latest(self, target: str) -> Resource | None:
         """Return the resource that was put last, even if other processes do not have it yet.
 
-        A change must start from it.
+        A change of the resource must start from this version.
         """
         ...
 

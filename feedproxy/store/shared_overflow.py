@@ -67,7 +67,7 @@ class SharedOverflow:
         return self._find(_hash(name))[1]
 
     def get(self, name: str) -> bytes | None:
-        """Return the value, or DELETED. Return None if the disk is up to date."""
+        """Return the value, or DELETED. Return None if this memory has no entry: the version on disk is the latest."""
         for _ in range(3):  # an entry may be replaced while it is read
             position = self.position(name)
             if not position:
