@@ -22,7 +22,7 @@ POLLS_MAX = 4000
 POLLS_PER_EVENT = 500
 
 type Poll = tuple[str, Pseudonym, Instant]
-"""Target, pseudonym, instant."""
+"""The target of a poll, the reader's pseudonym, and the instant."""
 
 
 class SharedPolls:
@@ -39,7 +39,7 @@ class SharedPolls:
             self._waiting.append([target, pseudonym.current, pseudonym.previous, round(at, 1)])
 
     async def sync(self) -> None:
-        """Send what waits, or drop it while Redis is unavailable. Raises RedisUnavailable or RedisRefused."""
+        """Send the queued polls, or drop them while Redis is unavailable. Raises RedisUnavailable or RedisRefused."""
         waiting, self._waiting = self._waiting, []
         if not self._redis_store.connection.up:
             return

@@ -283,7 +283,8 @@ class CacheAdmin:
         return True
 
     async def invalidate_after_write(self, request: Request, response: Response) -> None:
-        """Invalidate the stored responses that a successful write invalidates (RFC 9111, section 4.4; RFC 9875)."""
+        """Invalidate the stored responses of the targets that a successful write changes (RFC 9111, section 4.4; RFC
+        9875)."""
         for target in invalidation.invalidated_by(request, response):
             await self._invalidate(target, lambda _: True)
         groups = cache_groups.groups_invalidated_by(request, response)

@@ -60,9 +60,10 @@ type Permission = Allowed | Deferred
 def check_fetch_allowed(
     resource: Resource | None, now: Instant, settings: Settings, *, site_free_at: Instant
 ) -> Permission:
-    """Return whether the target may be fetched now, and otherwise when. `site_free_at` is the next slot of its site.
+    """Return the permission to fetch the target now, or the instant until which it is deferred.
 
-    Stored instants that lie too far in the future, because the clock was set back, count as now.
+    `site_free_at` is the next slot of its site. Stored instants that lie too far in the future, because the clock was
+    set back, count as now.
     """
     if resource is None:
         return Allowed()

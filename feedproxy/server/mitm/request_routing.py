@@ -32,7 +32,7 @@ LANDING_PATHS = ("/", "/robots.txt", "/favicon.ico")
 """Paths of the gateway's own pages."""
 
 RPC = "/RPC2"
-"""Path for XML-RPC clients that can only be given a host. It is the same endpoint as below the prefix."""
+"""Path of the XML-RPC endpoint for clients that let users configure only a host. It is also below the prefix."""
 
 _OTHER_SCHEME = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*+:/*(?![0-9])")
 _HOST_WITH_PORT = re.compile(r"[^/?#]+:[0-9]{1,5}(?:[/?#]|$)")
