@@ -108,8 +108,8 @@ class Metrics:
         info.labels(__version__).set(1)
         self._requests = Counter(
             "feedproxy_requests",
-            "Responses, by entrance (connect: CONNECT), outcome (RFC 9211; of CONNECT tunnel, intercept or refused), "
-            "detail, and status (other: an unregistered code).",
+            "Responses, by entrance, outcome, detail and status. Outcomes are those of RFC 9211, and for CONNECT "
+            "tunnel, intercept or refused. A status that is not registered is counted as other.",
             ("entrance", "outcome", "detail", "status"),
             registry=self.registry,
         )
