@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 from feedproxy.feed.change_rate import expected_staleness
 from feedproxy.feed.channel import Schedule
 from feedproxy.feed.schedule import is_skipped, next_unskipped
-from feedproxy.refresh.policy.polling import CLUSTERS_MAX, LEAD, WAIT_PRICE, Copy, Planned, lifetime_for, margin, plan
+from feedproxy.refresh.policy.polling import (
+    CLUSTERS_MAX,
+    LEAD,
+    RENEWED,
+    WAIT_PRICE,
+    Copy,
+    Planned,
+    lifetime_for,
+    margin,
+    plan,
+)
 from feedproxy.subscribers.poll_rhythms import ExpectedPoll, PollRhythms
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
@@ -62,18 +72,27 @@ def apart(count: int, dice: random.Random) -> list[ExpectedPoll]:
 
 
 def cost(polls: list[ExpectedPoll], before: tuple[int, ...], copy: Copy, rate: float, price: float) -> float:
-    """Return the cost of the plan with refreshes before these polls, computed step by step."""
-    spent, refreshed, expires = 0.0, copy.refreshed, copy.expires
+    """Return the cost of the plan with refreshes before these polls, computed step by step.
+
+    After a copy has expired, the first poll that comes renews it. A poll of weight 0.4 comes with that probability, so
+    that the next poll renews the copy with the probability that remains.
+    """
+    spent, refreshed, expires, not_renewed = 0.0, copy.refreshed, copy.expires, 0.0
     for number, (at, weight) in enumerate(polls):
         if number in before:
-            refreshed = max(NOW, at - LEAD)
+            refreshed, not_renewed = max(NOW, at - LEAD), 0.0
             expires = copy.until(refreshed)
             spent += price
-        if at < expires - margin(refreshed, expires):
+        if not not_renewed and at >= expires - margin(refreshed, expires):
+            not_renewed = 1.0
+        if not not_renewed:
             spent += weight * expected_staleness(rate, at - refreshed)
-        else:
-            spent += min(weight, 1.0) * (1 + WAIT_PRICE) * price
-            refreshed, expires = at, copy.until(at)
+            continue
+        share = min(weight, not_renewed)
+        spent += share * (1 + WAIT_PRICE) * price
+        not_renewed -= share
+        if not_renewed < RENEWED:
+            refreshed, expires, not_renewed = at, copy.until(at), 0.0
     return spent
 
 
