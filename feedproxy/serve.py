@@ -356,7 +356,7 @@ def _check_parents(app: App) -> None:
     for value in sorted({settings.upstream_proxy, *(rule.overrides.get(OPTION, "") for rule in app.rules.rules)}):
         parent_proxy.validate(value)
         parent = parent_proxy.parse(value) if value != parent_proxy.ENVIRONMENT else None
-        if parent is not None and parent.port in own and parent_proxy.is_this_machine(parent.host):
+        if parent is not None and parent.port in own and uri.is_this_machine(parent.host):
             raise UsageError(f"{OPTION}: {parent} is this proxy itself")
 
 

@@ -134,6 +134,11 @@ def address_or_pattern(text: str) -> dict[str, str]:
     return {"url": address}
 
 
+def print_json(result: object) -> None:
+    """Print a result as JSON for `--format json`."""
+    print(json.dumps(result, ensure_ascii=False, indent=1))
+
+
 def _base(admin: str) -> str:
     """Return the listener's URL. If the listener is on every interface, the URL has a loopback address."""
     text = admin.strip().rstrip("/")

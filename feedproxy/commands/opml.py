@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import json
 import sys
 from typing import Any
 
@@ -56,7 +55,7 @@ def import_list(args: argparse.Namespace) -> int:
     parameters = {"name": args.name, "replace": "1" if args.replace else "", "intercept": "1" if args.intercept else ""}
     result = admin_client.ask(args, "POST", "opml", {key: value for key, value in parameters.items() if value}, body)
     if args.format == "json":
-        print(json.dumps(result, ensure_ascii=False, indent=1))
+        admin_client.print_json(result)
         return 0
     added = f"{result['added']} feed{'' if result['added'] == 1 else 's'} added"
     print(f"{added}, {result['known']} known, {result['passed_over']} skipped; {result['feeds']} in all")
@@ -68,7 +67,8 @@ def import_list(args: argparse.Namespace) -> int:
 def export_list(args: argparse.Namespace) -> int:
     """Export the list. Return 0. Raises UsageError if no proxy can be reached."""
     result = admin_client.ask(args, "GET", "opml")
-    print(
-        json.dumps(result, ensure_ascii=False, indent=1) if args.format == "json" else result["document"].rstrip("\n")
-    )
+    if args.format == "json":
+        admin_client.print_json(result)
+    else:
+        print(result["document"].rstrip("\n"))
     return 0

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import functools
-import json
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -51,7 +50,10 @@ def ping(args: argparse.Namespace) -> int:
     if not args.sink:
         result = admin_client.ask(args, "POST", "ping", {"url": args.url, "name": args.name, "feed": args.feed})
         lines = [f"{sink}  queued" for sink in result["sinks"]]
-        print(json.dumps(result, ensure_ascii=False, indent=1) if args.format == "json" else "\n".join(lines))
+        if args.format == "json":
+            admin_client.print_json(result)
+        else:
+            print("\n".join(lines))
         return 0
     sinks = [read_ping_sink(sink) for sink in args.sink]
     try:
@@ -65,7 +67,7 @@ def ping(args: argparse.Namespace) -> int:
         for sink, verdict in zip(sinks, verdicts, strict=True)
     ]
     if args.format == "json":
-        print(json.dumps({"ok": all(view["ok"] for view in views), "sinks": views}, ensure_ascii=False, indent=1))
+        admin_client.print_json({"ok": all(view["ok"] for view in views), "sinks": views})
     else:
         for view in views:
             print(f"{view['sink']}  {'told' if view['ok'] else 'not told'}  {view['words']}".rstrip())

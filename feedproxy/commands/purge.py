@@ -1,7 +1,6 @@
 """feedproxy purge: remove feeds from a running proxy's cache."""
 
 import argparse
-import json
 from typing import Any
 
 from feedproxy.client import admin_client
@@ -23,7 +22,7 @@ def purge(args: argparse.Namespace) -> int:
     """Purge matching feeds. Return 0, also if none was stored. Raises UsageError if no proxy can be reached."""
     result = admin_client.ask(args, "POST", "purge", admin_client.address_or_pattern(args.what))
     if args.format == "json":
-        print(json.dumps(result, ensure_ascii=False, indent=1))
+        admin_client.print_json(result)
     else:
         for target in result["targets"]:
             print(f"{target}  purged")

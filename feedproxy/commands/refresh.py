@@ -1,7 +1,6 @@
 """feedproxy refresh: let a running proxy fetch a feed now."""
 
 import argparse
-import json
 from typing import Any
 
 from feedproxy.client import admin_client
@@ -24,7 +23,7 @@ def refresh(args: argparse.Namespace) -> int:
     what = admin_client.address_or_pattern(args.what)
     result = admin_client.ask(args, "POST", "refresh", what)
     if args.format == "json":
-        print(json.dumps(result, ensure_ascii=False, indent=1))
+        admin_client.print_json(result)
     else:
         for feed in result["refreshed"] if "pattern" in what else [result]:
             print(f"{feed['target']}  {feed['outcome']}  {feed['words'] or feed['sentence']}".rstrip())

@@ -1,7 +1,6 @@
 """feedproxy status: print the state of a running proxy and of its feeds."""
 
 import argparse
-import json
 import shutil
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -35,7 +34,7 @@ def status(args: argparse.Namespace) -> int:
     asked = {"q": args.search, "per_page": str(max(1, args.limit)), "sort": "state"}
     feeds = admin_client.ask(args, "GET", "feeds", asked)
     if args.format == "json":
-        print(json.dumps({**totals, "list": feeds["feeds"]}, ensure_ascii=False, indent=1))
+        admin_client.print_json({**totals, "list": feeds["feeds"]})
         return 0
     print("\n".join(summary(totals)))
     if feeds["feeds"]:

@@ -1,7 +1,6 @@
 """feedproxy undo: let a running proxy forget that a feed has moved or ended."""
 
 import argparse
-import json
 from typing import Any
 
 from feedproxy.client import admin_client
@@ -23,7 +22,7 @@ def undo(args: argparse.Namespace) -> int:
     """Undo a move or an end. Return 1 if none was stored. Raises UsageError if no proxy can be reached."""
     result = admin_client.ask(args, "POST", "undo", admin_client.address_or_pattern(args.url))
     if args.format == "json":
-        print(json.dumps(result, ensure_ascii=False, indent=1))
+        admin_client.print_json(result)
     else:
         print(f"{result['target']}  {'forgotten' if result['undone'] else 'no move or end was stored'}")
     return 0 if result["undone"] else 1

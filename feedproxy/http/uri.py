@@ -153,8 +153,13 @@ def is_trustworthy(url: str) -> bool:
 @memoize_short()
 def _is_trustworthy(url: str) -> bool:
     scheme, _, _, _ = _parts(url)
-    host = host_of(url).strip("[]")
-    if scheme == "https" or host == "localhost" or host.endswith(".localhost"):
+    return scheme == "https" or is_this_machine(host_of(url))
+
+
+def is_this_machine(host: str) -> bool:
+    """Return True if a URL's host is a loopback address or localhost."""
+    host = host.strip("[]").removesuffix(".").lower()
+    if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
         return ipaddress.ip_address(host).is_loopback

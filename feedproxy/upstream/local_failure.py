@@ -105,16 +105,16 @@ def is_nearly_exhausted() -> bool:
     if most != resource.RLIM_INFINITY and lowest >= most - DESCRIPTORS_RESERVED:
         return True
     space, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return space != resource.RLIM_INFINITY and space - _address_space() < ADDRESS_SPACE_RESERVED
+    return space != resource.RLIM_INFINITY and space - (address_space() or 0) < ADDRESS_SPACE_RESERVED
 
 
-def _address_space() -> int:
-    """Return the address space in use, in bytes. Return 0 if it is unknown."""
+def address_space() -> int | None:
+    """Return the size of this process's address space in bytes, or None if it is unknown."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[0]) * resource.getpagesize()
     except (OSError, ValueError, IndexError):
-        return 0
+        return None
 
 
 def has_no_descriptor() -> bool:

@@ -137,23 +137,12 @@ def parent_of(value: str, target: str, environ: Mapping[str, str] | None = None)
     Requests to this machine are always direct, because the parent would resolve `localhost` to itself. Raises
     ParentFailed for an invalid variable, so that no request goes direct by mistake.
     """
-    if value in DIRECT or is_this_machine(uri.host_of(target)):
+    if value in DIRECT or uri.is_this_machine(uri.host_of(target)):
         return None
     try:
         return parse(value) if value != ENVIRONMENT else _from_environment(target, environ)
     except UsageError as error:
         raise ParentFailed(str(error)) from error
-
-
-def is_this_machine(host: str) -> bool:
-    """Return True if a URL's host is a loopback address or localhost."""
-    host = host.strip("[]").removesuffix(".").lower()
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _from_environment(target: str, environ: Mapping[str, str] | None) -> Parent | None:

@@ -28,6 +28,7 @@ from typing import Any
 
 from feedproxy.clock import Seconds
 from feedproxy.settings import Settings
+from feedproxy.upstream.local_failure import address_space
 
 NICENESS = 10
 """Niceness of a helper, so that the proxy runs first on a shared CPU."""
@@ -156,21 +157,12 @@ def _limit_resources(memory: int) -> None:
         resource.RLIMIT_FSIZE: 0,
         resource.RLIMIT_NOFILE: _FILES_MAX,
     }
-    if (size := _address_space()) is not None:
+    if (size := address_space()) is not None:
         limits[resource.RLIMIT_AS] = size + memory
         limits[resource.RLIMIT_NPROC] = 0
     for limit, most in limits.items():
         with contextlib.suppress(OSError, ValueError):  # a lower limit is set already
             resource.setrlimit(limit, (most, most))
-
-
-def _address_space() -> int | None:
-    """Return the size of this process's address space in bytes, or None if it is unknown."""
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[0]) * resource.getpagesize()
-    except (OSError, ValueError, IndexError):
-        return None
 
 
 def _extend_cpu_limit(cpu: Seconds) -> None:
