@@ -20,7 +20,7 @@ from feedproxy.feed.convert import dates
 from feedproxy.feed.detect import DocumentKind, detect_utf8_kind
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.parser import read
-from feedproxy.http.field_values import parse_parameters
+from feedproxy.http.field_values import charset_of
 
 ENTRIES_MAX = 10_000
 """Maximum number of entries that are checked in a document."""
@@ -115,7 +115,7 @@ class CheckedDocument:
 
 def parse(body: bytes, content_type: str | None = None) -> CheckedDocument:
     """Parse a document, whether it is a feed or not. It raises no exception."""
-    charset = parse_parameters(content_type)[1].get("charset") if content_type else None
+    charset = charset_of(content_type)
     text = to_utf8(body, charset)
     kind, channel = detect_utf8_kind(text.data), read(body, content_type)
     if channel is None:

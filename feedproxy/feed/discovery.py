@@ -18,7 +18,7 @@ from feedproxy.feed.channel import Channel, SelfLink
 from feedproxy.feed.charset import to_utf8
 from feedproxy.feed.detect import DocumentKind, detect_kind
 from feedproxy.http import negotiation, uri
-from feedproxy.http.field_values import parse_parameters
+from feedproxy.http.field_values import charset_of, parse_parameters
 from feedproxy.http.link import Link
 
 FEED_TYPES = (
@@ -159,7 +159,7 @@ class _PageTarget:
 def _parse_page(body: bytes, content_type: str | None) -> _PageTarget:
     page = _PageTarget()
     head = body[:BYTES_MAX]
-    charset = parse_parameters(content_type)[1].get("charset") if content_type else None
+    charset = charset_of(content_type)
     if charset is None and (meta := _META.search(head, 0, _META_SEARCH_MAX)) is not None:
         charset = meta[1].decode("ascii")
     text = to_utf8(head, charset).data

@@ -24,7 +24,7 @@ from feedproxy.clock import Instant
 from feedproxy.errors import BadTarget, UsageError
 from feedproxy.feed.charset import declared_encoding
 from feedproxy.http import uri
-from feedproxy.http.field_values import parse_parameters
+from feedproxy.http.field_values import charset_of
 from feedproxy.http.message import HOP_BY_HOP, Fields, Request
 from feedproxy.lab.record.exchange import Exchange, Recording, Side, content_digest
 
@@ -247,9 +247,8 @@ def _content_bytes(content: Mapping[str, Any], fields: Fields) -> bytes:
             raise ValueError(f"invalid base64 content: {error}") from error
     if text.isascii():
         return str(text).encode("ascii")
-    _, parameters = parse_parameters(fields.get("content-type") or "")
     beginning = str(text[:200]).encode("ascii", "replace")
-    for charset in (parameters.get("charset"), declared_encoding(beginning), "utf-8"):
+    for charset in (charset_of(fields.get("content-type")), declared_encoding(beginning), "utf-8"):
         try:
             return str(text).encode(charset or "utf-8")
         except (LookupError, UnicodeError):

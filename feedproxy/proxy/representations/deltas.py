@@ -24,7 +24,7 @@ from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.coding import content_coding
 from feedproxy.http.coding.delta_encoding import IM_USED, Bases, im_used_fields, requested_bases
 from feedproxy.http.etag import EntityTag, tag_base
-from feedproxy.http.field_values import parse_parameters
+from feedproxy.http.field_values import charset_of
 from feedproxy.http.message import Request, Response
 from feedproxy.lru import LRU
 from feedproxy.memory_limits import MemoryLimits
@@ -143,7 +143,7 @@ def _make_delta(
         return None
     # If several versions have one date, the client is certain to know only the entries that are in all of them.
     known = frozenset.intersection(*(unpack(version.entries) for version in versions))
-    charset = parse_parameters(declared)[1].get("charset") if declared else None
+    charset = charset_of(declared)
     made = make_delta(body, channel, known, charset=charset)
     if made is None or made.body is body or (made.entries == 0 and requires_items(channel)):
         return None

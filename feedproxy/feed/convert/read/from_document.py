@@ -19,7 +19,7 @@ from feedproxy.feed.convert.xml_nodes import limit_namespaces
 from feedproxy.feed.detect import DocumentKind, detect_utf8_kind
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.parser import read as read_channel
-from feedproxy.http.field_values import parse_parameters
+from feedproxy.http.field_values import charset_of
 
 ITEMS_MAX = 10_000
 """Maximum number of items of one feed. Further items are left out; known feeds have a few hundred."""
@@ -65,7 +65,7 @@ def read_parsed(known: Channel, body: bytes, content_type: str | None = None, *,
 
     Return None if it cannot be parsed.
     """
-    charset = parse_parameters(content_type)[1].get("charset") if content_type else None
+    charset = charset_of(content_type)
     text = to_utf8(body, charset)
     if known.kind is Kind.JSON:
         from_data = from_json.read(text.data, address=address)
