@@ -37,6 +37,11 @@ class Level(StrEnum):
         """Return whether something should be corrected."""
         return self in (Level.WARN, Level.BAD)
 
+    @property
+    def mark(self) -> str:
+        """Return the mark of this level in reports as text."""
+        return {Level.BAD: "✗", Level.WARN: "!", Level.INFO: "i", Level.GOOD: "✓"}[self]
+
 
 class Category(StrEnum):
     """Subject area of a Note, which is its heading in reports."""

@@ -20,7 +20,6 @@ from feedproxy.web.templates import plain_text
 WIDTH = 100
 """Maximum length of a line of advice in the text, in characters."""
 
-_MARKS = {Level.BAD: "✗", Level.WARN: "!", Level.INFO: "i", Level.GOOD: "✓"}
 _COLOURS = {Level.BAD: "31", Level.WARN: "33", Level.INFO: "34", Level.GOOD: "32"}
 _LEVEL_NAMES = {
     Level.BAD: ("fault", "faults"),
@@ -86,7 +85,7 @@ def as_text(report: CheckReport, *, coloured: bool = False) -> str:
 
     lines = [f"{plain_text(text_without_secrets(report.source))}", f"  {summary(report)}"]
     for note in sorted_by_level(report.notes):
-        mark = paint(_MARKS[note.level], note.level, bold=True)
+        mark = paint(note.level.mark, note.level, bold=True)
         message = plain_text(text_without_secrets(note.message), 600)
         if note.level is Level.GOOD:
             lines.append(f"  {mark} {message}")

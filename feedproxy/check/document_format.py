@@ -15,7 +15,6 @@ _KNOWN = {
     Kind.ATOM: ("0.3", "1.0"),
     Kind.JSON: ("1", "1.0", "1.1"),
 }
-_NAMES = {Kind.RSS: "RSS", Kind.RDF: "RSS", Kind.ATOM: "Atom", Kind.JSON: "JSON Feed", Kind.CDF: "CDF"}
 _REQUIRED = {
     Kind.RSS: ("title", "link", "description"),
     Kind.RDF: ("title", "link", "description"),
@@ -41,7 +40,7 @@ def check(document: CheckedDocument, channel: Channel, subject: str) -> Iterator
 
 def name_of(channel: Channel) -> str:
     """Return the name and version of a feed's format: `RSS 2.0`."""
-    return f"{_NAMES[channel.kind]} {channel.version}".rstrip()
+    return f"{channel.kind.format_name} {channel.version}".rstrip()
 
 
 def count_entries(entries: int) -> str:
@@ -139,9 +138,9 @@ def _check_version(channel: Channel, subject: str) -> Iterator[Note]:
     versions = _KNOWN.get(channel.kind)
     if versions is not None and channel.version not in versions:
         if channel.version:
-            yield VERSION_UNKNOWN(subject, format=_NAMES[channel.kind], version=channel.version)
+            yield VERSION_UNKNOWN(subject, format=channel.kind.format_name, version=channel.version)
         else:
-            yield VERSION_UNSAID(subject, format=_NAMES[channel.kind])
+            yield VERSION_UNSAID(subject, format=channel.kind.format_name)
     elif channel.kind is Kind.CDF or channel.version not in ("2.0", "1.0", "1.1") or name_of(channel).endswith("d 1.0"):
         yield FORMAT_OLD(subject, format=name_of(channel))
 

@@ -15,6 +15,11 @@ class Kind(StrEnum):
     JSON = "json"  # JSON Feed 1 and 1.1
     CDF = "cdf"  # Channel Definition Format
 
+    @property
+    def format_name(self) -> str:
+        """Return the name of the format, which is the same for RSS and RDF."""
+        return {Kind.RDF: "RSS", Kind.ATOM: "Atom", Kind.JSON: "JSON Feed"}.get(self, self.upper())
+
 
 class Period(StrEnum):
     """Values of sy:updatePeriod (RSS 1.0 syndication module)."""

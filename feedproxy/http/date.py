@@ -12,9 +12,10 @@ from datetime import UTC, datetime, timedelta
 from feedproxy.clock import Instant
 from feedproxy.http.memoize import memoize_short
 
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_MONTH_NUMBER = {name.lower(): number for number, name in enumerate(_MONTHS, 1)}
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_DAYS = tuple(day[:3] for day in WEEKDAYS)
+_MONTH_NUMBER = {name.lower(): number for number, name in enumerate(MONTHS, 1)}
 
 _DAY = "(?:mon|tue|wed|thu|fri|sat|sun)"
 _LONG_DAY = "(?:monday|tuesday|wednesday|thursday|friday|saturday|sunday)"
@@ -105,7 +106,7 @@ def format_http_date(instant: Instant) -> str:
     moment = _EPOCH + timedelta(seconds=second)
     # strftime would write the names in the language of the process.
     text = (
-        f"{_DAYS[moment.weekday()]}, {moment.day:02} {_MONTHS[moment.month - 1]} {moment.year:04}"
+        f"{_DAYS[moment.weekday()]}, {moment.day:02} {MONTHS[moment.month - 1]} {moment.year:04}"
         f" {moment.hour:02}:{moment.minute:02}:{moment.second:02} GMT"
     )
     _last = (second, text)

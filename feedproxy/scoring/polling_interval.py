@@ -8,6 +8,7 @@ import math
 from feedproxy.clock import Seconds
 from feedproxy.feed.schedule import is_skipped, next_update
 from feedproxy.findings import Category, Level, Note
+from feedproxy.http.date import WEEKDAYS
 from feedproxy.scoring.reader_state import ReaderState
 from feedproxy.scoring.scored_request import REFUSALS, Poll
 from feedproxy.scoring.scoring_rules import NO_VIOLATIONS, Observation, Verdict
@@ -88,7 +89,7 @@ def evaluate_skips(poll: Poll, state: ReaderState) -> Verdict | None:
         return NO_VIOLATIONS
     hour, day = math.floor(poll.at / 3600) % 24, (math.floor(poll.at / DAY) + 3) % 7
     if day in schedule.skip_days:
-        return (Observation(POLLED_ON_SKIP_DAY, f"on a {_DAYS[day]}"),)
+        return (Observation(POLLED_ON_SKIP_DAY, f"on a {WEEKDAYS[day]}"),)
     return (Observation(POLLED_IN_SKIP_HOUR, f"in hour {hour} GMT"),)
 
 
@@ -135,9 +136,6 @@ def format_duration(seconds: Seconds) -> str:
             rest = total % size // small_size
             return f"{total // size} {unit} {rest} {small_unit}" if rest else f"{total // size} {unit}"
     return f"{total} s"
-
-
-_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 class POLLED_WITHIN_MAX_AGE(Note):

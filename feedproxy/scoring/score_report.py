@@ -19,8 +19,6 @@ EXAMPLES = 3
 WIDTH = 100
 """Maximum length of a line of advice in the text, in characters."""
 
-_MARKS = {Level.BAD: "✗", Level.WARN: "!", Level.INFO: "i", Level.GOOD: "✓"}
-
 
 def as_json(scores: Sequence[ReaderScore]) -> str:
     """Return the scores as JSON: `{"readers": [{"user_agent", "reader", "grade", "findings": […], …}]}`."""
@@ -143,7 +141,7 @@ def _interval_text(feed: FeedScore) -> str:
 
 
 def _finding_text(finding: Finding) -> list[str]:
-    mark, note = _MARKS[finding.note.level], finding.note
+    mark, note = finding.note.level.mark, finding.note
     if note.level is Level.GOOD:
         return [f"  {mark} {note.message}"]
     lines = ["", f"  {mark} {note.id()}: {note.message}"]

@@ -13,8 +13,8 @@ from feedproxy.admin.pages.feed_state import Condition, State, detail_sentence, 
 from feedproxy.cache.freshness import Freshness
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant
-from feedproxy.feed.channel import Channel, Kind, Schedule
-from feedproxy.http.date import format_http_date
+from feedproxy.feed.channel import Channel, Schedule
+from feedproxy.http.date import WEEKDAYS, format_http_date
 from feedproxy.http.etag import own_tag
 from feedproxy.refresh.ingest.ingest import read_stored_channel
 from feedproxy.refresh.policy.prefetch import Plan
@@ -26,10 +26,6 @@ from feedproxy.store.resource import Failures, Relocation, Resource
 from feedproxy.subscribers.counts import CountView
 from feedproxy.telemetry.redacted import View, public_name, redact_target, redact_text
 from feedproxy.web.templates import iso, plain_text
-
-DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-
-_NAMES = {Kind.RSS: "RSS", Kind.RDF: "RSS", Kind.ATOM: "Atom", Kind.JSON: "JSON Feed", Kind.CDF: "CDF"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +119,7 @@ def feed_view(view: ResourceView, counts: CountView) -> View:
 
 def format_name(channel: Channel | None) -> str:
     """Return the format, such as `RSS 2.0` or `Atom 1.0`, or an empty string for another document."""
-    return f"{_NAMES[channel.kind]} {plain_text(channel.version, 20)}".strip() if channel else ""
+    return f"{channel.kind.format_name} {plain_text(channel.version, 20)}".strip() if channel else ""
 
 
 def last_changed(resource: Resource) -> str | None:
@@ -242,7 +238,7 @@ def _schedule(schedule: Schedule) -> View:
     return {
         "ttl": schedule.ttl,
         "skip_hours": sorted(schedule.skip_hours),
-        "skip_days": [DAYS[day] for day in sorted(schedule.skip_days)],
+        "skip_days": [WEEKDAYS[day] for day in sorted(schedule.skip_days)],
         "update_period": str(schedule.period) if schedule.period else None,
         "update_frequency": schedule.frequency if schedule.period else None,
         "update_base": iso(schedule.base) if schedule.base is not None else None,

@@ -9,7 +9,7 @@ import re
 from datetime import UTC, datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
 
-from feedproxy.http.date import format_http_date, format_rfc3339
+from feedproxy.http.date import MONTHS, format_http_date, format_rfc3339
 
 _ISO = re.compile(
     r"(\d{4})-?(\d\d)(?:-?(\d\d)"
@@ -20,13 +20,7 @@ _YEAR = re.compile(r"\d{4}")
 _USUAL = re.compile(
     r"(?:[A-Z][a-z]{2}, )?(\d{1,2}) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d):(\d\d) (?:GMT|UTC?|Z|([+-]\d\d)(\d\d))"
 )
-_MONTHS = {
-    name: at
-    for at, name in enumerate(
-        ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"),
-        start=1,
-    )
-}
+_MONTH_NUMBERS = {name: number for number, name in enumerate(MONTHS, 1)}
 _ZONES = {"EST": "-0500", "EDT": "-0400", "CST": "-0600", "CDT": "-0500", "MST": "-0700", "MDT": "-0600"}
 _EARLIEST, _LATEST = -2_208_988_800, 7_258_118_400
 """Range of valid dates in Unix seconds: 1900 to 2200. Dates outside it are placeholders."""
@@ -67,14 +61,14 @@ def _iso(text: str) -> datetime | None:
 def _usual(text: str) -> datetime | None:
     """Parse RFC 822's date in its usual form, in a fifth of the lenient parser's time. Return None for other forms."""
     found = _USUAL.fullmatch(text)
-    if found is None or found[2] not in _MONTHS:
+    if found is None or found[2] not in _MONTH_NUMBERS:
         return None
     day, year, hour, minute, second = int(found[1]), int(found[3]), int(found[4]), int(found[5]), int(found[6])
     zone = UTC
     if found[7] and (found[7], found[8]) != ("+00", "00"):
         sign = -1 if found[7][0] == "-" else 1
         zone = timezone(sign * timedelta(hours=int(found[7][1:]), minutes=int(found[8])))
-    return datetime(year, _MONTHS[found[2]], day, hour, minute, second, tzinfo=zone)
+    return datetime(year, _MONTH_NUMBERS[found[2]], day, hour, minute, second, tzinfo=zone)
 
 
 def _rfc822(text: str) -> datetime | None:

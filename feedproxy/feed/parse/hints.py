@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.channel import Period, Schedule
+from feedproxy.http.date import WEEKDAYS
 
 _NUMBER = re.compile(r"\+?([0-9]{1,1000})(?:\.[0-9]*)?")
 _NUMBER_MAX = 10**18
 """Larger numbers are reduced to this one, which exceeds every limit."""
-_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC).timestamp()
 _LATEST = datetime(2200, 1, 1, tzinfo=UTC).timestamp()
 _QUOTED_MAX = 40
@@ -87,7 +87,7 @@ def _days(values: Sequence[str], notes: list[str]) -> frozenset[int]:
     days = set()
     for value in values:
         word = value.strip().rstrip(".").lower()
-        found = [number for number, day in enumerate(_DAYS) if len(word) >= 3 and day.startswith(word)]
+        found = [number for number, day in enumerate(WEEKDAYS) if len(word) >= 3 and day.lower().startswith(word)]
         if found:
             days.add(found[0])
         else:

@@ -6,6 +6,8 @@ channel is not changed: OPML, JSON, HTML, or an encoding that is not a superset 
 
 import re
 
+from feedproxy.http.date import WEEKDAYS
+
 SY = "http://purl.org/rss/1.0/modules/syndication/"
 
 _CHANNEL = re.compile(rb"<(?:[A-Za-z_][\w.-]*:)?(?P<name>channel|feed)(?=[\s>])(?:[^<>\"']|\"[^\"]*\"|'[^']*')*(?<!/)>")
@@ -22,7 +24,6 @@ NAMES = frozenset(_ELEMENTS)
 FAULT_NAMES = {"ttl": "ttl", "skiphours": "skip-hours", "skipdays": "skip-days"}
 """Maps a hint to the fault that inserts invalid values for it."""
 
-_DAYS = frozenset({"monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"})
 _PERIOD = re.compile(r"(?:hourly|daily|weekly|monthly|yearly)(?:/[1-9][0-9]{0,5})?")
 _MINUTES = re.compile(r"[1-9][0-9]{0,8}")
 _HOUR = re.compile(r"[01]?[0-9]|2[0-3]")
@@ -37,7 +38,7 @@ def is_valid(name: str, value: str) -> bool:
         case "skiphours":
             return all(map(_HOUR.fullmatch, parts))
         case "skipdays":
-            return all(part.lower() in _DAYS for part in parts)
+            return all(part.capitalize() in WEEKDAYS for part in parts)
     return bool(_PERIOD.fullmatch(value))
 
 

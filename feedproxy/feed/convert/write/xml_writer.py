@@ -27,11 +27,10 @@ from feedproxy.feed.convert.model import (
 from feedproxy.feed.convert.namespaces import ATOM, CONTENT, DC, ITS, ITUNES, MEDIA, PREFIXES, RSS1, RSS2, SY, XML
 from feedproxy.feed.convert.xml_nodes import add, assign_prefixes, clark_name
 from feedproxy.feed.xml import Element
+from feedproxy.http.date import WEEKDAYS
 
 _HEADLINE = 80
 """Maximum length of a generated title, in characters."""
-
-_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 def document(namespace: str, local: str, feed: Feed, default: str | None = None) -> Element:
@@ -157,7 +156,7 @@ def schedule(parent: Element, hints: Schedule, core: str) -> None:
     if hints.skip_days:
         days = put(parent, core, "skipDays")
         for day in sorted(hints.skip_days):
-            put(days, core, "day", _DAYS[day])
+            put(days, core, "day", WEEKDAYS[day])
     if hints.period is not None:
         put(parent, SY, "updatePeriod", hints.period.value)
         put(parent, SY, "updateFrequency", str(hints.frequency))

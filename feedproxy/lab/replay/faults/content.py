@@ -9,12 +9,10 @@ from typing import ClassVar
 
 from feedproxy.errors import UsageError
 from feedproxy.feed.charset import declared_encoding
-from feedproxy.http.date import format_http_date, parse_http_date
+from feedproxy.http.date import WEEKDAYS, format_http_date, parse_http_date
 from feedproxy.lab.replay import hint_edits
 from feedproxy.lab.replay.faults.base import Fault, FaultContext
 from feedproxy.lab.replay.replay_response import ReplayRequest, Representation
-
-_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 def changed(representation: Representation, content: bytes, mark: str, context: FaultContext) -> Representation:
@@ -111,7 +109,7 @@ class SkipDays(_Edit):
 
     name = "skip-days"
     hint = "skipdays"
-    default = ",".join(_DAYS)
+    default = ",".join(WEEKDAYS)
 
 
 FAULTS = (CharsetLie, Ttl, SkipHours, SkipDays)
