@@ -14,7 +14,9 @@ CONTENT_MAX = 65_536
 
 
 class Moved(Addon):
-    """Addon that converts redirect documents to 301 and 410 if it is loaded alone. Otherwise the service does it."""
+    """Addon that converts redirect documents of origins to 301 and 410. It changes only responses that feedproxy's
+    service does not answer, as when mitmproxy runs this addon without the others. The service converts these documents
+    itself."""
 
     options = ("relocation_confirmations", "relocation_spacing", "gone_recheck", "moved_to", "gone", "announce_as")
 

@@ -581,7 +581,8 @@ def _listen_as_given(app: App) -> None:
 
 
 def _short_reason(error: BaseException) -> str:
-    """Return the system's error message. mitmproxy's has three lines, and names options that feedproxy lacks."""
+    """Return the reason why a listener could not be opened, in the words of the operating system. mitmproxy's message
+    has three lines, and names options that feedproxy lacks."""
     number = getattr(error, "errno", None) or 0
     return os.strerror(number) if number > 0 else str(error).rpartition(" with ")[2]
 

@@ -75,7 +75,8 @@ class Gatekeeper:
                 raise AccessDenied(reason, status, later)
 
     def key_for(self, target: str, user: str) -> str:
-        """Return the key of the stored resource for this user: the target, or the target with the name of a
+        """Return the key under which the target's resource is stored for this user. The key is the target. If the
+        origin gets a credential of the operator for this user, the key is the target with the name of the
         credential."""
         if self._origin_credentials is None:
             return target

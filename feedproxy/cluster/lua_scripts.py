@@ -228,8 +228,8 @@ return 1
 """Record a reader of a feed. The readers are a set with instants or, above a maximum, one HyperLogLog for each part of
 the window.
 
-KEYS: readers. ARGV: pseudonym, instant, largest number of exactly counted readers, lifetime in milliseconds,
-milliseconds of a part, beginning of the window.
+KEYS: readers. ARGV: pseudonym, instant, largest number of exactly counted readers, lifetime of the keys in
+milliseconds, length of each part of the window in milliseconds, beginning of the window.
 """
 
 COUNT_READERS = Script("""
@@ -242,7 +242,7 @@ return redis.call('PFCOUNT', unpack(names))
 """)
 """Return the number of readers of a feed.
 
-KEYS: readers. ARGV: beginning and end of the window, milliseconds of a part.
+KEYS: readers. ARGV: beginning and end of the window, length of each part of the window in milliseconds.
 """
 
 RECORD_CLAIM = Script("""

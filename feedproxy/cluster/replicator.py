@@ -193,4 +193,5 @@ class Replicator:
 
 
 PURGE_DELAY_MAX = 1_000_000
-"""Microseconds after which a delayed purge keeps its own time, so that copies fetched since then stay."""
+"""Delay in microseconds up to which a purge is sent to Redis as a purge of now. A purge that was delayed for longer is
+sent with the time at which it was requested. Copies fetched since then stay."""

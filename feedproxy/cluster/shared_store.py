@@ -41,7 +41,7 @@ class ClusterStore:
         self._global_epoch = 0
         self.received_count = 0
         self.peer_copy_applied = Signal[str]()
-        """Emits each target of which a peer's copy was stored here, or which a peer purged."""
+        """Emits a target when a peer's copy of it is stored here, and when a peer's purge of it is applied here."""
 
     # -- the Store protocol
 
@@ -161,7 +161,7 @@ class ClusterStore:
         return True
 
     async def drop(self, target: str) -> None:
-        """Delete a copy that another machine purged, without an event."""
+        """Delete a copy that another machine purged, without sending an event to other machines."""
         self._advance_epoch(target)
         self.coordination.local.invalidate(target)
         await self.local.delete(target)

@@ -100,7 +100,8 @@ def database_file(store: str) -> Path | None:
 
 
 class NotificationDatabase:
-    """The database. It runs transactions in a thread of its own, and opens the file at the first one."""
+    """The database of notifications. It runs transactions in a thread of its own, and opens its file at the first
+    transaction."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file

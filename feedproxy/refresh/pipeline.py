@@ -458,8 +458,8 @@ class RefreshPipeline:
     ) -> RefreshResult | Resource | None:
         """Return the result of an XML redirect or XML gone document, which takes effect at once, or None without one.
 
-        A redirect that leads back to this target is recorded without effect, because the other address may have changed
-        meanwhile. In that case, the result is the resource.
+        If the redirect leads to an address that has itself moved back to this target, the result is the resource, with
+        the move recorded as unconfirmed. The move at the other address may be outdated.
         """
         settings = job.settings
         match ingested.relocation:

@@ -1,7 +1,8 @@
-"""Request limits that origins state by 429, Retry-After and the RateLimit fields. They apply to a whole site.
+"""Request limits that origins state by 429, Retry-After and the RateLimit fields. Each applies to a whole site.
 
-When a limit is reached, no request is sent to the site until the limit is reset. For a day, each scheduled refresh of
-the site must then save more staleness. The permitted requests therefore go to the feeds for which they save most.
+When a limit is reached, no request is sent to the site until the limit is reset. The price of a scheduled refresh at
+the site (policy/polling.py) is then doubled, and falls again over the following days. Meanwhile, a refresh is made only
+if it saves more staleness than before. The permitted requests therefore go to the feeds for which they save most.
 """
 
 from collections.abc import Callable
@@ -19,17 +20,18 @@ SITES_MAX = 4096
 """Largest number of sites with a remembered limit. The least recently fetched site is removed first."""
 
 PAUSE_MAX: Seconds = 3600
-"""Longest pause of requests to a whole site in seconds. The feed that received the limit waits as long as stated, up to
-48 hours."""
+"""Longest pause of requests to a whole site in seconds. Only the feed with the response that stated the limit waits as
+long as stated, up to 48 hours."""
 
 RAISE = 2.0
 """Factor by which the price of a request to a site is multiplied each time a limit is reached."""
 
 FACTOR_MAX = 64.0
-"""Largest total factor on the price."""
+"""Largest factor on the price of a request to a site, after any number of reached limits."""
 
 HALF_LIFE: Seconds = 86_400
-"""Seconds after which the factor has fallen to its square root. Limits are stated by the hour or the day."""
+"""Seconds after which the factor on the price has fallen to its square root. Origins state limits per hour or per
+day."""
 
 
 class SiteLimits:

@@ -30,8 +30,8 @@ from feedproxy.store.quarantine import clear_file, file_fault, make_folder, set_
 from feedproxy.store.sqlite_rows import Rows
 
 LOCK_TRIES = 40
-"""Number of times that a write waits BUSY_TIMEOUT for the lock, which makes 10 s in total. Until a write succeeds
-again, later writes wait once."""
+"""Number of times that a write waits BUSY_TIMEOUT seconds for the lock of the shard: 10 s in total. After a write has
+failed, later writes wait only once, until a write succeeds."""
 OPEN_TIMEOUT: Seconds = 5
 """Seconds to wait for another process that opens, renames or creates files. A stopped process keeps its lock."""
 RETRY_INTERVAL: Seconds = 1
@@ -53,7 +53,7 @@ _UNREADABLE = frozenset(
     )
 )
 _MISSHAPEN = (TypeError, ValueError, LookupError, AttributeError)
-"""Errors that diskcache raises for a file with tables of another form."""
+"""Errors that diskcache raises for a SQLite file with tables that diskcache did not create."""
 
 
 class Shard:
@@ -124,7 +124,8 @@ class Shard:
         self._write(lambda rows: rows.delete(key))
 
     def cull_slice(self, limit: int) -> int:
-        """Remove at most `limit` values; see Rows.cull_slice. Raises StoreError."""
+        """Remove at most `limit` of the least recently stored values if the shard exceeds its size limit. Return the
+        number of removed values. Raises StoreError."""
         with self._translate_errors():
             culled: int = self._rows.cull_slice(limit)
             return culled

@@ -30,7 +30,8 @@ PAGE_CACHE_KIB = 1024
 """Page cache of each connection, in KiB. Nine files have two connections each. diskcache's 32 MiB could become 576
 MiB in total. Reading is as fast without it, because pages come from the memory map."""
 JOURNAL_MAX = 4 * 1024 * 1024
-"""Maximum size of a journal, in bytes, in addition to the bound. SQLite checkpoints it at that size."""
+"""Maximum size of the journal of one file, in bytes. SQLite checkpoints the journal at that size. The limit of the
+values (`size_max`) does not include the journal."""
 MAP_MAX = 2 * 1024 * 1024 * 1024
 PAGE_ROWS = 256
 """Number of keys that one query reads when all keys are listed; it takes half a millisecond."""
@@ -213,9 +214,10 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
                 self.set(key, value)
 
     def cull_slice(self, limit: int) -> int:
-        """Remove the least recently stored values if the file exceeds its bound, at most `limit`. Return their number.
+        """Remove at most `limit` of the least recently stored values if all values exceed `size_max`. Return the number
+        of removed values.
 
-        diskcache's own `cull` returns only when the bound is reached: that takes seconds, while writes wait.
+        diskcache's own `cull` returns only when the values fit `size_max`. That takes seconds, for which writes wait.
         """
         if self.size_max is None or self.volume() <= self.size_max:
             return 0

@@ -60,7 +60,8 @@ def open_store(
     on_failure: OnFailure | None = None,
     shared: bool | Path = False,
 ) -> Store:
-    """Open the store at a location and return it: `memory:`, a folder, or the platform's cache folder if empty.
+    """Open the store at `location` and return it. `location` is `memory:` or a folder. If it is empty, the platform's
+    cache folder is used.
 
     Sizes are in bytes. `shared` says that other processes use the same folder; then no process answers with a replaced
     value. If it is a path, it names the file that they share (shared_memory.py). Broken files are set aside with a

@@ -1,7 +1,8 @@
 """HTTP client for callbacks and hubs: pings, notifications, verifications.
 
-It sends requests with content and reads short responses, which are not stored, so aiohttp parses them. As in client.py,
-every address is checked, and the connection goes to the checked address.
+The client sends requests with content, and reads short responses. No response is stored, so the strict parser of
+client.py is not needed: aiohttp parses the responses. As in client.py, every address is checked, and the connection
+goes to the checked address.
 """
 
 import asyncio
@@ -26,8 +27,8 @@ from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import Resolve, unauthorized
 
 RESPONSE_MAX = 65_536
-"""Maximum number of bytes that are read of a response, such as an XML-RPC struct or a challenge. The rest is
-ignored."""
+"""Maximum number of bytes that are read from the content of a response, such as an XML-RPC struct or a challenge.
+Further bytes are ignored."""
 
 
 CALLS = Requester("calls", is_known=False)
@@ -40,8 +41,8 @@ class AddressTrust(Enum):
     UNTRUSTED = "anybody"
     """A callback URL that a client sent: port and address are checked."""
     CONFIGURED_NAME = "configuration"
-    """A service that the operator configured: the addresses of its name are checked, its port and a literal address
-    are not."""
+    """A service that the operator configured: the addresses to which its name resolves are checked. Its port, and an
+    address that the operator wrote in place of a name, are not checked."""
     OPERATOR_HOST = "own"
     """A machine that belongs to the operator: nothing is checked, as for the upstream."""
 
@@ -49,8 +50,8 @@ class AddressTrust(Enum):
 class CallbackClient:
     """A client that follows no redirects, sends no cookies, and reads at most RESPONSE_MAX bytes.
 
-    Its callers limit the number of concurrent calls (notify/delivery/delivery_worker.py: 64), because a call that waits
-    for a connection is like a call that hangs.
+    The callers must limit their concurrent calls to fewer than `connections` (notify/delivery/delivery_worker.py: 64).
+    A further call would wait for a free connection, and fail with FetchTimeout after `connect` seconds.
     """
 
     def __init__(
@@ -144,7 +145,7 @@ class CallbackClient:
             await session.close()
 
     def _session(self, named: AddressTrust, parent: Parent | None) -> aiohttp.ClientSession:
-        """Return the pool for this trust and parent. Pools never share a connection."""
+        """Return the session with the connection pool for this trust and parent. Pools never share a connection."""
         if self._closed:
             raise Unreachable("the client is closed")
         if (named, parent) not in self._sessions:

@@ -62,7 +62,8 @@ def find_end(data: bytes | bytearray) -> int:
 
 
 def could_be_http(data: bytes | bytearray) -> bool:
-    """Return True if `data` may be the beginning of a status line. HTTP/0.9 has none, and its head would never end."""
+    """Return True if `data` may be the beginning of a status line. A response of HTTP/0.9 has no status line and no
+    head. A parser that waited for the end of its head would wait for ever."""
     return b"HTTP/1."[: len(data)] == bytes(data[:7])
 
 

@@ -1,7 +1,9 @@
-"""The queue of deliveries. It is durable, delivers at least once, is fair to hosts, and limits retries in time.
+"""The queue of deliveries. It is durable, sends each delivery at least once, is fair to hosts, and retries a failing
+delivery for a limited time.
 
 A delivery stays in the queue until its outcome is recorded. After a crash it is sent again. Only the process that holds
-the database's lock runs deliveries, so that a new process may start all of them.
+the database's lock sends deliveries. A process that acquires the lock therefore knows that no other process is sending,
+and may send every queued delivery that is due.
 """
 
 import math
@@ -26,7 +28,7 @@ def next_try(tries: int, since: Instant, now: Instant, *, retry_for: Seconds, ji
     """Return the instant of the next try after `tries` failures, or None after the last one. `jitter` is in [0, 1).
 
     "The publisher should keep retrying for a minimum of a 24 hour period, with a minimum of 1 retry at the end of that
-    period" (CNWS). The last try is therefore at the very end.
+    period" (CNWS). The last try is therefore `retry_for` seconds after `since`.
     """
     end = since + retry_for
     if now >= end:
@@ -37,7 +39,8 @@ def next_try(tries: int, since: Instant, now: Instant, *, retry_for: Seconds, ji
 
 
 CLOCK_TOLERANCE: Seconds = 60
-"""Seconds by which an instant may lie in the future. A later one was recorded before the clock was set back."""
+"""Seconds by which a recorded instant may lie in the future. An instant further ahead was recorded before the clock was
+set back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,7 +205,8 @@ def challenge(callback: str, url: str, token: str, agent: str) -> Message:
 def failure_reason(method: NotificationMethod, answer: Response, *, strictly: bool = False) -> str:
     """Return the reason why a notification failed, or an empty string.
 
-    With `strictly`, the returned value must be true: "The workstation returns true."
+    With `strictly`, the response to an XML-RPC or SOAP call must contain the value true: "The workstation returns
+    true." Without it, only false or a fault is a failure.
     """
     if not 200 <= answer.status < 300:
         return f"status {answer.status}"

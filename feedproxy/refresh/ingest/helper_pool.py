@@ -71,7 +71,8 @@ LARGE_JOB = 8 * 1024 * 1024
 """Size in bytes from which a job starts in the slow lane. A feed of 1 MB with the copies for comparison is smaller."""
 
 RESULT_MAX = 256 * 1024 * 1024
-"""Largest result in bytes: five times `decoded_max`, for a content in several codings."""
+"""Largest result of a job in bytes: five times `decoded_max`, because a result contains the content in several codings.
+A helper with a larger result is ended."""
 
 START_TIMEOUT: Seconds = 60
 """Seconds for the template and helpers to start. After that they are replaced."""

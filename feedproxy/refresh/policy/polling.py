@@ -2,14 +2,15 @@
 
 A request costs `price` seconds of staleness. A refresh saves staleness at all polls that it serves, until the next
 refresh. Both are computed for the expected polls (subscribers/poll_rhythms.py), with the rate at which the feed changes
-(feed/change_rate.py). Dynamic programming over clusters of expected polls finds the cheapest plan. Only its first
-refresh is carried out. Then a new plan is made. All functions are pure.
+(feed/change_rate.py). Dynamic programming over clusters of expected polls finds the cheapest plan. Only the first
+refresh of a plan is carried out. Then a new plan is made. All functions are pure.
 
-A refresh comes shortly before the first poll that it serves. At any other time it would cost the same and save less.
+A refresh comes shortly before the first poll that it serves. At any other time, the refresh would cost the same and
+save less staleness.
 
-A copy may answer as long as HTTP and the feed's hints permit, or for the lifetime that `lifetime_for` returns. A later
-poll causes a request anyway, and its reader waits for it. A poll that is likely to come later is therefore anticipated
-by a refresh.
+A copy may answer as long as HTTP and the feed's hints permit, or for the lifetime that `lifetime_for` returns. A poll
+after that time causes a request to the origin in any case, and the reader waits for the response. If such a poll is
+likely, a refresh shortly before it costs no further request, and spares the reader the wait.
 """
 
 import math
@@ -25,40 +26,46 @@ LEAD: Seconds = 60
 same lane."""
 
 CLUSTER_LENGTH: Seconds = 90
-"""Longest time in seconds between polls that one refresh serves. Little is published in that time."""
+"""Longest time in seconds between the first and the last poll of a cluster. A plan treats the polls of a cluster as
+one, because little is published in that time."""
 
 DISTANT_CLUSTER_SHARE = 0.1
-"""Length of a distant cluster as a fraction of its distance, if that is longer. Distant polls are less predictable."""
+"""Length of a cluster as a fraction of the time from now to its first poll. It applies if it is longer than
+CLUSTER_LENGTH, because distant polls are less predictable."""
 
 CLUSTERS_MAX = 32
-"""Largest number of clusters in a plan. They cover more than a day, unless readers poll all the time."""
+"""Largest number of clusters in a plan. This many clusters cover more than a day, unless readers poll all the time.
+Polls after the last cluster are ignored."""
 
 HORIZON: Seconds = 30 * 3600
-"""Seconds from now within which polls are considered: at the last poll of a day, the first one of the next day."""
+"""Seconds from now within which expected polls are considered. A day and six hours suffice to consider, at the last
+poll of a day, the first poll of the next day."""
 
 MARGIN = 0.02
-"""Fraction of a copy's lifetime at its end within which a poll counts as too late. The interval of a reader varies, and
-often equals the lifetime that the feed states."""
+"""Length of the last part of a copy's lifetime, as a fraction of the lifetime. A poll that is expected in that part
+counts as too late for the copy. Readers often poll at the interval that the feed states as its lifetime, and that
+interval varies."""
 
 MARGIN_MAX = 30.0
-"""The same margin as a largest number of seconds."""
+"""Longest margin in seconds: it limits the part of the lifetime that MARGIN gives."""
 
 RENEWED = 0.06
-"""Probability below which an expired copy counts as renewed by a poll. A reader's poll is expected with a probability
-of 95 % (subscribers/poll_rhythms.py)."""
+"""Probability that no poll has renewed an expired copy yet. Below it, a plan assumes that a poll has renewed the copy.
+The value is just above 5 %, because each expected poll comes with a probability of 95 %
+(subscribers/poll_rhythms.py)."""
 
 WAIT_PRICE = 2.0
-"""Cost of a reader's wait for the origin, in prices of a request. In the simulated week, one poll in thirty waits with
-0, and one in two hundred with 2. From 10 on, no further request is saved."""
+"""Cost of a reader's wait for the origin, as a multiple of the price of a request. In a simulated week, one poll in
+thirty waited with the value 0, and one in two hundred with 2. Values above 10 had no further effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The current copy of a feed, and a function for the lifetime of the next one."""
+    """The current copy of a feed, and a function that gives the lifetime of later copies."""
 
     refreshed: Instant
     expires: Instant
-    """Last instant at which it may answer."""
+    """Last instant at which the copy may answer."""
     until: Callable[[Instant], Instant]
     """Returns the last instant at which a copy made at a given instant may answer."""
 
@@ -69,17 +76,19 @@ class Planned:
 
     at: Instant
     readers: float
-    """Number of expected polls that it serves."""
+    """Expected number of polls that the refresh serves."""
     by: Instant
-    """Instant of the last of these polls."""
+    """Instant of the last poll that the refresh serves."""
     worth: Seconds
-    """Staleness in seconds that it is expected to save, summed over these polls."""
+    """Staleness in seconds that the refresh is expected to save, summed over the polls that it serves."""
     anticipates: bool
-    """True if the present copy may not answer one of these polls, so that a reader would have to wait."""
+    """True if the present copy may not answer one of the polls that the refresh serves. Without the refresh, a reader
+    would have to wait."""
 
 
 UNEXPECTED_HOURLY: Seconds = 45 * 60
-"""Longest lifetime of an hourly feed without expected polls, if neither HTTP nor the feed states one."""
+"""Longest lifetime in seconds of a feed that changes once an hour and has no expected polls, if neither HTTP nor the
+feed states one. For other feeds, it grows with the cube root of the gap between changes (`lifetime_for`)."""
 
 
 def lifetime_for(
@@ -87,11 +96,11 @@ def lifetime_for(
 ) -> Seconds:
     """Return the seconds for which a copy may answer if neither HTTP nor the feed states a lifetime.
 
-    The lifetime ends when the expected staleness of one unexpected poll costs as much as a request and a wait. Without
-    expected polls (`is_expected` is false), no refresh precedes a poll. Then the lifetime is at most proportional to
-    the cube root of the usual gap between changes. For a given number of requests, this gives many feeds the least
-    staleness: a feed that changes every T seconds and is fetched every L seconds is late by L²/6T on average, and costs
-    1/L requests.
+    The lifetime ends when a poll would get a copy with an expected staleness that costs as much as a request and a
+    reader's wait. Without expected polls (`is_expected` is false), no refresh precedes a poll. Then the lifetime also
+    has a maximum that is proportional to the cube root of the mean gap between changes. Over many feeds, this choice
+    gives the least total staleness for a given number of requests: a feed that changes every T seconds and is fetched
+    every L seconds is late by L²/6T on average, and costs 1/L requests.
     """
     lifetime = age_for(per_second, (1 + WAIT_PRICE) * price)
     if not is_expected:
@@ -113,7 +122,7 @@ def plan(
     price: Seconds,
     permitted: Callable[[Instant], Instant],
 ) -> Planned | None:
-    """Return the next refresh of the cheapest plan, or None if all polls are served best without one.
+    """Return the next refresh of the cheapest plan, or None if the cheapest plan has no refresh.
 
     `polls` are in order of time; those later than HORIZON are ignored. The feed changes `per_second` times per second.
     `permitted` returns the first instant, from a given one on, at which the origin may be asked.
@@ -144,7 +153,7 @@ class _Cluster:
     last: Instant
     weight: float
     middle: Instant
-    """Mean instant of its polls."""
+    """Mean instant of the polls in the cluster, by weight."""
 
 
 def _clusters(polls: Sequence[ExpectedPoll], now: Instant) -> list[_Cluster]:
@@ -170,7 +179,7 @@ def _clusters(polls: Sequence[ExpectedPoll], now: Instant) -> list[_Cluster]:
 
 
 class _PlanSearch:
-    """The dynamic programming. `at[n]` is the instant of a refresh before cluster n."""
+    """The search for the cheapest plan by dynamic programming. `at[n]` is the instant of a refresh before cluster n."""
 
     def __init__(
         self,
@@ -186,24 +195,25 @@ class _PlanSearch:
         self._price = price
         self._until = until
         self._costs = [math.inf] * len(clusters)
-        """Least cost from each cluster on with a refresh just before it, or infinity if the refresh cannot come in
-        time."""
+        """For each cluster: the least cost of this and all later clusters if a refresh comes just before the cluster.
+        The cost is infinite if the origin may not be asked in time."""
         self._nexts = [len(clusters)] * len(clusters)
-        """For each cluster with a refresh just before it: the cluster before which the next refresh comes."""
+        """For each cluster: the number of the cluster before which the next refresh comes in the cheapest plan that
+        begins with a refresh before this cluster."""
 
     def solve(self, number: int) -> None:
-        """Compute the least cost from this cluster on with a refresh just before it. Later clusters are computed
-        first."""
+        """Compute the least cost of this and all later clusters if a refresh comes just before this cluster. The caller
+        solves later clusters first."""
         at = self._at[number]
         if at <= self._clusters[number].last:
             cost, self._nexts[number] = self.cheapest(at, self._until(at), number)
             self._costs[number] = self._price + cost
 
     def cheapest(self, refreshed: Instant, expires: Instant, number: int, *, before: bool = False) -> tuple[float, int]:
-        """Return the least cost from cluster `number` on with this copy, and the cluster before which the next refresh
-        comes.
+        """Return the least cost of cluster `number` and all later ones, and the cluster before which the next refresh
+        comes. The copy at that time was made at `refreshed` and expires at `expires`.
 
-        With `before`, the next refresh may come before `number` itself.
+        With `before`, the next refresh may come before cluster `number` itself.
         """
         cost, best, next_cluster = 0.0, math.inf, len(self._clusters)
         due = 0.0
@@ -227,11 +237,12 @@ class _PlanSearch:
         return (cost, len(self._clusters)) if cost < best else (best, next_cluster)
 
     def end_of_served(self, number: int) -> int:
-        """Return the first cluster that a refresh before `number` does not serve any more."""
+        """Return the first cluster that a refresh before cluster `number` does not serve any more."""
         return self._nexts[number]
 
     def staleness(self, refreshed: Instant, served: Sequence[_Cluster]) -> Seconds:
-        """Return the expected staleness in seconds of these polls with a copy from the instant `refreshed`, summed."""
+        """Return the expected staleness in seconds, summed over the polls in `served`, with a copy from the instant
+        `refreshed`."""
         return sum(
             cluster.weight * expected_staleness(self._per_second, cluster.middle - refreshed) for cluster in served
         )

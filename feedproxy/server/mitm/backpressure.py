@@ -31,7 +31,8 @@ class WriteBackpressure:
             self._handlers[client.id] = handler
 
     def on_server_connected(self, client: Any, server: Any) -> None:
-        """Prepare a connection to an origin before anything is written to it."""
+        """Prepare a new connection to an origin, so that its response can still be read after a failed write
+        (origin_reset.py)."""
         handler = self._handlers.get(client.id)
         connection = handler.transports.get(server) if handler is not None else None
         if connection is not None:

@@ -168,7 +168,12 @@ class FrameAllowance:
 
 
 class BoundedConnection(BufferedH2Connection):
-    """hyper-h2's state of a connection. It does not copy unsent content."""
+    """hyper-h2's state of a connection, with limits on header blocks, on remembered closed streams, and on unsent
+    output.
+
+    Content that waits for flow control is buffered as views of the response, which all streams share. Only content that
+    can be sent is copied to the output.
+    """
 
     MAX_CLOSED_STREAMS = CLOSED_STREAMS_MAX
     is_choked = False

@@ -19,9 +19,10 @@ RESOURCE_OVERHEAD = 1280
 benchmarks/memory.py."""
 VARIANT_OVERHEAD = 640
 PACKED_OVERHEAD = 512
-"""Memory of a packed entry in addition to its header and its first variant's bodies, in bytes: objects and target."""
+"""Memory in bytes that a packed entry takes apart from its compressed header and its bodies: Python's objects, and the
+text of the target."""
 BODIES_OVERHEAD = 192
-"""Memory of the objects for each further variant's bodies, in bytes."""
+"""Memory in bytes of the objects that contain the bodies of one variant, without the bodies."""
 
 
 def memory_size(resource: Resource) -> int:
