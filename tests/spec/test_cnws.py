@@ -116,7 +116,7 @@ def status(answer: Response) -> str | None:
 # -- the publisher
 
 
-async def test_a_subscription_is_answered_true_with_title_and_description_of_the_resource(service: Service) -> None:
+async def test_subscription_is_answered_true_with_title_and_description(service: Service) -> None:
     """ "The response should be an XML document … The title and description are optional." """
     answer = await service.subscribe()
 
@@ -124,7 +124,7 @@ async def test_a_subscription_is_answered_true_with_title_and_description_of_the
     assert parts(answer.body, "result") == {"status": "true", "title": "News", "description": "All the news"}
 
 
-async def test_a_subscriber_is_told_of_a_change(service: Service) -> None:
+async def test_change_is_sent_to_the_subscriber(service: Service) -> None:
     await service.subscribe()
     await service.change("New <b>&amp;</b> shiny".replace("<", "&lt;").replace(">", "&gt;"), "one")
 
@@ -137,7 +137,7 @@ async def test_a_subscriber_is_told_of_a_change(service: Service) -> None:
     }
 
 
-async def test_title_and_description_are_plain_text_and_a_title_has_255_characters_at_most(service: Service) -> None:
+async def test_title_and_description_are_plain_text_and_title_is_at_most_255_characters(service: Service) -> None:
     """ "If either is present then they must be markup free plain text in the same encoding as the rest of the XML
     message (e.g. utf8). The title can be up to 255 characters in length, the description can be of any length." """
     await service.subscribe()
@@ -155,7 +155,7 @@ async def test_title_and_description_are_plain_text_and_a_title_has_255_characte
     assert parts((await service.subscribe()).body, "result")["title"] == "ä" * 255
 
 
-async def test_who_is_on_the_list_already_is_answered_true(service: Service) -> None:
+async def test_repeated_subscription_is_answered_true(service: Service) -> None:
     """ "If the subscriber is already on the list of interested parties for this resource then the the status should
     be true." """
     assert status(await service.subscribe()) == status(await service.subscribe()) == "true"
@@ -165,7 +165,7 @@ async def test_who_is_on_the_list_already_is_answered_true(service: Service) -> 
 
 
 @pytest.mark.parametrize("resource", ["http://origin.example/unknown.xml", "nonsense", "ftp://origin.example/feed.xml"])
-async def test_what_is_not_published_here_is_refused_with_false(service: Service, resource: str) -> None:
+async def test_subscription_to_unpublished_resource_is_answered_false(service: Service, resource: str) -> None:
     """ "If the response is an error (HTTP, or FALSE) then the subscription is refused by the publisher." """
     answer = await service.subscribe(resource)
 
@@ -185,13 +185,13 @@ async def test_what_is_not_published_here_is_refused_with_false(service: Service
         f'<!DOCTYPE a [<!ENTITY b "{TARGET}">]>'.encode() + SUBSCRIBE.format(resource="&b;", url=ME).encode(),
     ],
 )
-async def test_what_is_no_message_is_an_error_of_http_and_false(service: Service, content: bytes) -> None:
+async def test_invalid_message_is_answered_400_and_false(service: Service, content: bytes) -> None:
     answer = await service.subscribe(content=content)
 
     assert (answer.status, status(answer)) == (400, "false")
 
 
-async def test_a_site_may_be_the_resource(service: Service) -> None:
+async def test_resource_id_may_be_a_site(service: Service) -> None:
     """The sample's resourceID is that of a site, `http://news.bbc.co.uk/`."""
     assert status(await service.subscribe("http://example.com/")) == "true"
     await service.change()
@@ -200,7 +200,7 @@ async def test_a_site_may_be_the_resource(service: Service) -> None:
     assert told["resourceID"] == "http://example.com/"
 
 
-async def test_site_names_no_feed_that_too_few_readers_know(stand_at: Callable[..., Any]) -> None:
+async def test_resource_id_of_a_site_excludes_feeds_below_list_readers_min(stand_at: Callable[..., Any]) -> None:
     """Subscribers learn of feeds by a site that they did not name (option list_readers_min)."""
     service = await service_on(stand_at)
     service.stand.origin.publish("/feed.xml", a_feed("one"))
@@ -210,7 +210,7 @@ async def test_site_names_no_feed_that_too_few_readers_know(stand_at: Callable[.
     assert status(await service.subscribe(TARGET)) == "true"
 
 
-async def test_who_answers_false_is_removed(service: Service) -> None:
+async def test_subscriber_that_answers_false_is_removed(service: Service) -> None:
     """ "If the response is false then remove this server from the list." """
     await service.subscribe()
     service.stand.others.answer = lambda _: Response(200, body=FALSE)
@@ -220,7 +220,7 @@ async def test_who_answers_false_is_removed(service: Service) -> None:
 
 
 @pytest.mark.parametrize("answer", [Response(404), Response(500), Response(410), Response(302)])
-async def test_who_answers_with_an_error_of_http_is_removed(service: Service, answer: Response) -> None:
+async def test_subscriber_that_answers_http_error_is_removed(service: Service, answer: Response) -> None:
     """ "If a HTTP error occurs then the server is removed from the list." """
     await service.subscribe()
     service.stand.others.answer = lambda _: answer
@@ -230,7 +230,7 @@ async def test_who_answers_with_an_error_of_http_is_removed(service: Service, an
 
 
 @pytest.mark.parametrize("failure", [Unreachable("closed"), FetchTimeout("slow")])
-async def test_a_host_that_cannot_be_contacted_is_retried_for_24_hours_and_once_at_their_end(
+async def test_unreachable_subscriber_is_retried_for_24_hours_and_once_at_the_end(
     service: Service, failure: Exception
 ) -> None:
     """ "The publisher should keep retrying for a minimum of a 24 hour period, with a minimum of 1 retry at the end of
@@ -249,7 +249,7 @@ async def test_a_host_that_cannot_be_contacted_is_retried_for_24_hours_and_once_
     assert len(tries) > 10
 
 
-async def test_a_host_that_comes_back_within_a_day_is_told_and_stays(service: Service) -> None:
+async def test_unreachable_subscriber_that_recovers_within_a_day_is_notified_and_kept(service: Service) -> None:
     await service.subscribe()
     service.stand.others.answer = lambda _: Unreachable("closed")
     await service.change()
@@ -264,7 +264,7 @@ async def test_a_host_that_comes_back_within_a_day_is_told_and_stays(service: Se
     assert await service.stand.notifications.queue.count_waiting() == {}
 
 
-async def test_whoever_subscribes_another_host_is_believed_only_if_that_says_true(service: Service) -> None:
+async def test_subscription_for_another_host_requires_that_host_to_answer_true(service: Service) -> None:
     """ "It may be required to add a server callback mechanism … to reduce the possibility for abuse." """
     service.stand.others.at["victim.example"] = ["198.51.100.9"]
     for answer in (Response(200), Response(200, body=b"<html>"), Response(200, body=FALSE), Response(500, body=TRUE)):
@@ -281,14 +281,16 @@ async def test_whoever_subscribes_another_host_is_believed_only_if_that_says_tru
     assert (url, told["resourceID"]) == ("http://victim.example/x", TARGET)
 
 
-async def test_a_name_of_the_callers_own_address_needs_no_proof(service: Service) -> None:
+async def test_subscription_for_a_name_of_the_caller_address_needs_no_verification(service: Service) -> None:
     service.stand.others.at["own.example"] = ["198.51.100.9", WORKSTATION]
 
     assert status(await service.subscribe(url="http://own.example/x")) == "true"
     assert service.stand.others.calls == []
 
 
-async def test_an_address_that_may_not_be_called_is_refused(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_subscription_with_forbidden_notification_url_is_answered_false(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def addresses(url: str) -> list[str]:
         raise Forbidden("127.0.0.1 is not a public address")
 
@@ -298,7 +300,7 @@ async def test_an_address_that_may_not_be_called_is_refused(service: Service, mo
     assert status(await service.subscribe(url="http://user:pass@host.example/")) == "false"
 
 
-async def test_a_subscription_ends_where_nobody_says_true_for_forty_days(service: Service) -> None:
+async def test_subscription_expires_40_days_after_the_last_true(service: Service) -> None:
     await service.subscribe()
     for _ in range(39):
         await service.stand.pass_time(DAY)
@@ -311,7 +313,9 @@ async def test_a_subscription_ends_where_nobody_says_true_for_forty_days(service
     assert await service.held() == []
 
 
-async def test_nobody_is_told_of_what_is_private_or_by_a_publisher_that_is_off(stand_at: Callable[..., Any]) -> None:
+async def test_subscription_is_answered_false_for_private_feed_or_disabled_publisher(
+    stand_at: Callable[..., Any],
+) -> None:
     for option in ({"private": True}, {"readers": ("ann",)}, {"cnws_publisher": "off"}, {"cnws_publisher": "own"}):
         service = await service_on(stand_at, **option)
         service.stand.origin.publish("/feed.xml", a_feed("one"))
@@ -320,7 +324,7 @@ async def test_nobody_is_told_of_what_is_private_or_by_a_publisher_that_is_off(s
         assert status(await service.subscribe()) == "false"
 
 
-async def test_too_many_subscriptions_from_one_address_are_refused(stand_at: Callable[..., Any]) -> None:
+async def test_subscription_rate_per_address_is_limited(stand_at: Callable[..., Any]) -> None:
     service = await service_on(stand_at, source_limit=2)
     service.stand.origin.publish("/feed.xml", a_feed("one"))
     await service.stand.read()
@@ -347,7 +351,7 @@ async def our_path(service: Service) -> str:
     return f"push/cnws/{one.id}-{one.secret}"
 
 
-async def test_we_subscribe_where_the_operator_names_a_publisher(stand_at: Callable[..., Any]) -> None:
+async def test_subscriber_requests_subscription_from_configured_publisher(stand_at: Callable[..., Any]) -> None:
     service = await subscribed(stand_at)
 
     ((method, url, content),) = service.stand.others.calls
@@ -357,11 +361,11 @@ async def test_we_subscribe_where_the_operator_names_a_publisher(stand_at: Calla
     assert (await service.held(Role.PUBLISHER))[0].state is State.ACTIVE
 
 
-async def test_without_a_public_address_we_do_not(stand_at: Callable[..., Any]) -> None:
+async def test_subscriber_without_public_url_requests_no_subscription(stand_at: Callable[..., Any]) -> None:
     assert (await subscribed(stand_at, public_url="")).stand.others.calls == []
 
 
-async def test_a_notification_refreshes_and_is_answered_true(stand_at: Callable[..., Any]) -> None:
+async def test_notification_refreshes_the_feed_and_is_answered_true(stand_at: Callable[..., Any]) -> None:
     service = await subscribed(stand_at)
     requests = service.stand.origin.requests
 
@@ -369,7 +373,7 @@ async def test_a_notification_refreshes_and_is_answered_true(stand_at: Callable[
     assert service.stand.origin.requests == requests + 1
 
 
-async def test_extra_information_in_a_namespace_of_its_own_is_no_hindrance(stand_at: Callable[..., Any]) -> None:
+async def test_notification_with_foreign_namespace_elements_is_accepted(stand_at: Callable[..., Any]) -> None:
     """ "It's intended that extra information be added to the <resourceChange> elements by placing new elements into a
     different namespace." """
     service = await subscribed(stand_at)
@@ -381,7 +385,7 @@ async def test_extra_information_in_a_namespace_of_its_own_is_no_hindrance(stand
     assert service.stand.origin.requests == requests + 1
 
 
-async def test_what_is_no_longer_of_interest_is_answered_false(stand_at: Callable[..., Any]) -> None:
+async def test_notification_for_unsubscribed_resource_is_answered_false(stand_at: Callable[..., Any]) -> None:
     """ "To unsubscribe from a resource notification list no action needs to be taken. When the next notification is
     received for a resource that is no longer of interest simply return 'false' as the status." """
     service = await subscribed(stand_at)
@@ -398,14 +402,14 @@ async def test_what_is_no_longer_of_interest_is_answered_false(stand_at: Callabl
     assert (answer.status, status(answer)) == (400, "false")
 
 
-async def test_a_feed_that_was_forgotten_is_of_no_interest(stand_at: Callable[..., Any]) -> None:
+async def test_notification_for_purged_feed_is_answered_false(stand_at: Callable[..., Any]) -> None:
     service = await subscribed(stand_at)
     await service.stand.app.service.admin.purge(TARGET)
 
     assert await service.push(await our_path(service)) == "false"
 
 
-async def test_notifications_that_come_twice_or_out_of_order_cost_one_fetch(stand_at: Callable[..., Any]) -> None:
+async def test_notification_repeated_or_out_of_order_causes_one_fetch(stand_at: Callable[..., Any]) -> None:
     service = await subscribed(stand_at, ping_interval=60)
     path, requests = await our_path(service), service.stand.origin.requests
 
@@ -415,7 +419,9 @@ async def test_notifications_that_come_twice_or_out_of_order_cost_one_fetch(stan
     assert service.stand.origin.requests == requests + 1
 
 
-async def test_we_confirm_after_30_silent_days(stand_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_subscription_is_confirmed_after_30_days_without_notification(
+    stand_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """ "If any publisher has not issued a notification for a given resource within 30 days the subscriber should try
     and re-confirm the subscription." """
     monkeypatch.setattr(outage, "OUTAGE_MIN", 13 * HOUR)  # the loop turns twice a day here, for 50 days
@@ -432,7 +438,7 @@ async def test_we_confirm_after_30_silent_days(stand_at: Callable[..., Any], mon
     assert await our_path(service) == path
 
 
-async def test_we_confirm_after_an_outage(stand_at: Callable[..., Any]) -> None:
+async def test_subscription_is_confirmed_after_an_outage(stand_at: Callable[..., Any]) -> None:
     """ "A server should normally only need to confirm (by re-subscribing) if there has been a service outage. When the
     service comes back on-line it should confirm all subscriptions." """
     clock = ManualClock(NOON)
@@ -453,7 +459,9 @@ async def test_we_confirm_after_an_outage(stand_at: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("answer", [Response(200, body=FALSE), Response(404), Response(200, body=b"yes")])
-async def test_a_publisher_that_refuses_is_asked_again_tomorrow(stand_at: Callable[..., Any], answer: Response) -> None:
+async def test_subscription_refused_by_publisher_is_requested_again_after_a_day(
+    stand_at: Callable[..., Any], answer: Response
+) -> None:
     service = await service_on(stand_at, public_url=PUBLIC, cnws_subscribe=PUBLISHER)
     service.stand.others.answer = lambda _: answer
     service.stand.origin.publish("/feed.xml", a_feed("one"))

@@ -62,14 +62,14 @@ def a_copy(channel: Channel | None = RSS, age: float = HOUR, **more: object) -> 
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_update_never_replaces_a_good_copy(name: str) -> None:
+def test_bad_update_never_replaces_a_good_copy(name: str) -> None:
     verdict = decide_replacement(a_copy(), BAD[name], NOW, SETTINGS)
 
     assert isinstance(verdict, KeepStored)
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_copy_stands_in_for_seven_days_from_when_it_was_last_good(name: str) -> None:
+def test_bad_update_keeps_the_copy_for_seven_days_since_its_last_good_response(name: str) -> None:
     verdict = decide_replacement(a_copy(age=HOUR), BAD[name], NOW, SETTINGS)
 
     assert isinstance(verdict, KeepStored)
@@ -77,7 +77,7 @@ def test_a_copy_stands_in_for_seven_days_from_when_it_was_last_good(name: str) -
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_after_seven_days_readers_get_what_came(name: str) -> None:
+def test_bad_update_is_passed_through_after_seven_days(name: str) -> None:
     verdict = decide_replacement(a_copy(age=7 * DAY), BAD[name], NOW, SETTINGS)
 
     assert isinstance(verdict, PassThroughOnly | Replace)
@@ -85,25 +85,25 @@ def test_after_seven_days_readers_get_what_came(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_with_on_bad_update_pass_nothing_is_kept(name: str) -> None:
+def test_bad_update_is_passed_through_with_on_bad_update_pass(name: str) -> None:
     verdict = decide_replacement(a_copy(), BAD[name], NOW, replace(SETTINGS, on_bad_update="pass"))
 
     assert isinstance(verdict, Replace | PassThroughOnly)
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_without_a_copy_everything_passes(name: str) -> None:
+def test_bad_update_without_a_copy_is_passed_through(name: str) -> None:
     assert isinstance(decide_replacement(None, BAD[name], NOW, SETTINGS), PassThroughOnly)
     assert isinstance(decide_replacement(Resource(TARGET), BAD[name], NOW, SETTINGS), PassThroughOnly)
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_no_feed_is_never_guarded(name: str) -> None:
+def test_copy_that_is_no_feed_is_replaced_by_any_update(name: str) -> None:
     assert isinstance(decide_replacement(a_copy(channel=None), BAD[name], NOW, SETTINGS), Replace)
 
 
 @pytest.mark.parametrize("status", [403, 404])
-def test_for_403_and_404_a_copy_stands_in_for_a_day(status: int) -> None:
+def test_status_403_or_404_keeps_the_copy_for_a_day(status: int) -> None:
     verdict = decide_replacement(a_copy(age=HOUR), FetchOutcome(status), NOW, SETTINGS)
 
     assert isinstance(verdict, KeepStored)
@@ -113,7 +113,7 @@ def test_for_403_and_404_a_copy_stands_in_for_a_day(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 402, 405, 406, 409, 418, 422, 426, 431])
-def test_other_refusals_count_like_404(status: int) -> None:
+def test_status_of_other_refusals_keeps_the_copy_for_a_day(status: int) -> None:
     verdict = decide_replacement(a_copy(age=HOUR), FetchOutcome(status), NOW, SETTINGS)
 
     assert isinstance(verdict, KeepStored)
@@ -121,7 +121,7 @@ def test_other_refusals_count_like_404(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [408, 421, 425])
-def test_refusals_that_may_be_repeated_count_like_failures(status: int) -> None:
+def test_status_of_retryable_refusals_keeps_the_copy_for_seven_days(status: int) -> None:
     verdict = decide_replacement(a_copy(age=HOUR), FetchOutcome(status), NOW, SETTINGS)
 
     assert isinstance(verdict, KeepStored)
@@ -129,44 +129,44 @@ def test_refusals_that_may_be_repeated_count_like_failures(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 451, 410])
-def test_401_451_and_410_pass_at_once(status: int) -> None:
+def test_status_401_451_or_410_is_passed_through_at_once(status: int) -> None:
     assert isinstance(decide_replacement(a_copy(age=1), FetchOutcome(status), NOW, SETTINGS), PassThroughOnly)
 
 
-def test_a_rule_sets_how_long_a_copy_stands_in() -> None:
+def test_stale_max_of_a_rule_limits_how_long_the_copy_is_kept() -> None:
     verdict = decide_replacement(a_copy(age=HOUR), FetchOutcome(503), NOW, replace(SETTINGS, stale_max=7200))
 
     assert isinstance(verdict, KeepStored)
     assert verdict.until == NOW + HOUR
 
 
-def test_a_304_confirms_the_copy() -> None:
+def test_status_304_confirms_the_copy() -> None:
     assert isinstance(decide_replacement(a_copy(), FetchOutcome(304), NOW, SETTINGS), Replace)
 
 
 @pytest.mark.parametrize("status", [200, 203])
-def test_a_well_formed_feed_of_the_same_kind_replaces_the_copy(status: int) -> None:
+def test_well_formed_feed_of_the_same_kind_replaces_the_copy(status: int) -> None:
     assert isinstance(decide_replacement(a_copy(), FetchOutcome(status, channel=RSS), NOW, SETTINGS), Replace)
 
 
-def test_another_version_of_the_same_kind_is_no_new_shape() -> None:
+def test_well_formed_feed_of_another_version_replaces_the_copy() -> None:
     older = replace(RSS, version="0.91")
 
     assert isinstance(decide_replacement(a_copy(), FetchOutcome(200, channel=older), NOW, SETTINGS), Replace)
 
 
-def test_a_feed_that_always_was_ill_formed_goes_on_being_updated() -> None:
+def test_ill_formed_feed_replaces_an_ill_formed_copy() -> None:
     verdict = decide_replacement(a_copy(ILL_FORMED), FetchOutcome(200, channel=ILL_FORMED), NOW, SETTINGS)
 
     assert isinstance(verdict, Replace)
 
 
-def test_a_well_formed_feed_of_any_kind_replaces_an_ill_formed_copy() -> None:
+def test_well_formed_feed_of_any_kind_replaces_an_ill_formed_copy() -> None:
     assert isinstance(decide_replacement(a_copy(ILL_FORMED), FetchOutcome(200, channel=ATOM), NOW, SETTINGS), Replace)
 
 
 @pytest.mark.parametrize("shape", [ATOM, ILL_FORMED], ids=["another kind", "ill-formed"])
-def test_a_new_shape_is_accepted_when_seen_three_times_over_six_hours(shape: Channel) -> None:
+def test_format_change_is_accepted_when_seen_three_times_over_six_hours(shape: Channel) -> None:
     resource, update = a_copy(), FetchOutcome(200, channel=shape)
     for hours in (0, 3):
         kept = decide_replacement(resource, update, NOW + hours * HOUR, SETTINGS)
@@ -180,11 +180,11 @@ def test_a_new_shape_is_accepted_when_seen_three_times_over_six_hours(shape: Cha
     assert isinstance(ripe, Replace)
 
 
-def test_a_copy_that_is_too_old_gives_way_to_any_feed() -> None:
+def test_copy_older_than_seven_days_is_replaced_by_any_feed() -> None:
     assert isinstance(decide_replacement(a_copy(age=7 * DAY), FetchOutcome(200, channel=ATOM), NOW, SETTINGS), Replace)
 
 
-def test_while_the_origin_is_left_in_peace_a_copy_stands_in_as_long_as_when_it_failed() -> None:
+def test_stale_limit_during_backoff_equals_that_of_the_failure() -> None:
     def patience(detail: Detail) -> float:
         return stale_limit_after_failure(Failures(1, detail=str(detail)), SETTINGS)
 
@@ -193,13 +193,13 @@ def test_while_the_origin_is_left_in_peace_a_copy_stands_in_as_long_as_when_it_f
     assert patience(Detail.GONE) == 0
 
 
-def test_two_sightings_are_not_enough_however_far_apart() -> None:
+def test_format_change_seen_twice_is_rejected_after_any_interval() -> None:
     resource = a_copy(pending_format_change=PendingFormatChange("atom", NOW - 3 * DAY, 1))
 
     assert isinstance(decide_replacement(resource, FetchOutcome(200, channel=ATOM), NOW, SETTINGS), KeepStored)
 
 
-def test_another_shape_starts_anew() -> None:
+def test_format_change_to_another_format_restarts_the_count() -> None:
     resource = a_copy(pending_format_change=PendingFormatChange("ill-formed rss", NOW - DAY, 9))
 
     verdict = decide_replacement(resource, FetchOutcome(200, channel=ATOM), NOW, SETTINGS)
@@ -208,7 +208,7 @@ def test_another_shape_starts_anew() -> None:
     assert verdict.pending_change == PendingFormatChange("atom", NOW, 1)
 
 
-def test_a_failure_in_between_does_not_forget_the_new_shape() -> None:
+def test_format_change_count_survives_an_intermediate_failure() -> None:
     seen = PendingFormatChange("atom", NOW - HOUR, 2)
 
     verdict = decide_replacement(a_copy(pending_format_change=seen), FetchOutcome(503), NOW, SETTINGS)
@@ -218,7 +218,7 @@ def test_a_failure_in_between_does_not_forget_the_new_shape() -> None:
 
 
 @pytest.mark.parametrize("update", [FetchOutcome(200, html=True), FetchOutcome(200, empty=True), FetchOutcome(200)])
-def test_what_is_no_feed_never_becomes_one_by_repetition(update: FetchOutcome) -> None:
+def test_repeated_response_that_is_no_feed_is_never_accepted(update: FetchOutcome) -> None:
     resource = a_copy(pending_format_change=PendingFormatChange("ill-formed rss", NOW - DAY, 9))
 
     assert isinstance(decide_replacement(resource, update, NOW, SETTINGS), KeepStored)
@@ -242,7 +242,7 @@ def test_what_is_no_feed_never_becomes_one_by_repetition(update: FetchOutcome) -
         (FetchOutcome(302, redirect_error=Detail.TIMEOUT), Detail.TIMEOUT),
     ],
 )
-def test_the_detail_names_what_is_wrong(outcome: FetchOutcome, detail: Detail) -> None:
+def test_detail_names_the_reason_of_the_rejection(outcome: FetchOutcome, detail: Detail) -> None:
     verdict = decide_replacement(a_copy(), outcome, NOW, SETTINGS)
 
     assert isinstance(verdict, KeepStored)
@@ -260,7 +260,7 @@ def test_the_detail_names_what_is_wrong(outcome: FetchOutcome, detail: Detail) -
         (Forbidden("169.254.169.254"), Detail.FORBIDDEN_ADDRESS),
     ],
 )
-def test_no_answer_is_told_by_its_own_name(error: FeedproxyError, detail: Detail) -> None:
+def test_detail_names_the_error_of_a_failed_fetch(error: FeedproxyError, detail: Detail) -> None:
     verdict = decide_replacement(a_copy(), FetchOutcome(error=error), NOW, SETTINGS)
 
     assert isinstance(verdict, KeepStored)
@@ -282,14 +282,14 @@ def test_no_answer_is_told_by_its_own_name(error: FeedproxyError, detail: Detail
     ],
     ids=["cloudflare 403", "cloudflare 503", "aws waf", "anubis"],
 )
-def test_a_challenge_page_is_kept_out_with_any_status(outcome: FetchOutcome) -> None:
+def test_challenge_page_is_rejected_with_any_status(outcome: FetchOutcome) -> None:
     verdict = decide_replacement(a_copy(age=2 * DAY), outcome, NOW, SETTINGS)
 
     assert isinstance(verdict, KeepStored)
     assert verdict.detail is Detail.CHALLENGE
 
 
-def test_a_feed_that_writes_about_challenges_is_a_feed() -> None:
+def test_feed_that_quotes_challenge_markup_is_accepted() -> None:
     page = b"<rss><channel><title>On /.within.website/x/cmd/anubis/</title></channel></rss>"
 
     assert isinstance(decide_replacement(a_copy(), FetchOutcome(200, channel=RSS, page=page), NOW, SETTINGS), Replace)
@@ -318,13 +318,13 @@ def with_items(channel: Channel, items: int) -> Channel:
         (with_items(ILL_FORMED, 15), with_items(RSS, 12), True),
     ],
 )
-def test_sudden_loss_of_most_items_is_not_taken_at_once(held: Channel, update: Channel, takes: bool) -> None:
+def test_item_loss_of_most_items_is_rejected_at_first(held: Channel, update: Channel, takes: bool) -> None:
     verdict = decide_replacement(a_copy(held), FetchOutcome(200, channel=update), NOW, SETTINGS)
 
     assert isinstance(verdict, Replace if takes else KeepStored)
 
 
-def test_loss_is_believed_when_it_was_seen_three_times_over_six_hours() -> None:
+def test_item_loss_is_accepted_when_seen_three_times_over_six_hours() -> None:
     copy = a_copy(with_items(RSS, 20))
     for at, items, takes in [(0, 0, False), (3, 4, False), (5.9, 1, False), (6.1, 0, True)]:
         verdict = decide_replacement(copy, FetchOutcome(200, channel=with_items(RSS, items)), NOW + at * HOUR, SETTINGS)
@@ -333,7 +333,7 @@ def test_loss_is_believed_when_it_was_seen_three_times_over_six_hours() -> None:
             copy = replace(copy, pending_format_change=verdict.pending_change)
 
 
-def test_feed_that_has_been_as_short_before_is_taken_at_once() -> None:
+def test_item_loss_to_a_count_seen_before_is_accepted_at_once() -> None:
     copy = a_copy(
         with_items(RSS, 20), version_records=(VersionRecord(NOW - DAY, 100, 2), VersionRecord(NOW - HOUR, 900, 20))
     )
@@ -344,7 +344,7 @@ def test_feed_that_has_been_as_short_before_is_taken_at_once() -> None:
     )
 
 
-def test_loss_passes_where_the_operator_lets_bad_updates_pass() -> None:
+def test_item_loss_is_accepted_with_on_bad_update_pass() -> None:
     update = FetchOutcome(200, channel=with_items(RSS, 0))
     assert isinstance(
         decide_replacement(a_copy(with_items(RSS, 20)), update, NOW, Settings(on_bad_update="pass")), Replace

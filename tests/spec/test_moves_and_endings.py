@@ -44,17 +44,17 @@ def sight(
     )
 
 
-def test_after_one_permanent_redirect_readers_still_get_the_feed() -> None:
+def test_permanent_redirect_seen_once_is_not_announced() -> None:
     assert active_relocation(sight(None, NOW), NOW, SETTINGS) is None
 
 
-def test_after_two_an_hour_apart_readers_are_told_301() -> None:
+def test_permanent_redirect_seen_twice_an_hour_apart_is_answered_301() -> None:
     twice = sight(sight(None, NOW), NOW + HOUR)
 
     assert active_relocation(twice, NOW + HOUR, SETTINGS) == RespondMoved(NEW)
 
 
-def test_many_sightings_within_the_hour_count_once() -> None:
+def test_permanent_redirect_seen_repeatedly_within_an_hour_counts_once() -> None:
     sighting = sight(None, NOW)
     for minute in range(1, 60):
         sighting = sight(sighting, NOW + 60 * minute)
@@ -63,22 +63,22 @@ def test_many_sightings_within_the_hour_count_once() -> None:
     assert active_relocation(sighting, NOW + HOUR, SETTINGS) is None
 
 
-def test_another_location_starts_anew() -> None:
+def test_permanent_redirect_to_another_location_restarts_the_count() -> None:
     sighting = sight(sight(None, NOW), NOW + HOUR, to=OTHER)
 
     assert (sighting.count, sighting.location, sighting.confirmed) == (1, OTHER, False)
 
 
-def test_an_ordinary_answer_forgets_what_was_not_believed() -> None:
+def test_relocation_unconfirmed_is_cleared_by_an_ordinary_response() -> None:
     assert clear_relocation(sight(None, NOW), NOW + HOUR, feed=True) is None
     assert clear_relocation(sight(None, NOW, ending=RelocationKind.GONE), NOW + HOUR, feed=False) is None
 
 
-def test_a_feed_under_the_old_address_takes_back_what_was_believed() -> None:
+def test_relocation_confirmed_is_cleared_by_a_feed_at_the_old_address() -> None:
     assert clear_relocation(sight(None, NOW, at_once=True), NOW + WEEK, feed=True) is None
 
 
-def test_a_page_of_advertisements_under_the_old_address_takes_back_nothing() -> None:
+def test_relocation_confirmed_is_kept_when_the_old_address_returns_no_feed() -> None:
     believed = sight(None, NOW, at_once=True)
 
     kept = clear_relocation(believed, NOW + WEEK, feed=False)
@@ -87,34 +87,34 @@ def test_a_page_of_advertisements_under_the_old_address_takes_back_nothing() -> 
     assert active_relocation(kept, NOW + WEEK, SETTINGS) == RespondMoved(NEW)
 
 
-def test_an_xml_redirect_acts_at_once() -> None:
+def test_xml_redirect_takes_effect_at_once() -> None:
     assert active_relocation(sight(None, NOW, at_once=True), NOW, SETTINGS) == RespondMoved(NEW)
 
 
-def test_an_xml_gone_acts_at_once_and_leaves_the_origin_in_peace() -> None:
+def test_xml_gone_takes_effect_at_once_and_stops_requests_to_the_origin() -> None:
     assert active_relocation(sight(None, NOW, ending=RelocationKind.GONE, at_once=True), NOW, SETTINGS) == RespondGone(
         recheck=False
     )
 
 
-def test_an_xml_redirect_confirms_a_301_seen_before() -> None:
+def test_xml_redirect_confirms_a_301_seen_before() -> None:
     assert sight(sight(None, NOW), NOW + 60, at_once=True).confirmed
 
 
-def test_a_single_410_is_told_but_the_origin_is_asked_again() -> None:
+def test_gone_410_seen_once_is_answered_410_and_the_origin_is_rechecked() -> None:
     assert active_relocation(sight(None, NOW, ending=RelocationKind.GONE), NOW + 60, SETTINGS) == RespondGone(
         recheck=True
     )
 
 
-def test_a_confirmed_410_is_remembered_and_asked_for_again_weekly() -> None:
+def test_gone_410_confirmed_is_rechecked_weekly() -> None:
     gone = sight(sight(None, NOW, ending=RelocationKind.GONE), NOW + HOUR, ending=RelocationKind.GONE)
 
     assert active_relocation(gone, NOW + HOUR + WEEK - 1, SETTINGS) == RespondGone(recheck=False)
     assert active_relocation(gone, NOW + HOUR + WEEK, SETTINGS) == RespondGone(recheck=True)
 
 
-def test_a_410_at_the_weekly_question_gives_another_week_of_peace() -> None:
+def test_gone_410_at_the_weekly_recheck_extends_it_by_a_week() -> None:
     gone = sight(None, NOW, ending=RelocationKind.GONE, at_once=True)
 
     again = sight(gone, NOW + WEEK, ending=RelocationKind.GONE)
@@ -122,43 +122,43 @@ def test_a_410_at_the_weekly_question_gives_another_week_of_peace() -> None:
     assert active_relocation(again, NOW + WEEK + 1, SETTINGS) == RespondGone(recheck=False)
 
 
-def test_the_operator_undoes_a_move_by_forgetting_its_sighting() -> None:
+def test_relocation_cleared_by_the_operator_has_no_effect() -> None:
     assert active_relocation(None, NOW, SETTINGS) is None
 
 
-def test_a_rule_moves_a_feed_whatever_was_seen() -> None:
+def test_moved_to_rule_overrides_any_recorded_relocation() -> None:
     rule = replace(SETTINGS, moved_to=OTHER)
 
     assert active_relocation(None, NOW, rule) == RespondMoved(OTHER)
     assert active_relocation(sight(None, NOW, at_once=True), NOW, rule) == RespondMoved(OTHER)
 
 
-def test_a_rule_for_a_whole_site_does_not_move_the_new_address_onto_itself() -> None:
+def test_moved_to_rule_for_a_site_does_not_redirect_the_new_address_to_itself() -> None:
     assert active_relocation(None, NOW, replace(SETTINGS, moved_to=NEW), target=NEW) is None
 
 
-def test_a_rule_ends_a_feed() -> None:
+def test_gone_rule_answers_410() -> None:
     assert active_relocation(None, NOW, replace(SETTINGS, gone=True)) == RespondGone(recheck=False)
 
 
-def test_a_chain_is_lasting_as_far_as_it_is_permanent() -> None:
+def test_redirect_chain_is_permanent_up_to_its_first_temporary_hop() -> None:
     assert permanent_location([(301, NEW), (308, OTHER)]) == OTHER
     assert permanent_location([(301, NEW), (302, OTHER)]) == NEW
     assert permanent_location([(307, NEW), (301, OTHER)]) is None
 
 
-def test_a_relative_redirect_is_resolved() -> None:
+def test_redirect_with_relative_location_is_resolved() -> None:
     assert next_hop([OLD], "../new/feed.xml", limit=5) == FollowRedirect("https://example.com/new/feed.xml")
 
 
-def test_white_space_around_a_new_location_does_not_count() -> None:
+def test_redirect_location_is_stripped_of_white_space() -> None:
     assert next_hop([OLD], f"\n  {NEW} \n", limit=5) == FollowRedirect(NEW)
 
 
 @pytest.mark.parametrize(
     ("visited", "to"), [([OLD], OLD), ([OLD, NEW], OLD), ([OLD], "https://EXAMPLE.com:443/feed#x")]
 )
-def test_a_circle_is_seen_at_its_first_return(visited: list[str], to: str) -> None:
+def test_redirect_loop_is_detected_at_its_first_repetition(visited: list[str], to: str) -> None:
     stop = next_hop(visited, to, limit=5)
 
     assert isinstance(stop, StopFollowing)
@@ -176,7 +176,7 @@ def test_redirects_are_followed_up_to_the_limit() -> None:
     "location",
     ["javascript:alert(0)", "file:///etc/passwd", "ftp://example.com/", "https://user:pw@example.com/"],
 )
-def test_nothing_but_http_is_followed(location: str) -> None:
+def test_redirect_to_a_scheme_other_than_http_is_not_followed(location: str) -> None:
     stop = next_hop([OLD], location, limit=5)
 
     assert isinstance(stop, StopFollowing)

@@ -33,7 +33,7 @@ URL = "https://example.com/feed"
         ("params, except=()", QueryVariance(all_but=True)),
     ],
 )
-def test_value_says_which_parameters_matter(value: str, expected: QueryVariance) -> None:
+def test_value_selects_the_significant_parameters(value: str, expected: QueryVariance) -> None:
     assert parse_no_vary_search(value) == expected
     assert not expected.is_default
 
@@ -51,14 +51,14 @@ def test_invalid_value_is_the_default(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["params=?0", "params=()", "key-order=?0"])
-def test_value_without_effect_is_the_default(value: str) -> None:
+def test_value_without_effect_equals_the_default(value: str) -> None:
     assert parse_no_vary_search(value) == DEFAULT
 
 
 # -- Parse a key
 
 
-def test_key_is_percent_decoded_and_plus_is_a_space() -> None:
+def test_key_is_percent_decoded_and_plus_means_space() -> None:
     variance = parse_no_vary_search('params=("%C3%A9+%E6%B0%97")')
 
     assert variance.names == {"é 気"}
@@ -76,7 +76,7 @@ def test_urls_that_differ_before_the_query_are_different(other: str) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), [("", "?"), ("?a=b&&&c", "?a=b&c=")])
-def test_default_compares_queries_as_they_are_written(one: str, other: str) -> None:
+def test_default_compares_queries_as_written(one: str, other: str) -> None:
     assert not DEFAULT.are_equivalent(URL + one, URL + other)
     assert DEFAULT.are_equivalent(URL + one, URL + one)
 
@@ -105,7 +105,9 @@ def test_default_compares_queries_as_they_are_written(one: str, other: str) -> N
         ("key-order", "?a=1;b=2", "?b=2;a=1", False),
     ],
 )
-def test_urls_are_equivalent_by_the_parameters_that_matter(value: str, one: str, other: str, equivalent: bool) -> None:
+def test_urls_are_equivalent_if_their_significant_parameters_are(
+    value: str, one: str, other: str, equivalent: bool
+) -> None:
     assert parse_no_vary_search(value).are_equivalent(URL + one, URL + other) is equivalent
     assert parse_no_vary_search(value).are_equivalent(URL + other, URL + one) is equivalent
 
@@ -144,7 +146,7 @@ def test_ignored_parameters_are_removed(patterns: tuple[str, ...], query: str, r
     assert without_parameters(URL + query, patterns) == URL + rest
 
 
-def test_field_names_what_it_can_name() -> None:
+def test_field_lists_the_parameters_that_it_can_express() -> None:
     assert no_vary_search(("null", "x y")) == 'params=("null" "x%20y")'
     assert '"utm_source"' in no_vary_search(("utm_*",))
     assert no_vary_search(("campaign_*",)) == ""

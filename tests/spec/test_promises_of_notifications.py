@@ -196,15 +196,15 @@ KEPT_NOWHERE = {
 
 
 @pytest.mark.parametrize(("sentence", "where", "test"), promises(PROMISES), ids=str)
-def test_a_sentence_has_a_test(sentence: str, where: str, test: str) -> None:
+def test_promise_names_an_existing_test(sentence: str, where: str, test: str) -> None:
     assert sentence
     assert test in names_in(FILES[where])
 
 
-def test_every_sentence_is_kept_or_said_to_be_kept_nowhere() -> None:
+def test_promises_cover_every_sentence_or_list_it_as_not_kept() -> None:
     check_sentences(PROMISES, KEPT_NOWHERE)
 
 
 @pytest.mark.parametrize("where", ["pings", "rsscloud", "cnws", "websub"])
-def test_every_text_is_spoken_for(where: str) -> None:
+def test_promises_cover_every_specification(where: str) -> None:
     assert sum(named == where for _, named, _ in promises(PROMISES)) >= 10

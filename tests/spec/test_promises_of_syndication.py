@@ -159,7 +159,7 @@ NAMELESS = b"""<rss version="2.0"><channel><title>Notes</title><link>http://site
 
 
 @pytest.mark.parametrize("name", ["rss", "rdf", "atom"])
-def test_what_a_feed_and_its_items_have_is_read_by_readers_out_of_every_format(name: str) -> None:
+def test_feedparser_reads_feed_and_items_from_every_format(name: str) -> None:
     feed = read(FEED, address="http://site.example/feed")
     assert feed is not None
 
@@ -175,7 +175,7 @@ def test_what_a_feed_and_its_items_have_is_read_by_readers_out_of_every_format(n
 
 
 @pytest.mark.parametrize("name", ["rss", "rdf", "atom"])
-def test_items_have_ids_of_their_own_in_every_format_also_where_the_feed_gives_none(name: str) -> None:
+def test_item_ids_are_unique_and_stable_in_every_format_without_ids_in_the_feed(name: str) -> None:
     feed = read(NAMELESS, address="http://site.example/feed")
     assert feed is not None
 
@@ -187,7 +187,7 @@ def test_items_have_ids_of_their_own_in_every_format_also_where_the_feed_gives_n
     assert ids == [entry.get("id") for entry in again.entries]
 
 
-def test_an_id_in_atom_is_an_iri() -> None:
+def test_atom_id_is_an_iri() -> None:
     feed = read(FEED, address="http://site.example/feed")
     assert feed is not None
 
@@ -196,7 +196,7 @@ def test_an_id_in_atom_is_an_iri() -> None:
     assert (told.text or "").startswith("urn:uuid:")
 
 
-def test_cdf_is_read_as_every_other_format() -> None:
+def test_cdf_is_read_like_every_other_format() -> None:
     document = (
         b'<CHANNEL HREF="http://site.example/"><TITLE>News</TITLE><ITEM HREF="/1"><TITLE>One</TITLE></ITEM></CHANNEL>'
     )
@@ -209,10 +209,10 @@ def test_cdf_is_read_as_every_other_format() -> None:
 
 
 @pytest.mark.parametrize(("sentence", "where", "test"), promises(PROMISES), ids=str)
-def test_a_sentence_has_a_test(sentence: str, where: str, test: str) -> None:
+def test_promise_names_an_existing_test(sentence: str, where: str, test: str) -> None:
     assert sentence
     assert test in names_in(FILES[where])
 
 
-def test_every_sentence_is_kept_or_said_to_be_kept_nowhere() -> None:
+def test_promises_cover_every_sentence_or_list_it_as_not_kept() -> None:
     check_sentences(PROMISES, KEPT_NOWHERE)

@@ -26,11 +26,11 @@ def said(*lines: tuple[str, str]) -> float | None:
     return retry_after(Fields(lines), NOW)
 
 
-def test_seconds_count_from_now() -> None:
+def test_retry_after_in_seconds_counts_from_now() -> None:
     assert said(("Retry-After", "120")) == NOW + 120
 
 
-def test_a_date_is_taken_as_it_stands() -> None:
+def test_retry_after_as_a_date_is_used_as_given() -> None:
     assert said(("Retry-After", "Fri, 20 Nov 2026 12:30:00 GMT")) == NOW + 1800
 
 
@@ -48,38 +48,38 @@ def test_a_date_is_taken_as_it_stands() -> None:
         "Fri, 99 Nov 2026 12:00:00 GMT",
     ],
 )
-def test_nonsense_zero_and_the_past_say_nothing(value: str) -> None:
+def test_retry_after_invalid_zero_or_past_is_ignored(value: str) -> None:
     assert said(("Retry-After", value)) is None
 
 
 @pytest.mark.parametrize("value", ["999999999", "99999999999999", "Fri, 20 Nov 2099 12:00:00 GMT"])
-def test_absurd_values_count_as_48_hours(value: str) -> None:
+def test_retry_after_above_48_hours_is_capped(value: str) -> None:
     assert said(("Retry-After", value)) == NOW + DEFER_MAX == NOW + 48 * 3600
 
 
-def test_a_rate_limit_that_is_used_up_says_when_it_is_filled_again() -> None:
+def test_rate_limit_exhausted_defers_until_its_reset() -> None:
     assert said(("x-ratelimit-remaining", "0.0"), ("x-ratelimit-reset", "47")) == NOW + 47
 
 
-def test_a_rate_limit_with_something_left_says_nothing() -> None:
+def test_rate_limit_with_remaining_requests_is_ignored() -> None:
     assert said(("x-ratelimit-remaining", "3"), ("x-ratelimit-reset", "47")) is None
 
 
-def test_a_reset_may_be_a_point_in_time() -> None:
+def test_rate_limit_reset_may_be_a_timestamp() -> None:
     assert (
         rate_limit_reset(Fields([("X-RateLimit-Remaining", "0"), ("X-RateLimit-Reset", f"{NOW + 90:.0f}")]), NOW)
         == NOW + 90
     )
 
 
-def test_the_later_of_both_counts() -> None:
+def test_retry_after_and_rate_limit_use_the_later_time() -> None:
     limit = [("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "300")]
 
     assert said(("Retry-After", "120"), *limit) == NOW + 300
     assert said(("Retry-After", "600"), *limit) == NOW + 600
 
 
-def test_nobody_asks_before_retry_after_has_passed() -> None:
+def test_retry_after_defers_the_next_fetch() -> None:
     failures = record_failure(Failures(), Detail.RATE_LIMITED, NOW, not_before=NOW + 3600, jitter=0.5)
     resource = Resource("https://example.com/feed", channel=FEED, fetched=NOW, failures=failures)
 
@@ -91,7 +91,7 @@ def test_nobody_asks_before_retry_after_has_passed() -> None:
     assert isinstance(then, Allowed)
 
 
-def test_retry_after_binds_what_is_not_known_as_a_feed_too() -> None:
+def test_retry_after_defers_fetches_of_a_resource_not_known_as_feed() -> None:
     failures = record_failure(Failures(), Detail.RATE_LIMITED, NOW, not_before=NOW + 30, jitter=0.5, back_off=False)
     resource = Resource("https://example.com/feed", fetched=NOW, failures=failures)
 
@@ -102,7 +102,7 @@ def test_retry_after_binds_what_is_not_known_as_a_feed_too() -> None:
     assert isinstance(check_fetch_allowed(resource, NOW + 30, Settings(), site_free_at=0.0), Allowed)
 
 
-def test_a_site_whose_limit_is_used_up_is_left_in_peace_as_a_whole() -> None:
+def test_rate_limit_exhausted_pauses_the_whole_site() -> None:
     sites = LocalSiteThrottle()
     sites.reserve("example.com", NOW, 1)
 

@@ -40,85 +40,85 @@ def request(*lines: tuple[str, str], method: str = "GET") -> Request:
         "feed;x=y",
     ],
 )
-def test_feed_is_acceptable_where_it_is_listed(value: str) -> None:
+def test_a_im_with_feed_makes_feed_acceptable(value: str) -> None:
     assert accepts_feed(value)
 
 
 @pytest.mark.parametrize("value", ["", "vcdiff", "gzip, range", "feeds", "*", '"feed"', "vcdiff;im=feed", "feed q=1"])
-def test_feed_is_not_acceptable_where_it_is_not_listed(value: str) -> None:
+def test_a_im_without_feed_makes_feed_unacceptable(value: str) -> None:
     assert not accepts_feed(value)
 
 
 @pytest.mark.parametrize("value", ["feed;q=0", "feed;q=0.000", "feed, feed;q=0", "feed;q=high"])
-def test_feed_with_a_weight_of_zero_or_an_unreadable_one_is_not_acceptable(value: str) -> None:
+def test_a_im_with_zero_or_invalid_weight_makes_feed_unacceptable(value: str) -> None:
     assert not accepts_feed(value)
 
 
-def test_the_manipulation_of_greater_weight_is_preferred_and_none_is_one_of_them() -> None:
+def test_a_im_prefers_the_manipulation_of_greater_weight_including_identity() -> None:
     assert not accepts_feed("feed;q=0.5, identity")
     assert accepts_feed("feed, identity;q=0.5")
     assert accepts_feed("feed, identity;q=0")
 
 
-def test_several_lines_are_one_list() -> None:
+def test_a_im_field_lines_are_combined() -> None:
     assert requested_bases(request(("A-IM", "vcdiff"), A_IM, TAG))
 
 
 @pytest.mark.parametrize("value", ["feed;" * 10_000, "," * 100_000, 'feed;x="' * 1_000])
-def test_no_value_whatsoever_raises(value: str) -> None:
+def test_a_im_parser_never_raises(value: str) -> None:
     accepts_feed(value)
 
 
 # -- 10.3: what a request must have
 
 
-def test_without_a_im_the_whole_is_sent() -> None:
+def test_request_without_a_im_gets_the_full_response() -> None:
     assert requested_bases(request(TAG)) is None
 
 
-def test_without_a_validator_the_whole_is_sent() -> None:
+def test_request_without_validator_gets_the_full_response() -> None:
     assert requested_bases(request(A_IM)) is None
 
 
-def test_the_base_is_named_by_an_entity_tag() -> None:
+def test_base_is_identified_by_an_entity_tag() -> None:
     assert requested_bases(request(A_IM, TAG)) == Bases(tags=(EntityTag("v1"),))
 
 
-def test_several_tags_may_be_offered() -> None:
+def test_bases_may_be_several_entity_tags() -> None:
     bases = requested_bases(request(A_IM, ("If-None-Match", '"v1", W/"v0"')))
 
     assert bases == Bases(tags=(EntityTag("v1"), EntityTag("v0", weak=True)))
 
 
-def test_any_tag_at_all_names_no_base() -> None:
+def test_base_is_not_identified_by_an_asterisk() -> None:
     assert requested_bases(request(A_IM, ("If-None-Match", "*"))) is None
 
 
-def test_the_base_may_be_named_by_a_date_as_readers_do() -> None:
+def test_base_may_be_identified_by_if_modified_since() -> None:
     assert requested_bases(request(A_IM, ("If-Modified-Since", format_http_date(NOON)))) == Bases(date=NOON)
 
 
-def test_a_date_does_not_count_beside_a_tag() -> None:
+def test_base_date_is_ignored_beside_an_entity_tag() -> None:
     date = ("If-Modified-Since", format_http_date(NOON))
 
     assert requested_bases(request(A_IM, date, TAG)) == Bases(tags=(EntityTag("v1"),))
     assert requested_bases(request(A_IM, date, ("If-None-Match", "*"))) is None
 
 
-def test_a_date_that_is_none_names_no_base() -> None:
+def test_base_is_not_identified_by_an_invalid_date() -> None:
     assert requested_bases(request(A_IM, ("If-Modified-Since", "yesterday"))) is None
 
 
-def test_head_is_answered_as_get_is() -> None:
+def test_request_with_head_is_answered_like_get() -> None:
     assert requested_bases(request(A_IM, TAG, method="HEAD")) == requested_bases(request(A_IM, TAG))
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
-def test_no_other_method_is_answered_with_226(method: str) -> None:
+def test_request_with_another_method_is_never_answered_226(method: str) -> None:
     assert requested_bases(request(A_IM, TAG, method=method)) is None
 
 
-def test_a_range_is_one_of_the_whole() -> None:
+def test_request_with_range_gets_a_range_of_the_full_response() -> None:
     assert requested_bases(request(A_IM, TAG, ("Range", "bytes=0-9"))) is None
 
 
@@ -129,30 +129,30 @@ def test_the_status_is_226() -> None:
     assert IM_USED == 226
 
 
-def test_the_manipulation_is_named() -> None:
+def test_im_names_the_manipulation() -> None:
     assert im_used_fields(FULL, base=EntityTag("v1")).get_all("IM") == ["feed"]
 
 
-def test_the_etag_is_that_of_the_current_instance_and_must_be_there() -> None:
+def test_etag_is_required_and_identifies_the_current_instance() -> None:
     assert im_used_fields(FULL, base=EntityTag("v1")).get_all("ETag") == ['"v2"']
     with pytest.raises(ValueError, match="ETag"):
         im_used_fields(FULL.without("etag"), base=EntityTag("v1"))
 
 
 @pytest.mark.parametrize("tag", [EntityTag("v1"), EntityTag("v1-gzip", weak=True)])
-def test_the_base_is_named_as_the_reader_named_it(tag: EntityTag) -> None:
+def test_delta_base_repeats_the_entity_tag_of_the_request(tag: EntityTag) -> None:
     assert im_used_fields(FULL, base=tag).get_all("Delta-Base") == [tag.text]
 
 
-def test_a_base_that_was_named_by_a_date_has_no_tag_to_tell() -> None:
+def test_delta_base_is_absent_for_a_base_identified_by_date() -> None:
     assert "delta-base" not in im_used_fields(FULL)
 
 
-def test_other_fields_stay() -> None:
+def test_other_fields_are_unchanged() -> None:
     assert im_used_fields(FULL, base=EntityTag("v1")).get("content-type") == "application/rss+xml"
 
 
-def test_vary_says_what_the_answer_depended_on() -> None:
+def test_vary_lists_the_request_fields_that_selected_the_delta() -> None:
     encoded = FULL.with_field("Vary", "Accept-Encoding, a-im")
 
     assert im_used_fields(encoded, base=EntityTag("v1")).get_all("vary") == ["Accept-Encoding, a-im, If-None-Match"]
@@ -163,38 +163,38 @@ def test_vary_says_what_the_answer_depended_on() -> None:
 # -- 10.8.2: the cache directive `im`
 
 
-def test_a_cache_that_does_not_know_226_is_told_not_to_store_it() -> None:
+def test_cache_control_forbids_storing_by_caches_unaware_of_226() -> None:
     fields = im_used_fields(FULL, base=EntityTag("v1"))
 
     assert fields.get_all("cache-control") == ["no-store, im"]
     assert CacheControl.from_fields(fields).no_store
 
 
-def test_a_cache_that_knows_226_is_told_what_it_would_be_told_of_the_whole() -> None:
+def test_cache_control_keeps_the_directives_of_the_full_response_for_caches_aware_of_226() -> None:
     fields = im_used_fields(FULL.with_field("Cache-Control", "max-age=300, private"))
 
     assert fields.get_all("cache-control") == ["max-age=300, private, no-store, im"]
 
 
-def test_what_must_not_be_stored_at_all_is_not_opened_to_caches_that_know_226() -> None:
+def test_cache_control_no_store_is_not_relaxed_by_im() -> None:
     fields = im_used_fields(FULL.with_field("Cache-Control", "no-store"))
 
     assert fields.get_all("cache-control") == ["no-store"]
 
 
 @pytest.mark.parametrize("name", ["CDN-Cache-Control", "ExampleCDN-Cache-Control", "Surrogate-Control"])
-def test_no_field_for_some_caches_only_allows_what_is_forbidden_to_all(name: str) -> None:
+def test_targeted_cache_control_fields_are_removed(name: str) -> None:
     assert name not in im_used_fields(FULL.with_field(name, "max-age=300"))
 
 
 @pytest.mark.parametrize("control", ["public, max-age=3600", "max-age=3600, im", "no-store, im"])
-def test_a_226_of_an_origins_own_is_never_stored(control: str) -> None:
+def test_response_226_of_an_origin_is_never_stored(control: str) -> None:
     answer = Response(IM_USED, Fields([("Cache-Control", control), ("IM", "feed"), ("ETag", '"v2"')]), b"<rss/>")
 
     assert isinstance(may_store(request(), answer, now=NOON), DoNotStore)
 
 
-def test_a_im_goes_no_further_than_here() -> None:
+def test_a_im_is_not_forwarded_to_the_origin() -> None:
     visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", "192.0.2.1")
 
     upstream = build_upstream_request(request(A_IM, TAG), visit, via="1.1 feedproxy-0", own_agent=None).request
@@ -221,23 +221,23 @@ def told(now: bytes, before: bytes) -> tuple[bytes, int]:
     return result.body, result.entries
 
 
-def test_a_delta_is_a_complete_feed_with_new_entries_only() -> None:
+def test_delta_is_a_complete_feed_with_the_new_entries_only() -> None:
     assert told(feed(3, 2, 1), feed(2, 1)) == (feed(3), 1)
 
 
-def test_a_changed_entry_is_a_new_one() -> None:
+def test_delta_contains_a_changed_entry() -> None:
     changed = feed(3, 2).replace(b"<guid>2</guid>", b"<guid>2</guid><title>x</title>")
 
     assert told(changed, feed(3, 2)) == (changed.replace(b"<item><guid>3</guid></item>", b""), 1)
 
 
-def test_the_channel_is_that_of_the_current_instance() -> None:
+def test_delta_has_the_channel_of_the_current_instance() -> None:
     assert told(feed(2, 1, date="Fri"), feed(2, 1)) == (feed(date="Fri"), 0)
 
 
-def test_an_entry_that_was_taken_out_is_not_told() -> None:
+def test_delta_omits_a_removed_entry() -> None:
     assert told(feed(2), feed(2, 1)) == (feed(), 0)
 
 
-def test_a_delta_of_an_instance_against_itself_has_no_entries() -> None:
+def test_delta_of_an_instance_against_itself_has_no_entries() -> None:
     assert told(feed(2, 1), feed(2, 1)) == (feed(), 0)

@@ -33,7 +33,7 @@ def allowed(control: str, after: float, occasion: Occasion, request: CacheContro
     )
 
 
-def test_a_response_is_used_while_it_is_revalidated_for_as_long_as_it_says() -> None:
+def test_stale_while_revalidate_allows_reuse_for_its_seconds() -> None:
     """Section 3: caches MAY serve it after it becomes stale, up to the indicated number of seconds."""
     control = "max-age=600, stale-while-revalidate=30"
 
@@ -42,19 +42,19 @@ def test_a_response_is_used_while_it_is_revalidated_for_as_long_as_it_says() -> 
     assert isinstance(deciding(control, 631), Validate)
 
 
-def test_without_the_directive_nothing_stale_is_used_while_it_is_revalidated() -> None:
+def test_stale_while_revalidate_absent_requires_validation() -> None:
     """Section 3."""
     assert isinstance(deciding("max-age=600", 600), Validate)
 
 
 @pytest.mark.parametrize("request_", [CacheControl(max_age=0), CacheControl(no_cache=True), CacheControl(min_fresh=1)])
-def test_a_reader_who_wants_a_fresh_response_gets_no_stale_one_meanwhile(request_: CacheControl) -> None:
+def test_stale_while_revalidate_is_overridden_by_a_request_for_a_fresh_response(request_: CacheControl) -> None:
     """RFC 9111, section 5.2.1.1: the client does not wish to receive a stale response."""
     assert isinstance(deciding("max-age=600, stale-while-revalidate=30", 601, request_), Validate)
 
 
 @pytest.mark.parametrize("forbidding", ["must-revalidate", "proxy-revalidate", "no-cache", "s-maxage=600"])
-def test_directives_that_forbid_stale_use_are_stronger(forbidding: str) -> None:
+def test_stale_extensions_are_overridden_by_directives_that_forbid_stale_use(forbidding: str) -> None:
     """RFC 9111, sections 4.2.4 and 5.2.2.10."""
     control = f"max-age=600, stale-while-revalidate=30, stale-if-error=30, {forbidding}"
 
@@ -63,7 +63,7 @@ def test_directives_that_forbid_stale_use_are_stronger(forbidding: str) -> None:
 
 
 @pytest.mark.parametrize("occasion", [Occasion.ERROR, Occasion.DISCONNECTED])
-def test_a_response_stands_in_for_an_error_for_as_long_as_it_says(occasion: Occasion) -> None:
+def test_stale_if_error_allows_reuse_for_its_seconds(occasion: Occasion) -> None:
     """Section 4: a cached stale response MAY be used when an error is encountered."""
     control = "max-age=600, stale-if-error=1200"
 
@@ -71,7 +71,7 @@ def test_a_response_stands_in_for_an_error_for_as_long_as_it_says(occasion: Occa
     assert not allowed(control, 1801, occasion)
 
 
-def test_a_reader_may_allow_it_too() -> None:
+def test_stale_if_error_in_the_request_allows_reuse() -> None:
     """Section 4: stale-if-error is a request directive as well."""
     request = CacheControl(stale_if_error=60)
 
@@ -79,12 +79,12 @@ def test_a_reader_may_allow_it_too() -> None:
     assert not allowed("max-age=600", 661, Occasion.ERROR, request)
 
 
-def test_a_refusal_is_no_error() -> None:
+def test_stale_if_error_does_not_apply_to_refusals() -> None:
     """Section 4: an error is what would result in 500, 502, 503 or 504."""
     assert not allowed("max-age=600, stale-if-error=1200", 601, Occasion.REFUSED)
 
 
-def test_an_error_gives_no_leave_while_nobody_speaks_of_it() -> None:
+def test_stale_if_error_absent_forbids_reuse_on_error() -> None:
     """Section 4: a stale copy needs somebody's word: the origin's, the reader's or the operator's."""
     assert not allowed("max-age=600", 600, Occasion.ERROR)
     assert isinstance(deciding("max-age=600, stale-if-error=1200", 601), Validate | Forward)

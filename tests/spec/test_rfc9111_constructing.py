@@ -29,12 +29,12 @@ from tests.spec.caching import (
 # -- 4. Constructing responses from caches
 
 
-def test_a_fresh_response_is_reused() -> None:
+def test_fresh_response_is_reused() -> None:
     """Section 4."""
     assert isinstance(deciding(stored(cache_control="max-age=60"), 59), Reuse)
 
 
-def test_a_stale_response_is_validated() -> None:
+def test_stale_response_is_validated() -> None:
     """Section 4."""
     decision = deciding(stored(cache_control="max-age=60", etag='"x"'), 60)
 
@@ -42,7 +42,7 @@ def test_a_stale_response_is_validated() -> None:
     assert decision.fwd is Fwd.STALE
 
 
-def test_a_stale_response_without_a_validator_is_fetched_anew() -> None:
+def test_stale_response_without_a_validator_is_fetched_anew() -> None:
     """Section 4."""
     response = stored(cache_control="max-age=60")
 
@@ -52,7 +52,7 @@ def test_a_stale_response_without_a_validator_is_fetched_anew() -> None:
     assert (decision.fwd, decision.stored) == (Fwd.STALE, response)
 
 
-def test_nothing_stored_is_a_miss() -> None:
+def test_no_stored_response_is_a_miss() -> None:
     """Section 4; RFC 9211, section 2.2 tells apart what is missing."""
     nothing = reuse.decide(None, CacheControl(), None, NOW, known_uri=False)
     nothing_selected = reuse.decide(None, CacheControl(), None, NOW, known_uri=True)
@@ -62,7 +62,7 @@ def test_nothing_stored_is_a_miss() -> None:
     assert (nothing.fwd, nothing_selected.fwd) == (Fwd.URI_MISS, Fwd.VARY_MISS)
 
 
-def test_of_several_suitable_responses_the_most_recent_by_date_is_used() -> None:
+def test_selection_prefers_the_most_recent_date() -> None:
     """Section 4."""
     older, newer = stored(date=at(-20)), stored(date=at(-10))
 
@@ -73,7 +73,7 @@ def test_of_several_suitable_responses_the_most_recent_by_date_is_used() -> None
 # -- 4.1 Calculating cache keys with the Vary header field
 
 
-def test_a_response_that_varies_answers_requests_whose_fields_match() -> None:
+def test_vary_matches_requests_with_equal_nominated_fields() -> None:
     """Section 4.1."""
     response = varying("Foo, bar", fields(foo="1", bar="abc", other="2"))
 
@@ -82,7 +82,7 @@ def test_a_response_that_varies_answers_requests_whose_fields_match() -> None:
     assert not selects(response, ("foo", "1"))
 
 
-def test_an_absent_field_matches_only_an_absent_one() -> None:
+def test_vary_absent_field_matches_only_an_absent_field() -> None:
     """Section 4.1."""
     without, with_empty = varying("foo", Fields()), varying("foo", fields(foo=""))
 
@@ -94,18 +94,18 @@ def test_an_absent_field_matches_only_an_absent_one() -> None:
 
 
 @pytest.mark.parametrize("vary", ["*", "*, *", ", *", "*, Foo", "Foo, *"])
-def test_a_star_always_fails_to_match(vary: str) -> None:
+def test_vary_asterisk_never_matches(vary: str) -> None:
     """Section 4.1."""
     assert not selects(varying(vary, fields(foo="1")), ("foo", "1"))
     assert isinstance(storing(vary=vary, cache_control="max-age=60"), DoNotStore)
 
 
-def test_a_star_on_a_line_of_its_own_counts_too() -> None:
+def test_vary_asterisk_on_a_separate_line_is_recognised() -> None:
     """Section 4.1; RFC 9110, section 5.3."""
     assert variation.nominated(Fields([("Vary", "Foo"), ("vary", ""), ("VARY", "*")])) == ("*",)
 
 
-def test_lines_are_combined_and_white_space_is_nothing() -> None:
+def test_vary_combines_lines_and_ignores_white_space() -> None:
     """Section 4.1: adding or removing whitespace, combining multiple header field lines."""
     response = varying("foo", fields(foo="1, 2"))
 
@@ -115,12 +115,12 @@ def test_lines_are_combined_and_white_space_is_nothing() -> None:
 
 
 @pytest.mark.parametrize("asked", ["en, de", "de, en", "eN,De", " en ,   de"])
-def test_languages_match_without_case_or_order(asked: str) -> None:
+def test_vary_accept_language_ignores_case_and_order(asked: str) -> None:
     """Section 4.1: normalising values in a way that is known to have identical semantics."""
     assert selects(varying("accept-language", fields(accept_language="en, de")), ("accept-language", asked))
 
 
-def test_a_response_in_the_language_that_is_liked_best_is_selected() -> None:
+def test_vary_accept_language_selects_the_preferred_language() -> None:
     """Section 4.1: qvalues MAY be used to choose."""
     response = varying("accept-language", fields(accept_language="en, de"), content_language="de")
 
@@ -129,7 +129,7 @@ def test_a_response_in_the_language_that_is_liked_best_is_selected() -> None:
     assert not selects(response, ("accept-language", "fr, de"))
 
 
-def test_a_coding_is_negotiated_and_not_compared() -> None:
+def test_vary_accept_encoding_is_negotiated_rather_than_compared() -> None:
     """Section 4.1: a field with a known mechanism; RFC 9110, section 12.5.3."""
     asked = fields(accept_encoding="gzip")
     plain, packed = varying("accept-encoding", asked), varying("accept-encoding", asked, coding="gzip")
@@ -142,7 +142,7 @@ def test_a_coding_is_negotiated_and_not_compared() -> None:
     assert selects(ours)
 
 
-def test_cookies_are_compared_to_the_letter() -> None:
+def test_vary_cookie_is_compared_exactly() -> None:
     """Section 4.1, and 7.3: a personal answer reaches nobody else."""
     response = varying("cookie", fields(cookie="a=1,b"))
 
@@ -150,7 +150,7 @@ def test_cookies_are_compared_to_the_letter() -> None:
     assert not selects(response, ("cookie", "a=1, b"))
 
 
-def test_the_user_agent_is_ours_for_whoever_asks() -> None:
+def test_vary_user_agent_is_ignored_when_the_proxy_sends_its_own() -> None:
     """Section 4.1: both requests reach the origin with feedproxy's own User-Agent."""
     response = replace(varying("user-agent", fields(user_agent="feedproxy/1")), own_agent=True)
     asked = fields(user_agent="reader/2")
@@ -160,7 +160,7 @@ def test_the_user_agent_is_ours_for_whoever_asks() -> None:
     assert not variation.selects(replace(response, own_agent=False), asked, own_agent=True)
 
 
-def test_a_default_response_that_forgot_its_vary_does_not_hide_the_others() -> None:
+def test_vary_missing_from_the_default_response_does_not_hide_other_variants() -> None:
     """Section 4.1: SHOULD choose the most recent stored response with a valid Vary field value."""
     french, default = (
         varying("accept-language", fields(accept_language="fr"), date=at(-20)),
@@ -174,7 +174,7 @@ def test_a_default_response_that_forgot_its_vary_does_not_hide_the_others() -> N
 # -- 4.2 Freshness
 
 
-def test_a_response_is_fresh_while_its_lifetime_exceeds_its_age() -> None:
+def test_fresh_response_has_a_lifetime_greater_than_its_age() -> None:
     """Section 4.2: response_is_fresh = (freshness_lifetime > current_age)."""
     assert state(stored(cache_control="max-age=60"), 59.9).fresh(NOW + 59.9)
     assert not state(stored(cache_control="max-age=60"), 60).fresh(NOW + 60)
@@ -195,7 +195,7 @@ def test_a_response_is_fresh_while_its_lifetime_exceeds_its_age() -> None:
         ({"expires": at(300), "date": at(400)}, 0, Source.EXPIRES),
     ],
 )  # fmt: skip
-def test_the_first_of_s_maxage_max_age_and_expires_is_the_lifetime(
+def test_lifetime_is_taken_from_s_maxage_then_max_age_then_expires(
     lines: dict[str, Any], lifetime: float, source: Source
 ) -> None:
     """Section 4.2.1."""
@@ -206,39 +206,39 @@ def test_the_first_of_s_maxage_max_age_and_expires_is_the_lifetime(
     "control",
     ["max-age=-3600", "max-age=a3600", "max-age=3600a", "max-age='3600'", "max-age=3600.5", "max-age"],
 )
-def test_invalid_freshness_information_is_stale(control: str) -> None:
+def test_lifetime_that_is_invalid_makes_the_response_stale(control: str) -> None:
     """Section 4.2.1: caches are encouraged to."""
     assert not state(stored(cache_control=control, expires=at(60))).fresh(NOW)
 
 
-def test_of_two_max_ages_the_shorter_counts() -> None:
+def test_lifetime_of_two_max_ages_is_the_shorter() -> None:
     """Section 4.2.1: the most restrictive directive should be honoured."""
     twice = Fields([("cache-control", "max-age=1800"), ("cache-control", "max-age=1")])
 
     assert freshness.explicit_lifetime(replace(stored(), fields=twice)) == (1, Source.MAX_AGE)
 
 
-def test_a_lifetime_in_a_quoted_extension_is_none() -> None:
+def test_lifetime_in_a_quoted_extension_is_ignored() -> None:
     """Section 5.2: quoted strings are arguments, not directives."""
     response = stored(cache_control='max-age=1, extension="max-age=3600"')
 
     assert freshness.explicit_lifetime(response) == (1, Source.MAX_AGE)
 
 
-def test_a_guess_is_a_tenth_of_the_time_since_it_was_modified() -> None:
+def test_heuristic_lifetime_is_a_tenth_of_the_time_since_last_modified() -> None:
     """Section 4.2.2."""
     response = stored(last_modified=at(-86_400), date=at(0))
 
     assert (state(response).lifetime, state(response).source) == (8_640, Source.LAST_MODIFIED)
 
 
-def test_nothing_is_guessed_where_a_lifetime_is_stated() -> None:
+def test_heuristic_lifetime_is_not_used_beside_an_explicit_lifetime() -> None:
     """Section 4.2.2: a cache MUST NOT use heuristics when an explicit expiration time is present."""
     assert not state(stored(last_modified=at(-86_400), expires=at(-10))).fresh(NOW)
     assert not state(stored(last_modified=at(-86_400), expires="0")).fresh(NOW)
 
 
-def test_nothing_is_guessed_of_a_status_that_is_not_heuristically_cacheable() -> None:
+def test_heuristic_lifetime_requires_a_heuristically_cacheable_status() -> None:
     """Section 4.2.2: unless it is marked as cacheable, e.g. with public."""
     assert state(stored(599, last_modified=at(-86_400))).lifetime == 0
     assert state(stored(599, last_modified=at(-86_400), cache_control="public")).lifetime == 8_640
@@ -247,28 +247,28 @@ def test_nothing_is_guessed_of_a_status_that_is_not_heuristically_cacheable() ->
 # -- 4.2.3 Calculating age
 
 
-def test_age_counts_the_time_on_the_way_and_in_the_store() -> None:
+def test_age_includes_response_delay_and_resident_time() -> None:
     """Section 4.2.3: corrected_age_value = age_value + response_delay."""
     assert current_age(stored(age="30", delay=2, date=at(0)), NOW + 10) == 42
 
 
-def test_a_date_in_the_past_makes_a_response_old() -> None:
+def test_age_grows_with_a_date_in_the_past() -> None:
     """Section 4.2.3: apparent_age."""
     assert current_age(stored(date=at(-7200)), NOW) == 7200
     assert not state(stored(date=at(-7200), cache_control="max-age=3600")).fresh(NOW)
 
 
-def test_a_date_in_the_future_does_not_make_it_younger() -> None:
+def test_age_is_not_reduced_by_a_date_in_the_future() -> None:
     """Section 4.2.3: apparent_age = max(0, response_time - date_value)."""
     assert current_age(stored(date=at(10), age="15"), NOW) == 15
 
 
-def test_a_response_without_a_date_counts_from_its_receipt() -> None:
+def test_age_without_a_date_counts_from_receipt() -> None:
     """RFC 9110, section 6.6.1."""
     assert current_age(stored(), NOW + 5) == 5
 
 
-def test_a_clock_that_is_set_back_makes_no_age_negative() -> None:
+def test_age_is_not_negative_when_the_clock_is_set_back() -> None:
     """Section 4.2.3: an age is a length of time."""
     assert current_age(stored(age="3"), NOW - 100) == 3
 
@@ -278,7 +278,7 @@ def test_a_clock_that_is_set_back_makes_no_age_negative() -> None:
 
 @pytest.mark.parametrize("control", ["no-cache", "must-revalidate", "proxy-revalidate", "s-maxage=2"])
 @pytest.mark.parametrize("occasion", Occasion)
-def test_a_stale_response_is_not_used_where_a_directive_prohibits_it(control: str, occasion: Occasion) -> None:
+def test_stale_response_is_not_used_where_a_directive_forbids_it(control: str, occasion: Occasion) -> None:
     """Section 4.2.4: not even when disconnected."""
     response = stored(cache_control=f"max-age=2, stale-if-error=99, stale-while-revalidate=99, {control}")
     request = CacheControl(max_stale=99, stale_if_error=99)
@@ -289,7 +289,7 @@ def test_a_stale_response_is_not_used_where_a_directive_prohibits_it(control: st
 
 
 @pytest.mark.parametrize("occasion", [Occasion.ERROR, Occasion.DISCONNECTED, Occasion.REFUSED])
-def test_a_stale_response_stands_in_for_a_failing_origin_as_long_as_configured(occasion: Occasion) -> None:
+def test_stale_response_is_used_on_origin_failure_within_the_configured_limit(occasion: Occasion) -> None:
     """Section 4.2.4: disconnected, or by configuration."""
     response = stored(cache_control="max-age=2")
 
@@ -301,7 +301,7 @@ def test_a_stale_response_stands_in_for_a_failing_origin_as_long_as_configured(o
     assert not allowed(103)
 
 
-def test_what_was_given_to_credentials_is_not_kept_in_use_by_configuration() -> None:
+def test_stale_response_to_an_authorized_request_is_not_used_by_configuration() -> None:
     """Section 4.2.4; our own caution."""
     response = stored(cache_control="public, max-age=2", authorized=True)
 

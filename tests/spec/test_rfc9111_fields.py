@@ -36,18 +36,18 @@ from tests.spec.caching import (
         ("7200 ; foo, 0", 7200),
     ],
 )
-def test_the_first_member_of_age_counts_and_is_bounded(value: str, age: float) -> None:
+def test_age_uses_its_first_member_and_is_bounded(value: str, age: float) -> None:
     """Sections 5.1 and 1.2.2; RFC 9651, section 3.3, for parameters."""
     assert current_age(stored(age=value), NOW) == age
 
 
 @pytest.mark.parametrize("value", ["abc", "-7200", "7200.0", "", ";7200", "7200 0", "٣"])
-def test_an_age_that_is_no_number_is_ignored(value: str) -> None:
+def test_age_that_is_no_number_is_ignored(value: str) -> None:
     """Section 5.1."""
     assert current_age(stored(age=value), NOW) == 0
 
 
-def test_of_two_age_lines_the_first_counts() -> None:
+def test_age_on_two_lines_uses_the_first() -> None:
     """Section 5.1."""
     response = replace(stored(), fields=Fields([("Age", "3"), ("age", "7200")]))
 
@@ -57,7 +57,7 @@ def test_of_two_age_lines_the_first_counts() -> None:
 # -- 5.2.1 Request directives
 
 
-def test_max_age_wants_a_response_that_is_not_older() -> None:
+def test_max_age_request_rejects_an_older_response() -> None:
     """Section 5.2.1.1."""
     response = stored(cache_control="max-age=3600", etag='"x"')
 
@@ -67,7 +67,7 @@ def test_max_age_wants_a_response_that_is_not_older() -> None:
     assert decision.fwd is Fwd.REQUEST
 
 
-def test_max_stale_accepts_a_response_that_has_exceeded_its_lifetime_by_so_much() -> None:
+def test_max_stale_request_accepts_a_response_stale_by_at_most_its_seconds() -> None:
     """Section 5.2.1.2."""
     response = stored(cache_control="max-age=60")
 
@@ -78,7 +78,7 @@ def test_max_stale_accepts_a_response_that_has_exceeded_its_lifetime_by_so_much(
     assert isinstance(deciding(response, 10**6, cache_control="max-stale"), Reuse)
 
 
-def test_min_fresh_wants_a_response_that_stays_fresh_for_so_long() -> None:
+def test_min_fresh_request_requires_a_response_fresh_for_its_seconds() -> None:
     """Section 5.2.1.3."""
     response = stored(cache_control="max-age=1500", age="1000")
 
@@ -87,7 +87,7 @@ def test_min_fresh_wants_a_response_that_stays_fresh_for_so_long() -> None:
 
 
 @pytest.mark.parametrize("asked", [{"cache_control": "no-cache"}, {"pragma": "no-cache"}])
-def test_no_cache_wants_the_origin_to_be_asked(asked: dict[str, Any]) -> None:
+def test_no_cache_request_requires_validation(asked: dict[str, Any]) -> None:
     """Sections 5.2.1.4 and 5.4."""
     decision = deciding(stored(cache_control="max-age=60", etag='"x"'), **asked)
 
@@ -95,12 +95,12 @@ def test_no_cache_wants_the_origin_to_be_asked(asked: dict[str, Any]) -> None:
     assert decision.fwd is Fwd.REQUEST
 
 
-def test_pragma_means_nothing_beside_cache_control() -> None:
+def test_pragma_is_ignored_beside_cache_control() -> None:
     """Section 5.4: only where Cache-Control is absent."""
     assert isinstance(deciding(stored(cache_control="max-age=60"), pragma="no-cache", cache_control="max-age=9"), Reuse)
 
 
-def test_no_store_keeps_the_answer_out_of_the_store_but_not_stored_answers_from_the_request() -> None:
+def test_no_store_request_forbids_storing_but_permits_reuse() -> None:
     """Section 5.2.1.5."""
     asked = fields(cache_control="no-store")
 
@@ -108,7 +108,7 @@ def test_no_store_keeps_the_answer_out_of_the_store_but_not_stored_answers_from_
     assert isinstance(deciding(stored(cache_control="max-age=60"), cache_control="no-store"), Reuse)
 
 
-def test_only_if_cached_gets_a_stored_response_or_504() -> None:
+def test_only_if_cached_request_gets_a_stored_response_or_504() -> None:
     """Section 5.2.1.7."""
     response = stored(cache_control="max-age=60", etag='"x"')
 
@@ -121,32 +121,32 @@ def test_only_if_cached_gets_a_stored_response_or_504() -> None:
 # -- 5.2.2 Response directives
 
 
-def test_must_revalidate_changes_nothing_while_the_response_is_fresh() -> None:
+def test_must_revalidate_does_not_affect_a_fresh_response() -> None:
     """Section 5.2.2.2."""
     assert isinstance(deciding(stored(cache_control="max-age=60, must-revalidate"), 59), Reuse)
 
 
 @pytest.mark.parametrize("control", ["must-revalidate", "proxy-revalidate", "s-maxage=60"])
-def test_a_stale_response_that_must_be_revalidated_is_not_given_to_max_stale(control: str) -> None:
+def test_must_revalidate_overrides_max_stale(control: str) -> None:
     """Sections 5.2.2.2, 5.2.2.8 and 5.2.2.10."""
     response = stored(cache_control=f"max-age=60, {control}", etag='"x"')
 
     assert isinstance(deciding(response, 61, cache_control="max-stale"), Validate)
 
 
-def test_must_understand_overrides_no_store_for_a_status_that_is_understood() -> None:
+def test_must_understand_overrides_no_store_for_an_understood_status() -> None:
     """Section 5.2.2.3."""
     assert isinstance(storing(200, cache_control="max-age=60, no-store, must-understand"), MayStore)
     assert isinstance(deciding(stored(cache_control="max-age=60, no-store, must-understand")), Reuse)
 
 
-def test_must_understand_forbids_storing_a_status_that_is_not() -> None:
+def test_must_understand_forbids_storing_an_unknown_status() -> None:
     """Section 5.2.2.3."""
     assert isinstance(storing(599, cache_control="max-age=60, no-store, must-understand"), DoNotStore)
     assert isinstance(storing(599, cache_control="max-age=60, must-understand"), DoNotStore)
 
 
-def test_no_cache_is_stored_and_validated_on_every_use() -> None:
+def test_no_cache_response_is_stored_and_validated_on_every_use() -> None:
     """Section 5.2.2.4."""
     control = "max-age=10000, No-CaChE"
 
@@ -154,7 +154,7 @@ def test_no_cache_is_stored_and_validated_on_every_use() -> None:
     assert isinstance(deciding(stored(cache_control=control, etag='"x"')), Validate)
 
 
-def test_no_cache_of_some_fields_leaves_the_rest_reusable() -> None:
+def test_no_cache_with_field_names_permits_reuse_of_the_rest() -> None:
     """Section 5.2.2.4, qualified form."""
     assert isinstance(deciding(stored(cache_control='max-age=60, no-cache="a"')), Reuse)
 
@@ -179,7 +179,7 @@ def test_unrecognised_directives_are_ignored() -> None:
         "Thu 18 Aug 2050 02:01:18 GMT", "Thu, 18-Aug-2050 02:01:18 GMT", "Thu, 18 Aug 2050 2:01:18 GMT",
     ],
 )  # fmt: skip
-def test_an_invalid_expires_lies_in_the_past(value: str) -> None:
+def test_expires_that_is_invalid_is_in_the_past(value: str) -> None:
     """Section 5.3."""
     assert freshness.explicit_lifetime(stored(expires=value)) == (0, Source.EXPIRES)
 
@@ -193,6 +193,6 @@ def test_an_invalid_expires_lies_in_the_past(value: str) -> None:
         "Thursday, 18-Aug-50 02:01:18 GMT",
     ],
 )
-def test_every_form_of_date_and_case_is_understood_in_expires(value: str) -> None:
+def test_expires_accepts_every_date_format_in_any_case(value: str) -> None:
     """Section 4.2: match the field value case-insensitively."""
     assert state(stored(expires=value)).fresh(NOW + 86_400)

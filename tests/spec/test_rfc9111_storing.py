@@ -24,42 +24,42 @@ from tests.spec.caching import (
 # -- 3. Storing responses in caches
 
 
-def test_the_method_has_to_be_one_the_cache_understands() -> None:
+def test_method_must_be_understood_for_storing() -> None:
     """Section 3."""
     assert isinstance(storing(method="GET"), MayStore)
     assert storing(method="POST", cache_control="max-age=60") == DoNotStore("responses to POST are not stored")
 
 
-def test_only_final_responses_are_stored() -> None:
+def test_interim_response_is_not_stored() -> None:
     """Section 3: the response status code is final."""
     assert isinstance(storing(103, cache_control="max-age=60"), DoNotStore)
 
 
 @pytest.mark.parametrize("status", [206, 304])
-def test_a_206_or_304_is_not_stored_as_a_response(status: int) -> None:
+def test_status_206_or_304_is_not_stored_as_a_response(status: int) -> None:
     """Section 3.3: a part is kept apart, and by a decision of its own (partial.may_store_part); a 304 updates."""
     assert isinstance(storing(status, cache_control="max-age=60"), DoNotStore)
 
 
 @pytest.mark.parametrize("control", ["no-store", "No-StOrE", "max-age=60, no-store", "no-store=x"])
-def test_no_store_is_not_stored(control: str) -> None:
+def test_no_store_forbids_storing(control: str) -> None:
     """Sections 3 and 5.2.2.5."""
     assert storing(cache_control=control) == DoNotStore("no-store")
 
 
-def test_private_is_not_stored_by_a_shared_cache() -> None:
+def test_private_forbids_storing() -> None:
     """Sections 3 and 5.2.2.7."""
     assert storing(cache_control="private, max-age=3600") == DoNotStore("private")
 
 
 @pytest.mark.parametrize("status", [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501])
-def test_a_heuristically_cacheable_status_is_stored_without_a_word(status: int) -> None:
+def test_heuristically_cacheable_status_is_stored_without_explicit_directive(status: int) -> None:
     """Section 3; RFC 9110, section 15.1."""
     assert isinstance(storing(status), MayStore)
 
 
 @pytest.mark.parametrize("status", [201, 202, 299, 302, 303, 307, 400, 403, 500, 502, 503, 504, 599])
-def test_any_other_status_needs_a_word_to_be_stored(status: int) -> None:
+def test_other_status_is_stored_only_with_explicit_directive(status: int) -> None:
     """Section 3."""
     assert isinstance(storing(status, last_modified=at(-86_400)), DoNotStore)
     for control in ("max-age=60", "s-maxage=60", "public"):
@@ -77,7 +77,7 @@ def test_fields_are_stored_including_unrecognised_ones() -> None:
     assert storable_fields(received) == received
 
 
-def test_fields_of_the_connection_and_the_proxy_are_not_stored() -> None:
+def test_fields_of_connection_and_proxy_are_not_stored() -> None:
     """Section 3.1."""
     received = Fields(
         [
@@ -91,7 +91,7 @@ def test_fields_of_the_connection_and_the_proxy_are_not_stored() -> None:
 
 
 @pytest.mark.parametrize("directive", ["private", "no-cache"])
-def test_fields_that_a_qualified_directive_names_are_not_stored(directive: str) -> None:
+def test_fields_named_by_a_qualified_directive_are_not_stored(directive: str) -> None:
     """Section 3.1; sections 5.2.2.4 and 5.2.2.7, qualified form."""
     control = f'{directive}="a, B", max-age=60'
     received = Fields([("Cache-Control", control), ("A", "1"), ("b", "2"), ("c", "3")])
@@ -100,12 +100,12 @@ def test_fields_that_a_qualified_directive_names_are_not_stored(directive: str) 
     assert storable_fields(received) == Fields([("Cache-Control", control), ("c", "3")])
 
 
-def test_a_response_that_keeps_back_what_is_needed_to_use_it_is_not_stored() -> None:
+def test_private_vary_field_forbids_storing() -> None:
     """Section 5.2.2.7: without its Vary it would answer requests that it is not for."""
     assert isinstance(storing(cache_control='private="vary", max-age=60', vary="cookie"), DoNotStore)
 
 
-def test_a_cookie_does_not_inhibit_storing_and_is_no_ordinary_field() -> None:
+def test_set_cookie_does_not_prevent_storing_and_is_no_stored_field() -> None:
     """Section 7.3."""
     assert isinstance(storing(set_cookie="a=b", cache_control="max-age=60"), MayStore)
     assert "set-cookie" not in storable_fields(fields(set_cookie="a=b"))
@@ -120,7 +120,7 @@ def cookie_of(*, feed: bool = False, asked: Fields = NO_FIELDS, held: str | None
 
 
 @pytest.mark.parametrize("control", ["public", "max-age=60", "s-maxage=60", "public, must-revalidate"])
-def test_a_cookie_is_stored_where_the_origin_says_that_everybody_may_have_it(control: str) -> None:
+def test_set_cookie_is_stored_where_the_response_is_explicitly_shareable(control: str) -> None:
     """Section 3.1: a cache MUST include all received response header fields; section 7.3."""
     assert cookie_of(cache_control=control) == "a=b"
     assert cookie_of(date=at(0), expires=at(60)) == "a=b"
@@ -129,26 +129,26 @@ def test_a_cookie_is_stored_where_the_origin_says_that_everybody_may_have_it(con
 @pytest.mark.parametrize(
     "control", ["", "private, max-age=60", "no-cache, max-age=60", "max-age=0", 'no-cache="set-cookie", max-age=60']
 )
-def test_a_cookie_of_which_the_origin_does_not_say_that_is_not_stored(control: str) -> None:
+def test_set_cookie_is_not_stored_where_the_response_is_not_explicitly_shareable(control: str) -> None:
     """Section 7.3: servers that wish to control caching are encouraged to emit Cache-Control; many do not."""
     assert cookie_of(cache_control=control) is None
     assert cookie_of(last_modified=at(-86_400)) is None
 
 
-def test_a_cookie_for_somebody_who_was_known_is_his_and_a_feed_keeps_none() -> None:
+def test_set_cookie_is_not_stored_for_identified_clients_or_feeds() -> None:
     """Our own caution; section 3.1 would have them stored."""
     assert cookie_of(cache_control="public", asked=fields(cookie="x=y")) is None
     assert cookie_of(cache_control="public", asked=fields(authorization="x")) is None
     assert cookie_of(cache_control="public", feed=True) is None
 
 
-def test_an_update_replaces_the_cookie_by_one_for_everybody_or_by_none() -> None:
+def test_update_replaces_or_removes_the_stored_cookie() -> None:
     """Section 3.2; the message that brings a cookie has to say whose it is."""
     assert cookie_of(held="old=1", cache_control="max-age=60") == "a=b"
     assert cookie_of(held="old=1") is None
 
 
-def test_a_request_with_a_cookie_is_stored_only_where_the_origin_speaks_of_it() -> None:
+def test_request_with_cookie_is_stored_only_with_explicit_directive() -> None:
     """Our own caution; section 3 would allow more."""
     asked = fields(cookie="a=b")
 
@@ -160,7 +160,7 @@ def test_a_request_with_a_cookie_is_stored_only_where_the_origin_speaks_of_it() 
 # -- 3.2 Updating stored header fields
 
 
-def test_an_update_replaces_the_fields_it_provides_and_keeps_the_others() -> None:
+def test_update_replaces_the_fields_it_provides_and_keeps_the_others() -> None:
     """Section 3.2."""
     updated = freshen(
         stored(etag='"x"', a="1", b="1", cache_control="max-age=1"),
@@ -178,7 +178,7 @@ OF_THE_CONTENT = ["content-length", "content-encoding", "content-range", "conten
 
 
 @pytest.mark.parametrize("name", OF_THE_CONTENT)
-def test_an_update_leaves_alone_what_describes_the_stored_content(name: str) -> None:
+def test_update_keeps_fields_that_describe_the_stored_content(name: str) -> None:
     """Section 3.2: Content-Length, and fields that the stored content depends on."""
     updated = freshen(stored(etag='"x"', **dict[str, Any]({name: "36"})), etag='"x"', **{name: "10"})
 
@@ -186,7 +186,7 @@ def test_an_update_leaves_alone_what_describes_the_stored_content(name: str) -> 
     assert updated.fields.get_all(name) == ["36"]
 
 
-def test_an_update_brings_no_fields_that_may_not_be_stored() -> None:
+def test_update_adds_no_fields_that_may_not_be_stored() -> None:
     """Section 3.2: the exceptions of section 3.1 hold for updates too."""
     updated = freshen(stored(etag='"x"'), etag='"x"', set_cookie="a=b", connection="x", x="1")
 
@@ -198,13 +198,13 @@ def test_an_update_brings_no_fields_that_may_not_be_stored() -> None:
 
 
 @pytest.mark.parametrize("control", ["must-revalidate, max-age=60", "public, max-age=60", "s-maxage=60"])
-def test_an_answer_to_credentials_is_stored_where_it_allows_sharing(control: str) -> None:
+def test_authorized_response_is_stored_where_it_permits_sharing(control: str) -> None:
     """Section 3.5."""
     assert isinstance(storing(asked=fields(authorization="Basic eDp5"), cache_control=control), MayStore)
 
 
 @pytest.mark.parametrize("control", ["max-age=100000", "proxy-revalidate, max-age=60", 'no-cache="x"'])
-def test_an_answer_to_credentials_is_not_stored_otherwise(control: str) -> None:
+def test_authorized_response_is_not_stored_without_permission_to_share(control: str) -> None:
     """Section 3.5."""
     assert isinstance(storing(asked=fields(authorization="Basic eDp5"), cache_control=control), DoNotStore)
 
@@ -218,7 +218,7 @@ def part(first: int, last: int, **lines: Any) -> StoredResponse:
     return replace(stored(206), fields=said, content=Content({"identity": b"0123456789"[first : last + 1]}))
 
 
-def test_an_incomplete_response_answers_only_ranges_wholly_within_it() -> None:
+def test_incomplete_response_answers_only_ranges_within_it() -> None:
     """Section 3.3: a cache MUST NOT use an incomplete response to answer requests otherwise."""
     held = part(2, 7)
 
@@ -227,7 +227,7 @@ def test_an_incomplete_response_answers_only_ranges_wholly_within_it() -> None:
         assert partial_content.respond_with_part(held, fields(**asked)) is None
 
 
-def test_partial_content_is_stored_as_a_part_only() -> None:
+def test_partial_content_is_stored_only_as_a_part() -> None:
     """Section 3.3: a cache MUST NOT send a partial response using the 200 status code."""
     asked = Request("GET", TARGET, fields(range="bytes=0-4"))
 
@@ -235,7 +235,7 @@ def test_partial_content_is_stored_as_a_part_only() -> None:
     assert isinstance(may_store(asked, Response(206, fields(cache_control="max-age=60")), now=NOW), DoNotStore)
 
 
-def test_parts_are_combined_only_under_the_same_strong_validator() -> None:
+def test_partial_content_is_combined_only_under_the_same_strong_validator() -> None:
     """Section 3.4."""
     rest = Response(206, fields(content_range="bytes 5-9/10", etag='"x"'), b"56789")
 
@@ -247,7 +247,7 @@ def test_parts_are_combined_only_under_the_same_strong_validator() -> None:
         assert isinstance(partial_content.combine(part(0, 4, **lines), rest), partial_content.NotCombinable)
 
 
-def test_a_new_response_replaces_the_fields_it_provides_aside_from_content_range() -> None:
+def test_partial_content_combined_takes_new_fields_except_content_range() -> None:
     """Section 3.4."""
     rest = Response(206, fields(content_range="bytes 5-8/10", etag='"x"', a="2"), b"5678")
 

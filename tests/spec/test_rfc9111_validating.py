@@ -29,7 +29,7 @@ from tests.spec.caching import (
 # -- 4.3 Validation
 
 
-def test_a_validating_request_carries_the_validators_exactly_as_they_came() -> None:
+def test_conditional_request_carries_the_stored_validators_verbatim() -> None:
     """Section 4.3.1."""
     odd = stored(etag="W/unquoted", last_modified="Tue, 01 Jan 2020 0:00:00 +0000")
 
@@ -38,14 +38,14 @@ def test_a_validating_request_carries_the_validators_exactly_as_they_came() -> N
     )
 
 
-def test_of_two_entity_tags_neither_is_trusted() -> None:
+def test_conditional_request_omits_two_conflicting_entity_tags() -> None:
     """RFC 9110, section 8.8.3: ETag is a single value."""
     response = replace(stored(), fields=Fields([("etag", '"a"'), ("etag", '"b"'), ("last-modified", at(-9))]))
 
     assert validation.conditional_fields(response) == Fields([("If-Modified-Since", at(-9))])
 
 
-def test_a_304_makes_the_stored_response_fresh_again() -> None:
+def test_status_304_freshens_the_stored_response() -> None:
     """Sections 4.3.3 and 4.3.4."""
     response = stored(cache_control="max-age=60", etag='"x"', date=at(0), age="50", invalid=True)
 
@@ -57,7 +57,7 @@ def test_a_304_makes_the_stored_response_fresh_again() -> None:
     assert updated.content is response.content
 
 
-def test_a_304_without_a_date_dates_from_its_receipt() -> None:
+def test_status_304_without_a_date_is_dated_at_receipt() -> None:
     """Section 4.3.4; RFC 9110, section 6.6.1."""
     updated = freshen(stored(cache_control="max-age=60", etag='"x"', date=at(0), age="50"), etag='"x"')
 
@@ -76,7 +76,7 @@ def test_a_304_without_a_date_dates_from_its_receipt() -> None:
         ({}, {"etag": '"y"'}),
     ],
 )
-def test_a_304_with_another_validator_updates_nothing(known: dict[str, Any], told: dict[str, Any]) -> None:
+def test_status_304_with_another_validator_updates_nothing(known: dict[str, Any], told: dict[str, Any]) -> None:
     """Section 4.3.4: MUST NOT use the new response to update any stored responses."""
     assert freshen(stored(**known), **told) is None
 
@@ -93,7 +93,7 @@ def test_a_304_with_another_validator_updates_nothing(known: dict[str, Any], tol
         ({}, {}),
     ],
 )
-def test_a_304_with_the_same_validator_or_none_updates(known: dict[str, Any], told: dict[str, Any]) -> None:
+def test_status_304_with_the_same_or_no_validator_updates(known: dict[str, Any], told: dict[str, Any]) -> None:
     """Section 4.3.4; the marks of compressing servers are overlooked, and the stored tag stays as it was."""
     updated = freshen(stored(**known), **told)
 
@@ -101,7 +101,7 @@ def test_a_304_with_the_same_validator_or_none_updates(known: dict[str, Any], to
     assert updated.fields.get("etag") == known.get("etag")
 
 
-def test_a_304_that_keeps_a_field_back_takes_it_from_what_was_stored() -> None:
+def test_status_304_with_private_field_removes_the_stored_field() -> None:
     """Sections 3.2 and 5.2.2.7: a shared cache MUST NOT store the listed header fields."""
     updated = freshen(stored(etag='"x"', x_user="me"), etag='"x"', cache_control='max-age=60, private="x-user"')
 
@@ -109,7 +109,7 @@ def test_a_304_that_keeps_a_field_back_takes_it_from_what_was_stored() -> None:
     assert "x-user" not in updated.fields
 
 
-def test_a_head_that_finds_what_was_not_found_ends_the_reuse_of_the_404() -> None:
+def test_head_with_200_ends_reuse_of_a_stored_404() -> None:
     """Section 4.3.5."""
     gone = replace(stored(cache_control="max-age=60"), status=404)
 
@@ -117,7 +117,7 @@ def test_a_head_that_finds_what_was_not_found_ends_the_reuse_of_the_404() -> Non
 
 
 @pytest.mark.parametrize(("feed", "kept"), [(False, "text/html"), (True, "text/plain")])
-def test_a_304_updates_the_media_type_of_what_was_not_read_by_it(feed: bool, kept: str) -> None:
+def test_status_304_updates_the_media_type_except_of_feeds(feed: bool, kept: str) -> None:
     """Section 3.2: "fields that affect that processing" may be left alone, as few as can be."""
     response = replace(stored(etag='"x"', content_type="text/plain"), content=Content({"identity": b"x"}, feed=feed))
 
@@ -127,7 +127,7 @@ def test_a_304_updates_the_media_type_of_what_was_not_read_by_it(feed: bool, kep
     assert updated.fields.get("content-type") == kept
 
 
-def test_a_304_brings_no_digest_to_content_that_has_lost_its_own() -> None:
+def test_status_304_adds_no_digest_to_stored_content_without_one() -> None:
     """Section 3.2; RFC 9530, section 3: it would be of other bytes."""
     updated = freshen(stored(etag='"x"'), etag='"x"', repr_digest="sha-256=:AAAA:")
 
@@ -135,7 +135,7 @@ def test_a_304_brings_no_digest_to_content_that_has_lost_its_own() -> None:
     assert "repr-digest" not in updated.fields
 
 
-def test_a_304_that_forbids_storing_ends_the_reuse() -> None:
+def test_status_304_with_no_store_ends_reuse() -> None:
     """Sections 3.2 and 5.2.2.5."""
     updated = freshen(stored(cache_control="max-age=60", etag='"x"'), etag='"x"', cache_control="no-store")
 
@@ -143,7 +143,7 @@ def test_a_304_that_forbids_storing_ends_the_reuse() -> None:
     assert isinstance(deciding(updated, 101), Forward)
 
 
-def test_a_304_with_a_wider_vary_is_compared_with_what_was_asked() -> None:
+def test_status_304_with_a_wider_vary_uses_the_fields_of_the_request() -> None:
     """Sections 3.2 and 4.1."""
     response, news = varying("a", fields(a="1"), etag='"x"'), Response(304, fields(etag='"x"', vary="a, b"))
 
@@ -164,7 +164,7 @@ def head(response: StoredResponse, status: int = 200, **lines: Any) -> StoredRes
     return validation.apply_head(response, Response(status, fields(**lines)), NOW + 99, NOW + 100)
 
 
-def test_a_head_with_matching_validators_freshens() -> None:
+def test_head_with_matching_validators_freshens() -> None:
     """Section 4.3.5."""
     updated = head(
         stored(etag='"x"', a="1", cache_control="max-age=2"),
@@ -179,18 +179,18 @@ def test_a_head_with_matching_validators_freshens() -> None:
     assert isinstance(deciding(updated, 150), Reuse)
 
 
-def test_a_head_without_validators_freshens_what_has_none() -> None:
+def test_head_without_validators_freshens_a_response_without_validators() -> None:
     """Section 4.3.5: matching values for any *received* validator fields."""
     assert head(stored(cache_control="max-age=2"), cache_control="max-age=60") is not None
 
 
 @pytest.mark.parametrize("lines", [{"etag": '"y"'}, {"last_modified": at(-1)}, {"content_length": "11"}])
-def test_a_head_of_another_representation_ends_the_stored_one(lines: dict[str, Any]) -> None:
+def test_head_of_another_representation_ends_reuse(lines: dict[str, Any]) -> None:
     """Section 4.3.5: the cache SHOULD consider the stored response to be stale."""
     assert head(stored(etag='"x"', last_modified=at(-9), cache_control="max-age=60"), **lines) is None
 
 
-def test_a_head_that_failed_says_nothing() -> None:
+def test_head_with_error_status_changes_nothing() -> None:
     """Section 4.3.5 speaks of 200."""
     response = stored(etag='"x"')
 
@@ -205,24 +205,24 @@ def invalidated(method: str, status: int = 200, **lines: Any) -> tuple[str, ...]
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "M-SEARCH", "get"])
-def test_an_unsafe_or_unknown_method_invalidates_its_target(method: str) -> None:
+def test_unsafe_or_unknown_method_invalidates_its_target(method: str) -> None:
     """Section 4.4."""
     assert invalidated(method, 200) == invalidated(method, 303) == (TARGET,)
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "TRACE"])
-def test_a_safe_method_invalidates_nothing(method: str) -> None:
+def test_safe_method_invalidates_nothing(method: str) -> None:
     """Section 4.4."""
     assert invalidated(method, location="/other") == ()
 
 
 @pytest.mark.parametrize("status", [400, 404, 500, 503])
-def test_a_request_that_failed_invalidates_nothing(status: int) -> None:
+def test_error_response_invalidates_nothing(status: int) -> None:
     """Section 4.4: a non-error response is one with a 2xx or 3xx status code."""
     assert invalidated("POST", status) == ()
 
 
-def test_location_and_content_location_of_the_same_origin_are_invalidated_too() -> None:
+def test_location_and_content_location_of_the_same_origin_are_invalidated() -> None:
     """Section 4.4."""
     assert invalidated("POST", location="item/1", content_location="HTTPS://EXAMPLE.com:443/x") == (
         TARGET,
@@ -235,12 +235,12 @@ def test_location_and_content_location_of_the_same_origin_are_invalidated_too() 
     "location",
     ["https://other.example/", "http://example.com/", "https://example.com:8443/", "mailto:x", "//["],
 )
-def test_another_origin_is_never_invalidated(location: str) -> None:
+def test_location_of_another_origin_is_never_invalidated(location: str) -> None:
     """Section 4.4: this helps prevent denial-of-service attacks."""
     assert invalidated("POST", location=location) == (TARGET,)
 
 
-def test_an_invalidated_response_is_validated_before_it_is_used() -> None:
+def test_invalidated_response_is_validated_before_use() -> None:
     """Section 4.4."""
     response = stored(cache_control="max-age=60", etag='"x"', invalid=True)
 
