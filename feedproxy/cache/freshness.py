@@ -5,8 +5,8 @@ heuristic (section 4.2.2). It is taken from the feed's own schedule, or from its
 time since the last modification, or a default. Schedule, rate and default apply only to feeds.
 
 The schedule comes from a function, the *hint*, because this package does not know feed formats. If the hint ends later
-than the explicit lifetime, it is the publisher's permission to use the stale response until then (section 4.2.4). The
-response is then called *held*.
+than the explicit lifetime, the hint is the publisher's permission to use the stale response until the hint ends
+(section 4.2.4). The response is then called *held*.
 """
 
 import math
@@ -157,7 +157,7 @@ def _age_value(fields: Fields) -> Seconds:
     """Return the value of Age in seconds: the first member of a list, and 0 if it is invalid (section 5.1).
 
     Parameters after the number are ignored, because an Item of a structured field may have them (RFC 9651, section
-    3.3). Accepting such a value can only end reuse earlier.
+    3.3). A response with such a value can at most become stale earlier than its origin intended.
     """
     value = fields.get("age")
     match = None if value is None else _AGE.fullmatch(value.partition(",")[0].strip(" \t"))

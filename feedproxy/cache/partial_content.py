@@ -1,9 +1,9 @@
 """Storage, extraction and combination of partial responses.  RFC 9111, sections 3.3 and 3.4
 
-A part is a StoredResponse with status 206 and without a content coding. Its Content-Range names the stored bytes; it is
-corrected before storing. Parts are stored separately from complete responses, and never for feeds. A part answers range
-requests for its bytes. For more bytes, only the missing ones are requested from the origin. Two parts are combined only
-if they have the same strong validator.
+A part is a StoredResponse with status 206 and without a content coding. Its Content-Range is corrected before storing,
+so that it names exactly the stored bytes. Parts are stored separately from complete responses, and never for feeds. A
+part answers range requests for its bytes. For more bytes, only the missing ones are requested from the origin. Two
+parts are combined only if they have the same strong validator.
 """
 
 import re

@@ -173,7 +173,7 @@ def _fwd(freshness: Freshness, now: Instant) -> Fwd:
 def _forward(stored: StoredResponse | None, request: CacheControl, fwd: Fwd, reason: str) -> Decision:
     """Return the decision to forward, with conditions if there is a validator.
 
-    Return Unsatisfiable for only-if-cached.
+    Return NotInCache if the request has only-if-cached.
     """
     # "respond using a stored response consistent with the other constraints of the request or respond with a
     # 504 (Gateway Timeout) status code" -- section 5.2.1.7

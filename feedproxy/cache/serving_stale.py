@@ -32,8 +32,8 @@ def allowed(
 ) -> bool:
     """Return True if the response may be used now for this reason. A fresh response may be used for any reason.
 
-    `limit` is the operator's limit of staleness in seconds: the "configuration" of section 4.2.4. It applies in
-    addition to the origin's stale-if-error and stale-while-revalidate, and the longer time counts.
+    `limit` is the operator's limit of staleness in seconds: the "configuration" of section 4.2.4. If the origin states
+    stale-if-error or stale-while-revalidate as well, the longer time counts.
     """
     if stored.invalid or reason_not_to_store(freshness.control, stored.status) or prohibited(freshness.control):
         return False

@@ -57,10 +57,10 @@ def freshen(
     request: Fields | None = None,
     targeted: bool = False,
 ) -> StoredResponse | None:
-    """Return the stored response updated by a 304 (sections 4.3.4 and 3.2). Return None if its validators differ.
-
-    `request` are the fields that were sent. If Vary changed, the nominated fields are taken from them; without them,
-    the stored Vary remains. The caller must call `may_store` again: the 304 may contain no-store.
+    """Return the stored response updated by a 304 (sections 4.3.4 and 3.2). Return None if the validators of the 304
+    differ. `request` are the fields of the request that received the 304. If Vary changed, the values of the fields
+    that it nominates are taken from `request`. Without `request`, the stored Vary remains. The caller must call
+    `may_store` again: the 304 may contain no-store.
     """
     if not _has_same_validators(stored, response.fields):
         return None

@@ -1,9 +1,9 @@
 """Listener for the events of all machines. It applies them in order, and detects missed ones.
 
 Events are numbered and arrive over a subscription. A listener may miss some, because of a lost connection or a full
-output buffer of Redis. It notices the gap by the number of the next event, or by asking for the last number once a
-second. It then reads the missed events from the log. If the log does not contain them any more, or Redis has lost its
-data, all copies are compared.
+output buffer of Redis. The listener notices the gap by the number of the next event, or by asking Redis for the number
+of the last event once a second. It then reads the missed events from the log. If the log does not contain them any
+more, or Redis has lost its data, all copies of this machine are compared with Redis.
 """
 
 import asyncio
@@ -17,10 +17,11 @@ from feedproxy.cluster.redis_store import ClusterEvent, RedisStore, parse_event
 logger = logging.getLogger("feedproxy.cluster")
 
 RESUBSCRIBE_DELAY: Seconds = 0.2
-"""Seconds before the next subscription."""
+"""Seconds from the end of a subscription to the next attempt to subscribe."""
 MESSAGE_TIMEOUT: Seconds = 1
 MISSED_MAX = 3
-"""Number of consecutive checks with missed events but no message after which the connection is replaced."""
+"""Number of consecutive checks that find missed events, without a message in between, after which the connection is
+replaced."""
 
 
 class EventListener:

@@ -1,7 +1,7 @@
 """State that is the same on all machines of a cluster: the pseudonym in Via, and the secret for readers' pseudonyms.
 
-Both are needed before anything else is opened, so that a short blocking request reads them at the start. Each machine
-also stores them itself. A machine that starts without Redis keeps them.
+Both are needed before anything else is opened. A short blocking request therefore reads them from Redis at the start.
+Each machine also stores both values itself, and uses its own ones if it starts without Redis.
 """
 
 import logging

@@ -12,14 +12,15 @@ from feedproxy.cluster.redis_store import RedisStore
 from feedproxy.store.coordination import COUNTERS, Coordination, SiteThrottle, counter_of
 
 WAIT_TIMEOUT: Seconds = 0.25
-"""Seconds between two requests for a lease that another machine holds. An event may report its end earlier."""
+"""Seconds between two requests for a lease that another machine holds. An event may report the end of the lease
+earlier."""
 WAITING_MAX = 10_000
 """Largest number of targets for which waits for another machine's lease are remembered."""
 
 
 @dataclass(slots=True)
 class _Lease:
-    """A lease of this process. Two fetches may hold it if the first one was invalidated."""
+    """A lease of this process. Two fetches may hold the lease at the same time, if the first fetch was invalidated."""
 
     token: int
     holders: int = 1
@@ -42,7 +43,7 @@ class ClusterCoordination:
 
     @property
     def generation(self) -> int:
-        """Return this machine's generation. Changes of other machines count when they are stored here."""
+        """Return the generation of this machine's store. A change by another machine counts when it is stored here."""
         return self.local.generation
 
     def invalidation_epoch(self, target: str) -> int:

@@ -1,8 +1,8 @@
 """Lua scripts. Redis executes each as one step. A repeated call of a script has the same result.
 
 Tokens and event numbers are at least the microseconds of Redis's clock. A Redis that has lost its data therefore
-continues with higher ones. They stay below 2**53, up to which Lua's numbers are exact. `%.0f` writes them without an
-exponent.
+continues with higher numbers than before. All of them stay below 2**53, up to which Lua's numbers are exact. The format
+`%.0f` writes a number without an exponent.
 """
 
 import hashlib

@@ -34,10 +34,11 @@ logger = logging.getLogger("feedproxy.cluster")
 SYNC_INTERVAL: Seconds = 1.0
 COMPARE_BATCH = 200
 CLAIM_LIFETIME: Seconds = 7 * 86_400
-"""Seconds for which Redis remembers the machine that delivered a change."""
+"""Seconds for which Redis remembers which machine has claimed the deliveries of a change."""
 
 SITE_PAUSE_MAX: Seconds = 60
-"""Largest number of seconds by which another machine may reserve a slot in the future: its clock may be ahead."""
+"""Largest number of seconds by which a slot that another machine has reserved may lie in the future. A slot further
+ahead is cut to this limit, because the clock of that machine may be ahead."""
 
 
 class ClusterNode:

@@ -21,7 +21,7 @@ logger = logging.getLogger("feedproxy.cluster")
 BACK_OFF_FIRST: Seconds = 0.5
 BACK_OFF_MAX: Seconds = 5
 STABLE_AFTER: Seconds = 10
-"""Seconds of availability after which the back-off starts again with BACK_OFF_FIRST."""
+"""Seconds of availability after which the delay before the first probe of the next outage is BACK_OFF_FIRST again."""
 LOG_INTERVAL: Seconds = 60
 """Seconds between two log lines about an unavailable Redis."""
 MAX_CONCURRENT = 32
@@ -81,7 +81,8 @@ class RedisConnection:
         self._read_only = False
         self._last_log = -LOG_INTERVAL
         self._is_log_suppressed = False
-        """True if the current outage was not logged, because it began within LOG_INTERVAL."""
+        """True if the current outage was not logged, because it began within LOG_INTERVAL seconds after the last logged
+        one."""
         self._pause = BACK_OFF_FIRST
         self._next_probe = 0.0
         self._first_timeout: Seconds | None = None

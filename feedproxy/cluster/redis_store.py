@@ -19,7 +19,8 @@ from feedproxy.cluster.redis_connection import RedisConnection, RedisRefused, Sc
 from feedproxy.errors import StoreError
 
 LOG_MAX = 10_000
-"""Largest number of events in the log: about 2 MB. A machine that missed more compares all copies."""
+"""Largest number of events in the log: about 2 MB. A machine that has missed more events compares all its copies with
+Redis."""
 TRANSFER_TIMEOUT_FACTOR: float = 20
 """Multiple of the timeout for requests that no client waits for. A copy may have megabytes."""
 
@@ -87,7 +88,8 @@ class ClusterEvent:
 
 
 class RedisStore:
-    """The shared data. `lease` and `expiry` are in seconds. Purges are remembered as long as copies are stored."""
+    """The shared data. `lease` is the duration of a lease, and `expiry` the time for which a copy is stored, in
+    seconds. A purge is remembered for the same time as a copy."""
 
     def __init__(
         self, connection: RedisConnection, keys: RedisKeys, machine: str, *, lease: Seconds, expiry: Seconds

@@ -1,8 +1,7 @@
 """The queue of messages to Redis. Callers do not wait, and messages stay queued while Redis is unavailable.
 
 For each target, at most two facts are queued: that it was purged, and that its copy is to be sent. The copy is read
-when it is sent, so that the queue contains only names. If a message is sent twice, Redis refuses it or it has no
-effect.
+when it is sent, so that the queue contains only names. A message that is sent twice has no effect the second time.
 """
 
 import asyncio
@@ -22,7 +21,8 @@ from feedproxy.store import codec
 logger = logging.getLogger("feedproxy.cluster")
 
 WAITING_MAX = 100_000
-"""Largest number of targets in the queue. Beyond it, all copies are compared when Redis is available."""
+"""Largest number of targets in the queue. If it is exceeded, all copies are compared with Redis when Redis is available
+again."""
 EVENTS_MAX = 10_000
 """Largest number of events in the queue."""
 

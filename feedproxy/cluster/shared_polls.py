@@ -1,8 +1,8 @@
 """Polls of readers for the rhythms of all machines (subscribers/poll_rhythms.py): one event a second at most.
 
 The events have pseudonyms and never addresses. They are not logged: Redis passes them on and keeps nothing. A machine
-that misses some knows the reader's rhythm from its next polls. Each reader of a feed is reported as often as the counts
-need it (subscribers/replication.py).
+that misses some polls of a reader learns its rhythm from the next ones. A reader of a feed is reported at most once in
+READER_INTERVAL seconds (subscribers/replication.py).
 """
 
 from collections.abc import Iterable, Iterator

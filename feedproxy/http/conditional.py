@@ -20,8 +20,8 @@ _UNCONDITIONAL = frozenset({"CONNECT", "OPTIONS", "TRACE"})
 _NAMES = frozenset({"if-match", "if-none-match", "if-modified-since", "if-unmodified-since"})
 
 SKEW: Seconds = 60
-"""Seconds by which the clock of a client or origin may be slow. Within them, an If-Modified-Since before
-Last-Modified still counts as the current version."""
+"""Seconds by which the clock of a client or origin may be slow. An If-Modified-Since that precedes Last-Modified by
+less than this still names the current version."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ HOP_BY_HOP = frozenset(
 )
 
 NAMES_MAX = 2048
-"""Maximum number of field names that are cached in lower case. Far fewer names are in use."""
+"""Maximum number of field names for which the lower-case form is cached. Far fewer names are in use."""
 NAME_LONGEST = 64
 """Maximum length of a cached name, in characters. Clients may send names of any length."""
 

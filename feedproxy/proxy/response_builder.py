@@ -227,8 +227,8 @@ def _current_tags(
 ) -> Iterator[EntityTag]:
     """Yield the entity tags of the selected representation: the proxy's own tag and, as a weak tag, the origin's.
 
-    With `everyone`, the proxy's tags of all codings are included. Weak comparison recognises them by their tag base
-    anyway.
+    With `all_codings`, the proxy's tags of all codings are included. They are needed for strong comparison only: weak
+    comparison recognises them by their common base.
     """
     if selected.tag is not None:
         yield selected.tag

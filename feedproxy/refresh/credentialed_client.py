@@ -16,8 +16,8 @@ class ClosableOriginClient(OriginClient, Protocol):
 
 
 class CredentialedClient:
-    """An origin client that adds credentials to requests. The code before it handles names of credentials, but no
-    secrets."""
+    """An origin client that adds credentials to requests. The code that calls this client handles names of credentials,
+    but no secrets."""
 
     def __init__(self, client: ClosableOriginClient, with_credentials: Callable[[Request], Request]) -> None:
         self._client = client

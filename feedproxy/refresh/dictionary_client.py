@@ -33,7 +33,7 @@ from feedproxy.upstream.fetched import Fetched, Oversized
 logger = logging.getLogger(__name__)
 
 _OF_CODED_CONTENT = ("content-encoding", "content-digest", "repr-digest", "digest", "content-md5")
-"""Fields that describe the coded content. They are removed with the coding."""
+"""Fields that describe the coded content. They are removed when the content is decoded."""
 
 CONTENT_BYTES_MAX = 8 * 1024 * 1024
 """Largest content, in bytes over all its codings, that is named as a dictionary. Its hash is computed in the event
@@ -112,8 +112,8 @@ class DictionaryClient:
         self._limit = settings.decoded_max
 
     async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
-        """Return the origin's response without `dcz` coding. If it cannot be decoded, it is fetched again without a
-        dictionary."""
+        """Return the origin's response without `dcz` coding. If the response cannot be decoded, it is fetched again
+        without a dictionary."""
         if request.target != self._target:
             return await self._client.fetch(request, skip_address_check=skip_address_check)
         named = replace(request, fields=self._dictionary.add_to(request.fields))

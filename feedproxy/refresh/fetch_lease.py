@@ -8,10 +8,11 @@ from feedproxy.clock import Seconds
 from feedproxy.store.coordination import Coordination
 
 PEER_POLL_MIN: Seconds = 0.002
-"""First pause in seconds between two attempts to acquire the lease; each further pause is twice as long."""
+"""First pause in seconds between two attempts to acquire a lease that another process holds. Each further pause is
+twice as long, up to PEER_POLL_MAX."""
 
 PEER_POLL_MAX: Seconds = 0.02
-"""Longest pause in seconds between two attempts. An attempt takes about a microsecond."""
+"""Longest pause in seconds between two attempts to acquire a lease. An attempt takes about a microsecond."""
 
 
 class FetchLease:

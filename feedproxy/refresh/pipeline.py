@@ -81,8 +81,8 @@ def _is_missing_feed(job: RefreshJob, result: RefreshResult) -> bool:
 
 
 def _is_conditional(job: RefreshJob) -> bool:
-    """Return whether the job's request has conditions. A copy edited under other settings needs the original, not a
-    304."""
+    """Return whether the job's request has conditions. A copy that was edited under other settings is requested without
+    conditions: the original is needed, not a 304."""
     return job.validate is not None and not is_outdated(job.validate.content, job.settings)
 
 
@@ -151,7 +151,7 @@ class RefreshPipeline:
         return result
 
     def _with_response_key(self, job: RefreshJob, received: _Received | FeedproxyError) -> RefreshJob:
-        """Return the job with the key of the received response."""
+        """Return the job with the key under which the received response is stored (personal_responses.py)."""
         if isinstance(received, FeedproxyError) or job.pushed is not None or isinstance(received.chain.last, Oversized):
             return job
         stored = self._store.get_latest(job.request.target)
@@ -443,8 +443,8 @@ class RefreshPipeline:
         return replace(result, resource=resource, unshared_fields=unshared_fields)
 
     def _pass_protected_redirect(self, job: RefreshJob, before: Resource, first: Fetched) -> RefreshResult:
-        """Return the redirect itself as the result, because it leads from a known feed to a protected one. It is no
-        failure."""
+        """Return the redirect itself as the result, because it leads from a known feed to a protected one. Such a
+        redirect does not count as a failure of the feed."""
         resource = replace(before, failures=Failures(), pending_format_change=None)
         ingested = IngestedContent(unmodified_content(first.response))
         outcome = FetchOutcome(first.response.status, first.response.fields)

@@ -7,8 +7,8 @@ from the store and the readers' polls.
 A refresh that is due waits in the lane of its site, so that a slow site does not delay others. A lane runs at most
 LANE_WIDTH refreshes at a time. All lanes together run as many as are needed to finish the due refreshes within
 DRAIN_TIME seconds, by the recent duration of refreshes. Many feeds that are due at the same second are therefore
-fetched in parallel. A start after a long stop does not fetch all feeds at once. Refreshes that take longer than SLOW
-seconds are not counted, so that sites that do not answer do not delay others.
+fetched in parallel. A start after a long stop does not fetch all feeds at once. Refreshes that take longer than
+SLOW_AFTER seconds are not counted as running. Sites that do not answer therefore do not delay other sites.
 """
 
 import asyncio
@@ -28,27 +28,29 @@ from feedproxy.refresh.policy.prefetch import Later, Plan, Refresh, Rest
 logger = logging.getLogger(__name__)
 
 CONCURRENT_MIN = 8
-"""Number of concurrent scheduled refreshes that is always permitted. Readers' own requests take precedence."""
+"""Number of concurrent scheduled refreshes that is always permitted, even if fewer would suffice for DRAIN_TIME."""
 
 CONCURRENT_MAX = 160
-"""Largest number of concurrent scheduled refreshes. The connections to origins (upstream/client.py) are 40 more, for
-refreshes that readers wait for."""
+"""Largest number of concurrent scheduled refreshes. The limit of connections to origins (upstream/client.py) is higher
+by 40. These are left for refreshes that readers wait for."""
 
 LANE_WIDTH = 2
 """Largest number of concurrent scheduled refreshes of one site: as many as the connections of a client to a server in
 RFC 2616, section 8.1.4."""
 
 DRAIN_TIME: Seconds = 10
-"""Seconds within which due refreshes should be started: much less than the lead of a refresh (policy/polling.py)."""
+"""Seconds within which all refreshes that are due should be started. They are much less than LEAD, the time from a
+refresh to the poll that it serves (policy/polling.py)."""
 
 SLOW_AFTER: Seconds = 5
 """Seconds after which a refresh is not counted as concurrent any more, up to CONCURRENT_MAX refreshes in total."""
 
 SMOOTHING = 0.1
-"""Weight of the last refresh in the mean duration of refreshes."""
+"""Weight of the duration of the last refresh in the exponentially smoothed mean duration."""
 
 SLEEP_MAX: Seconds = 60
-"""Longest sleep in seconds, after which a suspended machine or a changed clock is noticed."""
+"""Longest sleep of the scheduler in seconds. After a suspension of the machine or a change of the clock, the schedule
+is corrected within this time."""
 
 
 def _no_targets() -> list[str]:

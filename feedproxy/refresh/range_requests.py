@@ -85,7 +85,8 @@ def _covers_range(response: Response, part: StoredResponse, job: RefreshJob) -> 
 
 
 def cut_to_range(context: RequestContext, result: RefreshResult) -> RefreshResult:
-    """Return the result with only the range that the client requested. More of it may be stored."""
+    """Return the result with only the range that the client requested. The stored response may contain more than this
+    range."""
     if not result.from_partial or result.response is None or result.response.status != 206:
         return result
     return replace(

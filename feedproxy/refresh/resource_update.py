@@ -37,7 +37,8 @@ VERSIONS_MAX = 16
 """Largest number of versions from which deltas can be made: a night of a feed that changes every hour."""
 
 VERSIONS_BYTES = 32 * 1024
-"""Bytes that the entries of these versions may take: sixteen versions of 128 entries, or one of 2,048."""
+"""Bytes that the entries of all versions for deltas may take: sixteen versions of 128 entries, or one version of
+2,048."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +146,8 @@ def _is_redirect(chain: redirects.RedirectChain) -> bool:
 
 
 def with_last_modified(before: Resource, content: Content, now: Instant) -> Content:
-    """Return the content of a feed with a Last-Modified. Without one of the origin, it is the instant of arrival.
-
-    Some feed readers send only dates as conditions. Two versions never get the same second.
+    """Return the content of a feed with a Last-Modified. If the origin sent none, it is the instant at which the
+    content arrived: some feed readers send only dates as conditions. Two versions never get the same second.
     """
     if not content.feed or content.tag is None or content.last_modified is not None:
         return content
@@ -157,8 +157,8 @@ def with_last_modified(before: Resource, content: Content, now: Instant) -> Cont
 
 
 def with_variant(resource: Resource, new: StoredResponse, job: RefreshJob, **facts: Any) -> Resource:
-    """Return the resource with `new` in place of the variant that the same request selected, and with `facts` as
-    fields.
+    """Return the resource with `new` in place of the variant that the same request selected. The members in `facts` are
+    replaced as well.
 
     If a job for a later request has already stored its response, that response stays.
     """
@@ -191,7 +191,8 @@ def superseded(resource: Resource) -> tuple[StoredResponse, ...]:
     """Return the stored feeds that become bases of deltas when they are superseded, and that are not recorded as such
     yet.
 
-    The same content may come with another date. It is recorded again, because clients may have either date.
+    If the same content was received again with another date, it is recorded with both dates, because clients may have
+    either.
     """
     known = {(variant.tag, variant.last_modified) for variant in resource.delta_bases}
     return tuple(

@@ -16,7 +16,8 @@ interval for them has passed."""
 
 
 COUNTERS = 4096
-"""Counters of invalidations, and of completed fetches. Two targets may share a counter (`counter_of`)."""
+"""Number of counters of invalidations, and of counters of completed fetches. Two targets may share a counter
+(`counter_of`)."""
 
 
 class SiteThrottle(Protocol):
@@ -43,9 +44,8 @@ class SiteThrottle(Protocol):
 
 
 class Coordination(Protocol):
-    """The questions that processes on one store ask each other.
-
-    They are frequent, so only `acquire_lease` waits, and never for another holder.
+    """The interface through which the processes on one store coordinate. Its methods are called often, so only
+    `acquire_lease` may wait, and it never waits until another process releases the lease.
     """
 
     @property
@@ -103,7 +103,7 @@ class LocalSiteThrottle:
 
     def __init__(self, capacity: int = SITES_MAX) -> None:
         self._times: LRU[str, tuple[Instant, Instant, Instant]] = LRU(entries_max=capacity)
-        """For each site: its last slot, the end of its pause, and when both were recorded."""
+        """For each site: its last slot, the end of its pause, and the instants at which both were recorded."""
 
     def __len__(self) -> int:
         return len(self._times)

@@ -22,7 +22,8 @@ class FolderInUse(FeedproxyError):
 def acquire(folder: Path) -> int | None:
     """Lock this folder; create it if it is missing. Return the file descriptor of the lock.
 
-    Return None if the folder cannot be written; the store reports that. Raises FolderInUse.
+    Return None if the folder cannot be written: the store reports that failure when it opens the folder. Raises
+    FolderInUse.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -49,12 +49,14 @@ class Failures:
     next_try: Instant = 0.0
     """Time at which the back-off ends."""
     by_origin: bool = False
-    """True if the origin set `next_try` (Retry-After), and it is later than the back-off."""
+    """True if `next_try` is an instant that the origin stated (Retry-After), because that instant is later than the end
+    of the back-off."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingFormatChange:
-    """A format that the feed may have changed to (ill-formed, or of another kind). It is not confirmed yet."""
+    """A format change of a feed that is not confirmed yet: the feed was ill-formed, of another kind, or much
+    shorter."""
 
     shape: str
     first: Instant
@@ -169,7 +171,7 @@ class Resource:
     last_push: Instant = 0.0
     """Time of the last change that was reported by a hub or cloud to which this proxy subscribes."""
     push_lease_expires: Instant = 0.0
-    """Time at which that subscription ends, as far as it is known (refresh/policy/push.py)."""
+    """Time at which the subscription at the hub or cloud ends, as far as it is known (refresh/policy/push.py)."""
     first_seen: Instant = 0.0
     """Time at which the target was first found to be a feed."""
     version_records: Sequence[VersionRecord] = ()

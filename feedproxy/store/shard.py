@@ -131,12 +131,12 @@ class Shard:
             return culled
 
     def checkpoint(self) -> None:
-        """Return free space to the file system; see Rows.checkpoint. Raises StoreError."""
+        """Checkpoint the journal if the shard's files take too much space (Rows.checkpoint). Raises StoreError."""
         with self._translate_errors():
             self._rows.checkpoint()
 
     def remove_orphans(self, before: Instant) -> None:
-        """Remove files that were left behind; see Rows.sweep. Raises StoreError."""
+        """Remove files that killed processes left behind, if they are older than `before`. Raises StoreError."""
         with self._translate_errors():
             self._rows.remove_orphans(before)
 

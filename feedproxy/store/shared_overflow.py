@@ -23,7 +23,8 @@ VALUE_MAX = CAPACITY // 8
 """Maximum size of one value, in bytes. A larger value counts as overwritten."""
 SLOTS = 16_384
 BUCKET = 8
-"""Number of slots in which a name may be. If all are occupied, the value that was appended first is dropped."""
+"""Number of slots of the table in which one name may be. If all of them are occupied, the value among them that was
+appended first is dropped."""
 
 _SLOT = struct.Struct("<QQ")
 """Layout of a slot: hash of the name, and position."""
@@ -34,7 +35,8 @@ TABLE_SIZE = _COUNTERS_SIZE + _SLOT.size * SLOTS
 """Size of the mapped memory, in bytes: the number of entries, the end of the ring, and the table."""
 
 DELETED = b""
-"""Stands for a value that was deleted or overwritten. The disk may have an older value, which must not be used."""
+"""Stands for a value that was deleted, or that the ring has overwritten. The disk may have an older value, which must
+not be used."""
 
 
 class SharedOverflow:

@@ -24,8 +24,9 @@ from feedproxy.errors import StoreError
 from feedproxy.store.quarantine import make_folder
 
 FILE_MIN = 256 * 1024
-"""Size from which a value has its own file, in bytes. With diskcache's 32 KiB, most feeds would have one, and
-writing would take 5 to 9 times as long. With a much larger size, SQLite would copy long chains of pages."""
+"""Size in bytes from which a value has a file of its own. With diskcache's default of 32 KiB, most feeds would have a
+file of their own, and writing would take 5 to 9 times as long. With a much larger size, SQLite would copy long chains
+of pages."""
 PAGE_CACHE_KIB = 1024
 """Page cache of each connection, in KiB. Nine files have two connections each. diskcache's 32 MiB could become 576
 MiB in total. Reading is as fast without it, because pages come from the memory map."""
@@ -36,8 +37,8 @@ MAP_MAX = 2 * 1024 * 1024 * 1024
 PAGE_ROWS = 256
 """Number of keys that one query reads when all keys are listed; it takes half a millisecond."""
 BUSY_TIMEOUT = 0.25
-"""Seconds that a statement waits for a lock. With a WAL, reads wait only for recovery; the writer tries again
-(shard.py)."""
+"""Seconds that a statement waits for a lock on the file. With a write-ahead log, reads wait only while SQLite recovers
+the log. The writer tries again (shard.py)."""
 
 OPEN_TIMEOUT = 0.5
 """Seconds that opening a file waits for the lock of another process; diskcache waits for 60."""
@@ -45,7 +46,8 @@ OPEN_TIMEOUT = 0.5
 _OLDEST = "SELECT filename FROM Cache ORDER BY store_time LIMIT ?"
 _DELETE_OLDEST = "DELETE FROM Cache WHERE rowid IN (SELECT rowid FROM Cache ORDER BY store_time LIMIT ?)"
 _SETUP_STATEMENT = re.compile("INSERT|UPDATE|CREATE|DROP")
-"""Statements that write whenever a file is opened. A file that was opened before contains their result already."""
+"""Matches the statements by which diskcache writes whenever it opens a file. A file that was opened before contains
+their result already."""
 _UNWRITABLE = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR))
 _FILE_NAME = re.compile(r"[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{28}\.val", re.ASCII)
 
@@ -192,7 +194,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
 
     @contextlib.contextmanager
     def _transact(self, retry: bool = False, filename: str | None = None) -> Iterator[tuple[Any, Any]]:
-        """Run a transaction. Files of replaced rows are removed after its commit.
+        """Run a transaction. Files of replaced rows are removed after the outermost transaction is committed.
 
         diskcache removes them at the end of an inner transaction. A process that ends before the outer commit would
         leave the old row without its file.
@@ -229,7 +231,8 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
         return len(names)
 
     def checkpoint(self) -> None:
-        """Return free space to the file system.
+        """Checkpoint the journal if the files take more than `size_max` and JOURNAL_MAX together. The space of removed
+        values then returns to the file system.
 
         Removed values take space in the journal until the journal is checkpointed.
         """

@@ -35,17 +35,20 @@ clients wait. Other resources are read from the disk, usually from the system's 
 BATCH_WINDOW = 0.25
 """Seconds that a value waits for others, so that one transaction for each shard writes them together."""
 CULL_AFTER_BYTES = 4 * 1024 * 1024
-"""Number of bytes written before all shards are checked again. Each write checks its own shard."""
+"""Number of bytes that are written before the sizes of all shards are checked again. Each write checks only its own
+shard."""
 ABSENT_MAX = 1024
-"""Maximum number of targets remembered as not stored. A miss looks its target up five times before a response is
-stored."""
+"""Maximum number of targets that are remembered as not stored. For a miss, the target is looked up five times before a
+response is stored, and the disk need not be read each time."""
 PEEKED_MAX = 4
-"""Resources that `peek` has read from the disk and that are not read again for a `get` soon afterwards."""
+"""Number of resources from `peek` that are remembered, so that a `get` soon afterwards need not read the disk again."""
 SHARED_WRITE_TIMEOUT: Seconds = 0.1
-"""Seconds that a shared `put` waits for the disk. Then the other workers get the value in memory
-(shared_overflow.py). As long as writes are late, they get it at once."""
+"""Seconds that a shared `put` waits for the disk. After that, the other workers get the value from shared memory
+(shared_overflow.py). As long as writes to the disk are late, later values are put into shared memory without
+waiting."""
 UNWRITTEN_MAX = 64 * 1024 * 1024
-"""Maximum size of the write queue while the disk is late, in bytes. Further values are stored in memory alone."""
+"""Maximum size of the write queue in bytes while writes to the disk are late. Further values are stored in memory
+alone."""
 ORPHAN_AGE = 3600
 """Age in seconds from which a file that no row names counts as left behind. No write takes so long."""
 

@@ -23,12 +23,12 @@ from feedproxy.store.interface import OnFailure
 from feedproxy.store.write_pacing import WritePacer
 
 QUEUE_MAX = 64 * 1024 * 1024
-"""Maximum size of the queue, in bytes: about half a second of a usual disk."""
+"""Maximum size of the queue, in bytes: what a usual disk writes in about half a second."""
 BATCH_MAX = 64
 """Maximum number of values written together."""
 WAIT_TIMEOUT = 1.0
-"""Seconds that a `put` waits for room in the queue. If the disk takes longer, later calls do not wait until it has
-written something again, so that clients are not delayed."""
+"""Seconds that a `put` waits for room in the queue. If the disk takes longer, later calls do not wait, so that clients
+are not delayed. They wait again after the disk has written a value."""
 CLOSE_TIMEOUT = 5.0
 """Seconds that closing waits for the disk to write the whole queue."""
 
@@ -40,7 +40,8 @@ class PendingWrite[Value]:
     value: Value | None
     size: int
     completions: list[Future[None]] = field(default_factory=list)
-    """Futures that are completed when the value is written or has failed. A later value for the key takes them over."""
+    """Futures that are completed when the value is written or has failed. They pass to a later value for the same
+    key."""
 
 
 class WriteQueue[Key, Value]:

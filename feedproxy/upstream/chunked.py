@@ -13,7 +13,8 @@ _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t -~\x80-\xff]*)?\r?\n")
 2.2)."""
 
 _LINE_MAX = 8192
-"""Maximum length of the first line of a chunk, in bytes. It contains the size and extensions, which are rare."""
+"""Maximum length of the first line of a chunk, in bytes. The line contains the size of the chunk and its extensions,
+which are rare."""
 
 
 class ChunkedParser:

@@ -58,7 +58,8 @@ class FetchLimits:
     connect: Seconds = 10
     """Seconds for name resolution, connection and TLS handshake, and for the wait for a free connection."""
     first_byte: Seconds = 30
-    """Seconds from the request to the first byte of the response. Later, seconds of silence within the response."""
+    """Largest number of seconds from the request to the first byte of the response. It also limits each silence within
+    the response."""
     total: Seconds = 60
     header_max: int = 65_536
     """Size of the head, in bytes, including 1xx responses."""
@@ -71,7 +72,7 @@ class FetchLimits:
     per_host: Limit = PER_HOST
     """Concurrent exchanges with one host and port: six, as in browsers, and two more for known feeds."""
     per_client: int = 80
-    """Concurrent exchanges for one client: half of those for unknown targets."""
+    """Concurrent exchanges for one client: half of the slots that all clients together have for unknown targets."""
     own_host: Limit = OWN_HOST
     """Concurrent exchanges with the upstream in reverse mode."""
     own_client: int = 16

@@ -32,11 +32,12 @@ from feedproxy.upstream.parent_proxy_tunnel import Resolve, connect_to_parent, o
 from feedproxy.upstream.response_parser import ResponseParser
 
 UNREAD_MAX = 262_144
-"""Number of bytes up to which a response is read that no client waits for any more, as by Squid's `quick_abort_min`.
-Most feeds are smaller, and serve the next client."""
+"""Largest number of bytes that are read of a response after its last client has disconnected, like Squid's
+`quick_abort_min`. Most feeds are smaller: they are read to the end, and serve the next client."""
 
 RATE_MIN = 1000
-"""Bytes per second below which a response counts as silence while other requests wait (fair_limits.py)."""
+"""Bytes per second below which an origin that sends a response counts as silent. A silent exchange may be ended while
+other requests wait (fair_limits.py)."""
 
 
 class StaleConnection(FetchError):
@@ -72,7 +73,7 @@ class OriginProtocol(ResponseHandler):
 
     @property
     def last_received(self) -> Seconds:
-        """Return when the origin last sent data at RATE_MIN or faster, in the event loop's time."""
+        """Return the event loop's time at which the origin last sent data at RATE_MIN or faster."""
         slow = self._received < RATE_MIN * (self._loop.time() - self._sent_at)
         return self._sent_at if slow else self._received_at
 
@@ -210,7 +211,7 @@ class CheckedResolver(AbstractResolver):
 
 
 class OriginConnector(TCPConnector):
-    """A pool of connections to checked addresses, with ExactProtocol."""
+    """A pool of connections to checked addresses, with OriginProtocol."""
 
     def __init__(
         self,

@@ -4,9 +4,10 @@ Three limits prevent one client or one silent server from taking all slots: per 
 port, and per client. Squid's per-client limit and nginx's `limit_conn` are similar. Each limit reserves slots for known
 feeds. Waiting requests are admitted in their order; a request with a full share does not delay the others.
 
-Silent origins can fill a share. A request that has waited for EVICTABLE_AFTER seconds then ends the exchange that has
-been silent for longest, at least SILENT_AFTER seconds, of the client with the most slots. In the share of a site or
-host, that client must have at least two more slots than the waiting one. (docs/decisions/connection-limits.md)
+Silent origins can fill a share. A request that has waited for EVICTABLE_AFTER seconds then ends an exchange of the
+client with the most slots: the one that has been silent for longest, at least for SILENT_AFTER seconds. In the share of
+a site or host, the client with the most slots must have at least two more slots than the client of the waiting request.
+(docs/decisions/connection-limits.md)
 """
 
 import asyncio
@@ -99,8 +100,8 @@ class Slot:
     keys: tuple[tuple[str, str], ...]
     since: Seconds
     silent_since: Callable[[], Seconds] | None = None
-    """A function that returns when the origin last sent something. If it is None, silence begins when the slot was
-    taken."""
+    """A function that returns the instant at which the origin last sent something. If the function is None, the silence
+    began when the slot was taken."""
     end: Callable[[], None] | None = None
     """A function that ends the exchange in the slot; None if the exchange cannot be evicted."""
     is_ended: bool = False

@@ -18,14 +18,14 @@ EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, 
 """Errors for exhausted resources: descriptors of the process or the system, socket buffers, memory, and ports."""
 
 NO_NETWORK = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.ENONET})
-"""Errors for a missing route. A single origin can also cause them, such as one with only IPv6 addresses on a machine
-without IPv6."""
+"""Errors for a missing route to an origin. They mean a failure of this machine only if no other origin can be reached:
+a machine without IPv6 has no route to an origin that has only IPv6 addresses."""
 
 RESOLVER_FAILURES = frozenset({socket.EAI_AGAIN, socket.EAI_FAIL, socket.EAI_SYSTEM})
 """Error codes of name resolution if the origin's name server or this machine's resolver does not respond."""
 
 RECENT_SUCCESS: Seconds = 60
-"""Seconds without any success after which the network counts as down."""
+"""Seconds without a successful look-up or connection after which the network counts as down."""
 
 LOG_INTERVAL: Seconds = 60
 

@@ -11,9 +11,8 @@ from feedproxy.upstream.own_listeners import OwnListeners
 
 
 def may_be_own(url: str, settings: Settings, listeners: OwnListeners) -> bool:
-    """Return True if a URL may name this proxy.
-
-    Names are not resolved: the public address and the ports are compared.
+    """Return True if a URL may name this proxy. Names are not resolved: the URL is compared with the public address,
+    and its port with the ports of this proxy.
     """
     try:
         target = uri.normalise(url)

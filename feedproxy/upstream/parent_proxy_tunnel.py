@@ -22,11 +22,11 @@ from feedproxy.upstream.parent_proxy import Parent
 type Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 CONNECT_TIMEOUT: Seconds = 5
-"""Seconds for a parent to accept a connection and greet. It is usually in the same network. Its connection to the
-origin may take `connect_timeout` in addition."""
+"""Seconds for a parent proxy to accept a connection and to answer the greeting. The parent is usually in the same
+network. The connection from the parent to the origin may take `connect_timeout` in addition."""
 
 HEAD_MAX = 16_384
-"""Maximum size of the head of a parent's response to CONNECT, in bytes. Squid's heads have some 400."""
+"""Maximum size of the head of a parent's response to CONNECT, in bytes. Such a head of Squid has some 400 bytes."""
 
 _REFUSALS = {
     1: "general failure",
@@ -133,7 +133,7 @@ async def _connect_address(ip: str, port: int) -> socket.socket:
 
 
 class _ConnectedSocket:
-    """A connector for python-socks, with CONNECT_TIMEOUT."""
+    """A connector for python-socks that connects within CONNECT_TIMEOUT seconds."""
 
     async def connect(self, dest_host: str, dest_port: int, timeout: Seconds | None) -> socket.socket:
         return await _connect_address(dest_host, dest_port)

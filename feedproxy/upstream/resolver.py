@@ -31,7 +31,7 @@ THREADS = Limit(256, reserve=64)
 PER_SITE = Limit(12, reserve=4)
 """Concurrent look-ups of names of one registrable domain: eight, and four more for known feeds."""
 PER_CLIENT = 96
-"""Concurrent look-ups for one client: half of those for unknown names."""
+"""Concurrent look-ups for one client: half of those that all clients together may have for names of unknown feeds."""
 THREAD_WAIT_MAX: Seconds = 5
 """Seconds that a look-up waits for a thread."""
 

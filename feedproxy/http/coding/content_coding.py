@@ -53,7 +53,8 @@ _ZSTD_EXPANSION = 32 * 1024
 section 3.1.1.2.3)."""
 
 _ZSTD_STEP = 4 * 1024 * 1024
-"""Maximum bytes of output for each call of a zstd decoder. It is enforced by limiting the size of the input."""
+"""Maximum number of bytes that one call of a zstd decoder may produce. The limit is enforced by the size of the
+input."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"

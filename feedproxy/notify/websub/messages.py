@@ -128,7 +128,8 @@ def read_callback(text: str) -> str:
 
 
 def granted_lease(requested: int | None, longest: int) -> int:
-    """Return the seconds of the granted lease for a requested one. `most` is the longest lease.
+    """Return the seconds of the lease that is granted for `requested` seconds, or for a request without a lease.
+    `longest` is the upper limit in seconds.
 
     "Hubs MUST enforce lease expirations, and MUST NOT issue perpetual lease durations."
     """

@@ -61,7 +61,7 @@ class Deltas:
     async def apply(
         self, full: Response, stored: StoredResponse, request: Request, resource: Resource | None, settings: Settings
     ) -> Response:
-        """Return the delta that the request asks for, or `whole` if there is none."""
+        """Return the delta that the request asks for, or `full` if there is none."""
         is_requested = full.status == 200 and settings.deltas and not _is_excluded(request, settings)
         bases = requested_bases(request) if is_requested else None
         if bases is None or resource is None or not _allows_deltas(stored, resource):

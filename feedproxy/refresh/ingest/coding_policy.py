@@ -7,8 +7,8 @@ from feedproxy.http.coding import content_coding
 from feedproxy.settings import Settings
 
 LEVELS = {"gzip": 6, "br": 5, "zstd": 6}
-"""Compression level of each coding. A version is compressed once; at higher levels, time grows faster than size
-falls."""
+"""Compression level of each coding. Each version of a feed is compressed once. Above these levels, the time grows
+faster than the size falls."""
 
 
 def level_of(name: str, settings: Settings) -> int:

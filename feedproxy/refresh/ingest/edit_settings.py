@@ -1,8 +1,8 @@
 """The settings by which a feed is edited before it is stored. A digest of them is stored with the feed.
 
 The original of an edited copy is not stored, so that a copy that was edited under other settings cannot be edited
-again. The next request to the origin then has no conditions, and brings the original (pipeline.py). Until then, such
-copies of the upstream's own feeds are not used.
+again. The next request to the origin then has no conditions, and brings the original (pipeline.py). Until then, copies
+of the upstream's own feeds that were edited under other settings are not used.
 """
 
 import hashlib

@@ -52,7 +52,7 @@ READ_BUFFER = 1024 * 1024
 """Size in bytes of the buffer for results that a helper sends."""
 
 ATTEMPTS_MAX = 2
-"""Number of helpers that may exit during a job before the job fails."""
+"""Number of attempts at a job. If a helper exits during each of them, the job fails."""
 
 QUICK_HELPERS_MAX = 2
 """Largest number of helpers in the quick lane."""
@@ -68,20 +68,22 @@ HELPER_JOBS_MAX = 1000
 milliseconds."""
 
 LARGE_JOB = 8 * 1024 * 1024
-"""Size in bytes from which a job starts in the slow lane. A feed of 1 MB with the copies for comparison is smaller."""
+"""Size in bytes of a job's data from which the job starts in the slow lane. A feed of 1 MB, with the stored versions
+for comparison, is smaller."""
 
 RESULT_MAX = 256 * 1024 * 1024
 """Largest result of a job in bytes: five times `decoded_max`, because a result contains the content in several codings.
 A helper with a larger result is ended."""
 
 START_TIMEOUT: Seconds = 60
-"""Seconds for the template and helpers to start. After that they are replaced."""
+"""Seconds within which the template and each helper must start. A process that takes longer is replaced."""
 
 RESTART_PAUSE_MAX: Seconds = 60
-"""Longest pause between two failed starts of the template, in seconds."""
+"""Longest pause in seconds from a failed start of the template to the next start."""
 
 FAILED_STARTS_MAX = 2
-"""Number of templates that may exit without a completed job before threads run the waiting jobs."""
+"""Number of consecutive templates that may exit without a completed job. After one more, threads run the waiting
+jobs."""
 
 _MICRO = 1_000_000
 

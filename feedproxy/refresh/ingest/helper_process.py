@@ -43,8 +43,8 @@ START_HELPER, KILL_HELPER = b"S", b"K"
 """Commands to the template: start the helper with a given number, with its socket attached, or kill it."""
 
 OUT_OF_BAND_MIN = 16 * 1024
-"""Size in bytes from which a byte string is sent beside the pickle. Inside the pickle, it would be copied four
-times."""
+"""Size in bytes from which a byte string is sent beside the pickle. Inside the pickle, the byte string would be copied
+four times."""
 
 PARTS_MAX = 1024
 

@@ -40,7 +40,7 @@ PAGE_BYTES = 8192
 """Bytes at the beginning of a page that are searched for a bot challenge."""
 
 CLOCK_SLACK = 300
-"""Seconds by which a Last-Modified may lie in the future. Clocks of origins differ by minutes."""
+"""Seconds by which a Last-Modified may lie in the future without being ignored. Clocks of origins differ by minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,8 @@ def _with_digest(channel: Channel, identity: bytes, declared: str | None) -> Cha
 
 
 def _defers_digest(known: Channel | None, content_hash: str) -> bool:
-    """Return whether the digest is deferred. It is for a new feed, and as long as its content stays the same."""
+    """Return whether the computation of the content digest is deferred. It is deferred for a new feed, and as long as
+    the content of that feed stays the same."""
     return known is None or pending_hash(known.content_digest) == content_hash
 
 

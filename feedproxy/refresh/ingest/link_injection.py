@@ -13,7 +13,8 @@ from feedproxy.settings import Settings
 HUB = "hub"
 """Path of the WebSub hub, relative to the prefix of endpoints."""
 CLOUD = "pleaseNotify"
-"""Path for rssCloud registrations with http-post, the protocol that all current clients support."""
+"""Path for rssCloud registrations, relative to the prefix of endpoints. It is for http-post, the protocol that all
+current clients support."""
 
 
 def endpoint_address(settings: Settings, path: str) -> str:

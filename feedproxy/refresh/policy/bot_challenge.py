@@ -8,7 +8,8 @@ unrecognised challenge is still HTML in place of a feed: the recognition only gi
 from feedproxy.http.message import Fields
 
 PAGE_BYTES = 65_536
-"""Bytes at the beginning of a page that are searched. Challenge pages are short and consist mostly of inline styles."""
+"""Bytes at the beginning of a page that are searched for signs of a challenge. Challenge pages are short and consist
+mostly of inline styles."""
 
 _BY_FIELD = (
     # "cf-mitigated header present and set to challenge": Cloudflare, Detect a Challenge Page response.

@@ -40,17 +40,20 @@ NEW_FORMAT_SIGHTINGS = 3
 """Number of sightings after which a format change is accepted."""
 
 NEW_FORMAT_SPAN: Seconds = 6 * 3600
-"""Seconds that these sightings must span: longer than a failed deployment lasts, shorter than a day."""
+"""Seconds that the NEW_FORMAT_SIGHTINGS sightings must span: longer than a failed deployment lasts, shorter than a
+day."""
 
 ITEM_LOSS_SHARE = 1 / 2
 """Fraction of a feed's items above which a sudden loss is a format change. Of 938 updates in the histories of nine
 feeds, five lost more than half, each after months without a recorded version."""
 
 ITEM_LOSS_SHARE_ILL_FORMED = 1 / 4
-"""The same fraction for an ill-formed update, which may be truncated."""
+"""Fraction of a feed's items above which the loss in an ill-formed update is a format change. It is lower than
+ITEM_LOSS_SHARE, because an ill-formed document may be truncated."""
 
 ITEM_LOSS_TOLERATED = 3
-"""Smallest number of lost items that can be a format change: short lists vary. Losing all items always is one."""
+"""Smallest number of lost items that can be a format change, because short lists vary. The loss of all items always is
+a format change."""
 
 
 class StaleAllowance(Enum):
@@ -210,7 +213,8 @@ def classify(outcome: FetchOutcome) -> ContentFault | None:
 def stale_limit_after_failure(failures: Failures, settings: Settings) -> Seconds:
     """Return the seconds for which a copy may be served during a back-off, counted from `last_validated`.
 
-    The limit is that of the failure itself. Otherwise clients would get an error and the old copy in turns.
+    The limit is the one that applied when the fetch failed. With another limit, clients would get an error and the old
+    copy in turns.
     """
     match failures.detail:
         case Detail.GONE:
@@ -254,8 +258,8 @@ def _failure_fault(error: FeedproxyError | None) -> ContentFault:
 def has_lost_items(resource: Resource, update: Channel) -> bool:
     """Return whether a feed has suddenly lost most of its items, or all of them.
 
-    The result is False if a recorded version was as short. For an ill-formed update the limit is a quarter of the
-    items, because it may be truncated.
+    The result is False if a recorded earlier version of the feed was as short as the update. For an ill-formed update
+    the limit is a quarter of the items, because it may be truncated.
     """
     stored = resource.channel
     if stored is None or update.items >= stored.items or update.kind is not stored.kind:

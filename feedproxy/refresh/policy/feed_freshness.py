@@ -18,9 +18,10 @@ ILL_FORMED_RECHECK: Seconds = 60
 """Seconds until the first new fetch of an ill-formed feed: a document that was truncated may be complete by then."""
 
 WAIT_WORTH: Seconds = 2 * 3600
-"""Expected staleness for which a reader waits, though a stale copy might answer while it is refreshed. Readers that
-come twice a day at no fixed time would otherwise always get the news of half a day ago. (In the simulated week one
-poll in 200 waits then, and the mean staleness of all polls is a third.)"""
+"""Expected staleness of a copy in seconds above which a reader waits for the refresh, although HTTP permits the stale
+copy to answer meanwhile. Without this limit, a reader that polls twice a day at no fixed time would always get the news
+of half a day ago. In a simulated week with the limit, one poll in 200 waited, and the mean staleness of all polls fell
+to a third."""
 
 
 def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: Instant) -> Freshness:
@@ -86,8 +87,8 @@ def _ill_formed_allowance(resource: Resource, stored: StoredResponse, settings: 
     """Return the allowance for an ill-formed copy, or None for a well-formed one.
 
     An ill-formed copy may be truncated, or may have been fetched while it was being written. It is fetched again after
-    a minute, and then whenever the known age of the feed has doubled, because a feed that stays ill-formed always is.
-    skipHours are respected.
+    a minute, and then whenever the known age of the feed has doubled, because a feed that stays ill-formed is unlikely
+    to be corrected soon. skipHours are respected.
     """
     channel = resource.channel
     if channel is None or channel.well_formed or not stored.content.feed:
@@ -129,9 +130,9 @@ def learned_lifetime(resource: Resource, stored: StoredResponse, settings: Setti
 def stale_while_refreshing(
     resource: Resource | None, stored: StoredResponse, fresh: Freshness, settings: Settings
 ) -> Seconds:
-    """Return for how long beyond its lifetime a stale feed answers while it is refreshed.
-
-    The option permits it; beyond the age at which a poll is expected to be stale for WAIT_WORTH, the reader waits.
+    """Return the seconds beyond its lifetime for which a stale feed answers while it is refreshed. The option
+    `stale_while_refreshing` is the upper limit. From the age at which the expected staleness is WAIT_WORTH, the reader
+    waits.
     """
     limit = settings.stale_while_refreshing
     if resource is None or limit <= 0 or not stored.content.feed or fresh.limit is not None:

@@ -4,10 +4,10 @@ If the readers' rhythms are known, the price of a request decides (polling.py). 
 expected poll if that saves enough staleness. For readers without a rhythm, the feed is refreshed shortly before its
 copy expires. This must not cost more requests than these readers send polls. All functions are pure.
 
-Limits of both:
+These limits apply to refreshes for both kinds of readers:
 
 * No refresh while the publisher's hints are valid: max-age, Expires, ttl, sy:*, or a push lease.
-* No refresh in an hour or on a day that the publisher wants to be skipped, even if HTTP permits one.
+* No refresh in an hour or on a day that the publisher wants to be skipped, even if HTTP permits a request then.
 * No refresh of a feed without a usable copy: no-cache, no-store, moved or ended.
 * Minimum intervals, Retry-After and back-off (throttle.py) apply as to all other requests.
 """
@@ -29,11 +29,11 @@ from feedproxy.store.resource import Resource
 from feedproxy.subscribers.poll_rhythms import ExpectedPoll
 
 LEAD = 0.05
-"""Fraction of a copy's lifetime before its end at which a refresh starts: enough time for a slow origin. Jitter of up
-to a half of it separates feeds that were fetched together."""
+"""Time from the start of a refresh to the end of a copy's lifetime, as a fraction of the lifetime: enough for a slow
+origin. Jitter shortens this time by up to a half, and so separates feeds that were fetched together."""
 
 LEAD_MAX: Seconds = 60
-"""The same lead as a largest number of seconds."""
+"""Longest time in seconds from the start of a refresh to the end of a copy's lifetime. It limits LEAD."""
 
 SPREAD: Seconds = 10
 """Seconds over which refreshes are spread after skipped hours or a pause: thousands may be due at midnight."""
@@ -68,13 +68,15 @@ class Rest:
 type Plan = Refresh | Later | Rest
 
 IDLE: Seconds = 3600
-"""Seconds without a reader, or one lifetime if that is longer, after which a feed is not refreshed ahead any more."""
+"""Seconds without a request of a reader after which a feed is not refreshed ahead any more. For a copy with a longer
+lifetime, the lifetime applies instead."""
 
 REVIEW: Seconds = 6 * 3600
 """Seconds until the next decision if no refresh is worth its price."""
 
 STATED = frozenset({Source.TARGETED, Source.S_MAXAGE, Source.MAX_AGE, Source.EXPIRES, Source.HINT})
-"""Sources of lifetimes that the publisher states. All others are estimates, and a refresh may precede their end."""
+"""Sources of lifetimes that the publisher states. Lifetimes from all other sources are estimates, and a refresh may
+come long before their end."""
 
 
 class Audience(Protocol):
@@ -182,7 +184,7 @@ def _weighed(
     price_factor: float,
     jitter: float,
 ) -> Later | None:
-    """Return the next refresh that is worth its price, with the reason, or None."""
+    """Return the next refresh that saves more staleness than its price, with the reason, or None if there is none."""
     if not expected:
         return None
     refreshed = resource.variants[-1].response_time

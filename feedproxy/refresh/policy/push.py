@@ -30,7 +30,8 @@ from feedproxy.store.resource import Resource
 from feedproxy.upstream.fetched import Fetched
 
 GRACE: Seconds = 300
-"""Longest time in seconds between a push and its change, in either order: hubs fetch feeds themselves."""
+"""Longest time in seconds between a push and the change that it reports. The change may be found before or after the
+push, because hubs fetch feeds themselves."""
 
 _OF_ONE_MESSAGE = (
     "etag",

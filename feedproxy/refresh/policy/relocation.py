@@ -9,8 +9,8 @@ the same meaning are deliberate and take effect at once. Until the confirmation,
     XML redirect, gone  301 or 410 at once
 
 A confirmed move or end is checked every `gone_recheck` seconds, because it can be reversed. A move is checked at once
-if its new address responds with 301, 404 or 410, as when a feed moves back. The operator can delete the record of
-either. With `recheck`, the confirmed relocation is the response only if a fetch is not allowed or fails.
+if its new address responds with 301, 404 or 410, as when a feed moves back. The operator can delete the record of a
+move or an end. With `recheck`, the confirmed relocation is the response only if a fetch is not allowed or fails.
 """
 
 from collections.abc import Callable, Iterable, Sequence

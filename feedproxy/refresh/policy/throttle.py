@@ -1,6 +1,7 @@
 """Limits on fetches: minimum interval, site interval, Retry-After and back-off.
 
-Four rules defer a fetch. The latest instant applies, and its rule determines the `detail` of the response:
+Four rules defer a fetch, each until an instant. The latest of these instants applies, and the rule with that instant
+determines the `detail` of the response:
 
     floor          a feed is fetched at most once in `feed_min_interval`, for clients, pings and the operator alike.
     site-interval  feeds of one site are fetched one after the other, `site_interval` apart. A site is a registrable
@@ -30,7 +31,8 @@ BACK_OFF_FIRST: Seconds = 60
 """First back-off in seconds. Each further failure doubles it."""
 
 BACK_OFF_MAX: Seconds = 6 * 3600
-"""Longest back-off in seconds, reached after about ten failures: a few fetches a day."""
+"""Longest back-off in seconds, which is reached after about ten failures. A feed that keeps failing is then fetched a
+few times a day."""
 
 
 _DELAY = re.compile(r"\d{1,15}(\.\d*)?")

@@ -6,7 +6,8 @@ from typing import Any
 from feedproxy.http.message_syntax import is_field
 
 LINES_MAX = 4096
-"""Maximum number of stored texts and field lines, about 1 MB. Servers of the usual kinds need fewer."""
+"""Maximum number of stored texts and field lines, which take about 1 MB. The responses of the usual kinds of servers
+have fewer distinct ones."""
 LENGTH_MAX = 128
 """Maximum length of an interned text, in bytes. Longer texts, such as policies and reports, are rarely repeated."""
 
