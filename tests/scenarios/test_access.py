@@ -36,7 +36,7 @@ def files(tmp_path: Path) -> dict[str, str]:
     }
 
 
-async def test_a_feed_with_readers_is_for_them_alone_and_their_passwords_stay_with_us(door, files):
+async def test_access_rule_admits_named_readers_and_withholds_their_passwords_from_the_origin(door, files):
     proxy, origin, _ = await door(**files)
     origin.publish("/private.rss", a_feed(), cache_control="max-age=600")
     proxy.rule("/private.rss", readers=("bob",))
@@ -58,7 +58,7 @@ async def test_a_feed_with_readers_is_for_them_alone_and_their_passwords_stay_wi
 
 
 @pytest.mark.parametrize("method", ["HEAD", "POST", "DELETE", "OPTIONS"])
-async def test_no_method_leads_past_the_door(door, files, method):
+async def test_access_rule_applies_to_every_method(door, files, method):
     proxy, origin, _ = await door(**files)
     origin.publish("/private.rss", a_feed())
     proxy.rule("/private.rss", readers=("*",))
@@ -68,7 +68,7 @@ async def test_no_method_leads_past_the_door(door, files, method):
     assert origin.requests == 0
 
 
-async def test_in_front_of_a_publisher_it_is_the_same(door, files):
+async def test_access_rule_applies_in_reverse_mode(door, files):
     proxy, origin, _ = await door(upstream=UPSTREAM, **files)
     origin.publish("/private.rss", a_feed(), cache_control="max-age=600")
     proxy.rule("/private.rss", readers=("*",))
@@ -77,7 +77,7 @@ async def test_in_front_of_a_publisher_it_is_the_same(door, files):
     (await proxy.get("/private.rss", authorization=says("carol"))).expect(200)
 
 
-async def test_in_the_explicit_proxy_it_is_407_and_the_readers_word_to_the_origin_is_his_own(door, files):
+async def test_access_rule_in_explicit_proxy_answers_407_and_removes_proxy_authorization(door, files):
     proxy, origin, _ = await door(**files)
     origin.publish("/private.rss", a_feed())
     proxy.rule("/private.rss", readers=("*",))
@@ -91,7 +91,7 @@ async def test_in_the_explicit_proxy_it_is_407_and_the_readers_word_to_the_origi
     assert all("proxy-authorization" not in request.fields for request in origin.log)
 
 
-async def test_feeds_of_others_know_nothing_of_it_and_get_their_readers_own_word(door, files):
+async def test_access_rule_leaves_authorization_for_other_feeds_unchanged(door, files):
     proxy, origin, _ = await door(**files)
     origin.publish("/theirs.rss", a_feed())
     proxy.rule("/private.rss", readers=("*",))
@@ -101,7 +101,7 @@ async def test_feeds_of_others_know_nothing_of_it_and_get_their_readers_own_word
     assert origin.log[-1].fields.get("authorization") == says("bob", "told to them")
 
 
-async def test_wsse_lets_in_once(door, files):
+async def test_wsse_token_is_accepted_once(door, files):
     proxy, origin, clock = await door(**files)
     origin.publish("/private.rss", a_feed(), cache_control="max-age=600")
     proxy.rule("/private.rss", readers=("bob",))
@@ -115,7 +115,7 @@ async def test_wsse_lets_in_once(door, files):
 
 @pytest.mark.parametrize("said", ["", "public, max-age=600", "s-maxage=600", "must-revalidate, max-age=600"])
 @pytest.mark.parametrize("where", [{}, {"upstream": UPSTREAM, "state_freshness": True}])
-async def test_no_cache_behind_us_may_keep_what_one_signed_in_for(door, files, said, where):
+async def test_access_rule_marks_responses_private_for_downstream_caches(door, files, said, where):
     proxy, origin, clock = await door(**files, **where)
     hinted = a_feed().replace(b"<title>", b"<ttl>60</ttl><title>")
     origin.publish("/private.rss", hinted, **({"cache_control": said} if said else {}))
@@ -140,7 +140,7 @@ async def test_no_cache_behind_us_may_keep_what_one_signed_in_for(door, files, s
 # -- secret addresses
 
 
-async def test_a_secret_address_lets_its_reader_in_until_it_is_taken_back(door, files):
+async def test_secret_address_admits_its_reader_until_the_token_is_revoked(door, files):
     proxy, origin, clock = await door(**files)
     origin.publish("/private.rss", a_feed(), cache_control="max-age=600")
     proxy.rule("/private.rss", readers=("bob",))
@@ -158,7 +158,7 @@ async def test_a_secret_address_lets_its_reader_in_until_it_is_taken_back(door, 
     (await proxy.ask(address)).expect(404)
 
 
-async def test_where_a_secret_address_leads_on_the_token_goes_along(door, files):
+async def test_secret_address_redirects_with_its_token(door, files):
     proxy, origin, clock = await door(**files)
     origin.publish("/feed.rss", a_feed())
     _, token = issue(Path(files["tokens_file"]), "bob", origin.url("/*"))
@@ -172,7 +172,7 @@ async def test_where_a_secret_address_leads_on_the_token_goes_along(door, files)
 
 
 @pytest.mark.parametrize("where", [{}, {"upstream": UPSTREAM}])
-async def test_a_secret_address_leads_to_every_format_of_its_feed_and_to_no_other_feeds(door, files, where):
+async def test_secret_address_serves_every_format_of_its_feed_and_no_other_feed(door, files, where):
     proxy, origin, clock = await door(**files, **where)
     origin.publish("/private.rss", a_feed("Hidden"), cache_control="max-age=600")
     origin.publish("/other.rss", a_feed("Others"))
@@ -197,7 +197,7 @@ async def test_a_secret_address_leads_to_every_format_of_its_feed_and_to_no_othe
     (await proxy.ask(f"/-/with/{token}/-/as/json/{feed}")).expect(404)
 
 
-async def test_a_moved_feeds_format_is_led_to_behind_the_same_token(door, files):
+async def test_secret_address_redirects_a_conversion_of_a_moved_feed_with_its_token(door, files):
     proxy, origin, clock = await door(**files)
     _, token = issue(Path(files["tokens_file"]), "bob", origin.url("/*"))
     clock.advance(1)
@@ -221,7 +221,7 @@ def wallet(tmp_path: Path, files: dict[str, str]) -> dict[str, str]:
     return {**files, "wallet": str(tmp_path / "wallet")}
 
 
-async def test_what_one_credential_brought_is_never_for_another_nor_for_nobody(door, wallet):
+async def test_wallet_response_is_reused_for_the_same_credential_only(door, wallet):
     proxy, origin, _ = await door(**wallet)
     origin.publish("/paid.rss?key=bobs", a_feed("for bob"), cache_control="max-age=600")
     origin.publish("/paid.rss", a_feed("for all"), cache_control="max-age=600")
@@ -234,7 +234,7 @@ async def test_what_one_credential_brought_is_never_for_another_nor_for_nobody(d
     assert [request.target.partition("?")[2] for request in origin.log] == ["key=bobs", ""]
 
 
-async def test_who_shares_a_credential_shares_the_copy(door, wallet):
+async def test_wallet_response_is_shared_by_users_of_one_credential(door, wallet):
     proxy, origin, _ = await door(**wallet)
     origin.publish("/team.rss", a_feed(), cache_control="max-age=600")
     proxy.rule("/team.rss", readers=("*",))
@@ -245,7 +245,7 @@ async def test_who_shares_a_credential_shares_the_copy(door, wallet):
     assert [request.fields.get("authorization") for request in origin.log] == [says("team", "secret")]
 
 
-async def test_a_redirect_takes_the_credential_no_further_than_its_origin(door, wallet):
+async def test_wallet_credential_is_not_sent_after_a_redirect_to_another_path(door, wallet):
     proxy, origin, _ = await door(**wallet)
     origin.publish("/team.rss", b"", status=302, location="/elsewhere.rss")
     origin.publish("/elsewhere.rss", a_feed())
@@ -256,7 +256,7 @@ async def test_a_redirect_takes_the_credential_no_further_than_its_origin(door, 
     assert [request.fields.get("authorization") for request in origin.log] == [says("team", "secret"), None]
 
 
-async def test_no_page_list_or_field_names_what_a_credential_was(door, wallet):
+async def test_wallet_credential_is_absent_from_fields_content_and_stored_targets(door, wallet):
     proxy, origin, _ = await door(**wallet)
     origin.publish("/paid.rss?key=bobs", a_feed(), cache_control="max-age=600")
     proxy.rule("/paid.rss", readers=("*",))
@@ -283,9 +283,7 @@ async def test_no_page_list_or_field_names_what_a_credential_was(door, wallet):
         ({}, "no-store", {}, False),
     ],
 )
-async def test_log_names_what_not_everybody_may_read_by_its_host_alone(
-    door, caplog, rule, cache_control, fields, names
-):
+async def test_log_names_a_feed_that_is_not_public_by_its_host_alone(door, caplog, rule, cache_control, fields, names):
     caplog.set_level("INFO", "feedproxy")
     proxy, origin, _ = await door(log_format="text", feed_min_interval=0, site_interval=0)
     if rule:

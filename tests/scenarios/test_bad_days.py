@@ -27,7 +27,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-async def test_a_bad_update_never_replaces_a_good_copy(stage, name):
+async def test_bad_update_keeps_the_stored_copy(stage, name):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
     await proxy.get("/feed.rss")
@@ -47,7 +47,7 @@ async def test_a_bad_update_never_replaces_a_good_copy(stage, name):
     (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale; fwd-status=304")
 
 
-async def test_site_that_limits_requests_is_not_asked_for_its_other_feeds(stage):
+async def test_site_rate_limit_postpones_requests_for_other_feeds_of_the_site(stage):
     proxy, origin, clock = await stage()
     for path in ("/one.rss", "/two.rss"):
         origin.publish(path, a_feed("good"), cache_control="max-age=60")
@@ -65,7 +65,7 @@ async def test_site_that_limits_requests_is_not_asked_for_its_other_feeds(stage)
     (await proxy.get("/two.rss")).expect(200, cache="fwd=stale")
 
 
-async def test_limit_stated_for_an_unknown_address_leaves_the_feeds_of_its_site_alone(stage):
+async def test_site_rate_limit_of_an_unknown_address_does_not_postpone_feeds(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
     await proxy.get("/feed.rss")
@@ -77,7 +77,7 @@ async def test_limit_stated_for_an_unknown_address_leaves_the_feeds_of_its_site_
     (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale; fwd-status=304")
 
 
-async def test_after_a_failure_the_origin_is_left_in_peace_and_readers_get_the_copy(stage):
+async def test_back_off_after_a_failure_serves_the_copy_without_contacting_the_origin(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
     await proxy.get("/feed.rss")
@@ -92,7 +92,7 @@ async def test_after_a_failure_the_origin_is_left_in_peace_and_readers_get_the_c
     assert origin.requests == asked
 
 
-async def test_retry_after_is_kept_to_for_all_readers_together(stage):
+async def test_retry_after_postpones_requests_of_all_readers(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
     await proxy.get("/feed.rss")
@@ -110,7 +110,7 @@ async def test_retry_after_is_kept_to_for_all_readers_together(stage):
     (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale")
 
 
-async def test_without_a_copy_a_429_becomes_503_with_retry_after(stage):
+async def test_rate_limit_without_a_copy_is_answered_503_with_retry_after(stage):
     proxy, origin, _ = await stage()
     origin.break_down(answers(429, b"", ("Retry-After", "120")))
 
@@ -120,7 +120,7 @@ async def test_without_a_copy_a_429_becomes_503_with_retry_after(stage):
     assert origin.requests == 1
 
 
-async def test_where_http_forbids_the_copy_the_failure_passes(stage):
+async def test_stale_copy_with_must_revalidate_does_not_replace_a_failure(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60, must-revalidate")
     await proxy.get("/feed.rss")
@@ -131,7 +131,7 @@ async def test_where_http_forbids_the_copy_the_failure_passes(stage):
 
 
 @pytest.mark.parametrize("status", [401, 451])
-async def test_who_may_not_read_is_told_so_at_once_and_gets_no_copy_after(stage, status):
+async def test_refusal_401_or_451_is_forwarded_and_ends_reuse_of_the_copy(stage, status):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
     await proxy.get("/feed.rss")
@@ -142,7 +142,7 @@ async def test_who_may_not_read_is_told_so_at_once_and_gets_no_copy_after(stage,
     assert (await proxy.get("/feed.rss")).status != 200
 
 
-async def test_a_copy_stands_in_for_a_week_and_no_longer(stage):
+async def test_stale_copy_replaces_failures_for_seven_days(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
     await proxy.get("/feed.rss")
@@ -155,7 +155,7 @@ async def test_a_copy_stands_in_for_a_week_and_no_longer(stage):
     (await proxy.get("/feed.rss")).expect(500)
 
 
-async def test_a_new_shape_is_believed_when_it_was_seen_three_times_over_six_hours(stage):
+async def test_ill_formed_update_is_accepted_after_three_sightings_over_six_hours(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
     await proxy.get("/feed.rss")
@@ -171,7 +171,7 @@ async def test_a_new_shape_is_believed_when_it_was_seen_three_times_over_six_hou
 
 
 @pytest.mark.parametrize("error", [Unreachable("x"), FetchTimeout("x"), MalformedResponse("x")])
-async def test_a_cold_failure_is_an_error_document_of_ours(stage, error):
+async def test_failure_without_a_copy_gets_an_error_page_of_the_proxy(stage, error):
     proxy, origin, _ = await stage()
     origin.break_down(error)
 
@@ -187,7 +187,7 @@ PAGE = {"content_type": "text/html", "cache_control": "max-age=60"}
 
 
 @pytest.mark.parametrize("error", [Unreachable("x"), FetchTimeout("x"), MalformedResponse("x")])
-async def test_a_stale_page_answers_for_an_origin_that_nobody_can_reach(stage, error):
+async def test_stale_page_answers_for_an_unreachable_origin_up_to_the_limit(stage, error):
     proxy, origin, clock = await stage()
     origin.publish("/page", b"<html>hello</html>", **PAGE)
     await proxy.get("/page")
@@ -202,7 +202,7 @@ async def test_a_stale_page_answers_for_an_origin_that_nobody_can_reach(stage, e
 
 
 @pytest.mark.parametrize("control", ["must-revalidate", "proxy-revalidate", "no-cache", "s-maxage=2"])
-async def test_a_page_that_may_not_be_stale_answers_for_nobody(stage, control):
+async def test_stale_page_that_requires_validation_does_not_replace_a_failure(stage, control):
     proxy, origin, clock = await stage()
     origin.publish("/page", b"<html>hello</html>", content_type="text/html", cache_control=f"max-age=2, {control}")
     await proxy.get("/page")
@@ -212,7 +212,7 @@ async def test_a_page_that_may_not_be_stale_answers_for_nobody(stage, control):
     assert (await proxy.get("/page")).status == 502
 
 
-async def test_an_origin_that_answers_for_a_page_is_believed(stage):
+async def test_error_response_of_the_origin_for_a_page_is_forwarded(stage):
     proxy, origin, clock = await stage()
     origin.publish("/page", b"<html>hello</html>", **PAGE)
     await proxy.get("/page")
@@ -223,14 +223,14 @@ async def test_an_origin_that_answers_for_a_page_is_believed(stage):
     assert (await proxy.get("/page")).status == 503  # left in peace, and nobody is told another story meanwhile
 
 
-async def test_of_an_address_that_may_not_be_reached_nobody_says_that_it_was_asked(stage):
+async def test_forbidden_address_without_a_copy_has_no_fwd_in_cache_status(stage):
     proxy, origin, _ = await stage(allow_private=False)
     origin.break_down(Forbidden("not here"))  # on the whole proxy the address itself is reason enough
 
     assert (await proxy.get("/feed.rss")).expect(403).cache == "feedproxy; detail=forbidden-address"
 
 
-async def test_a_copy_that_stands_in_for_an_address_that_may_not_be_reached_is_a_hit(stage):
+async def test_forbidden_address_with_a_copy_is_a_hit(stage):
     proxy, origin, clock = await stage(allow_private=False)
     origin.break_down(Forbidden("not here"))
     two_hours_ago = (NOW - clock.now()) / 60 + 120
@@ -241,7 +241,7 @@ async def test_a_copy_that_stands_in_for_an_address_that_may_not_be_reached_is_a
     assert "fwd" not in seen.cache
 
 
-async def test_a_feed_that_was_ill_formed_all_along_is_followed_as_any_other(stage):
+async def test_ill_formed_feed_without_a_well_formed_version_is_updated(stage):
     proxy, origin, clock = await stage()
     linked = "<atom:link xmlns:atom='http://www.w3.org/2005/Atom' rel='self' href='http://example.com/feed.rss'/>"
     item = "<item><title>{} & ill-formed</title></item>"
@@ -256,7 +256,7 @@ async def test_a_feed_that_was_ill_formed_all_along_is_followed_as_any_other(sta
     assert b"second" in seen.body
 
 
-async def test_origin_that_comes_back_after_the_copy_is_too_old_is_asked_for_the_first_reader(stage):
+async def test_recovered_origin_is_contacted_for_the_first_request_after_stale_max(stage):
     proxy, origin, clock = await stage(stale_max=86_400, polling="off")
     origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
     await proxy.get("/feed.rss")
@@ -270,7 +270,7 @@ async def test_origin_that_comes_back_after_the_copy_is_too_old_is_asked_for_the
     (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale")
 
 
-async def test_dead_origin_without_a_copy_is_asked_once_in_a_floors_time(stage):
+async def test_failed_origin_without_a_usable_copy_is_contacted_once_per_floor(stage):
     proxy, origin, clock = await stage(stale_max=86_400, polling="off", feed_min_interval=600)
     origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
     await proxy.get("/feed.rss")
@@ -288,7 +288,7 @@ async def test_dead_origin_without_a_copy_is_asked_once_in_a_floors_time(stage):
 
 
 @pytest.mark.parametrize("stated", [{}, {"cache_control": "max-age=86400"}])
-async def test_first_copy_that_is_cut_short_is_marked_and_fetched_again_after_a_minute(stage, stated):
+async def test_ill_formed_first_copy_is_marked_and_fetched_again_after_a_minute(stage, stated):
     whole = a_feed("one", "two", "three", ttl=60)
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", whole[: len(whole) // 2], **stated)
@@ -305,7 +305,7 @@ async def test_first_copy_that_is_cut_short_is_marked_and_fetched_again_after_a_
     assert (seen.plain.count(b"<item>"), "detail" in seen.cache) == (3, False)
 
 
-async def test_feed_that_stays_ill_formed_is_fetched_less_and_less_often(stage):
+async def test_ill_formed_feed_is_fetched_at_growing_intervals(stage):
     proxy, origin, clock = await stage(default_lifetime=1800, lifetime_min=300)
     origin.publish("/feed.rss", a_feed("one", "two")[:-20], validators=False)
 
@@ -318,7 +318,7 @@ async def test_feed_that_stays_ill_formed_is_fetched_less_and_less_often(stage):
     assert "ill-formed" not in (await proxy.get("/feed.rss")).cache
 
 
-async def test_ill_formed_feed_is_not_fetched_again_in_hours_to_be_skipped(stage):
+async def test_ill_formed_feed_is_not_fetched_in_skip_hours(stage):
     proxy, origin, clock = await stage()
     hours = "<skipHours>" + "".join(f"<hour>{hour}</hour>" for hour in range(12, 15)) + "</skipHours>"
     origin.publish("/feed.rss", a_feed("one").replace(b"<item>", hours.encode() + b"<item>", 1)[:-20])

@@ -38,7 +38,7 @@ async def renewed(proxy) -> set[str]:
     return {path for path in FEEDS if b"<title>new</title>" in (await get(proxy, path)).plain}
 
 
-async def test_response_to_a_form_invalidates_the_groups_that_it_lists(door):
+async def test_cache_group_in_response_to_a_form_is_invalidated(door):
     proxy, origin, _ = await a_publisher(door)
 
     seen = await write(proxy, origin, '"news"')
@@ -47,7 +47,7 @@ async def test_response_to_a_form_invalidates_the_groups_that_it_lists(door):
     assert await renewed(proxy) == {"/news"}
 
 
-async def test_group_of_several_feeds_is_invalidated_as_a_whole(door):
+async def test_cache_group_of_several_feeds_is_invalidated_as_a_whole(door):
     proxy, origin, _ = await a_publisher(door)
 
     await write(proxy, origin, '"unknown", "all";x=1')
@@ -55,7 +55,7 @@ async def test_group_of_several_feeds_is_invalidated_as_a_whole(door):
     assert await renewed(proxy) == {"/news", "/sport"}
 
 
-async def test_invalidation_does_not_cascade(door):
+async def test_cache_group_invalidation_does_not_cascade(door):
     # "further grouped invalidations are not triggered by a grouped invalidation" -- RFC 9875, section 2.2.1
     proxy, origin, _ = await a_publisher(door)
 
@@ -64,7 +64,7 @@ async def test_invalidation_does_not_cascade(door):
     assert await renewed(proxy) == {"/sport"}
 
 
-async def test_error_safe_method_and_invalid_field_invalidate_nothing(door):
+async def test_cache_group_is_kept_after_error_safe_method_or_invalid_field(door):
     proxy, origin, _ = await a_publisher(door)
 
     await write(proxy, origin, '"all"', status=403)
@@ -75,7 +75,7 @@ async def test_error_safe_method_and_invalid_field_invalidate_nothing(door):
     assert await renewed(proxy) == set()
 
 
-async def test_groups_of_the_gateway_have_no_effect(door):
+async def test_cache_group_is_kept_in_gateway_mode(door):
     proxy, origin, _ = await a_publisher(door, upstream="")
 
     await write(proxy, origin, '"all"')
@@ -83,7 +83,7 @@ async def test_groups_of_the_gateway_have_no_effect(door):
     assert await renewed(proxy) == set()
 
 
-async def test_stored_form_keeps_groups(door):
+async def test_cache_groups_are_kept_in_the_stored_form(door):
     proxy, origin, _ = await a_publisher(door)
 
     stored = load(dump(proxy.stage.service.store.get(origin.url("/news"))))

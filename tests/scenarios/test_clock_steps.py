@@ -10,7 +10,7 @@ STEPS = [HOUR, 30 * DAY, 365 * DAY]
 
 @pytest.mark.parametrize("step", STEPS, ids=["hour", "month", "year"])
 @pytest.mark.parametrize("fields", [{"cache_control": "max-age=600"}, {}], ids=["max-age", "learned"])
-async def test_copy_fetched_by_a_clock_that_was_ahead_grows_old_after_it_is_set_back(stage, step, fields):
+async def test_copy_from_a_clock_ahead_becomes_stale_after_the_clock_is_set_back(stage, step, fields):
     proxy, origin, clock = await stage(polling="off")
     clock.advance(step)
     origin.publish("/feed.rss", a_feed("one"), **fields)
@@ -31,7 +31,7 @@ async def test_copy_fetched_by_a_clock_that_was_ahead_grows_old_after_it_is_set_
 
 
 @pytest.mark.parametrize("step", STEPS, ids=["hour", "month", "year"])
-async def test_floor_and_turns_of_a_clock_that_was_ahead_hold_for_their_own_time(stage, step):
+async def test_floor_and_site_interval_keep_their_length_after_the_clock_is_set_back(stage, step):
     proxy, origin, clock = await stage(polling="off", feed_min_interval=300, site_interval=2)
     clock.advance(step)
     for path in ("/a.rss", "/b.rss"):
@@ -47,7 +47,7 @@ async def test_floor_and_turns_of_a_clock_that_was_ahead_hold_for_their_own_time
 
 
 @pytest.mark.parametrize("step", STEPS, ids=["hour", "month", "year"])
-async def test_back_off_of_a_clock_that_was_ahead_lasts_as_long_as_it_would_have(stage, step):
+async def test_back_off_keeps_its_length_after_the_clock_is_set_back(stage, step):
     proxy, origin, clock = await stage(polling="off")
     origin.publish("/feed.rss", a_feed("one"), cache_control="max-age=60")
     await proxy.get("/feed.rss")
@@ -63,7 +63,7 @@ async def test_back_off_of_a_clock_that_was_ahead_lasts_as_long_as_it_would_have
 
 
 @pytest.mark.parametrize("step", STEPS, ids=["hour", "month", "year"])
-async def test_clock_that_is_set_ahead_leads_to_one_request_and_no_failure(stage, step):
+async def test_clock_set_ahead_causes_one_request_and_no_failure(stage, step):
     proxy, origin, clock = await stage(polling="off")
     origin.publish("/feed.rss", a_feed("one"), cache_control="max-age=600")
     await proxy.get("/feed.rss")

@@ -26,7 +26,7 @@ async def everybody_waits() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_crowd_at_a_cold_address_costs_one_request(stage):
+async def test_collapsing_fetches_once_for_concurrent_requests_without_a_copy(stage):
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", a_feed("one"))
 
@@ -38,7 +38,7 @@ async def test_a_crowd_at_a_cold_address_costs_one_request(stage):
     assert len(first) == 1
 
 
-async def test_a_crowd_at_a_stale_copy_costs_one_request(stage):
+async def test_collapsing_fetches_once_for_concurrent_requests_with_a_stale_copy(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("old"), cache_control="max-age=600")
     await proxy.get("/feed.rss")
@@ -51,7 +51,7 @@ async def test_a_crowd_at_a_stale_copy_costs_one_request(stage):
     assert all(b"new" in each.expect(200).body for each in seen)
 
 
-async def test_each_of_a_crowd_gets_its_own_coding_and_condition(stage):
+async def test_collapsing_answers_each_client_with_its_own_coding_and_condition(stage):
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", a_feed(*map(str, range(60))), etag='"theirs"')
 
@@ -64,7 +64,7 @@ async def test_each_of_a_crowd_gets_its_own_coding_and_condition(stage):
     known.expect(304)
 
 
-async def test_a_failure_is_shared(stage):
+async def test_collapsing_shares_a_failure_without_a_copy(stage):
     proxy, origin, _ = await stage()
     origin.break_down(Unreachable("no route"))
 
@@ -74,7 +74,7 @@ async def test_a_failure_is_shared(stage):
     assert origin.requests == 1
 
 
-async def test_a_failure_with_a_copy_is_shared_too(stage):
+async def test_collapsing_shares_a_failure_with_a_copy(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
     await proxy.get("/feed.rss")
@@ -87,7 +87,7 @@ async def test_a_failure_with_a_copy_is_shared_too(stage):
     assert origin.requests == 2
 
 
-async def test_what_may_not_be_stored_is_not_shared(stage):
+async def test_collapsing_excludes_responses_that_must_not_be_stored(stage):
     proxy, origin, _ = await stage(site_interval=0)
     numbers = iter(range(100))
 
@@ -103,7 +103,7 @@ async def test_what_may_not_be_stored_is_not_shared(stage):
     assert origin.requests == 5
 
 
-async def test_who_shows_credentials_never_shares(stage):
+async def test_collapsing_excludes_requests_with_credentials(stage):
     proxy, origin, _ = await stage(site_interval=0)
 
     def answer(request: Request) -> Response:
@@ -121,7 +121,7 @@ async def test_who_shows_credentials_never_shares(stage):
         assert "collapsed" not in each.cache
 
 
-async def test_what_varies_is_shared_only_with_those_it_is_for(stage):
+async def test_collapsing_shares_a_varying_response_with_matching_requests_only(stage):
     proxy, origin, _ = await stage(site_interval=0)
 
     def answer(request: Request) -> Response:
@@ -136,7 +136,7 @@ async def test_what_varies_is_shared_only_with_those_it_is_for(stage):
         assert f"<title>{name}</title>".encode() in each.expect(200).body
 
 
-async def test_a_reader_that_goes_away_does_not_end_the_fetch(stage):
+async def test_collapsing_continues_the_fetch_after_one_client_disconnects(stage):
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", a_feed("one"))
     origin.gate = asyncio.Event()
@@ -156,7 +156,7 @@ async def test_a_reader_that_goes_away_does_not_end_the_fetch(stage):
     assert origin.requests == 1
 
 
-async def test_when_everybody_has_gone_away_the_copy_is_there_for_the_next(stage):
+async def test_collapsing_stores_the_response_after_all_clients_disconnect(stage):
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", a_feed("one"))
     origin.gate = asyncio.Event()
@@ -173,7 +173,7 @@ async def test_when_everybody_has_gone_away_the_copy_is_there_for_the_next(stage
     assert origin.requests == 1
 
 
-async def test_when_the_origin_takes_too_long_readers_get_the_copy_and_the_fetch_goes_on(stage):
+async def test_answer_timeout_serves_the_stale_copy_and_continues_the_fetch(stage):
     proxy, origin, clock = await stage(answer_timeout=3)  # the seconds that these tests really wait
     origin.publish("/feed.rss", a_feed("old"), cache_control="max-age=60")
     await proxy.get("/feed.rss")
@@ -190,7 +190,7 @@ async def test_when_the_origin_takes_too_long_readers_get_the_copy_and_the_fetch
     assert b"new" in (await proxy.get("/feed.rss")).expect(200, cache="hit").body
 
 
-async def test_two_feeds_of_one_site_are_not_asked_for_in_the_same_moment(stage):
+async def test_site_interval_postpones_a_request_for_another_feed(stage):
     proxy, origin, clock = await stage()
     for path in ("/a.rss", "/b.rss"):
         origin.publish(path, a_feed(path), cache_control="max-age=60")
@@ -204,7 +204,7 @@ async def test_two_feeds_of_one_site_are_not_asked_for_in_the_same_moment(stage)
     (await proxy.get("/b.rss")).expect(200, cache="fwd=stale")
 
 
-async def test_who_may_not_have_the_copy_waits_for_the_sites_turn(stage):
+async def test_site_interval_delays_a_request_whose_copy_must_be_validated(stage):
     proxy, origin, clock = await stage()
     for path in ("/a.rss", "/b.rss"):
         origin.publish(path, a_feed(path), cache_control="max-age=60, must-revalidate")
@@ -223,7 +223,7 @@ async def test_who_may_not_have_the_copy_waits_for_the_sites_turn(stage):
     (await waiting).expect(200, cache="fwd=stale; fwd-status=304")
 
 
-async def test_a_site_that_asked_for_more_room_gets_it(stage):
+async def test_site_interval_of_a_rule_postpones_requests(stage):
     proxy, origin, clock = await stage()
     for path in ("/a.rss", "/b.rss"):
         proxy.rule(path, site_interval=60)
@@ -239,7 +239,7 @@ async def test_a_site_that_asked_for_more_room_gets_it(stage):
     (await proxy.get("/b.rss")).expect(200, cache="fwd=stale")
 
 
-async def test_a_refresh_joins_what_is_under_way(stage):
+async def test_refresh_by_operator_joins_the_request_in_progress(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("old"), cache_control="max-age=600")
     await proxy.get("/feed.rss")

@@ -12,7 +12,7 @@ PREFLIGHT = {
 }
 
 
-async def test_preflight_for_a_feed_is_answered_without_the_origin(door):
+async def test_preflight_for_a_feed_is_answered_without_contacting_the_origin(door):
     proxy, origin, _ = await door(cors=True)
     origin.publish(PATH, a_feed("one"))
 
@@ -34,7 +34,7 @@ async def test_preflight_for_a_feed_is_answered_without_the_origin(door):
     ],
     ids=["method that changes", "no method", "no origin"],
 )
-async def test_other_options_request_passes_to_the_origin(door, changed):
+async def test_preflight_with_other_method_or_without_origin_is_forwarded(door, changed):
     proxy, origin, _ = await door(cors=True)
     origin.publish(PATH, a_feed("one"))
     fields = {name: value for name, value in {**PREFLIGHT, **changed}.items() if value}
@@ -45,7 +45,7 @@ async def test_other_options_request_passes_to_the_origin(door, changed):
     assert seen.fields.get("access-control-allow-methods") is None
 
 
-async def test_preflight_passes_to_the_origin_where_cors_is_off(door):
+async def test_preflight_is_forwarded_if_cors_is_off(door):
     proxy, origin, _ = await door()
     origin.publish(PATH, a_feed("one"))
 
@@ -55,7 +55,7 @@ async def test_preflight_passes_to_the_origin_where_cors_is_off(door):
 
 
 @pytest.mark.parametrize("rule", [{"readers": ("*",)}, {"private": True}], ids=["readers", "private"])
-async def test_preflight_for_a_feed_that_is_not_for_all_permits_nothing(door, rule):
+async def test_preflight_for_a_protected_or_private_feed_permits_nothing(door, rule):
     proxy, origin, _ = await door(cors=True)
     origin.publish(PATH, a_feed("one"))
     proxy.rule(PATH, **rule)

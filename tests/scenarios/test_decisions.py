@@ -36,7 +36,7 @@ async def test_blocked_feed_is_refused_under_every_address_until_it_is_allowed(d
     (await proxy.ask(f"/{target}")).expect(200)
 
 
-async def test_paused_feed_is_served_from_its_copy_and_not_asked_for_until_it_is_resumed(door):
+async def test_paused_feed_is_served_from_its_copy_without_contacting_the_origin(door):
     proxy, origin, clock = await door()
     origin.publish("/feed.rss", a_feed(ttl=60))
     target = origin.url("/feed.rss")
@@ -56,7 +56,7 @@ async def test_paused_feed_is_served_from_its_copy_and_not_asked_for_until_it_is
 
 
 @pytest.mark.parametrize("decision", [FeedDecision.PAUSED, FeedDecision.BLOCKED])
-async def test_decision_outlives_the_rules_of_the_configuration_and_is_one_of_all_processes(door, decision):
+async def test_decision_survives_reload_of_rules_and_is_shared_by_processes(door, decision):
     proxy, origin, _ = await door()
     here, target = proxy.stage.app, origin.url("/feed.rss")
     await decide(proxy, origin, decision)

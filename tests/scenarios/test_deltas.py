@@ -45,7 +45,7 @@ async def a_reader(stage, *, accept_encoding: str = "identity", last_modified: s
 # -- what is in it
 
 
-async def test_only_new_and_changed_entries_are_sent(stage):
+async def test_delta_has_new_and_changed_entries_only(stage):
     proxy, origin, clock = await stage()
     publish(origin, *OLD)
     first = await proxy.get(PATH)
@@ -59,7 +59,7 @@ async def test_only_new_and_changed_entries_are_sent(stage):
     assert titles(seen) == ["news", "old-7"]
 
 
-async def test_what_is_sent_is_a_whole_document_with_its_channel(stage):
+async def test_delta_is_a_complete_document_with_its_channel(stage):
     proxy, _, _, first = await a_reader(stage)
 
     seen = (await proxy.get(PATH, a_im="feed", if_none_match=first.tag)).expect(226)
@@ -73,7 +73,7 @@ async def test_what_is_sent_is_a_whole_document_with_its_channel(stage):
     assert seen.fields.get("content-type") == "application/rss+xml"
 
 
-async def test_the_second_reader_with_the_same_base_gets_the_same_from_the_copy(stage):
+async def test_delta_from_the_same_base_is_reused_for_a_second_reader(stage):
     proxy, origin, _, first = await a_reader(stage)
     one = await proxy.get(PATH, a_im="feed", if_none_match=first.tag)
 
@@ -83,7 +83,7 @@ async def test_the_second_reader_with_the_same_base_gets_the_same_from_the_copy(
     assert origin.requests == 2
 
 
-async def test_readers_who_come_at_once_all_get_it(stage):
+async def test_delta_is_sent_to_concurrent_readers_after_one_request(stage):
     proxy, origin, _, first = await a_reader(stage)
 
     seen = await asyncio.gather(*(proxy.get(PATH, a_im="feed", if_none_match=first.tag) for _ in range(20)))
@@ -93,7 +93,7 @@ async def test_readers_who_come_at_once_all_get_it(stage):
     assert origin.requests == 2
 
 
-async def test_a_delta_of_atom_and_of_json_is_in_the_same_format(stage):
+async def test_delta_of_atom_and_json_keeps_the_format(stage):
     proxy, origin, clock = await stage()
     atom = "<feed xmlns='http://www.w3.org/2005/Atom'><title>News</title>{}</feed>"
     entry = "<entry><id>tag:{0}</id><title>{0}</title></entry>"
@@ -115,7 +115,7 @@ async def test_a_delta_of_atom_and_of_json_is_in_the_same_format(stage):
 # -- from where it is reckoned
 
 
-async def test_the_base_is_known_by_its_tag_in_any_coding(stage):
+async def test_delta_base_is_recognized_by_its_etag_in_any_coding(stage):
     proxy, origin, clock = await stage()
     publish(origin, *OLD)
     tags = [(await proxy.get(PATH, accept_encoding=coding)).tag for coding in CODINGS]
@@ -128,7 +128,7 @@ async def test_the_base_is_known_by_its_tag_in_any_coding(stage):
 
 
 @pytest.mark.parametrize("given", [None, JAN_1])
-async def test_the_base_is_known_by_the_date_that_we_gave(stage, given):
+async def test_delta_base_is_recognized_by_its_last_modified(stage, given):
     proxy, _, _, first = await a_reader(stage, last_modified=given)
 
     seen = (await proxy.get(PATH, a_im="feed", if_modified_since=first.fields.get("last-modified"))).expect(226)
@@ -138,14 +138,14 @@ async def test_the_base_is_known_by_the_date_that_we_gave(stage, given):
     assert "if-modified-since" in words(seen, "vary")
 
 
-async def test_a_date_that_we_never_gave_gets_the_whole(stage):
+async def test_delta_base_with_unknown_date_gets_the_whole_feed(stage):
     proxy, _, _, _ = await a_reader(stage, last_modified=JAN_1)
 
     for date in ("Fri, 02 Jan 2026 00:00:00 GMT", "Wed, 31 Dec 2025 00:00:00 GMT", "yesterday"):
         (await proxy.get(PATH, a_im="feed", if_modified_since=date)).expect(200)
 
 
-async def test_of_versions_that_had_one_date_what_was_in_both_is_known(stage):
+async def test_delta_base_with_a_date_of_two_versions_contains_their_common_items(stage):
     proxy, origin, clock = await stage()
     for newest in ((), ("second",)):
         publish(origin, *newest, *OLD, last_modified=JAN_1)
@@ -159,7 +159,7 @@ async def test_of_versions_that_had_one_date_what_was_in_both_is_known(stage):
 
 
 @pytest.mark.parametrize("tag", ['"another"', "*", '"theirs-1"', ","])
-async def test_an_unknown_base_gets_the_whole(stage, tag):
+async def test_delta_base_with_unknown_etag_gets_the_whole_feed(stage, tag):
     proxy, _, _, _ = await a_reader(stage)
 
     seen = await proxy.get(PATH, a_im="feed", if_none_match=tag)
@@ -168,13 +168,13 @@ async def test_an_unknown_base_gets_the_whole(stage, tag):
     assert "im" not in seen.fields
 
 
-async def test_without_a_validator_the_whole_is_sent(stage):
+async def test_delta_without_a_validator_gets_the_whole_feed(stage):
     proxy, _, _, _ = await a_reader(stage)
 
     assert titles((await proxy.get(PATH, a_im="feed")).expect(200)) == ["news", *OLD]
 
 
-async def test_the_current_tag_gets_304(stage):
+async def test_delta_with_the_current_validator_gets_304(stage):
     proxy, _, _, _ = await a_reader(stage)
     current = await proxy.get(PATH)
 
@@ -183,14 +183,14 @@ async def test_the_current_tag_gets_304(stage):
     (await proxy.get(PATH, a_im="feed", if_modified_since=date)).expect(304, body=b"")
 
 
-async def test_the_current_tag_among_others_gets_304(stage):
+async def test_delta_with_the_current_etag_among_others_gets_304(stage):
     proxy, _, _, first = await a_reader(stage)
     current = await proxy.get(PATH)
 
     (await proxy.get(PATH, a_im="feed", if_none_match=f"{first.tag}, {current.tag}")).expect(304)
 
 
-async def test_a_reader_two_versions_behind_gets_both_news(stage):
+async def test_delta_base_two_versions_old_gets_items_of_both_versions(stage):
     proxy, origin, clock, first = await a_reader(stage)
     second = await proxy.get(PATH)
     publish(origin, "late", "news", *OLD)
@@ -203,7 +203,7 @@ async def test_a_reader_two_versions_behind_gets_both_news(stage):
     assert titles(near) == ["late"]
 
 
-async def test_of_several_tags_the_newest_is_the_base_and_is_named(stage):
+async def test_delta_base_is_the_newest_of_several_etags_and_is_named(stage):
     proxy, origin, clock, first = await a_reader(stage)
     second = await proxy.get(PATH)
     publish(origin, "late", "news", *OLD)
@@ -215,7 +215,7 @@ async def test_of_several_tags_the_newest_is_the_base_and_is_named(stage):
         assert titles(seen) == ["late"]
 
 
-async def test_the_next_request_starts_from_the_tag_of_the_delta(stage):
+async def test_delta_base_may_be_the_etag_of_a_delta(stage):
     proxy, origin, clock, first = await a_reader(stage)
     delta = (await proxy.get(PATH, a_im="feed", if_none_match=first.tag, accept_encoding="gzip")).expect(226)
 
@@ -227,7 +227,7 @@ async def test_the_next_request_starts_from_the_tag_of_the_delta(stage):
     assert titles(after) == ["late"]
 
 
-async def test_the_next_request_may_start_from_the_date_of_the_delta(stage):
+async def test_delta_base_may_be_the_date_of_a_delta(stage):
     proxy, origin, clock, first = await a_reader(stage)
     date = first.fields.get("last-modified")
     delta = (await proxy.get(PATH, a_im="feed", if_modified_since=date)).expect(226)
@@ -239,7 +239,7 @@ async def test_the_next_request_may_start_from_the_date_of_the_delta(stage):
     assert titles(after.expect(226)) == ["late"]
 
 
-async def test_a_version_that_comes_back_is_known_by_both_its_dates(stage):
+async def test_delta_base_of_a_restored_version_is_recognized_by_both_dates(stage):
     proxy, origin, clock, first = await a_reader(stage)
     await proxy.get(PATH)
     publish(origin, *OLD)
@@ -254,7 +254,7 @@ async def test_a_version_that_comes_back_is_known_by_both_its_dates(stage):
         assert titles((await proxy.get(PATH, a_im="feed", if_modified_since=date)).expect(226)) == ["late"]
 
 
-async def test_it_is_known_after_a_restart(stage):
+async def test_delta_base_is_recognized_after_a_restart(stage):
     proxy, _, _, first = await a_reader(stage)
     store = proxy.service.store
     target = next(iter(store.targets()))
@@ -265,7 +265,7 @@ async def test_it_is_known_after_a_restart(stage):
     assert titles(seen) == ["news"]
 
 
-async def test_versions_are_remembered_up_to_a_number_and_older_ones_get_the_whole(stage):
+async def test_delta_bases_are_limited_and_older_ones_get_the_whole_feed(stage):
     proxy, origin, clock = await stage()
     tags = []
     for number in range(VERSIONS_MAX + 2):  # the current one is not among them
@@ -281,7 +281,7 @@ async def test_versions_are_remembered_up_to_a_number_and_older_ones_get_the_who
     assert len(proxy.service.store.get(target).delta_bases) == VERSIONS_MAX
 
 
-async def test_after_a_purge_nothing_is_known(stage):
+async def test_delta_base_is_unknown_after_a_purge(stage):
     proxy, _, _, first = await a_reader(stage)
     await proxy.get(PATH)
     await proxy.service.admin.purge(pattern="*")
@@ -292,7 +292,7 @@ async def test_after_a_purge_nothing_is_known(stage):
 # -- what is said of it
 
 
-async def test_it_is_kept_out_of_caches_that_do_not_know_it(stage):
+async def test_delta_is_marked_no_store_with_im_and_vary(stage):
     proxy, _, _, first = await a_reader(stage)
 
     seen = (await proxy.get(PATH, a_im="feed", if_none_match=first.tag)).expect(226)
@@ -305,7 +305,7 @@ async def test_it_is_kept_out_of_caches_that_do_not_know_it(stage):
 
 
 @pytest.mark.parametrize("coding", CODINGS)
-async def test_it_comes_in_the_coding_that_is_asked_for_with_the_tag_of_the_whole_in_it(stage, coding):
+async def test_delta_has_the_requested_coding_and_the_etag_of_the_whole_feed(stage, coding):
     proxy, _, _, first = await a_reader(stage)
 
     seen = await proxy.get(PATH, a_im="feed", if_none_match=first.tag, accept_encoding=coding)
@@ -321,7 +321,7 @@ async def test_it_comes_in_the_coding_that_is_asked_for_with_the_tag_of_the_whol
     assert len(seen.body) < len(whole.body)
 
 
-async def test_head_tells_what_get_would(stage):
+async def test_delta_for_head_has_the_fields_of_get(stage):
     proxy, _, _, first = await a_reader(stage)
     await proxy.get(PATH)
 
@@ -333,7 +333,7 @@ async def test_head_tells_what_get_would(stage):
         assert told.fields.get(name) == got.fields.get(name), name
 
 
-async def test_the_origin_never_hears_of_it(stage):
+async def test_delta_request_field_is_not_sent_to_the_origin(stage):
     proxy, origin, _, first = await a_reader(stage)
 
     await proxy.get(PATH, a_im="feed", if_none_match=first.tag)
@@ -341,7 +341,7 @@ async def test_the_origin_never_hears_of_it(stage):
     assert not [request for request in origin.log if "a-im" in request.fields]
 
 
-async def test_a_delta_is_never_anybody_elses_answer(stage):
+async def test_delta_is_not_reused_for_a_request_without_a_im(stage):
     proxy, _, _, first = await a_reader(stage)
     (await proxy.get(PATH, a_im="feed", if_none_match=first.tag)).expect(226)
 
@@ -353,7 +353,7 @@ async def test_a_delta_is_never_anybody_elses_answer(stage):
 
 
 @pytest.mark.parametrize("wish", ["feed;q=0", "vcdiff", "feed;q=0.2, identity"])
-async def test_who_does_not_want_it_gets_the_whole(stage, wish):
+async def test_delta_is_not_sent_if_a_im_does_not_prefer_feed(stage, wish):
     proxy, _, _, first = await a_reader(stage)
 
     (await proxy.get(PATH, a_im=wish, if_none_match=first.tag)).expect(200)
@@ -362,7 +362,7 @@ async def test_who_does_not_want_it_gets_the_whole(stage, wish):
 # -- where there is none
 
 
-async def test_where_all_is_new_the_whole_is_sent(stage):
+async def test_delta_with_only_new_items_is_replaced_by_the_whole_feed(stage):
     proxy, origin, clock, first = await a_reader(stage)
     publish(origin, *(f"entirely other {number}" for number in range(len(OLD))))
     clock.advance(minutes=10)
@@ -370,7 +370,7 @@ async def test_where_all_is_new_the_whole_is_sent(stage):
     (await proxy.get(PATH, a_im="feed", if_none_match=first.tag)).expect(200)
 
 
-async def test_a_change_of_the_channel_alone_is_a_channel_without_entries(stage):
+async def test_delta_of_a_channel_change_has_no_items(stage):
     proxy, origin, clock = await stage()
     publish(origin, *OLD)
     first = await proxy.get(PATH)
@@ -383,7 +383,7 @@ async def test_a_change_of_the_channel_alone_is_a_channel_without_entries(stage)
     assert b"Now with words" in seen.body
 
 
-async def test_an_entry_that_was_taken_out_is_not_told(stage):
+async def test_delta_omits_removed_entries(stage):
     proxy, origin, clock = await stage()
     publish(origin, *OLD)
     first = await proxy.get(PATH)
@@ -403,7 +403,7 @@ def rdf(title: str, *names: str) -> bytes:
     return RDF.format(title, members, "".join(f'<item rdf:about="{name}"/>' for name in names)).encode()
 
 
-async def test_rss_1_0_wants_an_item_and_without_one_the_whole_is_sent(stage):
+async def test_delta_of_rss_1_0_without_items_is_replaced_by_the_whole_feed(stage):
     proxy, origin, clock = await stage()
     seen = []
     for feed in (rdf("one", *OLD), rdf("two", *OLD), rdf("two", "news", *OLD)):
@@ -415,7 +415,7 @@ async def test_rss_1_0_wants_an_item_and_without_one_the_whole_is_sent(stage):
     assert [each.status for each in seen] == [200, 200, 226]
 
 
-async def test_a_feed_that_is_not_to_be_transformed_is_not_cut(stage):
+async def test_delta_is_not_sent_for_a_no_transform_feed(stage):
     proxy, origin, clock = await stage()
     tags = []
     for items in (OLD, ("news", *OLD)):
@@ -426,7 +426,7 @@ async def test_a_feed_that_is_not_to_be_transformed_is_not_cut(stage):
     (await proxy.get(PATH, a_im="feed", if_none_match=tags[0])).expect(200)
 
 
-async def test_what_is_not_stored_is_not_cut(stage):
+async def test_delta_is_not_sent_for_a_response_that_is_not_stored(stage):
     proxy, origin, clock, first = await a_reader(stage)
     origin.publish(PATH, a_feed("secret", *OLD), cache_control="private")
     clock.advance(minutes=10)
@@ -434,7 +434,7 @@ async def test_what_is_not_stored_is_not_cut(stage):
     (await proxy.get(PATH, a_im="feed", if_none_match=first.tag)).expect(200)
 
 
-async def test_a_page_is_no_feed(stage):
+async def test_delta_is_not_sent_for_a_page(stage):
     proxy, origin, clock = await stage()
     origin.publish("/page", b"<html>" + b"x" * 999, content_type="text/html", cache_control="max-age=60", etag='"1"')
     await proxy.get("/page")
@@ -444,20 +444,20 @@ async def test_a_page_is_no_feed(stage):
     (await proxy.get("/page", a_im="feed", if_none_match='"1"')).expect(200)
 
 
-async def test_deltas_are_disabled_by_option(stage):
+async def test_delta_is_not_sent_if_deltas_are_disabled(stage):
     proxy, _, _, first = await a_reader(stage, deltas=False)
 
     (await proxy.get(PATH, a_im="feed", if_none_match=first.tag)).expect(200)
 
 
-async def test_it_can_be_switched_off_for_one_feed(stage):
+async def test_delta_is_not_sent_if_a_rule_disables_deltas_for_the_feed(stage):
     proxy, _, _, first = await a_reader(stage)
     proxy.rule(PATH, deltas=False)
 
     (await proxy.get(PATH, a_im="feed", if_none_match=first.tag)).expect(200)
 
 
-async def test_the_copy_that_stands_in_is_cut_as_well(stage):
+async def test_delta_is_sent_from_a_stale_copy_after_a_failure(stage):
     proxy, origin, clock, first = await a_reader(stage)
     await proxy.get(PATH)
     origin.break_down(500)
@@ -474,7 +474,7 @@ async def test_the_copy_that_stands_in_is_cut_as_well(stage):
 BUILT = "<lastBuildDate>Fri, 20 Nov 2026 1{}:00:00 GMT</lastBuildDate>"
 
 
-async def test_a_feed_whose_date_of_build_alone_changes_gives_304(stage):
+async def test_unchanged_version_with_new_build_date_gets_304(stage):
     proxy, origin, clock = await stage()
     publish(origin, *OLD, extra=BUILT.format(1), last_modified=JAN_1)
     first = await proxy.get(PATH)
@@ -490,7 +490,7 @@ async def test_a_feed_whose_date_of_build_alone_changes_gives_304(stage):
     assert origin.requests == 2
 
 
-async def test_the_origin_is_asked_with_its_new_validators_all_the_same(stage):
+async def test_unchanged_version_is_validated_with_the_new_validators_of_the_origin(stage):
     proxy, origin, clock = await stage()
     for number, date in ((1, JAN_1), (2, FEB_1)):
         publish(origin, *OLD, extra=BUILT.format(number), last_modified=date, etag=f'"build-{number}"')
@@ -503,7 +503,7 @@ async def test_the_origin_is_asked_with_its_new_validators_all_the_same(stage):
     assert origin.heard.get("if-modified-since") == FEB_1
 
 
-async def test_the_fields_are_those_of_the_new_answer(stage):
+async def test_unchanged_version_gets_the_fields_of_the_new_response(stage):
     proxy, origin, clock = await stage()
     publish(origin, *OLD, extra=BUILT.format(1), x_build="1")
     await proxy.get(PATH)
@@ -525,7 +525,7 @@ async def test_the_fields_are_those_of_the_new_answer(stage):
         "<item><guid>new</guid></item>",
     ],
 )
-async def test_whatever_else_changes_is_a_new_version(stage, extra):
+async def test_changed_element_beside_the_build_date_makes_a_new_version(stage, extra):
     proxy, origin, clock = await stage()
     publish(origin, *OLD, extra=BUILT.format(1))
     first = await proxy.get(PATH)
@@ -538,7 +538,7 @@ async def test_whatever_else_changes_is_a_new_version(stage, extra):
     assert b"12:00:00" in seen.body
 
 
-async def test_another_media_type_is_a_new_version(stage):
+async def test_changed_media_type_makes_a_new_version(stage):
     proxy, origin, clock = await stage(feed_usm=False)
     publish(origin, *OLD, extra=BUILT.format(1), content_type="text/xml")
     await proxy.get(PATH)
@@ -551,7 +551,7 @@ async def test_another_media_type_is_a_new_version(stage):
     assert b"12:00:00" in seen.body
 
 
-async def test_an_option_that_changes_the_feed_counts_at_the_next_answer(stage):
+async def test_changed_option_applies_at_the_next_response_of_an_unchanged_version(stage):
     proxy, origin, clock = await stage()
     publish(origin, *OLD, extra=BUILT.format(1))
     assert b"atom:link" in (await proxy.get(PATH)).body
@@ -562,7 +562,7 @@ async def test_an_option_that_changes_the_feed_counts_at_the_next_answer(stage):
     assert b"atom:link" not in (await proxy.get(PATH)).body
 
 
-async def test_what_is_said_in_another_language_is_kept_apart(stage):
+async def test_changed_language_makes_a_new_version(stage):
     proxy, origin, clock = await stage()
     for language in ("en", "de"):
         publish(origin, language, *OLD, extra=BUILT.format(1), vary="Accept-Language")
@@ -575,7 +575,7 @@ async def test_what_is_said_in_another_language_is_kept_apart(stage):
     assert "de" in titles(seen)
 
 
-async def test_no_transform_is_the_origins_last_word_in_every_byte(stage):
+async def test_unchanged_version_with_no_transform_gets_the_bytes_of_the_origin(stage):
     proxy, origin, clock = await stage()
     for number in (1, 2):
         control = "max-age=60, no-transform" if number == 2 else "max-age=60"
@@ -586,7 +586,7 @@ async def test_no_transform_is_the_origins_last_word_in_every_byte(stage):
     assert seen.body == a_feed(*OLD, extra=BUILT.format(2))
 
 
-async def test_every_byte_can_be_the_origins_last_word(stage):
+async def test_unchanged_version_is_replaced_if_keep_unchanged_is_off(stage):
     proxy, origin, clock = await stage(keep_unchanged=False)
     publish(origin, *OLD, extra=BUILT.format(1))
     first = await proxy.get(PATH)
@@ -599,7 +599,7 @@ async def test_every_byte_can_be_the_origins_last_word(stage):
 
 
 @pytest.mark.parametrize("agent", ["feedparser/6.0.11 +https://github.com/kurtmckee/feedparser/", "rss2email/3.14"])
-async def test_a_program_that_asks_without_knowing_it_gets_the_whole(stage, agent):
+async def test_delta_is_not_sent_to_programs_that_cannot_read_it(stage, agent):
     proxy, _, _, first = await a_reader(stage)
 
     seen = await proxy.get(PATH, if_none_match=first.tag, a_im="feed", user_agent=agent)

@@ -48,7 +48,7 @@ async def a_reader(stage: Any, **settings: Any) -> Any:
     return proxy, origin, clock, first
 
 
-async def test_reader_of_the_last_version_gets_the_new_one_as_dcz(stage):
+async def test_dcz_with_the_previous_version_carries_the_new_version(stage):
     proxy, _, _, first = await a_reader(stage)
 
     seen = await proxy.get(PATH, accept_encoding=CODINGS, available_dictionary=name_of(first.plain))
@@ -63,7 +63,7 @@ async def test_reader_of_the_last_version_gets_the_new_one_as_dcz(stage):
     assert {"accept-encoding", "available-dictionary"} <= vary(seen)
 
 
-async def test_each_coding_has_a_tag_of_its_own_and_each_is_current(stage):
+async def test_dcz_has_an_etag_of_its_own_that_is_current(stage):
     proxy, _, _, first = await a_reader(stage)
     encoded = await proxy.get(PATH, accept_encoding=CODINGS, available_dictionary=name_of(first.plain))
     whole = await proxy.get(PATH, accept_encoding="gzip")
@@ -78,7 +78,7 @@ async def test_each_coding_has_a_tag_of_its_own_and_each_is_current(stage):
     (await proxy.get(PATH, accept_encoding=CODINGS, if_none_match=first.tag)).expect(200)
 
 
-async def test_second_reader_with_the_same_version_gets_the_same_bytes(stage):
+async def test_dcz_of_the_same_version_is_reused_for_concurrent_readers(stage):
     proxy, origin, _, first = await a_reader(stage)
     asked = {"accept_encoding": CODINGS, "available_dictionary": name_of(first.plain)}
     one = await proxy.get(PATH, **asked)
@@ -93,7 +93,7 @@ async def test_second_reader_with_the_same_version_gets_the_same_bytes(stage):
         other.expect(200, cache="hit")
 
 
-async def test_readers_of_different_versions_get_different_bytes_and_the_same_content(stage):
+async def test_dcz_of_different_versions_decodes_to_the_same_content(stage):
     proxy, origin, clock, first = await a_reader(stage)
     second = await proxy.get(PATH, accept_encoding="identity")
     publish(origin, "more", "news")
@@ -109,7 +109,7 @@ async def test_readers_of_different_versions_get_different_bytes_and_the_same_co
         assert not is_dcz(plain)
 
 
-async def test_last_eight_versions_are_known_and_older_ones_are_not(stage):
+async def test_dictionary_is_recognized_for_the_last_eight_versions(stage):
     proxy, origin, clock = await stage(**ON)
     contents = []
     for number in range(10):
@@ -125,7 +125,7 @@ async def test_last_eight_versions_are_known_and_older_ones_are_not(stage):
     assert answers == [False] + 9 * [True]  # the current one, and eight before
 
 
-async def test_feed_says_which_requests_it_is_a_dictionary_for(stage):
+async def test_dictionary_offer_names_the_requests_that_it_matches(stage):
     proxy, origin, _ = await stage(**ON)
     origin.publish(f"{PATH}?a=b:c", a_feed(*OLD), cache_control="max-age=60")
 
@@ -156,7 +156,7 @@ async def test_feed_says_which_requests_it_is_a_dictionary_for(stage):
          "origin": "https://a.example"},
     ],
 )  # fmt: skip
-async def test_reader_that_does_not_take_dcz_gets_what_it_takes(stage, asked):
+async def test_dcz_is_not_sent_to_a_request_that_does_not_accept_or_prefer_it(stage, asked):
     proxy, _, _, first = await a_reader(stage)
     await proxy.get(PATH, accept_encoding=CODINGS, available_dictionary=name_of(first.plain))
 
@@ -166,7 +166,7 @@ async def test_reader_that_does_not_take_dcz_gets_what_it_takes(stage, asked):
         assert not is_dcz(seen)
 
 
-async def test_page_of_another_origin_gets_dcz_where_it_may_read_the_feed(stage):
+async def test_dcz_is_sent_to_a_script_of_another_web_origin_if_cors_is_on(stage):
     proxy, _, _, first = await a_reader(stage, cors=True)
     fetch = {"sec_fetch_site": "cross-site", "sec_fetch_mode": "cors", "origin": "https://a.example"}
 
@@ -176,13 +176,13 @@ async def test_page_of_another_origin_gets_dcz_where_it_may_read_the_feed(stage)
     assert seen.fields.get("access-control-allow-origin") == "*"
 
 
-async def test_cors_is_off_unless_asked_for(stage):
+async def test_cors_is_off_by_default(stage):
     _, _, _, first = await a_reader(stage)
 
     assert "access-control-allow-origin" not in first.fields
 
 
-async def test_226_is_sent_only_where_it_is_smaller_than_dcz(stage):
+async def test_delta_is_sent_only_if_smaller_than_dcz(stage):
     proxy, _, _, first = await a_reader(stage)
     asked = {"accept_encoding": CODINGS, "a_im": "feed", "if_none_match": first.tag}
 
@@ -194,7 +194,7 @@ async def test_226_is_sent_only_where_it_is_smaller_than_dcz(stage):
     assert not is_dcz(alone)
 
 
-async def test_other_format_of_a_feed_is_no_dictionary(stage):
+async def test_conversion_is_no_dictionary(stage):
     proxy, _, _, first = await a_reader(stage, negotiate=True)
     asked = {"accept_encoding": CODINGS, "available_dictionary": name_of(first.plain)}
 
@@ -210,7 +210,7 @@ async def test_other_format_of_a_feed_is_no_dictionary(stage):
 
 
 @pytest.mark.parametrize("directives", ["private, max-age=60", "no-store", "max-age=60, no-transform"])
-async def test_feed_that_its_origin_makes_private_takes_no_part(stage, directives):
+async def test_private_or_no_transform_feed_is_no_dictionary(stage, directives):
     proxy, origin, clock = await stage(**ON)
     said = {"cache_control": directives}
     publish(origin, **said)
@@ -224,7 +224,7 @@ async def test_feed_that_its_origin_makes_private_takes_no_part(stage, directive
     assert not is_dcz(seen)
 
 
-async def test_version_that_was_public_is_forgotten_when_the_feed_becomes_private(stage):
+async def test_dictionary_of_a_public_version_is_removed_when_the_feed_becomes_private(stage):
     proxy, origin, clock, first = await a_reader(stage)
     await proxy.get(PATH)
     publish(origin, "secret", cache_control="private, max-age=60")
@@ -238,7 +238,7 @@ async def test_version_that_was_public_is_forgotten_when_the_feed_becomes_privat
     assert not is_dcz(seen)
 
 
-async def test_rule_that_makes_a_feed_private_keeps_it_from_taking_part(stage):
+async def test_private_rule_disables_dictionaries(stage):
     proxy, _, _, first = await a_reader(stage)
     asked = {"accept_encoding": CODINGS, "available_dictionary": name_of(first.plain)}
     assert is_dcz(await proxy.get(PATH, **asked))
@@ -250,7 +250,7 @@ async def test_rule_that_makes_a_feed_private_keeps_it_from_taking_part(stage):
     assert "use-as-dictionary" not in seen.fields
 
 
-async def test_response_to_one_clients_credentials_takes_no_part(stage):
+async def test_response_to_credentials_is_no_dictionary(stage):
     proxy, origin, clock = await stage(**ON)
     publish(origin, "own")
     own = await proxy.get(PATH, accept_encoding="identity", authorization="Basic YTpi")
@@ -266,7 +266,7 @@ async def test_response_to_one_clients_credentials_takes_no_part(stage):
     assert not is_dcz(other)
 
 
-async def test_option_switches_it_off(stage):
+async def test_compression_dictionaries_off_disables_offer_and_dcz(stage):
     proxy, _, _, first = await a_reader(stage, compression_dictionaries="off")
 
     seen = await proxy.get(PATH, accept_encoding=CODINGS, available_dictionary=name_of(first.plain))
@@ -280,7 +280,7 @@ async def test_option_switches_it_off(stage):
     ("public_url", "secure"),
     [("https://feeds.example", True), ("http://127.0.0.1:8080", True), ("http://feeds.example", False)],
 )
-async def test_only_secure_contexts_take_part_by_default(stage, public_url, secure):
+async def test_compression_dictionaries_secure_requires_a_secure_context(stage, public_url, secure):
     proxy, _, _, first = await a_reader(stage, compression_dictionaries="secure", public_url=public_url)
 
     seen = await proxy.get(PATH, accept_encoding=CODINGS, available_dictionary=name_of(first.plain))
@@ -289,7 +289,7 @@ async def test_only_secure_contexts_take_part_by_default(stage, public_url, secu
     assert ("use-as-dictionary" in seen.fields) is secure
 
 
-async def test_gateway_passes_no_dictionary_of_an_origin(door):
+async def test_use_as_dictionary_of_an_origin_is_removed_by_the_gateway(door):
     proxy, origin, _ = await door(**ON)
     origin.publish("/page.html", b"<html>", content_type="text/html", use_as_dictionary='match="/*"')
     publish(origin, use_as_dictionary='match="/*"')
@@ -315,7 +315,7 @@ async def test_previous_versions_are_stored_with_the_feed(stage):
     assert len(again.previous.data) < len(gzip)
 
 
-async def test_origin_that_compresses_with_dictionaries_itself_is_asked_once_for_all(stage):
+async def test_vary_on_available_dictionary_does_not_cause_a_second_request(stage):
     """Another feedproxy, for example: its Vary names the field, which is not sent to it."""
     proxy, origin, clock = await stage(**ON)
     said = {"vary": "Accept-Encoding, Available-Dictionary", "use_as_dictionary": 'match="/feed.rss"'}

@@ -85,7 +85,7 @@ def is_current(seen: Seen, publisher: Publisher) -> bool:
     return seen.status == 200 and seen.plain == publisher.body
 
 
-async def test_refresh_names_the_stored_version_and_stores_the_decoded_next(stage):
+async def test_refresh_names_the_stored_version_and_stores_the_decoded_content(stage):
     proxy, publisher, clock = await a_publisher(stage)
     first = publisher.body.replace(b"<item><title>news</title><guid>tag:news</guid></item>", b"")
 
@@ -116,7 +116,7 @@ async def test_dictionary_that_is_current_is_confirmed_with_304(stage):
     assert len(named(publisher)) == 4
 
 
-async def test_identifier_of_the_origin_is_repeated(stage):
+async def test_dictionary_id_of_the_origin_is_returned(stage):
     # "it MUST be sent to the server in a "Dictionary-ID" request header" -- RFC 9842, section 2.1.3
     proxy, publisher, _ = await a_publisher(stage, offer=f'match="{PATH}", id="v\\"1"')
 
@@ -130,7 +130,7 @@ async def test_identifier_of_the_origin_is_repeated(stage):
     ["", f'match="{PATH}x"', 'match="/(.*)"', f'match="{PATH}", type=trained', f'match="http://other.example{PATH}"',
      f"match={PATH}", f'match="{PATH}", id=5', 'match="/:name"'],
 )  # fmt: skip
-async def test_response_without_a_usable_offer_is_not_named(stage, offer: str):
+async def test_dictionary_without_a_usable_offer_is_not_named(stage, offer: str):
     proxy, publisher, _ = await a_publisher(stage, offer=offer)
 
     assert is_current(await proxy.get(PATH), publisher)
@@ -146,7 +146,7 @@ async def test_response_without_a_usable_offer_is_not_named(stage, offer: str):
      {"Cache-Control": "max-age=60, must-revalidate"}, {"Cache-Control": "s-maxage=60"}],
     ids=lambda fields: fields["Cache-Control"],
 )  # fmt: skip
-async def test_response_that_is_private_or_must_not_be_used_stale_is_not_named(stage, fields: dict[str, str]):
+async def test_dictionary_that_is_private_or_must_not_be_stale_is_not_named(stage, fields: dict[str, str]):
     # "the dictionary resource MUST be either fresh … or allowed to be served stale" -- RFC 9842, section 2.2.1
     proxy, publisher, _ = await a_publisher(stage, fields=fields)
 
@@ -158,7 +158,7 @@ async def test_response_that_is_private_or_must_not_be_used_stale_is_not_named(s
 @pytest.mark.parametrize(
     "settings", [{**ON, "compression_dictionaries": "off"}, {**ON, "self_link": "add"}, {**ON, "private": True}]
 )
-async def test_content_that_is_edited_or_private_or_excluded_by_option_is_not_named(stage, settings: dict[str, Any]):
+async def test_dictionary_that_is_edited_private_or_disabled_is_not_named(stage, settings: dict[str, Any]):
     proxy, publisher, _ = await a_publisher(stage, settings=settings)
 
     (await proxy.get(PATH)).expect(200)
@@ -167,7 +167,7 @@ async def test_content_that_is_edited_or_private_or_excluded_by_option_is_not_na
 
 
 @pytest.mark.parametrize("fields", [{"authorization": "Basic YTpi"}, {"x_api_key": "abc"}, {"cookie": "id=5"}])
-async def test_request_with_credentials_names_no_dictionary(stage, fields: dict[str, str]):
+async def test_dictionary_is_not_named_in_a_request_with_credentials(stage, fields: dict[str, str]):
     proxy, publisher, _ = await a_publisher(stage)
 
     await proxy.get(PATH, cache_control="no-cache", **fields)
@@ -214,7 +214,7 @@ def bomb(response: Response) -> Response:
 
 
 @pytest.mark.parametrize("spoil", [other_dictionary, truncated, damaged, not_coded, coded_twice, bomb])
-async def test_dcz_that_cannot_be_decoded_is_replaced_by_one_whole_fetch(stage, spoil: Spoil):
+async def test_dcz_that_cannot_be_decoded_causes_one_fetch_of_the_whole_feed(stage, spoil: Spoil):
     proxy, publisher, clock = await a_publisher(stage, spoil=spoil)
 
     seen = await proxy.get(PATH)
@@ -232,7 +232,7 @@ async def test_dcz_that_cannot_be_decoded_is_replaced_by_one_whole_fetch(stage, 
     assert named(publisher)[3:] == [None]
 
 
-async def test_failure_of_the_whole_fetch_keeps_the_stored_feed(stage):
+async def test_dcz_that_cannot_be_decoded_keeps_the_copy_if_the_second_fetch_fails(stage):
     proxy, publisher, _ = await a_publisher(stage, spoil=truncated)
     old = a_feed(*OLD)
 
@@ -247,7 +247,7 @@ async def test_failure_of_the_whole_fetch_keeps_the_stored_feed(stage):
     assert len(named(publisher)) == 3
 
 
-async def test_error_page_in_dcz_is_decoded(stage):
+async def test_dcz_of_an_error_page_is_decoded(stage):
     proxy, _, _ = await a_publisher(stage, spoil=lambda response: Response(404, response.fields, response.body))
 
     seen = await proxy.get(PATH)
@@ -256,7 +256,7 @@ async def test_error_page_in_dcz_is_decoded(stage):
     assert b"<rss" in seen.plain
 
 
-async def test_redirect_to_another_url_is_followed_without_the_dictionary(stage):
+async def test_dictionary_is_not_named_after_a_redirect(stage):
     proxy, publisher, _ = await a_publisher(stage)
     moved = publisher.origin.url("/moved.rss")
 
@@ -273,7 +273,7 @@ async def test_redirect_to_another_url_is_followed_without_the_dictionary(stage)
     assert publisher.origin.heard.get("accept-encoding") == "gzip, br, zstd"
 
 
-async def test_stored_form_keeps_whether_the_content_is_a_dictionary(stage):
+async def test_stored_form_keeps_is_dictionary(stage):
     proxy, publisher, _ = await a_publisher(stage)
     stored = proxy.stage.service.store.get(publisher.origin.url(PATH))
 
@@ -281,7 +281,7 @@ async def test_stored_form_keeps_whether_the_content_is_a_dictionary(stage):
     assert b"is_dictionary" in dump(stored)
 
 
-async def test_stored_form_of_a_feed_that_is_not_offered_is_as_before(stage):
+async def test_stored_form_omits_is_dictionary_without_an_offer(stage):
     proxy, origin, _ = await stage(**ON)
     origin.publish(PATH, a_feed("one"))
     await proxy.get(PATH)
@@ -289,7 +289,7 @@ async def test_stored_form_of_a_feed_that_is_not_offered_is_as_before(stage):
     assert b"is_dictionary" not in dump(proxy.stage.service.store.get(origin.url(PATH)))
 
 
-async def test_content_above_the_limit_is_not_named(stage, monkeypatch):
+async def test_dictionary_above_the_size_limit_is_not_named(stage, monkeypatch):
     monkeypatch.setattr("feedproxy.refresh.dictionary_client.CONTENT_BYTES_MAX", 100)
     proxy, publisher, _ = await a_publisher(stage)
 

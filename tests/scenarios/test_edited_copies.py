@@ -29,7 +29,7 @@ async def a_publisher(stage):
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: next(iter(change)))
-async def test_a_publishers_copy_follows_the_settings_at_once(stage, change):
+async def test_edited_copy_in_reverse_mode_follows_changed_settings_at_once(stage, change):
     proxy, origin, _ = await a_publisher(stage)
     before = (await proxy.get("/feed.rss")).expect(200)
 
@@ -44,7 +44,7 @@ async def test_a_publishers_copy_follows_the_settings_at_once(stage, change):
     assert origin.requests == 3
 
 
-async def test_the_copy_of_other_settings_stands_in_for_an_origin_that_is_down(stage):
+async def test_edited_copy_of_earlier_settings_replaces_a_failure(stage):
     proxy, origin, _ = await a_publisher(stage)
     before = await proxy.get("/feed.rss")
     proxy.rule(PUBLIC + "*", self_link="off")
@@ -53,7 +53,7 @@ async def test_the_copy_of_other_settings_stands_in_for_an_origin_that_is_down(s
     assert written((await proxy.get("/feed.rss")).expect(200)) == written(before)
 
 
-async def test_what_may_not_be_transformed_is_fetched_anew_once(stage):
+async def test_edited_copy_with_no_transform_is_fetched_once_after_a_change(stage):
     proxy, origin, _ = await a_publisher(stage)
     origin.publish("/feed.rss", a_feed("one"), etag='"1"', cache_control="max-age=86400, no-transform")
     await proxy.get("/feed.rss")
@@ -65,7 +65,7 @@ async def test_what_may_not_be_transformed_is_fetched_anew_once(stage):
     assert origin.requests == 2
 
 
-async def test_a_copy_of_others_follows_the_settings_when_it_is_due(stage):
+async def test_edited_copy_in_gateway_mode_follows_changed_settings_when_stale(stage):
     proxy, origin, clock = await stage(feed_min_interval=0, site_interval=0, stale_while_refreshing=0)
     origin.publish("/feed.rss", a_feed("one"), etag='"1"', cache_control="max-age=600")
     before = await proxy.get("/feed.rss")
@@ -92,12 +92,12 @@ async def test_a_copy_of_others_follows_the_settings_when_it_is_due(stage):
     ],
     ids=lambda other: next(iter(other)),
 )
-def test_settings_that_edit_feeds_have_digests_of_their_own(other):
+def test_settings_digest_differs_for_each_setting_that_edits_feeds(other):
     assert settings_digest(Settings()) == ""
     assert settings_digest(Settings(**other)) != ""
 
 
-def test_a_public_address_that_is_set_later_edits_the_copies_anew():
+def test_settings_digest_differs_after_public_url_is_set():
     before = Settings(upstream="http://127.0.0.1:8000")
 
     assert settings_digest(Settings(upstream=before.upstream, public_url=PUBLIC)) != settings_digest(before)

@@ -23,7 +23,7 @@ def is_sandboxed(seen: Seen) -> bool:
 # -- the gateway's grammar
 
 
-async def test_everything_behind_the_first_slash_is_the_target_query_included(door):
+async def test_gateway_target_is_the_rest_of_the_path_with_its_query(door):
     proxy, origin, _ = await door()
     origin.publish("/feed?format=rss&from=http://other.example/?a=b", a_feed("all of it"))
 
@@ -33,7 +33,7 @@ async def test_everything_behind_the_first_slash_is_the_target_query_included(do
     assert origin.log[-1].target == origin.url("/feed?format=rss&from=http://other.example/?a=b")
 
 
-async def test_a_client_that_folds_slashes_gets_the_same_copy(door):
+async def test_gateway_target_with_one_slash_uses_the_same_copy(door):
     proxy, origin, _ = await door()
     origin.publish("/feed.rss", a_feed())
     await proxy.ask("/" + origin.url("/feed.rss"))
@@ -44,7 +44,7 @@ async def test_a_client_that_folds_slashes_gets_the_same_copy(door):
 @pytest.mark.parametrize(
     "line", ["/origin.unknown/feed.rss", "/ftp://origin.example/feed", "/file:///etc/passwd", "/feed", "//x/y"]
 )
-async def test_an_address_without_http_is_404_with_a_page_that_explains(door, line):
+async def test_gateway_target_without_http_gets_404_with_an_explanation(door, line):
     proxy, origin, _ = await door()
 
     seen = (await proxy.ask(line, **HTML)).expect(404, cache="detail=not-found")
@@ -55,7 +55,7 @@ async def test_an_address_without_http_is_404_with_a_page_that_explains(door, li
     assert origin.requests == 0
 
 
-async def test_user_information_in_a_target_is_refused(door):
+async def test_gateway_target_with_user_information_is_refused(door):
     proxy, origin, _ = await door()
     origin.publish("/feed.rss", a_feed())
 
@@ -66,7 +66,7 @@ async def test_user_information_in_a_target_is_refused(door):
 
 
 @pytest.mark.parametrize("spelling", ["http://feeds.example:80/a", "HTTP://Feeds.Example/a", "http:/feeds.example:/a"])
-async def test_default_ports_and_capitals_make_no_other_target(door, spelling):
+async def test_gateway_target_ignores_default_port_and_case(door, spelling):
     proxy, _, _ = await door()
     proxy.rule("http://feeds.example/a", gone=True)
 
@@ -74,7 +74,7 @@ async def test_default_ports_and_capitals_make_no_other_target(door, spelling):
 
 
 @pytest.mark.parametrize("spelling", ["/%66eed.rss", "/feed%2Erss", "/./feed.rss", "/a/../feed.rss", "/feed.rss#x"])
-async def test_many_spellings_of_a_target_are_one_copy(door, spelling):
+async def test_gateway_target_spellings_use_one_copy(door, spelling):
     proxy, origin, _ = await door()
     origin.publish("/feed.rss", a_feed())
     await proxy.ask("/" + origin.url("/feed.rss"))
@@ -86,7 +86,7 @@ async def test_many_spellings_of_a_target_are_one_copy(door, spelling):
     assert origin.requests == 1
 
 
-async def test_encoded_characters_that_mean_something_stay_encoded(door):
+async def test_gateway_target_keeps_encoded_reserved_characters(door):
     proxy, origin, _ = await door()
     origin.publish("/a%2Fb?c=%26d", a_feed())
 
@@ -98,7 +98,7 @@ async def test_encoded_characters_that_mean_something_stay_encoded(door):
 # -- one service behind them all
 
 
-async def test_gateway_and_explicit_proxy_share_one_copy(stage):
+async def test_copy_from_the_gateway_answers_in_the_explicit_proxy(stage):
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", a_feed())
     await proxy.send("GET", "/feed.rss", entrance=Entrance.GATEWAY)
@@ -107,7 +107,7 @@ async def test_gateway_and_explicit_proxy_share_one_copy(stage):
     assert origin.requests == 1
 
 
-async def test_a_copy_that_came_by_the_explicit_proxy_serves_the_gateway(stage):
+async def test_copy_from_the_explicit_proxy_answers_at_the_gateway(stage):
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", a_feed())
     await proxy.send("GET", "/feed.rss", entrance=Entrance.PROXY, user_agent="reader/1")
@@ -116,7 +116,7 @@ async def test_a_copy_that_came_by_the_explicit_proxy_serves_the_gateway(stage):
     assert origin.requests == 1
 
 
-async def test_the_reverse_entrance_keeps_its_copies_under_the_same_names(stage):
+async def test_copy_in_reverse_mode_is_stored_under_its_origin_address(stage):
     proxy, origin, _ = await stage(upstream=UPSTREAM)
     origin.publish("/feed.rss", a_feed())
 
@@ -128,7 +128,7 @@ async def test_the_reverse_entrance_keeps_its_copies_under_the_same_names(stage)
 # -- the gateway is one web origin for the whole web
 
 
-async def test_every_answer_of_the_gateway_is_sandboxed(door):
+async def test_gateway_responses_are_sandboxed(door):
     proxy, origin, _ = await door()
     origin.publish("/feed.rss", a_feed(), etag='"one"')
     origin.publish("/page", b"<html></html>", content_type="text/html", cache_control="max-age=9")
@@ -164,7 +164,7 @@ async def test_every_answer_of_the_gateway_is_sandboxed(door):
         assert answers[name].status == int(name)
 
 
-async def test_cookies_do_not_pass_the_gateway_in_either_direction(stage):
+async def test_gateway_removes_cookies_of_client_and_origin(stage):
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", a_feed(), set_cookie="session=1")
 
@@ -175,7 +175,7 @@ async def test_cookies_do_not_pass_the_gateway_in_either_direction(stage):
     seen.expect(200, cache="stored")
 
 
-async def test_cookies_and_referrers_do_not_pass_the_gateway_with_a_form_either(door):
+async def test_gateway_removes_cookies_and_referrer_of_a_form(door):
     proxy, origin, _ = await door()
     origin.methods["POST"] = lambda _: Response(200, Fields([("Set-Cookie", "a=b")]), b"done")
 
@@ -186,7 +186,7 @@ async def test_cookies_and_referrers_do_not_pass_the_gateway_with_a_form_either(
     assert not [name for name in ("cookie", "referer", "origin") if name in origin.heard]
 
 
-async def test_the_explicit_proxy_hands_a_cookie_to_the_one_who_caused_it_only(stage):
+async def test_explicit_proxy_sends_set_cookie_to_the_client_that_caused_it_only(stage):
     proxy, origin, _ = await stage()
     proxy.entrance = Entrance.PROXY
     origin.publish("/feed.rss", a_feed(), set_cookie="session=1", cache_control="max-age=600")
@@ -198,7 +198,7 @@ async def test_the_explicit_proxy_hands_a_cookie_to_the_one_who_caused_it_only(s
     assert "set-cookie" not in second.fields
 
 
-async def test_who_waits_for_anothers_request_gets_no_cookie_of_his(stage):
+async def test_explicit_proxy_does_not_share_set_cookie_with_collapsed_requests(stage):
     proxy, origin, _ = await stage()
     proxy.entrance = Entrance.PROXY
     origin.publish("/feed.rss", a_feed(), set_cookie="session=1", cache_control="max-age=600")
@@ -215,7 +215,7 @@ async def test_who_waits_for_anothers_request_gets_no_cookie_of_his(stage):
     assert len(with_cookie) == origin.requests
 
 
-async def test_the_explicit_proxy_passes_a_readers_cookie_and_keeps_that_answer_to_him(stage):
+async def test_explicit_proxy_forwards_cookies_and_keys_the_response(stage):
     proxy, origin, _ = await stage()
     proxy.entrance = Entrance.PROXY
     origin.speak(lambda request: Response(200, Fields(), (request.fields.get("cookie") or "nobody").encode()))
@@ -224,7 +224,7 @@ async def test_the_explicit_proxy_passes_a_readers_cookie_and_keeps_that_answer_
     (await proxy.get("/page")).expect(200, body=b"nobody")
 
 
-async def test_no_origin_learns_through_the_gateway_what_was_read_before(stage):
+async def test_gateway_removes_referrer_and_client_address(stage):
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", a_feed())
 
@@ -237,7 +237,7 @@ async def test_no_origin_learns_through_the_gateway_what_was_read_before(stage):
 # -- Location stays inside
 
 
-async def test_location_stays_inside_the_gateway(stage):
+async def test_location_at_the_gateway_is_rewritten_to_the_gateway(stage):
     proxy, origin, _ = await stage()
     origin.publish("/page", b"", status=302, location="/other?x=1")
     origin.publish("/other?x=1", b"<html></html>", content_type="text/html")
@@ -245,7 +245,7 @@ async def test_location_stays_inside_the_gateway(stage):
     assert (await proxy.get("/page")).expect(302).location == f"{proxy.stage.name}/{origin.url('/other?x=1')}"
 
 
-async def test_location_passes_the_explicit_proxy_as_it_is(stage):
+async def test_location_in_the_explicit_proxy_is_unchanged(stage):
     proxy, origin, _ = await stage()
     proxy.entrance = Entrance.PROXY
     origin.publish("/page", b"", status=302, location="/other")
@@ -254,7 +254,7 @@ async def test_location_passes_the_explicit_proxy_as_it_is(stage):
     assert (await proxy.get("/page")).expect(302).location == "/other"
 
 
-async def test_our_own_301_stays_inside_its_entrance(stage):
+async def test_location_of_a_move_stays_in_its_entrance(stage):
     proxy, origin, _ = await stage()
     new = origin.url("/new.rss")
     proxy.rule("/old.rss", moved_to=new)
@@ -266,7 +266,7 @@ async def test_our_own_301_stays_inside_its_entrance(stage):
     assert by_proxy.expect(301).location == new
 
 
-async def test_location_of_a_form_stays_inside_the_gateway(door):
+async def test_location_after_a_form_is_rewritten_to_the_gateway(door):
     proxy, origin, _ = await door()
     origin.methods["POST"] = lambda _: Response(303, Fields([("Location", "/done")]))
 
@@ -276,7 +276,7 @@ async def test_location_of_a_form_stays_inside_the_gateway(door):
 # -- what is ours
 
 
-async def test_unknown_endpoints_of_ours_are_404_and_never_forwarded(door):
+async def test_endpoint_that_is_unknown_gets_404_and_is_not_forwarded(door):
     proxy, origin, _ = await door()
 
     (await proxy.ask("/-/nothing")).expect(404, cache="detail=not-found")
@@ -285,14 +285,14 @@ async def test_unknown_endpoints_of_ours_are_404_and_never_forwarded(door):
     assert origin.requests == 0
 
 
-async def test_an_absolute_form_with_our_prefix_is_somebody_elses(door):
+async def test_endpoint_prefix_in_absolute_form_is_forwarded_to_the_origin(door):
     proxy, origin, _ = await door()
     origin.publish("/-/x", b"theirs", content_type="text/plain")
 
     (await proxy.ask(origin.url("/-/x"))).expect(200, body=b"theirs")
 
 
-async def test_in_reverse_the_endpoints_are_ours_and_not_the_upstreams(door):
+async def test_endpoint_prefix_in_reverse_mode_is_not_forwarded_to_the_upstream(door):
     proxy, origin, _ = await door(upstream=UPSTREAM)
     origin.publish("/-/x", b"theirs", content_type="text/plain")
 
@@ -304,7 +304,7 @@ async def test_in_reverse_the_endpoints_are_ours_and_not_the_upstreams(door):
 # -- reverse
 
 
-async def test_in_reverse_location_and_self_link_name_the_public_host(stage):
+async def test_reverse_mode_location_and_self_link_name_the_public_host(stage):
     proxy, origin, _ = await stage(upstream=UPSTREAM, public_url="https://feeds.example/")
     origin.publish("/feed.rss", a_feed())
     origin.publish("/page", b"", status=302, location=origin.url("/other"))
@@ -317,7 +317,7 @@ async def test_in_reverse_location_and_self_link_name_the_public_host(stage):
 
 
 @pytest.mark.parametrize("said", ["/other", "other?x=1", "//feeds.example/other", "/other#part"])
-async def test_in_reverse_a_relative_location_that_means_the_same_stays_as_it_is(stage, said):
+async def test_reverse_mode_keeps_a_relative_location_of_equal_meaning(stage, said):
     public = "http://feeds.example/"  # as the upstream's, by http
     proxy, origin, _ = await stage(upstream=UPSTREAM, public_url=public)
     origin.publish("/folder/page", b"", status=302, location=said)
@@ -325,7 +325,7 @@ async def test_in_reverse_a_relative_location_that_means_the_same_stays_as_it_is
     assert (await proxy.get("/folder/page")).expect(302).location == said
 
 
-async def test_in_reverse_a_relative_location_into_another_folder_is_put_right():
+async def test_reverse_mode_rewrites_a_relative_location_into_another_folder():
     visit = ClientContext(Entrance.REVERSE, "https://feeds.example/news", "192.0.2.1")
     upstream = "http://127.0.0.1:8000/blog"
 
@@ -338,14 +338,14 @@ async def test_in_reverse_a_relative_location_into_another_folder_is_put_right()
     assert seen("//127.0.0.1:8000/blog/other") == "https://feeds.example/news/other"
 
 
-async def test_in_reverse_our_own_301_names_the_public_host(stage):
+async def test_reverse_mode_location_of_a_move_names_the_public_host(stage):
     proxy, origin, _ = await stage(upstream=UPSTREAM, public_url="https://feeds.example/")
     proxy.rule("/old.rss", moved_to=origin.url("/new.rss"))
 
     assert (await proxy.get("/old.rss")).expect(301).location == "https://feeds.example/new.rss"
 
 
-async def test_in_reverse_the_upstream_hears_its_own_name(door):
+async def test_reverse_mode_sends_the_host_of_the_upstream(door):
     proxy, origin, _ = await door(upstream=UPSTREAM)
     origin.publish("/feed.rss", a_feed())
     origin.methods["POST"] = lambda _: Response(200, Fields(), b"done")
@@ -358,14 +358,14 @@ async def test_in_reverse_the_upstream_hears_its_own_name(door):
     assert origin.heard.get("host") == its_name
 
 
-async def test_in_reverse_another_host_is_refused(door):
+async def test_reverse_mode_refuses_another_host(door):
     proxy, origin, _ = await door(upstream=UPSTREAM)
 
     (await proxy.ask("http://elsewhere.example/feed.rss")).expect(400, cache="detail=bad-target")
     assert origin.requests == 0
 
 
-async def test_in_reverse_cookies_pass_as_to_any_origin(stage):
+async def test_reverse_mode_forwards_cookies(stage):
     proxy, origin, _ = await stage(upstream=UPSTREAM)
     origin.publish("/page", b"<html></html>", content_type="text/html", set_cookie="a=b")
 
@@ -380,7 +380,7 @@ async def test_in_reverse_cookies_pass_as_to_any_origin(stage):
 
 
 @pytest.mark.parametrize(("trusted", "readers"), [((), 1), ((LOOPBACK,), 3)])
-async def test_x_forwarded_for_is_believed_from_trusted_proxies_only(door, trusted, readers):
+async def test_x_forwarded_for_is_accepted_from_trusted_proxies_only(door, trusted, readers):
     proxy, origin, clock = await door(trusted_proxies=trusted)
     origin.publish("/feed.rss", a_feed())
 
@@ -400,7 +400,7 @@ async def test_x_forwarded_for_is_believed_from_trusted_proxies_only(door, trust
         ("forwarded", {"x_forwarded_proto": "https"}, "http://feeds.example"),
     ],
 )
-async def test_the_public_address_is_taken_from_the_named_field_of_trusted_proxies(door, named, said, base):
+async def test_public_address_is_read_from_the_named_field_of_trusted_proxies(door, named, said, base):
     proxy, origin, _ = await door(trusted_proxies=(LOOPBACK,), forwarded_by=named)
     proxy.rule("/old.rss", moved_to=origin.url("/new.rss"))
 
@@ -409,7 +409,7 @@ async def test_the_public_address_is_taken_from_the_named_field_of_trusted_proxi
     assert told.expect(301).location == f"{base}/{origin.url('/new.rss')}"
 
 
-async def test_a_stranger_cannot_choose_where_our_redirects_lead(door):
+async def test_public_address_ignores_x_forwarded_fields_of_other_clients(door):
     proxy, origin, _ = await door()
     proxy.rule("/old.rss", moved_to=origin.url("/new.rss"))
 
@@ -418,7 +418,7 @@ async def test_a_stranger_cannot_choose_where_our_redirects_lead(door):
     assert told.expect(301).location == f"{proxy.stage.name}/{origin.url('/new.rss')}"
 
 
-async def test_a_request_that_has_passed_here_before_is_a_loop(stage):
+async def test_request_with_own_via_is_refused_as_a_loop(stage):
     proxy, origin, _ = await stage()
 
     (await proxy.get("/feed.rss", via=f"1.1 {proxy.service.pseudonym}")).expect(508, cache="detail=loop")
@@ -426,7 +426,7 @@ async def test_a_request_that_has_passed_here_before_is_a_loop(stage):
     assert origin.requests == 0
 
 
-async def test_in_reverse_the_names_of_its_own_are_answered_in_absolute_form(door):
+async def test_reverse_mode_accepts_absolute_form_with_its_own_names(door):
     proxy, origin, _ = await door(upstream=UPSTREAM, public_url="http://feeds.example/")
     origin.publish("/feed.rss", a_feed())
 
@@ -435,7 +435,7 @@ async def test_in_reverse_the_names_of_its_own_are_answered_in_absolute_form(doo
 
 
 @pytest.mark.parametrize("line", ["/../secret", "/%2e%2e/secret", "/deeper/../../../secret"])
-async def test_in_reverse_no_dots_lead_out_of_the_upstreams_path(door, line):
+async def test_reverse_mode_dot_segments_stay_below_the_path_of_the_upstream(door, line):
     proxy, origin, _ = await door(upstream=f"{UPSTREAM}/feeds/")
     origin.publish("/secret", b"not for readers", content_type="text/plain")
     origin.publish("/feeds/secret", b"for readers", content_type="text/plain")
@@ -443,7 +443,7 @@ async def test_in_reverse_no_dots_lead_out_of_the_upstreams_path(door, line):
     (await proxy.ask(line)).expect(200, body=b"for readers")
 
 
-async def test_in_reverse_an_origin_hears_of_the_way_from_us_alone(door):
+async def test_reverse_mode_replaces_forwarded_fields_of_the_client(door):
     proxy, origin, _ = await door(upstream=UPSTREAM)
     origin.methods["POST"] = lambda _: Response(200, Fields(), b"done")
 
@@ -467,7 +467,7 @@ async def test_in_reverse_an_origin_hears_of_the_way_from_us_alone(door):
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE", "TRACE"])
-async def test_a_page_of_ours_is_there_to_be_read(door, method):
+async def test_landing_page_allows_get_and_head_only(door, method):
     proxy, origin, _ = await door()
 
     seen = (await proxy.ask("/", method=method)).expect(405, cache="detail=method")
@@ -478,7 +478,7 @@ async def test_a_page_of_ours_is_there_to_be_read(door, method):
 
 
 @pytest.mark.parametrize("entrance", [Entrance.GATEWAY, Entrance.PROXY])
-async def test_trace_goes_no_further(door, entrance):
+async def test_trace_is_refused(door, entrance):
     """It would tell a script what its reader's browser adds to a request."""
     proxy, origin, _ = await door()
 
@@ -489,7 +489,7 @@ async def test_trace_goes_no_further(door, entrance):
     assert origin.requests == 0
 
 
-async def test_in_reverse_a_refusal_of_trace_does_not_tell_where_the_upstream_is(door):
+async def test_trace_refusal_in_reverse_mode_does_not_reveal_the_upstream(door):
     proxy, origin, _ = await door(upstream=UPSTREAM)
 
     seen = (await proxy.send("TRACE", "/feed.rss")).expect(405)
@@ -497,7 +497,7 @@ async def test_in_reverse_a_refusal_of_trace_does_not_tell_where_the_upstream_is
     assert origin.base.encode() not in seen.body
 
 
-async def test_options_that_may_go_no_further_are_answered_by_us(door):
+async def test_options_with_max_forwards_zero_is_answered_by_the_proxy(door):
     proxy, origin, _ = await door()
 
     seen = (await proxy.send("OPTIONS", "/feed.rss", max_forwards="0")).expect(200)
@@ -508,7 +508,7 @@ async def test_options_that_may_go_no_further_are_answered_by_us(door):
 
 
 @pytest.mark.parametrize(("said", "heard"), [("5", "4"), ("1", "0"), ("soon", "soon")])
-async def test_options_that_may_go_on_have_one_step_less_to_go(door, said, heard):
+async def test_options_forwards_a_decremented_max_forwards(door, said, heard):
     proxy, origin, _ = await door()
     origin.publish("/feed.rss", a_feed())
 
@@ -561,7 +561,7 @@ GUESSED = {
 }
 
 
-async def test_pasted_address_is_redirected_to_the_gateways_form(door):
+async def test_pasted_address_is_redirected_to_the_gateway_form(door):
     proxy, origin, _ = await door()
 
     for line, meant in PASTED:
@@ -573,7 +573,7 @@ async def test_pasted_address_is_redirected_to_the_gateways_form(door):
     assert origin.requests == 0
 
 
-async def test_own_gateway_address_behind_the_slash_is_redirected_to_the_inner_feed(door):
+async def test_pasted_gateway_address_is_redirected_to_the_inner_feed(door):
     proxy, origin, _ = await door()
 
     seen = await proxy.ask(f"/{proxy.stage.name}/{proxy.stage.name}/https://feeds.example/a")
@@ -582,7 +582,7 @@ async def test_own_gateway_address_behind_the_slash_is_redirected_to_the_inner_f
     assert origin.requests == 0
 
 
-async def test_redirect_to_the_right_form_leads_to_the_same_access_check(door):
+async def test_pasted_address_is_redirected_to_the_same_access_check(door):
     proxy, origin, _ = await door()
     proxy.rule("https://feeds.example/secret/*", readers=("bob",))
 
@@ -592,14 +592,14 @@ async def test_redirect_to_the_right_form_leads_to_the_same_access_check(door):
     assert origin.requests == 0
 
 
-async def test_name_of_a_file_is_no_pasted_address(door):
+async def test_pasted_file_name_gets_404(door):
     proxy, _, _ = await door()
 
     for line in FILES:
         (await proxy.ask(line, **HTML)).expect(404, cache="detail=not-found")
 
 
-async def test_address_that_is_only_guessed_is_named_on_the_error_page(door):
+async def test_pasted_address_with_an_uncertain_correction_is_named_on_the_error_page(door):
     proxy, _, _ = await door()
 
     for line, right in GUESSED.items():
@@ -608,14 +608,14 @@ async def test_address_that_is_only_guessed_is_named_on_the_error_page(door):
         assert f"{proxy.stage.name}{right}" in seen.body.decode()
 
 
-async def test_user_information_in_a_pasted_address_is_refused(door):
+async def test_pasted_address_with_user_information_is_refused(door):
     proxy, _, _ = await door()
 
     for line in ("/feed:https://name:word@feeds.example/", "/https%3A%2F%2Fname%3Aword%40a.example%2F"):
         (await proxy.ask(line)).expect(400, cache="detail=bad-target")
 
 
-async def test_pasted_address_is_a_path_of_the_upstream_in_reverse_mode(door):
+async def test_pasted_address_in_reverse_mode_is_a_path_of_the_upstream(door):
     proxy, origin, _ = await door(upstream=UPSTREAM)
     origin.publish("/feed:https://feeds.example/a.xml", a_feed())
     origin.publish("/feeds.example/a.xml", a_feed())
@@ -624,7 +624,7 @@ async def test_pasted_address_is_a_path_of_the_upstream_in_reverse_mode(door):
     (await proxy.ask("/feed:https://feeds.example/a.xml")).expect(200)
 
 
-async def test_calls_of_xml_rpc_are_heard_at_the_root_of_the_gateway(door):
+async def test_xml_rpc_ping_at_the_root_of_the_gateway_is_accepted(door):
     proxy, origin, clock = await door(site_interval=0)
     origin.publish("/feed.rss", a_feed("one"), cache_control="max-age=3600")
     await proxy.ask(f"/{origin.url('/feed.rss')}")
@@ -638,7 +638,7 @@ async def test_calls_of_xml_rpc_are_heard_at_the_root_of_the_gateway(door):
     (await proxy.ask("/RPC2")).expect(405)
 
 
-async def test_rpc2_at_the_root_is_the_upstreams_in_reverse_mode(door):
+async def test_xml_rpc_at_the_root_in_reverse_mode_is_forwarded_to_the_upstream(door):
     proxy, origin, _ = await door(upstream=UPSTREAM)
     origin.methods["POST"] = lambda _: Response(200, Fields(), b"the upstream's")
 
@@ -647,7 +647,7 @@ async def test_rpc2_at_the_root_is_the_upstreams_in_reverse_mode(door):
     assert told.expect(200).body == b"the upstream's"
 
 
-async def test_post_to_a_pasted_address_is_refused(door):
+async def test_pasted_address_with_post_is_refused(door):
     proxy, _, _ = await door()
 
     (await proxy.ask("/feeds.example/a.xml", method="POST")).expect(405, cache="detail=method")
@@ -665,7 +665,7 @@ async def test_pasted_address_is_converted(door):
 # -- the landing page
 
 
-async def test_landing_page_previews_a_pasted_feed_as_text_and_counts_no_subscriber(door):
+async def test_landing_page_previews_a_feed_as_text_and_counts_no_subscriber(door):
     proxy, origin, _ = await door()
     origin.publish("/feed.rss", a_feed("<![CDATA[<b>Bold</b><script>alert(1)</script>]]>"))
 
@@ -680,7 +680,7 @@ async def test_landing_page_previews_a_pasted_feed_as_text_and_counts_no_subscri
     assert "1 subscriber" not in (origin.heard.get("user-agent") or "")
 
 
-async def test_landing_page_leads_from_a_page_to_its_feed(door):
+async def test_landing_page_finds_the_feed_of_a_page(door):
     proxy, origin, _ = await door()
     link = f'<link rel="alternate" type="application/rss+xml" href="{origin.url("/feed.rss")}">'
     origin.publish("/", f"<html><head>{link}</head></html>".encode(), content_type="text/html")
@@ -692,7 +692,7 @@ async def test_landing_page_leads_from_a_page_to_its_feed(door):
     assert "An entry" in text
 
 
-async def test_landing_page_shows_nothing_of_a_protected_feed_and_of_what_leads_to_one(door):
+async def test_landing_page_hides_a_protected_feed_also_behind_a_redirect(door):
     proxy, origin, _ = await door()
     origin.publish("/feed.rss", a_feed("An entry"))
     origin.publish("/moved", b"", status=301, location=origin.url("/feed.rss"))
@@ -703,7 +703,7 @@ async def test_landing_page_shows_nothing_of_a_protected_feed_and_of_what_leads_
         assert b"An entry" not in seen.body
 
 
-async def test_landing_page_gives_the_reason_where_there_is_no_feed(door):
+async def test_landing_page_states_why_there_is_no_feed(door):
     proxy, origin, _ = await door()
     origin.publish("/page", b"<html></html>", content_type="text/html")
 

@@ -24,7 +24,7 @@ async def a_stage(door, **settings):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-async def test_a_feed_can_be_had_in_every_format(door, name):
+async def test_conversion_exists_for_every_format(door, name):
     proxy, origin, _ = await a_stage(door)
 
     seen = await proxy.ask(as_format(origin, name))
@@ -36,7 +36,7 @@ async def test_a_feed_can_be_had_in_every_format(door, name):
     assert b"News" in seen.plain
 
 
-async def test_all_formats_cost_the_origin_one_request(door):
+async def test_conversion_to_all_formats_causes_one_request_to_the_origin(door):
     proxy, origin, _ = await a_stage(door)
     for name in FORMATS:
         await proxy.ask(as_format(origin, name))
@@ -52,7 +52,7 @@ async def test_all_formats_cost_the_origin_one_request(door):
 
 
 @pytest.mark.parametrize("name", ["rss", "rdf", "atom", "json"])
-async def test_rendering_names_the_address_it_was_asked_for_at_as_its_own(door, name):
+async def test_conversion_names_its_own_address_and_the_original_feed(door, name):
     proxy, origin, _ = await a_stage(door)
 
     for host in ("feeds.example", "192.0.2.80:8080"):
@@ -63,7 +63,7 @@ async def test_rendering_names_the_address_it_was_asked_for_at_as_its_own(door, 
         assert feed.first_href("via") == origin.url(PATH)
 
 
-async def test_list_of_a_feed_in_opml_names_the_feed_itself(door):
+async def test_conversion_to_opml_names_the_feed(door):
     proxy, origin, _ = await a_stage(door)
 
     seen = (await proxy.ask(as_format(origin, "opml"))).expect(200)
@@ -71,7 +71,7 @@ async def test_list_of_a_feed_in_opml_names_the_feed_itself(door):
     assert f'xmlUrl="{origin.url(PATH)}"'.encode() in seen.plain
 
 
-async def test_a_rendering_is_as_fresh_as_its_feed(door):
+async def test_conversion_has_the_freshness_of_its_feed(door):
     proxy, origin, clock = await a_stage(door)
     await proxy.ask(as_format(origin, "atom"))
     clock.advance(minutes=9)
@@ -86,7 +86,7 @@ async def test_a_rendering_is_as_fresh_as_its_feed(door):
     assert [entry.title for entry in feedparser.parse(seen.plain).entries] == ["three"]
 
 
-async def test_every_format_and_coding_has_a_strong_tag_of_its_own(door):
+async def test_conversion_has_a_strong_etag_for_each_format_and_coding(door):
     proxy, origin, _ = await a_stage(door)
     tags = set()
     for name in ("rss", "atom", "csv"):
@@ -100,7 +100,7 @@ async def test_every_format_and_coding_has_a_strong_tag_of_its_own(door):
     assert not any(tag.startswith("W/") for tag in tags)
 
 
-async def test_a_reader_that_has_the_rendering_gets_304(door):
+async def test_conversion_with_a_current_etag_gets_304(door):
     proxy, origin, _ = await a_stage(door)
     first = await proxy.ask(as_format(origin, "atom"), accept_encoding="gzip")
 
@@ -110,14 +110,14 @@ async def test_a_reader_that_has_the_rendering_gets_304(door):
     assert seen.fields.get("cache-control") == first.fields.get("cache-control")
 
 
-async def test_the_tag_of_one_format_is_none_of_another(door):
+async def test_conversion_with_the_etag_of_another_format_gets_200(door):
     proxy, origin, _ = await a_stage(door)
     first = await proxy.ask(as_format(origin, "atom"))
 
     (await proxy.ask(as_format(origin, "rss"), if_none_match=first.tag)).expect(200)
 
 
-async def test_target_that_is_no_feed_gets_an_error_page(door):
+async def test_conversion_of_a_page_gets_406(door):
     proxy, origin, _ = await a_stage(door)
     origin.publish("/page", b"<!doctype html><title>x</title><p>hello", content_type="text/html")
 
@@ -129,7 +129,7 @@ async def test_target_that_is_no_feed_gets_an_error_page(door):
     assert "not a feed" in told["detail"]
 
 
-async def test_who_may_not_have_the_feed_may_not_have_it_in_another_format(door):
+async def test_conversion_of_a_protected_feed_gets_401(door):
     proxy, origin, _ = await a_stage(door, readers=("alice",))
 
     seen = await proxy.ask(as_format(origin, "atom"))
@@ -138,7 +138,7 @@ async def test_who_may_not_have_the_feed_may_not_have_it_in_another_format(door)
     assert origin.requests == 0
 
 
-async def test_an_unknown_format_is_not_found_and_the_known_ones_are_named(door):
+async def test_conversion_to_an_unknown_format_gets_404_with_the_known_formats(door):
     proxy, origin, _ = await a_stage(door)
 
     seen = await proxy.ask(as_format(origin, "storable"))
@@ -148,13 +148,13 @@ async def test_an_unknown_format_is_not_found_and_the_known_ones_are_named(door)
     assert origin.requests == 0
 
 
-async def test_what_cannot_be_a_target_is_none_here_either(door):
+async def test_conversion_of_an_invalid_target_gets_400(door):
     proxy, _, _ = await door()
 
     (await proxy.ask("/-/as/atom/http://name:word@example.com/feed")).expect(400)
 
 
-async def test_in_front_of_an_origin_only_its_own_feeds_are_converted(door):
+async def test_conversion_in_reverse_mode_accepts_feeds_of_the_upstream_only(door):
     proxy, origin, _ = await a_stage(door, upstream=UPSTREAM)
 
     (await proxy.ask(f"/-/as/atom{PATH}")).expect(200)
@@ -162,7 +162,7 @@ async def test_in_front_of_an_origin_only_its_own_feeds_are_converted(door):
     (await proxy.ask("/-/as/atom/http://elsewhere.example/feed")).expect(403)
 
 
-async def test_head_has_the_fields_of_get(door):
+async def test_conversion_for_head_has_the_fields_of_get(door):
     proxy, origin, _ = await a_stage(door)
     whole = await proxy.ask(as_format(origin, "atom"))
 
@@ -173,13 +173,13 @@ async def test_head_has_the_fields_of_get(door):
     assert seen.fields.get("content-length") == str(len(whole.body))
 
 
-async def test_the_origins_own_refusal_reaches_the_reader(door):
+async def test_conversion_forwards_an_error_of_the_origin(door):
     proxy, origin, _ = await a_stage(door)
 
     (await proxy.ask(as_format(origin, "atom", "/nowhere"))).expect(404)
 
 
-async def test_a_moved_feed_leads_to_its_new_address_in_the_same_format(door):
+async def test_conversion_of_a_moved_feed_redirects_to_the_same_format(door):
     proxy, origin, _ = await a_stage(door, moved_to="https://new.example/feed")
 
     seen = await proxy.ask(as_format(origin, "json"))
@@ -191,7 +191,7 @@ async def test_a_moved_feed_leads_to_its_new_address_in_the_same_format(door):
 # -- by Accept
 
 
-async def test_where_a_rule_allows_it_accept_chooses_the_format(stage):
+async def test_negotiation_sends_the_format_that_accept_prefers(stage):
     proxy, _, _ = await a_stage(stage, negotiate=True)
 
     seen = await proxy.get(PATH, accept="application/atom+xml")
@@ -205,7 +205,7 @@ async def test_where_a_rule_allows_it_accept_chooses_the_format(stage):
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/rss+xml", "application/xml, */*;q=0.1", "image/png"])
-async def test_a_reader_that_is_content_gets_the_feed_as_it_is(stage, accept):
+async def test_negotiation_sends_the_original_if_accept_allows_it_or_names_no_format(stage, accept):
     proxy, _, _ = await a_stage(stage, negotiate=True)
 
     seen = await proxy.get(PATH, accept=accept)
@@ -215,7 +215,7 @@ async def test_a_reader_that_is_content_gets_the_feed_as_it_is(stage, accept):
     assert "accept" in [word.strip().lower() for word in (seen.fields.combined("vary") or "").split(",")]
 
 
-async def test_without_a_rule_accept_chooses_nothing(stage):
+async def test_negotiation_is_off_without_a_rule(stage):
     proxy, _, _ = await a_stage(stage)
 
     seen = await proxy.get(PATH, accept="application/atom+xml")
@@ -223,7 +223,7 @@ async def test_without_a_rule_accept_chooses_nothing(stage):
     assert (seen.fields.get("content-type") or "").startswith("application/rss+xml")
 
 
-async def test_a_negotiated_rendering_is_validated_by_its_own_tag(stage):
+async def test_negotiation_validates_each_format_by_its_own_etag(stage):
     proxy, _, _ = await a_stage(stage, negotiate=True)
     first = await proxy.get(PATH, accept="application/feed+json")
     whole = await proxy.get(PATH, accept="*/*")

@@ -7,7 +7,7 @@ from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
 
 
-async def test_no_poll_reaches_the_origin_in_skipped_hours(stage):
+async def test_skip_hours_hold_the_copy_without_contacting_the_origin(stage):
     proxy, origin, clock = await stage()
     skipped = "<skipHours><hour>13</hour><hour>14</hour></skipHours>"
     origin.publish("/feed.rss", a_feed(extra=skipped), cache_control="max-age=600")
@@ -21,7 +21,7 @@ async def test_no_poll_reaches_the_origin_in_skipped_hours(stage):
     (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale")
 
 
-async def test_held_response_is_labelled_stale_with_its_reason(stage):
+async def test_held_copy_is_labelled_stale_with_its_reason(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed(ttl=60), cache_control="max-age=60")
     await proxy.get("/feed.rss")
@@ -30,7 +30,7 @@ async def test_held_response_is_labelled_stale_with_its_reason(stage):
     (await proxy.get("/feed.rss")).expect(200, cache="hit; ttl=-1740; detail=ttl-hint", age=1800)
 
 
-async def test_must_revalidate_is_never_held(stage):
+async def test_must_revalidate_prevents_holding(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed(ttl=60), cache_control="max-age=60, must-revalidate")
     await proxy.get("/feed.rss")
@@ -39,7 +39,7 @@ async def test_must_revalidate_is_never_held(stage):
     (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale; fwd-status=304")
 
 
-async def test_heuristic_hints_count_only_where_http_is_silent(stage):
+async def test_heuristic_hints_apply_only_without_explicit_freshness(stage):
     proxy, origin, clock = await stage(feed_hints="heuristic")
     origin.publish("/said.rss", a_feed(ttl=60), cache_control="max-age=60")
     origin.publish("/silent.rss", a_feed(ttl=60))
@@ -51,7 +51,7 @@ async def test_heuristic_hints_count_only_where_http_is_silent(stage):
     (await proxy.get("/silent.rss")).expect(200, cache="hit")
 
 
-async def test_hints_that_are_off_are_as_if_they_were_not_there(stage):
+async def test_hints_off_ignores_ttl(stage):
     proxy, origin, clock = await stage(feed_hints="off", default_lifetime=600)
     origin.publish("/feed.rss", a_feed(ttl=600))
     await proxy.get("/feed.rss")
@@ -60,7 +60,7 @@ async def test_hints_that_are_off_are_as_if_they_were_not_there(stage):
     (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale")
 
 
-async def test_where_the_origin_says_nothing_readers_are_told_what_remains_of_the_hint(stage):
+async def test_ttl_hint_is_stated_as_max_age_without_explicit_freshness(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed(ttl=60))
     await proxy.get("/feed.rss")
@@ -72,7 +72,7 @@ async def test_where_the_origin_says_nothing_readers_are_told_what_remains_of_th
 
 
 @pytest.mark.parametrize("fetched", ["before", "within"])
-async def test_skipped_hours_alone_are_told_to_readers_as_max_age(stage, fetched):
+async def test_skip_hours_are_stated_as_max_age_without_explicit_freshness(stage, fetched):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed(extra="<skipHours><hour>13</hour><hour>14</hour></skipHours>"))
     clock.advance(minutes=50 if fetched == "before" else 70)
@@ -85,7 +85,7 @@ async def test_skipped_hours_alone_are_told_to_readers_as_max_age(stage, fetched
     assert origin.requests == 1
 
 
-async def test_the_origins_own_cache_control_passes_unchanged(stage):
+async def test_cache_control_of_the_origin_is_forwarded_unchanged(stage):
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", a_feed(ttl=60), cache_control="max-age=5, public")
 
@@ -94,7 +94,7 @@ async def test_the_origins_own_cache_control_passes_unchanged(stage):
     assert seen.fields.get("cache-control") == "max-age=5, public"
 
 
-async def test_a_reader_that_insists_gets_a_new_copy_but_not_within_the_floor(stage):
+async def test_no_cache_request_is_forwarded_after_the_floor(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed(ttl=60))
     await proxy.get("/feed.rss")
@@ -107,7 +107,7 @@ async def test_a_reader_that_insists_gets_a_new_copy_but_not_within_the_floor(st
     )
 
 
-async def test_only_if_cached_never_costs_the_origin_anything(stage):
+async def test_only_if_cached_without_a_copy_gets_504_without_contacting_the_origin(stage):
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", a_feed())
 
@@ -116,7 +116,7 @@ async def test_only_if_cached_never_costs_the_origin_anything(stage):
     assert origin.requests == 0
 
 
-async def test_stale_while_revalidate_answers_at_once_and_refreshes_behind(stage):
+async def test_stale_while_revalidate_answers_at_once_and_refreshes_in_the_background(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("old"), cache_control="max-age=60, stale-while-revalidate=600")
     await proxy.get("/feed.rss")
@@ -130,7 +130,7 @@ async def test_stale_while_revalidate_answers_at_once_and_refreshes_behind(stage
     assert b"new" in (await proxy.get("/feed.rss")).expect(200, cache="hit").body
 
 
-async def test_what_is_no_feed_is_stored_as_http_allows_and_no_longer(stage):
+async def test_page_is_stored_only_with_explicit_freshness(stage):
     proxy, origin, clock = await stage()
     origin.publish("/page", b"<html>hello</html>", content_type="text/html", validators=False)
     origin.publish("/kept", b"<html>hello</html>", content_type="text/html", cache_control="max-age=60")
@@ -155,7 +155,7 @@ async def test_what_is_no_feed_is_stored_as_http_allows_and_no_longer(stage):
         ({"upstream": UPSTREAM}, "off", False),
     ],
 )
-async def test_cdn_cache_control_speaks_to_one_who_acts_for_the_origin(stage, where, targeted_fields, obeyed):
+async def test_cdn_cache_control_is_obeyed_as_targeted_fields_states(stage, where, targeted_fields, obeyed):
     proxy, origin, clock = await stage(**where, targeted_fields=targeted_fields)
     said = {"cache_control": "max-age=60", "cdn_cache_control": "max-age=600"}
     origin.publish("/page", b"<html>hello</html>", content_type="text/html", **said)
@@ -166,7 +166,7 @@ async def test_cdn_cache_control_speaks_to_one_who_acts_for_the_origin(stage, wh
     assert seen.fields.get("cdn-cache-control") == "max-age=600"
 
 
-async def test_a_rule_says_for_which_sites_this_proxy_acts(stage):
+async def test_targeted_fields_may_be_set_by_rule(stage):
     proxy, origin, clock = await stage()
     proxy.rule("/ours", targeted_fields="always")
     for path in ("/ours", "/theirs"):
@@ -196,7 +196,7 @@ async def test_hint_does_not_replace_a_directive_that_forbids_reuse(stage, said,
 
 
 @pytest.mark.parametrize("states_freshness", [True, False])
-async def test_what_else_the_origin_says_to_caches_stays_beside_the_hint(stage, states_freshness):
+async def test_hint_is_added_beside_other_directives_of_the_origin(stage, states_freshness):
     proxy, origin, _ = await stage(upstream=UPSTREAM, state_freshness=states_freshness)
     origin.publish("/feed.rss", a_feed(ttl=60), cache_control='public, x="a, b", stale-if-error=60')
 
@@ -218,7 +218,7 @@ async def test_surrogate_key_is_added_to_those_of_the_origin(stage):
         assert page.fields.get("surrogate-key") == "blog"
 
 
-async def test_a_move_that_is_told_can_be_purged_too(stage):
+async def test_surrogate_key_and_lifetime_are_stated_for_a_move(stage):
     proxy, origin, _ = await stage(upstream=UPSTREAM, state_freshness=True)
     proxy.rule("/old.rss", moved_to=origin.url("/new.rss"))
 

@@ -23,7 +23,7 @@ def asked(origin) -> list[str]:
 # -- the rule ignore_query
 
 
-async def test_feed_with_an_ignored_parameter_is_the_same_feed(stage):
+async def test_ignored_parameter_is_removed_from_the_target(stage):
     proxy, origin, clock = await stage(**UTM)
     publish(origin, PATH)
 
@@ -37,7 +37,7 @@ async def test_feed_with_an_ignored_parameter_is_the_same_feed(stage):
     assert asked(origin) == [PATH, PATH]
 
 
-async def test_parameters_that_matter_remain(stage):
+async def test_ignored_parameter_rule_keeps_other_parameters(stage):
     proxy, origin, _ = await stage(**UTM)
     publish(origin, f"{PATH}?id=5", f"{PATH}?id=6")
 
@@ -47,7 +47,7 @@ async def test_parameters_that_matter_remain(stage):
     assert asked(origin) == [f"{PATH}?id=5", f"{PATH}?id=6"]
 
 
-async def test_rule_is_for_its_feeds_only(stage):
+async def test_ignored_parameter_rule_applies_to_its_feeds_only(stage):
     proxy, origin, _ = await stage()
     proxy.rule("/a/*", ignore_query=("null",))
     publish(origin, "/a/feed", "/b/feed?null")
@@ -58,7 +58,7 @@ async def test_rule_is_for_its_feeds_only(stage):
     assert asked(origin) == ["/a/feed", "/b/feed?null"]
 
 
-async def test_responses_under_the_rule_say_it_to_caches_in_front(stage):
+async def test_ignored_parameter_rule_is_stated_as_no_vary_search(stage):
     proxy, origin, _ = await stage(**UTM)
     publish(origin, PATH)
     first = await proxy.get(PATH)
@@ -72,7 +72,7 @@ async def test_responses_under_the_rule_say_it_to_caches_in_front(stage):
     assert known.status == 304
 
 
-async def test_no_vary_search_of_the_origin_is_passed_on(stage):
+async def test_no_vary_search_of_the_origin_is_forwarded(stage):
     proxy, origin, _ = await stage(upstream=UPSTREAM, **UTM)
     publish(origin, PATH, no_vary_search="params")
 
@@ -81,14 +81,14 @@ async def test_no_vary_search_of_the_origin_is_passed_on(stage):
     assert seen.fields.get_all("no-vary-search") == ["params"]
 
 
-async def test_responses_without_the_rule_say_nothing(stage):
+async def test_no_vary_search_is_absent_without_a_rule(stage):
     proxy, origin, _ = await stage()
     publish(origin, PATH)
 
     assert "no-vary-search" not in (await proxy.get(PATH)).fields
 
 
-async def test_secret_in_a_query_is_never_dropped_by_a_wildcard_nor_shared(stage):
+async def test_ignored_parameter_wildcard_keeps_secrets(stage):
     proxy, origin, _ = await stage(ignore_query=("*",))
     publish(origin, f"{PATH}?token=Zx81kQw0aP", PATH)
 
@@ -102,7 +102,7 @@ async def test_secret_in_a_query_is_never_dropped_by_a_wildcard_nor_shared(stage
 
 @pytest.mark.parametrize("protected", [f"{PATH}?null", PATH, f"{PATH}?utm_source=x"])
 @pytest.mark.parametrize("rule", [{"readers": ("bob",)}, {"private": True}], ids=["readers", "private"])
-async def test_access_rule_is_not_weakened(door, protected: str, rule: dict[str, object]):
+async def test_ignored_parameter_does_not_weaken_an_access_rule(door, protected: str, rule: dict[str, object]):
     proxy, origin, _ = await door(**UTM)
     publish(origin, PATH, f"{PATH}?null", f"{PATH}?utm_source=x")
     proxy.rule(protected, **rule)
@@ -122,7 +122,7 @@ async def test_access_rule_is_not_weakened(door, protected: str, rule: dict[str,
     assert service._settings_for(origin.url(protected)).private or "readers" in rule
 
 
-async def test_purge_and_refresh_of_an_ignored_parameter_concern_the_same_feed(door):
+async def test_ignored_parameter_is_removed_for_purge_and_refresh(door):
     proxy, origin, clock = await door(**UTM)
     publish(origin, PATH)
     await proxy.get(PATH)
@@ -140,7 +140,7 @@ async def test_purge_and_refresh_of_an_ignored_parameter_concern_the_same_feed(d
 # -- the origin's No-Vary-Search
 
 
-async def test_stored_response_answers_for_an_equivalent_target(stage):
+async def test_no_vary_search_response_answers_an_equivalent_target(stage):
     proxy, origin, _ = await stage()
     publish(origin, f"{PATH}?id=1&from=a", no_vary_search='params=("from")')
     await proxy.get(f"{PATH}?id=1&from=a")
@@ -152,7 +152,7 @@ async def test_stored_response_answers_for_an_equivalent_target(stage):
     assert asked(origin) == [f"{PATH}?id=1&from=a", f"{PATH}?id=2&from=a"]
 
 
-async def test_stale_response_is_not_validated_under_another_target(stage):
+async def test_no_vary_search_response_is_not_validated_under_another_target(stage):
     proxy, origin, clock = await stage(feed_hints="off")
     publish(origin, f"{PATH}?from=a", f"{PATH}?from=b", no_vary_search="params")
     await proxy.get(f"{PATH}?from=a")
@@ -166,7 +166,7 @@ async def test_stale_response_is_not_validated_under_another_target(stage):
 
 
 @pytest.mark.parametrize("value", ["", 'params="from"', "params=(from)", 'params=("other")', "key-order"])
-async def test_value_that_is_not_valid_or_names_another_parameter_is_not_heeded(stage, value: str):
+async def test_no_vary_search_that_is_invalid_or_names_another_parameter_is_ignored(stage, value: str):
     proxy, origin, _ = await stage()
     fields = {"no_vary_search": value} if value else {}
     publish(origin, f"{PATH}?from=a", f"{PATH}?from=b", **fields)
@@ -180,7 +180,7 @@ async def test_value_that_is_not_valid_or_names_another_parameter_is_not_heeded(
 @pytest.mark.parametrize(
     "fields", [{"cache_control": "no-cache"}, {"authorization": "Basic YTpi"}, {"x_api_key": "abc"}]
 )
-async def test_request_that_wants_the_origin_or_has_credentials_goes_under_its_own_target(stage, fields):
+async def test_no_vary_search_is_ignored_for_no_cache_or_credentials(stage, fields):
     proxy, origin, _ = await stage()
     publish(origin, f"{PATH}?from=a", f"{PATH}?from=b", no_vary_search="params")
     await proxy.get(f"{PATH}?from=a")
@@ -190,7 +190,7 @@ async def test_request_that_wants_the_origin_or_has_credentials_goes_under_its_o
     assert asked(origin)[1] == f"{PATH}?from=b"
 
 
-async def test_private_response_or_secret_target_answers_for_itself_only(stage):
+async def test_no_vary_search_of_a_private_response_or_secret_target_is_ignored(stage):
     proxy, origin, _ = await stage()
     for path in (f"{PATH}?token=Zx81kQw0aP", f"{PATH}?token=Qw7rT2mLx9", PATH):
         publish(origin, path, no_vary_search="params")
@@ -203,7 +203,7 @@ async def test_private_response_or_secret_target_answers_for_itself_only(stage):
     assert len(asked(origin)) == 5
 
 
-async def test_response_that_varies_by_more_answers_for_itself_only(stage):
+async def test_no_vary_search_of_a_response_that_varies_is_ignored(stage):
     proxy, origin, _ = await stage()
     publish(origin, f"{PATH}?a", f"{PATH}?b", no_vary_search="params", vary="Accept-Language")
 
@@ -213,7 +213,7 @@ async def test_response_that_varies_by_more_answers_for_itself_only(stage):
     assert len(asked(origin)) == 2
 
 
-async def test_rule_that_protects_an_equivalent_target_keeps_it_apart(door):
+async def test_no_vary_search_does_not_cross_a_private_rule(door):
     proxy, origin, _ = await door()
     publish(origin, f"{PATH}?from=a", f"{PATH}?secretly=b", no_vary_search="params")
     proxy.rule(f"{PATH}?secretly=*", private=True)
@@ -224,7 +224,7 @@ async def test_rule_that_protects_an_equivalent_target_keeps_it_apart(door):
     assert len(asked(origin)) == 2
 
 
-async def test_no_vary_search_behind_a_redirect_says_nothing_of_the_first_query(stage):
+async def test_no_vary_search_after_a_redirect_is_ignored(stage):
     proxy, origin, _ = await stage()
     for number in "12":
         fields = {"cache_control": "max-age=600"}

@@ -35,7 +35,7 @@ async def is_asked_anew(proxy, path: str) -> bool:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "MKCOL"])
-async def test_what_changes_something_passes_and_invalidates_its_target(door, method):
+async def test_invalidation_by_unsafe_method_marks_the_target(door, method):
     proxy, origin, _ = await a_copy(door, "/feed.rss")
     origin.methods[method] = says(200)
 
@@ -45,7 +45,7 @@ async def test_what_changes_something_passes_and_invalidates_its_target(door, me
 
 
 @pytest.mark.parametrize("method", ["OPTIONS", "PROPFIND", "REPORT", "SEARCH"])
-async def test_safe_method_invalidates_nothing(door, method):
+async def test_invalidation_is_not_caused_by_safe_methods(door, method):
     proxy, origin, _ = await a_copy(door, "/feed.rss")
     origin.methods[method] = says(200)
 
@@ -55,7 +55,7 @@ async def test_safe_method_invalidates_nothing(door, method):
 
 
 @pytest.mark.parametrize("status", [200, 201, 204, 303])
-async def test_every_success_and_redirect_invalidates(door, status):
+async def test_invalidation_follows_every_success_and_redirect(door, status):
     proxy, origin, _ = await a_copy(door, "/feed.rss")
     origin.methods["POST"] = says(status, location="/elsewhere")
 
@@ -65,7 +65,7 @@ async def test_every_success_and_redirect_invalidates(door, status):
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 500, 503])
-async def test_failed_request_invalidates_nothing(door, status):
+async def test_invalidation_is_not_caused_by_failed_requests(door, status):
     proxy, origin, _ = await a_copy(door, "/feed.rss")
     origin.methods["POST"] = says(status)
 
@@ -75,7 +75,7 @@ async def test_failed_request_invalidates_nothing(door, status):
 
 
 @pytest.mark.parametrize("name", ["location", "content_location"])
-async def test_what_the_answer_names_of_the_same_origin_is_invalidated_too(door, name):
+async def test_invalidation_includes_location_and_content_location_of_the_same_origin(door, name):
     proxy, origin, _ = await a_copy(door, "/feed.rss", "/other.rss")
     origin.methods["POST"] = says(201, **{name: "/feed.rss"})
 
@@ -85,7 +85,7 @@ async def test_what_the_answer_names_of_the_same_origin_is_invalidated_too(door,
     assert not await is_asked_anew(proxy, "/other.rss")
 
 
-async def test_addresses_of_other_origins_in_the_response_are_not_invalidated(door):
+async def test_invalidation_excludes_locations_of_other_origins(door):
     """Else anybody could have anybody's copies thrown away."""
     proxy, origin, _ = await a_copy(door, "/feed.rss")
     here = origin.url("/feed.rss")
@@ -100,7 +100,7 @@ async def test_addresses_of_other_origins_in_the_response_are_not_invalidated(do
     (await proxy.ask("/" + elsewhere)).expect(200, cache="hit")
 
 
-async def test_what_is_invalid_may_be_confirmed(door):
+async def test_invalidated_copy_may_be_confirmed_with_304(door):
     proxy, origin, _ = await door(site_interval=0, feed_min_interval=0)
     origin.publish("/feed.rss", a_feed("same"), cache_control="max-age=86400")
     await proxy.get("/feed.rss")
@@ -111,7 +111,7 @@ async def test_what_is_invalid_may_be_confirmed(door):
     (await proxy.get("/feed.rss")).expect(200, cache="hit")
 
 
-async def test_an_invalid_copy_never_stands_in_for_an_origin_that_fails(door):
+async def test_invalidated_copy_does_not_replace_a_failure(door):
     proxy, origin, _ = await a_copy(door, "/feed.rss")
     origin.methods["POST"] = says(200)
     await proxy.send("POST", "/feed.rss")
@@ -120,7 +120,7 @@ async def test_an_invalid_copy_never_stands_in_for_an_origin_that_fails(door):
     (await proxy.get("/feed.rss")).expect(503)
 
 
-async def test_what_an_invalidation_asks_for_is_not_put_off_by_the_floor(door):
+async def test_invalidated_copy_is_fetched_despite_the_floor(door):
     proxy, origin, clock = await door(site_interval=0)
     origin.publish("/feed.rss", a_feed("old"), cache_control="max-age=86400")
     await proxy.get("/feed.rss")
@@ -132,7 +132,7 @@ async def test_what_an_invalidation_asks_for_is_not_put_off_by_the_floor(door):
     assert await is_asked_anew(proxy, "/feed.rss")
 
 
-async def test_every_variant_is_invalidated(door):
+async def test_invalidation_includes_every_variant(door):
     proxy, origin, _ = await door(site_interval=0, feed_min_interval=0)
     origin.publish("/feed.rss", a_feed("old"), cache_control="max-age=86400", vary="Accept-Language")
     for language in ("de", "en"):
@@ -147,7 +147,7 @@ async def test_every_variant_is_invalidated(door):
 
 
 @pytest.mark.parametrize("entrance", [Entrance.GATEWAY, Entrance.PROXY])
-async def test_body_and_fields_of_what_passes_arrive_as_they_were_sent(door, entrance):
+async def test_forwarded_post_keeps_content_and_end_to_end_fields(door, entrance):
     proxy, origin, _ = await door()
     origin.methods["POST"] = lambda request: Response(
         201, Fields([("X-Was", request.fields.get("x-is") or ""), ("Connection", "x-hop"), ("X-Hop", "1")]), b"made"
@@ -162,7 +162,7 @@ async def test_body_and_fields_of_what_passes_arrive_as_they_were_sent(door, ent
     assert proxy.service.via in (origin.heard.get("via") or "")
 
 
-async def test_in_reverse_a_publishers_own_post_invalidates_what_readers_get(door):
+async def test_invalidation_in_reverse_mode_follows_a_post_of_the_publisher(door):
     proxy, origin, _ = await a_copy(door, "/feed.rss", upstream=UPSTREAM)
     origin.methods["POST"] = says(200)
 
@@ -171,7 +171,7 @@ async def test_in_reverse_a_publishers_own_post_invalidates_what_readers_get(doo
     assert await is_asked_anew(proxy, "/feed.rss")
 
 
-async def test_post_to_an_unreachable_origin_gets_the_proxys_error_page(door):
+async def test_forwarded_post_to_an_unreachable_origin_gets_an_error_page_of_the_proxy(door):
     proxy, origin, _ = await door()
     origin.break_down()
 
@@ -181,7 +181,7 @@ async def test_post_to_an_unreachable_origin_gets_the_proxys_error_page(door):
     assert b"mitmproxy" not in seen.body
 
 
-async def test_a_get_with_content_passes_and_leaves_the_store_alone(door):
+async def test_get_with_content_is_forwarded_and_not_stored(door):
     """Its answer may depend on that content, which no cache compares (RFC 9110, section 9.3.1)."""
     proxy, _origin, _ = await a_copy(door, "/feed.rss")
 
@@ -191,7 +191,7 @@ async def test_a_get_with_content_passes_and_leaves_the_store_alone(door):
     assert b"old" in (await proxy.get("/feed.rss")).expect(200, cache="hit").body
 
 
-async def test_who_asks_after_a_change_is_not_given_what_was_asked_for_before_it(door):
+async def test_collapsing_ignores_refresh_started_before_invalidation(door):
     proxy, origin, clock = await door(site_interval=0, feed_min_interval=0)
     origin.publish("/feed.rss", a_feed("old"), cache_control="max-age=60")
     await proxy.get("/feed.rss")

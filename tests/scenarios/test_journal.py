@@ -15,7 +15,7 @@ def journal_of(proxy):
     return proxy.stage.journal if hasattr(proxy.stage, "journal") else proxy.stage.app.journal
 
 
-async def test_recent_requests_name_the_client_and_never_an_address_or_a_secret(door):
+async def test_journal_of_requests_names_the_client_without_address_or_secret(door):
     proxy, origin, _ = await door()
     origin.publish(SECRET, a_feed())
     here = proxy.stage.app
@@ -37,7 +37,7 @@ async def test_recent_requests_name_the_client_and_never_an_address_or_a_secret(
     assert not [each for each in views if "192.0.2.1" in str(each) or "hunter2" in str(each)]
 
 
-async def test_fetches_of_a_feed_are_kept_with_status_bytes_and_outcome(stage):
+async def test_journal_of_fetches_has_status_size_and_outcome(stage):
     proxy, origin, clock = await stage(default_lifetime=600)
     origin.publish("/feed.rss", a_feed(), etag='"one"')
     await proxy.get("/feed.rss")
@@ -59,7 +59,7 @@ async def test_fetches_of_a_feed_are_kept_with_status_bytes_and_outcome(stage):
 @pytest.mark.parametrize(
     ("path", "kind", "status"), [("/nothing", "text/plain", 404), ("/page", "text/html", 200), ("/error", "", 500)]
 )
-async def test_address_that_never_gave_a_feed_is_kept_until_it_does(stage, path, kind, status):
+async def test_journal_keeps_a_failed_address_until_it_has_a_feed(stage, path, kind, status):
     proxy, origin, clock = await stage()
     origin.publish(path, b"<html></html>", content_type=kind, status=status)
     await proxy.get(path)
@@ -72,7 +72,7 @@ async def test_address_that_never_gave_a_feed_is_kept_until_it_does(stage, path,
     assert journal_of(proxy).failed() == []
 
 
-async def test_feed_that_worked_once_and_a_page_of_a_browser_are_no_failed_addresses(stage):
+async def test_journal_of_failed_addresses_excludes_a_feed_that_worked_before(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed())
     await proxy.get("/feed.rss")
@@ -84,7 +84,7 @@ async def test_feed_that_worked_once_and_a_page_of_a_browser_are_no_failed_addre
 
 
 @pytest.mark.parametrize(("accept", "count"), [("*/*", 0), ("text/html", 0), ("application/rss+xml", 1)])
-async def test_pages_of_the_own_site_are_failed_addresses_only_where_a_feed_is_asked_for(stage, accept, count):
+async def test_journal_of_failed_addresses_has_own_pages_only_if_a_feed_was_requested(stage, accept, count):
     proxy, origin, _ = await stage(upstream=UPSTREAM, public_url="https://feeds.example/")
     origin.publish("/", b"<html></html>", content_type="text/html")
 

@@ -26,7 +26,7 @@ async def a_stage(door, body: bytes = a_page("/a.rss", "/b.rss"), settings=None,
     return proxy, origin, clock
 
 
-async def test_a_reader_that_prefers_feeds_is_led_to_the_first_and_told_of_all(stage):
+async def test_page_redirects_a_client_that_prefers_feeds_to_its_first_feed(stage):
     proxy, origin, _ = await a_stage(stage)
 
     seen = await proxy.get("/blog", accept=READER)
@@ -46,7 +46,7 @@ async def test_a_reader_that_prefers_feeds_is_led_to_the_first_and_told_of_all(s
 
 
 @pytest.mark.parametrize("accept", [BROWSER, "*/*", "text/html", f"{RSS};q=0.5, text/html"])
-async def test_reader_without_preference_gets_the_page(stage, accept):
+async def test_page_is_sent_to_a_client_without_preference_for_feeds(stage, accept):
     proxy, _, _ = await a_stage(stage)
 
     seen = await proxy.get("/blog", accept=accept)
@@ -55,13 +55,13 @@ async def test_reader_without_preference_gets_the_page(stage, accept):
     assert "accept" in (seen.fields.combined("vary") or "").lower()
 
 
-async def test_without_accept_it_is_the_page(stage):
+async def test_page_is_sent_without_accept(stage):
     proxy, _, _ = await a_stage(stage)
 
     (await proxy.get("/blog")).expect(200)
 
 
-async def test_one_copy_of_the_page_serves_both_again_and_again(stage):
+async def test_page_copy_serves_browsers_and_feed_readers(stage):
     proxy, origin, clock = await a_stage(stage)
     for _ in range(4):
         (await proxy.get("/blog", accept=READER)).expect(302)
@@ -72,7 +72,7 @@ async def test_one_copy_of_the_page_serves_both_again_and_again(stage):
     assert origin.requests == 1
 
 
-async def test_the_redirect_follows_the_page_when_it_changes(stage):
+async def test_page_redirect_follows_a_changed_page(stage):
     proxy, origin, clock = await a_stage(stage)
     (await proxy.get("/blog", accept=READER)).expect(302)
     origin.publish("/blog", a_page("/new.rss"), content_type="text/html")
@@ -81,7 +81,7 @@ async def test_the_redirect_follows_the_page_when_it_changes(stage):
     assert (await proxy.get("/blog", accept=READER)).location.endswith("/new.rss")
 
 
-async def test_who_holds_the_page_is_led_all_the_same(stage):
+async def test_page_redirect_ignores_a_current_etag_of_the_page(stage):
     proxy, _, _ = await a_stage(stage)
     first = await proxy.get("/blog", accept=BROWSER)
 
@@ -89,13 +89,13 @@ async def test_who_holds_the_page_is_led_all_the_same(stage):
     (await proxy.get("/blog", accept=READER, if_none_match=first.tag)).expect(302)
 
 
-async def test_a_page_in_a_coding_is_looked_into(stage):
+async def test_page_redirect_finds_a_feed_in_a_compressed_page(stage):
     proxy, _, _ = await a_stage(stage, gzip.compress(a_page("/a.rss")), content_encoding="gzip")
 
     (await proxy.get("/blog", accept=READER, accept_encoding="gzip")).expect(302)
 
 
-async def test_a_feed_in_the_link_field_of_the_page(stage):
+async def test_page_redirect_finds_a_feed_in_the_link_field(stage):
     proxy, _, _ = await a_stage(stage, a_page(), link=f'</a.rss>; rel="alternate"; type="{RSS}"')
 
     assert (await proxy.get("/blog", accept=READER)).location.endswith("/a.rss")
@@ -111,19 +111,19 @@ async def test_a_feed_in_the_link_field_of_the_page(stage):
         (a_page("/a.rss"), "text/plain"),
     ],
 )
-async def test_what_names_no_feed_is_answered_as_it_is(stage, body, kind):
+async def test_page_without_a_valid_feed_link_is_sent_unchanged(stage, body, kind):
     proxy, _, _ = await a_stage(stage, body, content_type=kind)
 
     (await proxy.get("/blog", accept=READER)).expect(200, body=body)
 
 
-async def test_a_page_does_not_lead_to_itself(stage):
+async def test_page_redirect_never_leads_to_the_page_itself(stage):
     proxy, _, _ = await a_stage(stage, a_page("/blog"))
 
     (await proxy.get("/blog", accept=READER)).expect(200)
 
 
-async def test_titles_cannot_split_the_field(stage):
+async def test_page_redirect_removes_control_characters_from_titles(stage):
     body = a_page("/a.rss").replace(b'"F"', b'"x&#13;&#10;Set-Cookie: a=b&#1;&quot;"')
     proxy, _, _ = await a_stage(stage, body)
 
@@ -133,25 +133,25 @@ async def test_titles_cannot_split_the_field(stage):
     assert "set-cookie" not in seen.fields
 
 
-async def test_head_is_led_as_get_is(stage):
+async def test_page_redirect_for_head_equals_get(stage):
     proxy, _, _ = await a_stage(stage)
 
     (await proxy.head("/blog", accept=READER)).expect(302, body=b"")
 
 
-async def test_redirect_to_feeds_is_disabled_by_option(stage):
+async def test_page_redirect_is_disabled_by_option(stage):
     proxy, _, _ = await a_stage(stage, settings={"lead_to_feeds": False})
 
     (await proxy.get("/blog", accept=READER)).expect(200)
 
 
-async def test_only_the_gateway_leads(stage):
+async def test_page_redirect_exists_at_the_gateway_only(stage):
     proxy, _, _ = await a_stage(stage)
 
     (await proxy.send("GET", "/blog", entrance=Entrance.PROXY, accept=READER)).expect(200)
 
 
-async def test_an_error_page_leads_nowhere(stage):
+async def test_page_redirect_is_not_sent_for_an_error_page(stage):
     proxy, origin, _ = await a_stage(stage)
     origin.publish("/blog", a_page("/a.rss"), status=404, content_type="text/html")
 

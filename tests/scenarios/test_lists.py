@@ -32,7 +32,7 @@ async def addresses(proxy, query: str = "?addresses=original") -> list[str]:
     return [each.address for each in (await a_list(proxy, query)).feeds]
 
 
-async def test_a_feed_that_was_asked_for_stands_in_the_list_at_once(door):
+async def test_feed_list_has_a_requested_feed_at_once(door):
     proxy, origin, _ = await door(list_readers_min=1)
     origin.publish(PATH, a_feed())
     assert await addresses(proxy) == []
@@ -45,7 +45,7 @@ async def test_a_feed_that_was_asked_for_stands_in_the_list_at_once(door):
     assert await addresses(proxy) == [origin.url(PATH)]
 
 
-async def test_the_list_names_no_secret_address_of_a_page(door):
+async def test_feed_list_omits_page_addresses_with_secrets(door):
     proxy, origin, _ = await door(list_readers_min=1)
     for number, link in enumerate(("http://example.com/my?token=abc", "http://example.com/aB3xY9kLm0pQrZt7")):
         origin.publish(f"/{number}", a_feed().replace(b"http://example.com/", link.encode()))
@@ -54,7 +54,7 @@ async def test_the_list_names_no_secret_address_of_a_page(door):
     assert [each.page for each in (await a_list(proxy)).feeds] == ["", ""]
 
 
-async def test_what_is_no_feed_is_not_in_it(door):
+async def test_feed_list_omits_pages(door):
     proxy, origin, _ = await door(list_readers_min=1)
     origin.publish("/page", b"<!doctype html><p>hello", content_type="text/html")
     await proxy.get("/page")
@@ -62,7 +62,7 @@ async def test_what_is_no_feed_is_not_in_it(door):
     assert await addresses(proxy) == []
 
 
-async def test_a_feed_stays_in_the_list_for_thirty_days(door):
+async def test_feed_list_keeps_a_feed_for_thirty_days(door):
     proxy, origin, clock = await door(list_readers_min=1)
     origin.publish(PATH, a_feed())
     await proxy.get(PATH)
@@ -77,7 +77,7 @@ async def test_a_feed_stays_in_the_list_for_thirty_days(door):
     assert await addresses(proxy) == [origin.url("/other")]
 
 
-async def test_a_feed_is_listed_when_three_different_readers_have_asked_for_it_within_a_month(door):
+async def test_feed_list_requires_three_distinct_readers_within_a_month(door):
     proxy, origin, clock = await door()
     origin.publish(PATH, a_feed(), cache_control="max-age=60")
     agents = ("NetNewsWire", "Thunderbird/128.0", "Newsboat/2.32")
@@ -103,7 +103,7 @@ async def test_a_feed_is_listed_when_three_different_readers_have_asked_for_it_w
 
 
 @pytest.mark.parametrize("path", ["/feed.rss?token=abc", "/private/0f1e2d3c4b5a69788796a5b4c3d2e1f0/feed.xml"])
-async def test_an_address_with_a_secret_is_never_listed_nor_written_down(door, path):
+async def test_feed_list_omits_and_does_not_store_an_address_with_a_secret(door, path):
     proxy, origin, _ = await door(list_readers_min=1)
     origin.publish(path, a_feed())
     await proxy.get(path)
@@ -113,7 +113,7 @@ async def test_an_address_with_a_secret_is_never_listed_nor_written_down(door, p
     assert b"abc" not in (proxy.service.store.get_state("office-asked") or b"")
 
 
-async def test_a_feed_that_a_rule_has_made_private_since_is_listed_no_more(door):
+async def test_feed_list_omits_a_feed_that_a_rule_makes_private(door):
     proxy, origin, _ = await door(list_readers_min=1)
     origin.publish(PATH, a_feed())
     await proxy.get(PATH)
@@ -124,7 +124,7 @@ async def test_a_feed_that_a_rule_has_made_private_since_is_listed_no_more(door)
     assert await addresses(proxy) == []
 
 
-async def test_what_was_fetched_with_a_password_is_not_listed(door):
+async def test_feed_list_omits_a_feed_fetched_with_a_password(door):
     proxy, origin, _ = await door(list_readers_min=1)
     origin.publish(PATH, a_feed(), cache_control="public, max-age=60")
     await proxy.get(PATH, authorization="Basic eDp5")
@@ -132,7 +132,7 @@ async def test_what_was_fetched_with_a_password_is_not_listed(door):
     assert await addresses(proxy) == []
 
 
-async def test_feed_that_is_not_held_any_more_is_not_listed(door):
+async def test_feed_list_omits_a_feed_without_a_copy(door):
     """Only its copy tells that it was fetched without a password."""
     proxy, origin, _ = await door(list_readers_min=1)
     origin.publish(PATH, a_feed())
@@ -144,7 +144,7 @@ async def test_feed_that_is_not_held_any_more_is_not_listed(door):
     assert await addresses(proxy) == []
 
 
-async def test_a_feed_that_has_moved_is_listed_where_it_is_and_one_that_ended_not_at_all(door):
+async def test_feed_list_has_the_new_address_of_a_moved_feed_and_omits_a_gone_feed(door):
     proxy, origin, _ = await door(list_readers_min=1)
     origin.publish("/old", a_feed())
     origin.publish("/over", a_feed())
@@ -156,7 +156,7 @@ async def test_a_feed_that_has_moved_is_listed_where_it_is_and_one_that_ended_no
     assert await addresses(proxy) == ["https://new.example/feed"]
 
 
-async def test_the_list_has_validators_and_answers_304(door):
+async def test_feed_list_has_validators_and_gets_304(door):
     proxy, origin, clock = await door(list_readers_min=1)
     origin.publish(PATH, a_feed())
     await proxy.get(PATH)
@@ -175,7 +175,7 @@ async def test_the_list_has_validators_and_answers_304(door):
     assert again.tag != first.tag
 
 
-async def test_list_says_when_it_was_modified_and_not_when_it_was_asked_for(door):
+async def test_feed_list_states_when_it_was_modified(door):
     proxy, origin, clock = await door(list_readers_min=1)
     origin.publish(PATH, a_feed())
     await proxy.get(PATH)
@@ -192,7 +192,7 @@ async def test_list_says_when_it_was_modified_and_not_when_it_was_asked_for(door
     assert third.fields.get("last-modified") == "Fri, 20 Nov 2026 12:10:00 GMT"
 
 
-async def test_list_of_a_proxy_where_every_reader_signs_in_is_empty_for_them_too(door, tmp_path):
+async def test_feed_list_is_empty_if_every_reader_must_authenticate(door, tmp_path):
     users = tmp_path / "users"
     users.write_text("bob:" + bcrypt.hashpw(b"word", bcrypt.gensalt(4)).decode())
     proxy, origin, _ = await door(list_readers_min=1, readers=("*",), users_file=str(users))
@@ -204,7 +204,7 @@ async def test_list_of_a_proxy_where_every_reader_signs_in_is_empty_for_them_too
     assert (await a_list(proxy)).feeds == ()
 
 
-async def test_the_list_itself_may_not_be_run_as_a_page(door):
+async def test_feed_list_is_sandboxed(door):
     proxy, _, _ = await door(list_readers_min=1)
 
     seen = await proxy.ask("/-/feeds.opml")
@@ -213,14 +213,14 @@ async def test_the_list_itself_may_not_be_run_as_a_page(door):
     assert seen.fields.get("x-content-type-options") == "nosniff"
 
 
-async def test_other_words_than_those_it_knows_are_refused(door):
+async def test_feed_list_refuses_unknown_parameters_and_methods(door):
     proxy, _, _ = await door(list_readers_min=1)
 
     (await proxy.ask("/-/feeds.opml?addresses=secret")).expect(400)
     (await proxy.ask("/-/feeds.opml", method="POST")).expect(405)
 
 
-async def test_in_front_of_an_origin_the_list_holds_public_addresses_in_every_form(door):
+async def test_feed_list_in_reverse_mode_has_public_addresses(door):
     proxy, origin, _ = await door(upstream=UPSTREAM, public_url="https://feeds.example", list_readers_min=1)
     origin.publish(PATH, a_feed())
     await proxy.ask(PATH)
@@ -241,7 +241,7 @@ def a_file(*outlines: str) -> opml.SubscriptionList:
     return found
 
 
-async def test_what_is_imported_stands_in_the_list_in_its_folders_and_is_fetched_in_turn(door):
+async def test_imported_list_keeps_its_folders_and_is_fetched_at_site_interval(door):
     proxy, origin, clock = await door(site_interval=5, polling="balanced")
     for path in ("/a", "/b"):
         origin.publish(path, a_feed(path), cache_control="max-age=600")
@@ -263,7 +263,7 @@ async def test_what_is_imported_stands_in_the_list_in_its_folders_and_is_fetched
     (await proxy.get("/a")).expect(200, cache="hit")
 
 
-async def test_an_import_counts_as_a_reader_that_asked_once(door):
+async def test_imported_list_counts_as_one_request_of_a_reader(door):
     proxy, origin, clock = await door(polling="balanced")
     origin.publish("/a", a_feed(), cache_control="max-age=1800")
     office = proxy.stage.app.feed_list
@@ -275,7 +275,7 @@ async def test_an_import_counts_as_a_reader_that_asked_once(door):
     assert office.imports.count_since(origin.url("/b"), 0) == 0
 
 
-async def test_a_second_import_adds_and_replaces_where_that_is_said(door):
+async def test_imported_list_is_added_or_replaced(door):
     proxy, _, _ = await door(list_readers_min=1)
     office = proxy.stage.app.feed_list
     await office.import_list(a_file('<outline xmlUrl="http://a.example/a"/>'), name="Ours")
@@ -290,7 +290,7 @@ async def test_a_second_import_adds_and_replaces_where_that_is_said(door):
     assert await addresses(proxy) == ["http://a.example/c"]
 
 
-async def test_secrets_in_an_imported_list_are_not_listed(door):
+async def test_imported_list_omits_addresses_with_secrets(door):
     proxy, _, _ = await door(list_readers_min=1)
     await proxy.stage.app.feed_list.import_list(
         a_file('<outline xmlUrl="http://a.example/a?token=abc"/><outline xmlUrl="http://a.example/b"/>')
@@ -299,7 +299,7 @@ async def test_secrets_in_an_imported_list_are_not_listed(door):
     assert await addresses(proxy) == ["http://a.example/b"]
 
 
-async def test_what_was_imported_is_kept_by_the_store(door):
+async def test_imported_list_is_kept_by_the_store(door):
     proxy, _, clock = await door(list_readers_min=1)
     here = proxy.stage.app
     await here.feed_list.import_list(a_file('<outline text="x" xmlUrl="http://a.example/a"/>'), intercept=True)
@@ -310,7 +310,7 @@ async def test_what_was_imported_is_kept_by_the_store(door):
     assert other.imported.hosts == here.feed_list.imported.hosts == frozenset()
 
 
-async def test_invalid_list_in_the_store_counts_as_empty(door):
+async def test_imported_list_that_is_invalid_in_the_store_counts_as_empty(door):
     proxy, _, _ = await door(list_readers_min=1)
     for raw in (b"[1]", b"{", b'{"feeds": [[1]]}', b'{"feeds": 7}'):
         await proxy.service.store.put_state("office-list", raw)
@@ -334,7 +334,7 @@ def went(pac: bytes, *urls: str) -> list[str]:
     return list(json.loads(done.stdout))
 
 
-async def test_the_function_sends_known_and_decrypted_hosts_through_us_and_all_else_directly(door):
+async def test_proxy_pac_sends_known_and_intercepted_hosts_through_the_proxy(door):
     proxy, _, _ = await door(intercept=("*.inter.example", "one.example"))
     office = proxy.stage.app.feed_list
     await office.import_list(a_file('<outline xmlUrl="http://known.example/a"/><outline xmlUrl="http://__proto__/a"/>'))
@@ -361,7 +361,7 @@ async def test_the_function_sends_known_and_decrypted_hosts_through_us_and_all_e
     }
 
 
-async def test_the_function_names_no_private_feeds_host(door):
+async def test_proxy_pac_omits_hosts_of_private_feeds(door):
     proxy, _, _ = await door(list_readers_min=1)
     outlines = '<outline xmlUrl="https://secret.example/a?token=x"/><outline xmlUrl="https://open.example/a"/>'
     await proxy.stage.app.feed_list.import_list(a_file(outlines), intercept=True)
@@ -372,14 +372,14 @@ async def test_the_function_names_no_private_feeds_host(door):
     assert b"open.example" in seen.plain
 
 
-async def test_the_function_has_validators(door):
+async def test_proxy_pac_has_validators(door):
     proxy, _, _ = await door(list_readers_min=1)
     first = await proxy.ask("/-/proxy.pac")
 
     (await proxy.ask("/-/proxy.pac", if_none_match=first.tag)).expect(304)
 
 
-async def test_a_host_that_is_none_gets_into_no_function(door):
+async def test_proxy_pac_omits_an_invalid_host(door):
     proxy, _, _ = await door(list_readers_min=1)
 
     seen = await proxy.ask("/-/proxy.pac", host='x"; alert(1); "')
@@ -387,7 +387,7 @@ async def test_a_host_that_is_none_gets_into_no_function(door):
     assert b"alert" not in seen.plain
 
 
-async def test_using_a_feed_never_adds_a_host_but_the_operators_word_does(door):
+async def test_intercepted_hosts_are_added_by_the_operator_only(door):
     proxy, origin, _ = await door(list_readers_min=1)
     origin.publish(PATH, a_feed())
     await proxy.get(PATH)

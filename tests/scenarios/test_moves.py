@@ -13,7 +13,7 @@ def xml_redirect(to: str) -> bytes:
     return f"<?xml version='1.0'?><redirect><newLocation>{to}</newLocation></redirect>".encode()
 
 
-async def test_a_permanent_move_is_followed_and_told_after_it_was_seen_twice(stage):
+async def test_permanent_move_is_confirmed_after_two_sightings(stage):
     proxy, origin, clock = await stage()
     origin.publish("/old.rss", b"", status=301, location=origin.url("/new.rss"))
     origin.publish("/new.rss", a_feed("moved"), cache_control="max-age=60")
@@ -28,7 +28,7 @@ async def test_a_permanent_move_is_followed_and_told_after_it_was_seen_twice(sta
     assert told.cache == "feedproxy; detail=moved"  # neither did the store answer nor was anybody asked (RFC 9211, 2)
 
 
-async def test_captive_portal_causes_no_move(stage):
+async def test_temporary_redirect_of_a_captive_portal_causes_no_move(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
     await proxy.get("/feed.rss")
@@ -39,7 +39,7 @@ async def test_captive_portal_causes_no_move(stage):
     assert b"good" in (await proxy.get("/feed.rss")).expect(200).body
 
 
-async def test_a_temporary_redirect_is_followed_and_never_told(stage):
+async def test_temporary_redirect_is_followed_and_causes_no_move(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", b"", status=302, location=origin.url("/today.rss"))
     origin.publish("/today.rss", a_feed("today"), cache_control="max-age=60")
@@ -49,7 +49,7 @@ async def test_a_temporary_redirect_is_followed_and_never_told(stage):
         clock.advance(hours=2)
 
 
-async def test_a_redirect_to_what_is_no_feed_passes_inside_the_gateway(stage):
+async def test_redirect_to_a_page_is_forwarded_inside_the_gateway(stage):
     proxy, origin, _ = await stage()
     origin.publish("/page", b"", status=302, location="/other")
     origin.publish("/other", b"<html></html>", content_type="text/html")
@@ -59,7 +59,7 @@ async def test_a_redirect_to_what_is_no_feed_passes_inside_the_gateway(stage):
     assert seen.location.endswith("/" + origin.url("/other"))
 
 
-async def test_a_redirect_loop_ends(stage):
+async def test_redirect_loop_ends(stage):
     proxy, origin, _ = await stage()
     origin.publish("/a", b"", status=301, location=origin.url("/b"))
     origin.publish("/b", b"", status=301, location=origin.url("/a"))
@@ -68,7 +68,7 @@ async def test_a_redirect_loop_ends(stage):
     assert origin.requests <= 6
 
 
-async def test_an_xml_redirect_acts_at_once(stage):
+async def test_xml_redirect_is_a_move_at_once(stage):
     proxy, origin, _ = await stage()
     origin.publish("/old.rss", xml_redirect(origin.url("/new.rss")), content_type="application/xml")
 
@@ -79,7 +79,7 @@ async def test_an_xml_redirect_acts_at_once(stage):
     assert origin.requests == 1
 
 
-async def test_an_xml_redirect_in_a_circle_is_none(stage):
+async def test_xml_redirect_loop_causes_no_move(stage):
     proxy, origin, _ = await stage()
     origin.publish("/a", xml_redirect(origin.url("/b")), content_type="application/xml")
     origin.publish("/b", xml_redirect(origin.url("/a")), content_type="application/xml")
@@ -88,7 +88,7 @@ async def test_an_xml_redirect_in_a_circle_is_none(stage):
     (await proxy.get("/b")).expect(200)
 
 
-async def test_an_xml_document_that_says_gone_is_410_at_once(stage):
+async def test_xml_redirect_without_address_gets_410_at_once(stage):
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", b"<redirect><newLocation/></redirect>", content_type="application/xml")
 
@@ -97,7 +97,7 @@ async def test_an_xml_document_that_says_gone_is_410_at_once(stage):
     assert origin.requests == 1
 
 
-async def test_after_a_410_the_next_reader_is_told_the_same_while_the_origin_is_left_in_peace(stage):
+async def test_gone_is_repeated_without_contacting_the_origin(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
     await proxy.get("/feed.rss")
@@ -112,7 +112,7 @@ async def test_after_a_410_the_next_reader_is_told_the_same_while_the_origin_is_
     assert origin.requests == asked
 
 
-async def test_unconfirmed_410_is_not_hidden_by_a_fresh_copy(stage):
+async def test_gone_without_confirmation_is_not_hidden_by_a_fresh_copy(stage):
     proxy, origin, clock = await stage(feed_min_interval=0, site_interval=0, reload_interval=0)
     origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=86400")
     await proxy.get("/feed.rss")
@@ -128,7 +128,7 @@ async def test_unconfirmed_410_is_not_hidden_by_a_fresh_copy(stage):
     (await proxy.get("/feed.rss")).expect(200, cache="hit")
 
 
-async def test_410_passes_at_once_and_is_remembered_when_seen_again(stage):
+async def test_gone_is_forwarded_at_once_and_remembered_after_confirmation(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
     await proxy.get("/feed.rss")
@@ -148,7 +148,7 @@ async def test_410_passes_at_once_and_is_remembered_when_seen_again(stage):
     assert b"back" in (await proxy.get("/feed.rss")).expect(200).body
 
 
-async def test_unconfirmed_410_forbids_storing(stage):
+async def test_gone_without_confirmation_has_no_store(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
     await proxy.get("/feed.rss")
@@ -162,7 +162,7 @@ async def test_unconfirmed_410_forbids_storing(stage):
     assert seen.fields.get("cache-control") == "no-store"
 
 
-async def test_a_feed_that_moves_back_is_served_under_both_addresses_and_never_redirected_in_a_circle(stage):
+async def test_permanent_move_back_is_served_under_both_addresses_without_a_loop(stage):
     proxy, origin, clock = await stage(site_interval=0)
     origin.publish("/own", b"", status=301, location=origin.url("/fb"))
     origin.publish("/fb", a_feed("away"), cache_control="max-age=60")
@@ -185,7 +185,7 @@ async def test_a_feed_that_moves_back_is_served_under_both_addresses_and_never_r
     assert seen.expect(301).location.endswith(origin.url("/own"))
 
 
-async def test_a_feed_that_moves_back_by_xml_redirect_is_told_so_before_long(stage):
+async def test_xml_redirect_back_becomes_a_move_after_a_refresh(stage):
     proxy, origin, clock = await stage(site_interval=0)
     origin.publish("/fb", a_feed("away"), cache_control="max-age=60")
     (await proxy.get("/fb")).expect(200)
@@ -206,7 +206,7 @@ async def test_a_feed_that_moves_back_by_xml_redirect_is_told_so_before_long(sta
 
 @pytest.mark.parametrize("status", [301, 404, 410])
 @pytest.mark.parametrize("known", [True, False])
-async def test_a_believed_move_whose_target_answers_301_404_or_410_is_looked_at_again(stage, status, known):
+async def test_permanent_move_to_a_target_with_301_404_or_410_is_checked_again(stage, status, known):
     proxy, origin, clock = await stage(site_interval=0)
     origin.publish("/old", b"", status=301, location=origin.url("/new"))
     origin.publish("/new", a_feed("new"), cache_control="max-age=60")
@@ -228,7 +228,7 @@ async def test_a_believed_move_whose_target_answers_301_404_or_410_is_looked_at_
     assert (b"old" in seen.plain, origin.requests) == (True, asked + 1)
 
 
-async def test_while_a_moves_target_is_missing_the_copy_is_served_and_the_old_address_left_in_peace(stage):
+async def test_permanent_move_to_a_missing_target_serves_the_copy(stage):
     proxy, origin, clock = await stage()
     origin.publish("/old", b"", status=301, location=origin.url("/new"))
     origin.publish("/new", a_feed("new"), cache_control="max-age=60")
@@ -253,7 +253,7 @@ async def test_while_a_moves_target_is_missing_the_copy_is_served_and_the_old_ad
     (await proxy.get("/old")).expect(301)
 
 
-async def test_a_redirect_to_the_public_address_in_reverse_mode_is_the_upstreams_own(stage):
+async def test_permanent_move_to_the_public_address_in_reverse_mode_stays_at_the_upstream(stage):
     public = "https://www.example.com"
     proxy, origin, clock = await stage(upstream=UPSTREAM, public_url=public)
     origin.publish("/feed", a_feed("old"), cache_control="max-age=60")
@@ -271,7 +271,7 @@ async def test_a_redirect_to_the_public_address_in_reverse_mode_is_the_upstreams
 
 
 @pytest.mark.parametrize(("second", "conditional"), [("/at-2", False), ("/at-1?signed=2", True)])
-async def test_redirect_to_another_target_with_the_same_tag_replaces_the_feed(stage, second: str, conditional: bool):
+async def test_redirect_to_another_target_with_the_same_etag_replaces_the_feed(stage, second: str, conditional: bool):
     proxy, origin, clock = await stage(feed_hints="off")
     for number, path in enumerate(("/at-1", second)):
         title = "one" if conditional else f"item {number}"

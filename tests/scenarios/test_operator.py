@@ -24,7 +24,7 @@ async def a_copy(stage, **settings):
 # -- refresh
 
 
-async def test_a_refresh_of_what_has_changed_updates_the_copy(stage):
+async def test_refresh_of_a_changed_feed_updates_the_copy(stage):
     proxy, origin, _ = await a_copy(stage)
     origin.publish("/feed.rss", a_feed("new"), cache_control="max-age=600")
 
@@ -34,7 +34,7 @@ async def test_a_refresh_of_what_has_changed_updates_the_copy(stage):
     assert b"new" in (await proxy.get("/feed.rss")).expect(200, cache="hit", age=0).body
 
 
-async def test_a_refresh_that_the_origin_answers_with_304_confirms_the_copy(stage):
+async def test_refresh_with_304_confirms_the_copy(stage):
     proxy, origin, _ = await a_copy(stage)
 
     done = await proxy.service.admin.refresh(origin.url("/feed.rss"))
@@ -43,7 +43,7 @@ async def test_a_refresh_that_the_origin_answers_with_304_confirms_the_copy(stag
     (await proxy.get("/feed.rss")).expect(200, cache="hit", age=0)
 
 
-async def test_a_refresh_that_brings_the_same_again_says_so(stage):
+async def test_refresh_with_equal_content_reports_unchanged(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("same"), validators=False, cache_control="max-age=600")
     await proxy.get("/feed.rss")
@@ -54,7 +54,7 @@ async def test_a_refresh_that_brings_the_same_again_says_so(stage):
     assert (done.outcome, done.status) == ("unchanged", 200)
 
 
-async def test_a_refresh_ends_freshness_early(stage):
+async def test_refresh_replaces_a_fresh_copy(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("old", ttl=600), cache_control="max-age=86400")
     await proxy.get("/feed.rss")
@@ -64,7 +64,7 @@ async def test_a_refresh_ends_freshness_early(stage):
     assert (await proxy.service.admin.refresh(origin.url("/feed.rss"))).outcome == "updated"
 
 
-async def test_a_refresh_within_the_floor_is_accepted_and_done_when_its_time_has_come(stage):
+async def test_refresh_within_the_floor_is_postponed_and_done_once(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("old"), cache_control="max-age=86400")
     await proxy.get("/feed.rss")
@@ -85,7 +85,7 @@ async def test_a_refresh_within_the_floor_is_accepted_and_done_when_its_time_has
     assert b"new" in (await proxy.get("/feed.rss")).expect(200, cache="hit").body
 
 
-async def test_a_refresh_that_fails_keeps_the_copy(stage):
+async def test_refresh_that_fails_keeps_the_copy(stage):
     proxy, origin, _ = await a_copy(stage)
     origin.break_down(503)
 
@@ -95,7 +95,7 @@ async def test_a_refresh_that_fails_keeps_the_copy(stage):
     assert b"old" in (await proxy.get("/feed.rss")).expect(200).body
 
 
-async def test_a_refresh_of_what_nobody_has_asked_for_yet_warms_the_copy(stage):
+async def test_refresh_without_a_copy_stores_one(stage):
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", a_feed("warm"), cache_control="max-age=600")
 
@@ -104,7 +104,7 @@ async def test_a_refresh_of_what_nobody_has_asked_for_yet_warms_the_copy(stage):
     assert b"warm" in (await proxy.get("/feed.rss")).expect(200, cache="hit").body
 
 
-async def test_a_refresh_renews_the_variant_that_is_held(stage):
+async def test_refresh_updates_the_stored_variant(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("old"), cache_control="max-age=600", vary="Accept-Language")
     await proxy.get("/feed.rss", accept_language="de")
@@ -120,7 +120,7 @@ async def test_a_refresh_renews_the_variant_that_is_held(stage):
 # -- purge
 
 
-async def test_what_is_purged_is_asked_for_anew(stage):
+async def test_purged_feed_is_fetched_without_condition(stage):
     proxy, origin, _ = await a_copy(stage, site_interval=0)
     target = origin.url("/feed.rss")
 
@@ -130,7 +130,7 @@ async def test_what_is_purged_is_asked_for_anew(stage):
     assert "if-none-match" not in origin.heard
 
 
-async def test_a_pattern_purges_what_it_matches_and_nothing_else(stage):
+async def test_purge_by_pattern_removes_matching_feeds_only(stage):
     proxy, origin, _ = await stage(site_interval=0)
     paths = ("/a/1.rss", "/a/2.rss?x=1", "/b/1.rss")
     for path in paths:
@@ -145,7 +145,7 @@ async def test_a_pattern_purges_what_it_matches_and_nothing_else(stage):
 
 
 @pytest.mark.parametrize("pattern", ["/feed.rss?x=[1]", "/f*?x=[*", "*[1]"])
-async def test_in_a_pattern_nothing_but_the_asterisk_is_special(stage, pattern):
+async def test_purge_pattern_treats_only_the_asterisk_as_special(stage, pattern):
     proxy, origin, _ = await stage(site_interval=0)
     for path in ("/feed.rss?x=[1]", "/feed.rss/x=1"):
         origin.publish(path, a_feed(), cache_control="max-age=600")
@@ -156,14 +156,14 @@ async def test_in_a_pattern_nothing_but_the_asterisk_is_special(stage, pattern):
     assert purged == [origin.url("/feed.rss?x=[1]")]
 
 
-async def test_a_purge_of_what_is_not_held_forgets_nothing(stage):
+async def test_purge_without_a_copy_removes_nothing(stage):
     proxy, origin, _ = await stage()
 
     assert await proxy.service.admin.purge(origin.url("/feed.rss")) == []
 
 
 @pytest.mark.parametrize("by", ["target", "pattern"])
-async def test_what_is_purged_while_it_is_fetched_does_not_come_back(stage, by):
+async def test_purge_during_a_fetch_prevents_storing_its_response(stage, by):
     proxy, origin, _ = await a_copy(stage, site_interval=0)
     origin.gate = asyncio.Event()
     waiting = asyncio.ensure_future(proxy.get("/feed.rss"))
@@ -182,7 +182,7 @@ async def test_what_is_purged_while_it_is_fetched_does_not_come_back(stage, by):
     assert b"new" in (await proxy.get("/feed.rss")).expect(200, cache="fwd=uri-miss").body
 
 
-async def test_who_asks_after_a_purge_is_not_given_what_was_asked_for_before_it(stage):
+async def test_collapsing_ignores_request_started_before_purge(stage):
     proxy, origin, _ = await a_copy(stage, site_interval=0)
     origin.gate = asyncio.Event()
     before = asyncio.ensure_future(proxy.get("/feed.rss"))
@@ -199,7 +199,7 @@ async def test_who_asks_after_a_purge_is_not_given_what_was_asked_for_before_it(
     assert b"new" in (await after).expect(200).body
 
 
-async def test_a_cold_fetch_that_is_purged_is_not_stored(stage):
+async def test_purge_during_a_first_fetch_prevents_storing_its_response(stage):
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", a_feed("once"))
     origin.gate = asyncio.Event()
@@ -214,7 +214,7 @@ async def test_a_cold_fetch_that_is_purged_is_not_stored(stage):
     assert proxy.service.store.get(origin.url("/feed.rss")) is None
 
 
-async def test_subscribers_outlive_a_purge(stage):
+async def test_purge_keeps_subscriber_counts(stage):
     proxy, origin, _ = await stage(site_interval=0)
     origin.publish("/feed.rss", a_feed())
     await proxy.get("/feed.rss", user_agent="reader/1")
@@ -228,7 +228,7 @@ async def test_subscribers_outlive_a_purge(stage):
 # -- moves and ends
 
 
-async def test_a_move_that_was_believed_wrongly_is_undone(stage):
+async def test_cleared_move_is_fetched_from_its_old_address(stage):
     proxy, origin, clock = await a_copy(stage, site_interval=0)
     origin.publish("/feed.rss", b"", status=301, location=origin.url("/new.rss"))
     origin.publish("/new.rss", a_feed("moved"), cache_control="max-age=60")
@@ -244,7 +244,7 @@ async def test_a_move_that_was_believed_wrongly_is_undone(stage):
     assert not await proxy.service.admin.clear_relocation(origin.url("/feed.rss"))
 
 
-async def test_an_end_that_was_believed_wrongly_is_undone(stage):
+async def test_cleared_ending_is_fetched_again(stage):
     proxy, origin, clock = await stage(site_interval=0)
     origin.publish("/feed.rss", b"<redirect><newLocation/></redirect>", content_type="application/xml")
     (await proxy.get("/feed.rss")).expect(410)
@@ -257,7 +257,7 @@ async def test_an_end_that_was_believed_wrongly_is_undone(stage):
     assert b"back" in (await proxy.get("/feed.rss")).expect(200).body
 
 
-async def test_undoing_an_end_ends_the_pause_that_it_brought(stage):
+async def test_cleared_ending_ends_the_back_off(stage):
     proxy, origin, clock = await a_copy(stage, site_interval=0, feed_min_interval=0)
     origin.publish("/feed.rss", b"", status=410, validators=False)
     clock.advance(hours=2)
@@ -270,7 +270,7 @@ async def test_undoing_an_end_ends_the_pause_that_it_brought(stage):
     assert b"back" in (await proxy.get("/feed.rss")).expect(200).body
 
 
-async def test_a_rule_moves_a_feed(stage):
+async def test_moved_to_rule_redirects_with_301(stage):
     proxy, origin, _ = await a_copy(stage)
     proxy.rule("/feed.rss", moved_to="https://new.example/feed.rss")
 
@@ -281,7 +281,7 @@ async def test_a_rule_moves_a_feed(stage):
     assert origin.requests == 1
 
 
-async def test_a_rule_moves_a_feed_with_a_document(stage):
+async def test_moved_to_rule_redirects_with_an_xml_document(stage):
     proxy, _origin, _ = await a_copy(stage)
     proxy.rule("/feed.rss", moved_to="https://new.example/feed.rss", announce_as="xml")
 
@@ -291,7 +291,7 @@ async def test_a_rule_moves_a_feed_with_a_document(stage):
     assert f"<newLocation>{proxy.stage.name}/https://new.example/feed.rss</newLocation>".encode() in told.body
 
 
-async def test_a_publisher_moves_a_feed_of_his_own_with_a_document(stage):
+async def test_moved_to_rule_in_reverse_mode_names_the_public_address(stage):
     proxy, origin, _ = await stage(upstream=UPSTREAM, public_url="https://feeds.example")
     proxy.rule("/feed.rss", moved_to=origin.url("/new.rss"), announce_as="xml")
 
@@ -300,7 +300,7 @@ async def test_a_publisher_moves_a_feed_of_his_own_with_a_document(stage):
     assert b"<newLocation>https://feeds.example/new.rss</newLocation>" in told.body
 
 
-async def test_a_rule_ends_a_feed(stage):
+async def test_gone_rule_answers_410(stage):
     proxy, origin, _ = await a_copy(stage)
     proxy.rule("/feed.rss", gone=True)
 
@@ -308,7 +308,7 @@ async def test_a_rule_ends_a_feed(stage):
     assert origin.requests == 1
 
 
-async def test_a_rule_ends_a_feed_with_a_document(stage):
+async def test_gone_rule_answers_with_an_xml_document(stage):
     proxy, _, _ = await a_copy(stage)
     proxy.rule("/feed.rss", gone=True, announce_as="xml")
 
@@ -317,7 +317,7 @@ async def test_a_rule_ends_a_feed_with_a_document(stage):
     assert b"<newLocation/>" in told.body or b"<newLocation></newLocation>" in told.body
 
 
-async def test_a_rule_that_is_taken_away_leaves_nothing_behind(stage):
+async def test_gone_rule_has_no_effect_after_it_is_removed(stage):
     proxy, _, _ = await a_copy(stage)
     proxy.rule("/feed.rss", gone=True)
     await proxy.get("/feed.rss")
@@ -330,14 +330,14 @@ async def test_a_rule_that_is_taken_away_leaves_nothing_behind(stage):
 # -- other rules
 
 
-async def test_where_bad_updates_pass_readers_see_them(stage):
+async def test_bad_update_is_forwarded_if_on_bad_update_is_pass(stage):
     proxy, origin, _ = await a_copy(stage, on_bad_update="pass")
     origin.break_down(404)
 
     (await proxy.get("/feed.rss")).expect(404)
 
 
-async def test_new_format_is_accepted_at_once_if_bad_updates_pass(stage):
+async def test_bad_update_in_another_format_is_accepted_if_on_bad_update_is_pass(stage):
     proxy, origin, _ = await a_copy(stage, on_bad_update="pass")
     broken = b"<rss version='2.0'><channel><title>still here"
     origin.publish("/feed.rss", broken, cache_control="max-age=60")
@@ -345,7 +345,7 @@ async def test_new_format_is_accepted_at_once_if_bad_updates_pass(stage):
     (await proxy.get("/feed.rss")).expect(200, body=broken)
 
 
-async def test_a_rule_is_for_the_feeds_it_names(stage):
+async def test_rule_applies_to_its_feeds_only(stage):
     proxy, origin, clock = await stage(site_interval=0)
     for path in ("/kept.rss", "/passed.rss"):
         origin.publish(path, a_feed("good"), cache_control="max-age=60")
@@ -358,7 +358,7 @@ async def test_a_rule_is_for_the_feeds_it_names(stage):
     (await proxy.get("/kept.rss")).expect(200, cache="detail=refused")
 
 
-async def test_a_rule_sets_how_often_a_feed_is_asked_for(stage):
+async def test_feed_min_interval_rule_postpones_requests(stage):
     proxy, origin, clock = await stage(site_interval=0)
     for path in ("/slow.rss", "/other.rss"):
         origin.publish(path, a_feed(), cache_control="max-age=60")
@@ -370,7 +370,7 @@ async def test_a_rule_sets_how_often_a_feed_is_asked_for(stage):
     (await proxy.get("/other.rss")).expect(200, cache="fwd=stale")
 
 
-async def test_a_rule_leaves_a_feed_as_it_is(stage):
+async def test_feed_usm_and_self_link_rules_leave_the_feed_unchanged(stage):
     proxy, origin, _ = await stage(site_interval=0)
     for path in ("/plain.rss", "/other.rss"):
         origin.publish(path, a_feed("x"), content_type="text/xml")
@@ -387,7 +387,7 @@ async def test_a_rule_leaves_a_feed_as_it_is(stage):
 # -- what is remembered for the operator's page
 
 
-async def test_every_version_is_remembered_with_when_it_was_seen_its_size_and_its_entries(stage):
+async def test_version_records_have_time_size_and_item_count(stage):
     proxy, origin, clock = await stage()
     began, seen = clock.now(), []
     for titles in (("one",), ("two", "one"), ("three", "two", "one")):
@@ -406,7 +406,7 @@ async def test_every_version_is_remembered_with_when_it_was_seen_its_size_and_it
     assert [each["changed"] for each in told] == [0, 0, None]
 
 
-async def test_of_versions_the_last_ones_are_remembered(stage):
+async def test_version_records_are_limited_to_the_latest(stage):
     proxy, origin, clock = await stage()
     for number in range(EDITIONS_MAX + 3):
         origin.publish("/feed.rss", a_feed(f"entry {number}"), cache_control="max-age=600")

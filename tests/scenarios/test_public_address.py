@@ -33,7 +33,7 @@ def address(form, origin, path):
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_rule_names_a_feed_by_either_address(stage, form):
+async def test_rule_matches_a_feed_by_either_address(stage, form):
     proxy, origin, _ = await a_publisher(stage)
     proxy.rule(address(form, origin, "/feed.rss"), gone=True)
 
@@ -42,7 +42,7 @@ async def test_a_rule_names_a_feed_by_either_address(stage, form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_rule_names_the_new_address_by_either(stage, form):
+async def test_moved_to_rule_accepts_either_address(stage, form):
     proxy, origin, _ = await a_publisher(stage)
     proxy.rule(PUBLIC + "/old.rss", moved_to=address(form, origin, "/feed.rss"))
 
@@ -50,7 +50,7 @@ async def test_a_rule_names_the_new_address_by_either(stage, form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_rule_for_the_whole_site_does_not_move_the_new_address_to_itself(stage, form):
+async def test_moved_to_rule_for_the_site_does_not_redirect_the_new_address(stage, form):
     proxy, origin, _ = await a_publisher(stage)
     proxy.rule(PUBLIC + "/*", moved_to=address(form, origin, "/feed.rss"))
 
@@ -62,7 +62,7 @@ async def test_a_rule_for_the_whole_site_does_not_move_the_new_address_to_itself
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_refresh_names_a_feed_by_either_address(stage, form):
+async def test_refresh_accepts_either_address(stage, form):
     proxy, origin, _ = await a_publisher(stage)
     origin.publish("/feed.rss", a_feed("new"), cache_control="max-age=600")
 
@@ -73,7 +73,7 @@ async def test_a_refresh_names_a_feed_by_either_address(stage, form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_purge_names_a_feed_by_either_address(stage, form):
+async def test_purge_accepts_either_address(stage, form):
     proxy, origin, _ = await a_publisher(stage)
 
     assert await proxy.service.admin.purge(address(form, origin, "/feed.rss")) == [origin.url("/feed.rss")]
