@@ -81,7 +81,7 @@ async def test_purge_accepts_either_address(stage, form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_pattern_purges_by_either_address(stage, form):
+async def test_purge_by_pattern_accepts_either_address(stage, form):
     proxy, origin, _ = await a_publisher(stage)
 
     assert await proxy.service.admin.purge(pattern=address(form, origin, "/f*")) == [origin.url("/feed.rss")]
@@ -89,7 +89,7 @@ async def test_a_pattern_purges_by_either_address(stage, form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_an_end_is_undone_by_either_address(stage, form):
+async def test_cleared_ending_accepts_either_address(stage, form):
     proxy, origin, _ = await a_publisher(stage)
     origin.publish("/ended.rss", b"<redirect><newLocation/></redirect>", content_type="application/xml")
     (await proxy.get("/ended.rss")).expect(410)
@@ -101,7 +101,7 @@ async def test_an_end_is_undone_by_either_address(stage, form):
 
 
 @pytest.mark.parametrize("how", [{}, HTML], ids=["problem", "page"])
-async def test_no_answer_of_ours_shows_readers_what_is_behind_us(stage, how):
+async def test_error_page_and_move_in_reverse_mode_do_not_reveal_the_upstream(stage, how):
     proxy, origin, clock = await a_publisher(stage)
     proxy.rule("/old.rss", moved_to=origin.url("/feed.rss"))
     proxy.rule("/ended.rss", gone=True)
@@ -126,28 +126,28 @@ async def test_no_answer_of_ours_shows_readers_what_is_behind_us(stage, how):
     assert f"{PUBLIC}/ended.rss".encode() in told[1].body
 
 
-async def test_a_301_says_that_the_feed_has_moved(stage):
+async def test_moved_to_rule_sends_a_page_that_says_so(stage):
     proxy, origin, _ = await stage()
     proxy.rule("/old.rss", moved_to=origin.url("/feed.rss"))
 
     assert b"This feed has moved" in (await proxy.get("/old.rss", **HTML)).expect(301).body
 
 
-async def test_in_the_gateway_our_answers_name_the_target(stage):
+async def test_gone_page_at_the_gateway_names_the_target(stage):
     proxy, origin, _ = await stage()
     proxy.rule("/ended.rss", gone=True)
 
     assert origin.url("/ended.rss").encode() in (await proxy.get("/ended.rss")).expect(410).body
 
 
-async def test_without_a_public_url_readers_see_the_address_they_asked(stage):
+async def test_gone_page_in_reverse_mode_without_public_url_names_the_requested_address(stage):
     proxy, _, _ = await stage(upstream=UPSTREAM)
     proxy.rule("/ended.rss", gone=True)
 
     assert f"{proxy.stage.name}/ended.rss".encode() in (await proxy.get("/ended.rss")).expect(410).body
 
 
-async def test_a_form_that_cannot_be_passed_on_does_not_show_the_upstream(door):
+async def test_forwarded_post_that_fails_in_reverse_mode_does_not_reveal_the_upstream(door):
     proxy, origin, _ = await door(upstream=UPSTREAM, public_url=PUBLIC)
     origin.methods["POST"] = lambda _: Response(200, Fields(), b"done")
     origin.break_down(Unreachable("no route"))
@@ -158,7 +158,7 @@ async def test_a_form_that_cannot_be_passed_on_does_not_show_the_upstream(door):
     assert origin.base.encode() not in told.body
 
 
-async def test_folders_on_either_side_are_a_part_of_the_address(stage):
+async def test_public_url_and_upstream_may_have_paths(stage):
     proxy, _, _ = await stage(upstream="http://127.0.0.1:1/blog", public_url=PUBLIC + "/news/")
     assert proxy.service.admin.to_upstream_url(PUBLIC + "/news/feed.rss") == "http://127.0.0.1:1/blog/feed.rss"
     assert proxy.service.admin.to_upstream_url(PUBLIC + "/feed.rss") == PUBLIC + "/feed.rss"
@@ -168,7 +168,7 @@ async def test_folders_on_either_side_are_a_part_of_the_address(stage):
 
 
 @pytest.mark.parametrize("by", ["target", "pattern"])
-async def test_a_refresh_for_later_is_dropped_with_what_is_purged(stage, by):
+async def test_postponed_refresh_is_cancelled_by_a_purge(stage, by):
     proxy, origin, clock = await a_publisher(stage, feed_min_interval=600)
     assert (await proxy.service.admin.refresh(origin.url("/feed.rss"))).outcome == "later"
 
@@ -186,7 +186,7 @@ async def test_a_refresh_for_later_is_dropped_with_what_is_purged(stage, by):
     assert proxy.service.store.get(origin.url("/feed.rss")) is None
 
 
-async def test_a_refresh_for_later_outlives_what_makes_a_copy_invalid(door):
+async def test_postponed_refresh_is_kept_after_invalidation(door):
     proxy, origin, clock = await a_publisher(door, feed_min_interval=600)
     origin.methods["POST"] = lambda _: Response(204, Fields())
     assert (await proxy.service.admin.refresh(origin.url("/feed.rss"))).outcome == "later"
@@ -201,7 +201,7 @@ async def test_a_refresh_for_later_outlives_what_makes_a_copy_invalid(door):
 # -- what the operator sees
 
 
-async def test_a_line_of_the_log_names_the_public_address(door, caplog):
+async def test_log_in_reverse_mode_names_the_public_address(door, caplog):
     caplog.set_level("INFO", "feedproxy.access")
     proxy, origin, _ = await door(upstream=UPSTREAM, public_url=PUBLIC, log_format="text")
     origin.publish("/feed.rss", a_feed())
@@ -212,7 +212,7 @@ async def test_a_line_of_the_log_names_the_public_address(door, caplog):
 
 
 @pytest.mark.parametrize("linked", [True, False])
-async def test_without_public_url_no_self_link_names_the_upstream_and_one_that_is_there_stays(stage, linked):
+async def test_self_link_without_public_url_never_names_the_upstream_and_is_kept_if_present(stage, linked):
     proxy, origin, _ = await stage(upstream=UPSTREAM)
     link = '<atom:link rel="self" href="https://www.example.com/feed" xmlns:atom="http://www.w3.org/2005/Atom"/>'
     origin.publish("/feed", a_feed("one", extra=link if linked else ""))

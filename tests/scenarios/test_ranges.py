@@ -62,7 +62,7 @@ def asked(origin) -> list[str | None]:
     ("value", "first", "last"),
     [("bytes=20-25", 20, 25), ("bytes=21-23", 21, 23), ("bytes=22-", 22, 25), ("bytes=-1", 25, 25)],
 )
-async def test_a_range_within_a_fresh_part_is_answered_from_it(stage, value, first, last):
+async def test_range_within_a_fresh_part_is_answered_from_it(stage, value, first, last):
     proxy, origin, clock, _ = await a_server(stage)
     (await proxy.get("/a.mp3", range="bytes=-6")).expect(206, cache="fwd=uri-miss; stored", body=FILE[20:])
     clock.advance(minutes=5)
@@ -73,7 +73,7 @@ async def test_a_range_within_a_fresh_part_is_answered_from_it(stage, value, fir
     assert origin.requests == 1
 
 
-async def test_a_part_that_is_stale_is_not_used(stage):
+async def test_range_within_a_stale_part_is_fetched(stage):
     proxy, _, clock, server = await a_server(stage)
     await proxy.get("/a.mp3", range="bytes=-6")
     server.body = FILE.lower()
@@ -83,7 +83,7 @@ async def test_a_part_that_is_stale_is_not_used(stage):
     (await proxy.get("/a.mp3", range="bytes=-6")).expect(206, cache="fwd=uri-miss", body=FILE.lower()[20:])
 
 
-async def test_a_reader_who_wants_nothing_stored_gets_no_part(stage):
+async def test_range_with_no_cache_is_fetched(stage):
     proxy, origin, _, _ = await a_server(stage)
     await proxy.get("/a.mp3", range="bytes=-6")
 
@@ -92,7 +92,7 @@ async def test_a_reader_who_wants_nothing_stored_gets_no_part(stage):
     assert origin.requests == 2
 
 
-async def test_a_part_without_explicit_freshness_is_not_kept(stage):
+async def test_part_without_explicit_freshness_is_not_stored(stage):
     proxy, origin, _, server = await a_server(stage)
     server.lines = {"Cache-Control": "public", "Last-Modified": JAN_1}
 
@@ -102,7 +102,7 @@ async def test_a_part_without_explicit_freshness_is_not_kept(stage):
     assert origin.requests == 2
 
 
-async def test_a_part_for_other_request_fields_is_not_used(stage):
+async def test_part_is_not_reused_for_other_values_of_a_vary_field(stage):
     proxy, origin, _, server = await a_server(stage)
     server.lines = {"ETag": '"1"', "Vary": "Accept-Language"}
     await proxy.get("/a.mp3", range="bytes=0-9", accept_language="de")
@@ -113,7 +113,7 @@ async def test_a_part_for_other_request_fields_is_not_used(stage):
     assert origin.requests == 2
 
 
-async def test_who_has_the_part_hears_304(stage):
+async def test_part_with_a_current_etag_gets_304_or_206(stage):
     proxy, _, _, _ = await a_server(stage)
     await proxy.get("/a.mp3", range="bytes=0-9")
 
@@ -125,7 +125,7 @@ async def test_who_has_the_part_hears_304(stage):
 
 
 @pytest.mark.parametrize(("held", "missing"), [("bytes=0-9", "bytes=10-"), ("bytes=10-", "bytes=0-9")])
-async def test_the_whole_is_completed_with_what_is_missing(stage, held, missing):
+async def test_part_is_completed_by_a_request_for_the_missing_bytes(stage, held, missing):
     proxy, origin, _, _ = await a_server(stage)
     await proxy.get("/a.mp3", range=held)
 
@@ -138,7 +138,7 @@ async def test_the_whole_is_completed_with_what_is_missing(stage, held, missing)
     (await proxy.get("/a.mp3", range="bytes=3-5")).expect(206, cache="hit", body=FILE[3:6])
 
 
-async def test_a_larger_range_is_completed_and_the_larger_part_kept(stage):
+async def test_part_is_extended_for_a_larger_range_and_stored(stage):
     proxy, origin, _, _ = await a_server(stage)
     await proxy.get("/a.mp3", range="bytes=5-9")
 
@@ -149,7 +149,7 @@ async def test_a_larger_range_is_completed_and_the_larger_part_kept(stage):
     (await proxy.get("/a.mp3", range="bytes=5-14")).expect(206, cache="hit", body=FILE[5:15])
 
 
-async def test_a_stale_part_of_the_same_version_is_still_worth_completing(stage):
+async def test_part_that_is_stale_is_completed_if_unchanged(stage):
     proxy, origin, clock, server = await a_server(stage)
     server.lines = {"Last-Modified": JAN_1}
     await proxy.get("/a.mp3", range="bytes=0-9")
@@ -161,7 +161,7 @@ async def test_a_stale_part_of_the_same_version_is_still_worth_completing(stage)
 
 
 @pytest.mark.parametrize("deaf", [False, True])
-async def test_a_part_of_an_older_version_is_not_put_together_with_the_new_one(stage, deaf):
+async def test_part_of_an_older_version_is_not_combined_with_the_new_one(stage, deaf):
     proxy, _, _, server = await a_server(stage)
     await proxy.get("/a.mp3", range="bytes=0-9")
     server.body, server.lines, server.deaf = FILE.lower(), {"ETag": '"2"'}, deaf
@@ -171,7 +171,7 @@ async def test_a_part_of_an_older_version_is_not_put_together_with_the_new_one(s
 
 
 @pytest.mark.parametrize("lines", [{}, {"ETag": 'W/"1"'}])
-async def test_without_a_strong_validator_nothing_is_put_together(stage, lines):
+async def test_part_without_a_strong_validator_is_not_combined(stage, lines):
     proxy, origin, _, server = await a_server(stage)
     server.lines = lines
     await proxy.get("/a.mp3", range="bytes=0-12")
@@ -182,7 +182,7 @@ async def test_without_a_strong_validator_nothing_is_put_together(stage, lines):
     assert "range" not in origin.heard
 
 
-async def test_what_has_become_shorter_is_fetched_whole(stage):
+async def test_part_of_content_that_became_shorter_is_replaced_by_the_whole(stage):
     proxy, _, _, server = await a_server(stage)
     await proxy.get("/a.mp3", range="bytes=0-9")
     server.body, server.deaf = b"abc", True
@@ -190,7 +190,7 @@ async def test_what_has_become_shorter_is_fetched_whole(stage):
     (await proxy.get("/a.mp3")).expect(200, body=b"abc")
 
 
-async def test_the_origins_failure_is_what_the_reader_hears_and_the_part_stays(stage):
+async def test_part_is_kept_if_its_completion_fails(stage):
     proxy, origin, _, server = await a_server(stage)
     await proxy.get("/a.mp3", range="bytes=0-9")
     origin.break_down(503)
@@ -203,7 +203,7 @@ async def test_the_origins_failure_is_what_the_reader_hears_and_the_part_stays(s
 # -- feeds, and what ends a part
 
 
-async def test_a_feed_is_fetched_whole_whoever_asks_for_a_part(stage):
+async def test_part_of_a_feed_is_not_stored(stage):
     proxy, origin, _, server = await a_server(stage)
     server.body, server.lines = a_feed("one"), {"ETag": '"1"', "Content-Type": "application/rss+xml"}
     (await proxy.get("/feed.rss", range="bytes=0-9")).expect(206)
@@ -213,7 +213,7 @@ async def test_a_feed_is_fetched_whole_whoever_asks_for_a_part(stage):
     (await proxy.get("/feed.rss", range="bytes=0-9")).expect(206, cache="hit", body=whole.body[:10])
 
 
-async def test_a_feed_under_another_name_is_read_once_it_is_complete(stage):
+async def test_part_of_a_feed_with_another_media_type_is_processed_after_completion(stage):
     proxy, _, _, server = await a_server(stage)
     server.body = a_feed("one")
     (await proxy.get("/feed", range="bytes=0-99")).expect(206)
@@ -224,7 +224,7 @@ async def test_a_feed_under_another_name_is_read_once_it_is_complete(stage):
     assert seen.tag != '"1"'
 
 
-async def test_unsafe_request_invalidates_stored_parts(door):
+async def test_part_is_invalidated_by_an_unsafe_request(door):
     proxy, origin, _, server = await a_server(door, upstream=UPSTREAM)
     origin.speak(lambda request: Response(204) if request.method == "POST" else server(request))
     await proxy.get("/a.mp3", range="bytes=0-9")
@@ -237,7 +237,7 @@ async def test_unsafe_request_invalidates_stored_parts(door):
 # -- HEAD
 
 
-async def test_a_head_for_what_is_not_known_says_what_get_would(stage):
+async def test_head_without_a_copy_fetches_with_get(stage):
     proxy, origin, _, _ = await a_server(stage)
 
     head = (await proxy.head("/a.mp3")).expect(200, body=b"")
@@ -248,7 +248,7 @@ async def test_a_head_for_what_is_not_known_says_what_get_would(stage):
     assert [request.method for request in origin.log] == ["GET"]
 
 
-async def test_a_head_for_a_stale_page_stays_one_and_freshens_it(stage):
+async def test_head_for_a_stale_page_is_forwarded_and_freshens_it(stage):
     proxy, origin, clock, _ = await a_server(stage)
     await proxy.get("/a.mp3")
     clock.advance(minutes=11)
@@ -259,7 +259,7 @@ async def test_a_head_for_a_stale_page_stays_one_and_freshens_it(stage):
     (await proxy.get("/a.mp3")).expect(200, cache="hit", age=0, body=FILE)
 
 
-async def test_a_head_with_a_range_is_one_for_the_whole(stage):
+async def test_head_ignores_range(stage):
     proxy, origin, _, _ = await a_server(stage)
 
     (await proxy.head("/a.mp3", range="bytes=0-9")).expect(200)

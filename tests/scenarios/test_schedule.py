@@ -22,7 +22,7 @@ async def pass_time(proxy, clock, *, minutes, step=20.0):
         await proxy.settled()
 
 
-async def test_my_feed_is_always_there_and_i_never_wait_for_its_publisher(stage):
+async def test_polled_feed_is_refreshed_in_the_background_before_each_request(stage):
     proxy, origin, clock = await stage(polling="balanced")
     origin.publish("/feed.rss", a_feed("one", ttl=60))
     (await proxy.get("/feed.rss")).expect(200, cache="fwd=uri-miss")
@@ -33,7 +33,7 @@ async def test_my_feed_is_always_there_and_i_never_wait_for_its_publisher(stage)
     assert "if-none-match" in origin.heard
 
 
-async def test_what_is_new_is_there_before_i_ask(stage):
+async def test_polled_feed_has_new_items_before_the_next_request(stage):
     proxy, origin, clock = await stage(polling="balanced")
     origin.publish("/feed.rss", a_feed("one", ttl=30))
     for _ in range(4):
@@ -45,7 +45,7 @@ async def test_what_is_new_is_there_before_i_ask(stage):
     assert b"two" in (await proxy.get("/feed.rss")).expect(200, cache="hit").plain
 
 
-async def test_feed_is_refreshed_once_for_readers_that_poll_at_the_same_time(stage):
+async def test_polled_feed_is_refreshed_once_for_readers_that_poll_at_the_same_time(stage):
     proxy, origin, clock = await stage(polling="balanced")
     origin.publish("/feed.rss", a_feed("one", ttl=30))
     for _ in range(6):
@@ -60,7 +60,7 @@ async def test_feed_is_refreshed_once_for_readers_that_poll_at_the_same_time(sta
     assert origin.requests - before == 4
 
 
-async def test_polling_off_refreshes_nothing_ahead(stage):
+async def test_polling_off_prevents_background_refreshes(stage):
     proxy, origin, clock = await stage(polling="off")
     origin.publish("/feed.rss", a_feed("one", ttl=30))
     for number in range(5):
@@ -69,7 +69,7 @@ async def test_polling_off_refreshes_nothing_ahead(stage):
         await pass_time(proxy, clock, minutes=60)
 
 
-async def test_reader_that_has_left_costs_no_more_refreshes(stage):
+async def test_polled_feed_is_not_refreshed_after_its_reader_has_left(stage):
     proxy, origin, clock = await stage(polling="balanced")
     origin.publish("/feed.rss", a_feed("one", ttl=30))
     for _ in range(5):
@@ -81,7 +81,7 @@ async def test_reader_that_has_left_costs_no_more_refreshes(stage):
     assert origin.requests == before
 
 
-async def test_a_feed_that_i_gave_up_is_left_in_peace(stage):
+async def test_polled_feed_is_not_refreshed_after_a_single_request(stage):
     proxy, origin, clock = await stage(polling="balanced")
     origin.publish("/feed.rss", a_feed("one", ttl=60))
     await proxy.get("/feed.rss")
@@ -90,7 +90,7 @@ async def test_a_feed_that_i_gave_up_is_left_in_peace(stage):
     (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale")
 
 
-async def test_my_publisher_sleeps_at_night(stage):
+async def test_polled_feed_is_not_refreshed_in_skip_hours(stage):
     proxy, origin, clock = await stage(polling="balanced")
     night = "<skipHours>" + "".join(f"<hour>{hour}</hour>" for hour in (14, 15, 16, 17)) + "</skipHours>"
     asked = []
@@ -107,7 +107,7 @@ async def test_my_publisher_sleeps_at_night(stage):
     assert not [at for at in asked if is_skipped(schedule, at - 15 * 60) and is_skipped(schedule, at)]
 
 
-async def test_a_publisher_who_asks_for_a_pause_gets_it_and_i_get_the_copy(stage):
+async def test_polled_feed_obeys_retry_after_and_serves_the_copy(stage):
     proxy, origin, clock = await stage(polling="balanced")
     origin.publish("/feed.rss", a_feed("one", ttl=30))
     for _ in range(5):
@@ -127,7 +127,7 @@ async def test_a_publisher_who_asks_for_a_pause_gets_it_and_i_get_the_copy(stage
     (await proxy.get("/feed.rss")).expect(200, cache="hit")
 
 
-async def test_after_a_restart_the_schedule_goes_on(stage):
+async def test_polling_schedule_continues_after_a_restart(stage):
     proxy, origin, clock = await stage(polling="balanced")
     origin.publish("/feed.rss", a_feed("one", ttl=60))
     await proxy.get("/feed.rss")
@@ -142,7 +142,7 @@ async def test_after_a_restart_the_schedule_goes_on(stage):
     (await proxy.get("/feed.rss")).expect(200, cache="hit")
 
 
-async def test_a_feed_that_is_published_to_weekly_is_not_asked_for_every_half_hour(stage):
+async def test_learned_lifetime_follows_the_dates_of_a_weekly_feed(stage):
     proxy, origin, clock = await stage()
     dates = [format_http_date(clock.now() - week * 7 * 86_400) for week in range(1, 9)]
     weekly = "".join(f"<item><title>{date}</title><pubDate>{date}</pubDate></item>" for date in dates)
@@ -156,7 +156,7 @@ async def test_a_feed_that_is_published_to_weekly_is_not_asked_for_every_half_ho
     assert origin.requests == 2
 
 
-async def test_each_publication_since_the_last_refresh_counts_as_a_change(stage):
+async def test_learned_changes_include_each_publication_since_the_last_refresh(stage):
     proxy, origin, clock = await stage()
 
     def dated(*ages: float) -> str:
@@ -177,7 +177,7 @@ async def test_each_publication_since_the_last_refresh_counts_as_a_change(stage)
     assert [clock.now() - at for at in changes] == pytest.approx([10_800, 7200, 3600], abs=1)
 
 
-async def test_a_feed_that_says_nothing_at_all_is_asked_for_less_the_longer_it_is_quiet(stage):
+async def test_learned_lifetime_grows_while_a_feed_is_unchanged(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("one"))
     asked = []
@@ -191,7 +191,7 @@ async def test_a_feed_that_says_nothing_at_all_is_asked_for_less_the_longer_it_i
     assert gaps[-1] > 2 * gaps[0]
 
 
-async def test_after_a_long_pause_i_get_the_old_copy_at_once_and_the_news_next_time(stage):
+async def test_stale_while_refreshing_answers_at_once_and_stores_the_new_version(stage):
     proxy, origin, clock = await stage(stale_while_refreshing=7200)
     origin.publish("/feed.rss", a_feed("one"), cache_control="max-age=600")
     await proxy.get("/feed.rss")
@@ -202,7 +202,7 @@ async def test_after_a_long_pause_i_get_the_old_copy_at_once_and_the_news_next_t
     assert b"two" in (await proxy.get("/feed.rss")).expect(200, cache="hit").plain
 
 
-async def test_after_a_night_i_wait_for_the_news_of_the_night(stage):
+async def test_stale_while_refreshing_is_not_used_if_a_change_is_probable(stage):
     proxy, origin, clock = await stage(stale_while_refreshing=86_400)
     origin.publish("/feed.rss", a_feed("one"), cache_control="max-age=600")
     await proxy.get("/feed.rss")
@@ -214,7 +214,7 @@ async def test_after_a_night_i_wait_for_the_news_of_the_night(stage):
     assert b"two" in (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale").plain
 
 
-async def test_what_http_forbids_to_use_stale_is_not_used_while_it_is_refreshed(stage):
+async def test_stale_while_refreshing_excludes_copies_with_must_revalidate(stage):
     proxy, origin, clock = await stage(stale_while_refreshing=7200)
     origin.publish("/feed.rss", a_feed("one"), cache_control="max-age=600, must-revalidate")
     await proxy.get("/feed.rss")
@@ -249,25 +249,25 @@ async def changed_once(stage, control: str, **settings):
     return proxy, origin, clock
 
 
-async def test_feed_that_changes_seldom_is_left_alone_beyond_its_max_age_while_its_stale_copy_answers(stage):
+async def test_max_age_is_exceeded_for_a_rarely_changed_feed_with_stale_while_refreshing(stage):
     proxy, origin, clock = await changed_once(stage, "max-age=60", **STALE)
 
     assert await asked_within(proxy, origin, clock, 360) <= 4
 
 
-async def test_max_age_counts_where_no_stale_copy_answers(stage):
+async def test_max_age_is_obeyed_without_stale_while_refreshing(stage):
     proxy, origin, clock = await changed_once(stage, "max-age=60")
 
     assert await asked_within(proxy, origin, clock, 360) >= 60
 
 
-async def test_max_age_counts_where_http_forbids_stale_copies(stage):
+async def test_max_age_is_obeyed_with_must_revalidate(stage):
     proxy, origin, clock = await changed_once(stage, "max-age=60, must-revalidate", **STALE)
 
     assert await asked_within(proxy, origin, clock, 360) >= 60
 
 
-async def test_a_reader_that_always_says_no_cache_does_not_always_cost_a_request(stage):
+async def test_no_cache_within_reload_interval_is_answered_from_the_copy(stage):
     proxy, origin, clock = await stage(reload_interval=1800)
     origin.publish("/feed.rss", a_feed("one", ttl=60))
     await proxy.get("/feed.rss")
@@ -282,7 +282,7 @@ ALWAYS = [{"cache_control": "no-cache"}, {"pragma": "no-cache"}, {"cache_control
 
 @pytest.mark.parametrize("always", ALWAYS)
 @pytest.mark.parametrize(("stated", "most"), [({"ttl": 600}, 4), ({}, 8)])
-async def test_polls_that_always_say_no_cache_ask_once_in_a_lifetime_or_15_minutes(stage, always, stated, most):
+async def test_no_cache_in_every_poll_is_forwarded_once_in_a_lifetime_or_15_minutes(stage, always, stated, most):
     proxy, origin, clock = await stage()
     fields = {} if stated else {"cache_control": "max-age=360"}
     origin.publish("/feed.rss", a_feed("one", **stated), **fields)
@@ -294,7 +294,7 @@ async def test_polls_that_always_say_no_cache_ask_once_in_a_lifetime_or_15_minut
     assert most - 1 <= origin.requests <= most
 
 
-async def test_polls_that_always_say_no_cache_do_not_ask_in_skipped_hours_and_a_person_does(stage):
+async def test_no_cache_of_polls_in_skip_hours_is_not_forwarded_unlike_a_navigation(stage):
     proxy, origin, clock = await stage()
     hours = "<skipHours>" + "".join(f"<hour>{hour}</hour>" for hour in range(12, 15)) + "</skipHours>"
     origin.publish("/feed.rss", a_feed("one", extra=hours))
@@ -308,7 +308,7 @@ async def test_polls_that_always_say_no_cache_do_not_ask_in_skipped_hours_and_a_
 
 
 @pytest.mark.parametrize("person", [{"sec_fetch_mode": "navigate"}, {"accept": "text/html, application/xml;q=0.9"}])
-async def test_a_persons_reload_asks_the_origin(stage, person):
+async def test_no_cache_of_a_browser_navigation_is_forwarded(stage, person):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("one", ttl=600))
     await proxy.get("/feed.rss")
@@ -317,7 +317,7 @@ async def test_a_persons_reload_asks_the_origin(stage, person):
     (await proxy.get("/feed.rss", cache_control="no-cache", **person)).expect(200, cache="fwd=request")
 
 
-async def test_no_cache_reaches_the_origin_of_what_is_no_feed(stage):
+async def test_no_cache_for_a_page_is_forwarded(stage):
     proxy, origin, clock = await stage()
     origin.publish("/page", b"<p>page", content_type="text/html", cache_control="max-age=600")
     await proxy.get("/page")

@@ -6,7 +6,7 @@ from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
 
 
-async def test_a_second_reader_within_the_ttl_costs_the_origin_nothing(stage):
+async def test_fresh_ttl_copy_is_reused_without_contacting_the_origin(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed(ttl=60))
 
@@ -17,7 +17,7 @@ async def test_a_second_reader_within_the_ttl_costs_the_origin_nothing(stage):
     assert origin.requests == 1
 
 
-async def test_two_hundred_readers_at_once_cost_the_origin_one_request(stage):
+async def test_collapsing_fetches_once_for_two_hundred_concurrent_readers(stage):
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", a_feed("one"))
     origin.gate = asyncio.Event()
@@ -31,7 +31,7 @@ async def test_two_hundred_readers_at_once_cost_the_origin_one_request(stage):
     assert origin.requests == 1
 
 
-async def test_a_reader_that_has_the_current_copy_gets_304_in_every_coding(stage):
+async def test_fresh_copy_with_a_current_etag_in_any_coding_gets_304(stage):
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", a_feed(*map(str, range(40))), validators=False)
     plain = await proxy.get("/feed.rss")
@@ -43,7 +43,7 @@ async def test_a_reader_that_has_the_current_copy_gets_304_in_every_coding(stage
     assert origin.requests == 1
 
 
-async def test_a_stale_copy_is_confirmed_by_the_origin_without_its_content(stage):
+async def test_stale_copy_is_validated_and_freshened_by_a_304(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed(), cache_control="max-age=600")
     await proxy.get("/feed.rss")
@@ -54,7 +54,7 @@ async def test_a_stale_copy_is_confirmed_by_the_origin_without_its_content(stage
     assert "if-none-match" in origin.log[-1].fields
 
 
-async def test_the_origin_hears_how_many_read(stage):
+async def test_subscriber_count_is_sent_to_the_origin(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed(), cache_control="max-age=600")
     await proxy.get("/feed.rss", user_agent="Feedly/1.0 (+http://www.feedly.com/fetcher.html; 41 subscribers)")
@@ -66,7 +66,7 @@ async def test_the_origin_hears_how_many_read(stage):
     assert "42 subscribers" in (origin.log[-1].fields.get("user-agent") or "")
 
 
-async def test_who_comes_while_a_copy_is_renewed_waits_for_the_new_one(stage):
+async def test_collapsed_request_waits_for_the_new_version(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("old", ttl=60))
     await proxy.get("/feed.rss")
@@ -85,7 +85,7 @@ async def test_who_comes_while_a_copy_is_renewed_waits_for_the_new_one(stage):
     assert origin.requests == 2
 
 
-async def test_a_pages_cookie_for_everybody_is_everybodys_and_a_feeds_is_not(stage):
+async def test_set_cookie_of_a_public_page_is_stored_and_that_of_a_feed_is_not(stage):
     proxy, origin, _ = await stage(upstream=UPSTREAM)
     said = {"set_cookie": "language=en", "cache_control": "public, max-age=600"}
     origin.publish("/page", b"<html></html>", content_type="text/html", **said)
@@ -98,7 +98,7 @@ async def test_a_pages_cookie_for_everybody_is_everybodys_and_a_feeds_is_not(sta
     assert "set-cookie" not in (await proxy.get("/feed.rss")).expect(200, cache="hit").fields
 
 
-async def test_a_pages_cookie_for_one_who_was_known_is_his_alone(stage):
+async def test_set_cookie_for_a_request_with_a_cookie_is_not_stored(stage):
     proxy, origin, _ = await stage(upstream=UPSTREAM)
     origin.publish("/page", b"<html></html>", content_type="text/html", set_cookie="s=1", cache_control="max-age=600")
 

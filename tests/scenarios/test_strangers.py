@@ -18,7 +18,7 @@ async def with_a_stale_copy(stage, **settings):
 
 @pytest.mark.parametrize("changed", [False, True], ids=["not-modified", "changed"])
 @pytest.mark.parametrize("fields", [{"cache_control": "no-store"}, {"authorization": "Basic eDp5"}])
-async def test_an_answer_that_was_not_to_be_stored_leaves_what_is_stored(stage, fields, changed):
+async def test_shared_copy_is_kept_after_a_response_that_must_not_be_stored(stage, fields, changed):
     proxy, origin, clock = await with_a_stale_copy(stage)
     if changed:
         origin.publish("/feed.rss", a_feed("for one"), cache_control="max-age=60")
@@ -32,7 +32,7 @@ async def test_an_answer_that_was_not_to_be_stored_leaves_what_is_stored(stage, 
 
 
 @pytest.mark.parametrize("status", [401, 403, 410, 429, 503])
-async def test_credentials_that_an_origin_refuses_are_refused_to_their_owner_alone(stage, status):
+async def test_shared_copy_is_unaffected_by_refused_credentials(stage, status):
     proxy, origin, clock = await with_a_stale_copy(stage)
 
     def refuse(request):
@@ -49,7 +49,7 @@ async def test_credentials_that_an_origin_refuses_are_refused_to_their_owner_alo
     assert b"new" in seen.body
 
 
-async def test_fields_that_make_an_origin_answer_for_something_else_are_not_passed_on(stage):
+async def test_gateway_removes_fields_that_select_another_resource(stage):
     """The answer would be kept, and given to all others."""
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", a_feed())
@@ -69,7 +69,7 @@ async def test_fields_that_make_an_origin_answer_for_something_else_are_not_pass
     assert passed == {"x-api-key"}
 
 
-async def test_what_counts_for_a_whole_web_origin_does_not_leave_the_gateway(stage):
+async def test_gateway_removes_fields_that_apply_to_a_whole_web_origin(stage):
     """One site could else speak for all that are read through it."""
     proxy, origin, _ = await stage()
     spoken = {
@@ -86,7 +86,7 @@ async def test_what_counts_for_a_whole_web_origin_does_not_leave_the_gateway(sta
     assert {name.lower() for name, _ in seen.fields}.isdisjoint(name.replace("_", "-") for name in spoken)
 
 
-async def test_what_we_stumble_over_is_kept_from_readers_while_there_is_a_copy(stage, monkeypatch):
+async def test_shared_copy_replaces_an_internal_error(stage, monkeypatch):
     proxy, origin, clock = await with_a_stale_copy(stage)
     origin.publish("/feed.rss", a_feed("poison"), cache_control="max-age=60")
 
@@ -103,7 +103,7 @@ async def test_what_we_stumble_over_is_kept_from_readers_while_there_is_a_copy(s
 
 
 @pytest.mark.parametrize("name", ["x_filler", "accept", "accept_language", "cache_control"])
-async def test_a_field_that_an_origin_cannot_bear_does_not_keep_the_feed_from_others(stage, name):
+async def test_shared_copy_is_updated_despite_a_field_that_the_origin_refuses(stage, name):
     """Sent whenever the origin may be asked, it would keep the feed in back-off until no copy is left."""
     proxy, origin, clock = await stage()
 
@@ -123,7 +123,7 @@ async def test_a_field_that_an_origin_cannot_bear_does_not_keep_the_feed_from_ot
 
 
 @pytest.mark.parametrize("status", [401, 200])
-async def test_no_site_can_ask_through_the_gateway_for_what_a_reader_told_another(stage, status):
+async def test_gateway_adds_the_origin_to_the_realm(stage, status):
     """To a browser all of them are one site, and a realm is known by its name."""
     proxy, origin, _ = await stage()
     asks = [("Content-Type", "text/plain"), ("WWW-Authenticate", 'Basic realm="other"'), ("WWW-Authenticate", "NTLM")]
@@ -139,7 +139,7 @@ async def test_no_site_can_ask_through_the_gateway_for_what_a_reader_told_anothe
     assert by_proxy.fields.get("www-authenticate") == 'Basic realm="other"'
 
 
-async def test_what_a_name_of_the_inside_resolves_to_is_nothing_for_readers(door, monkeypatch):
+async def test_forbidden_address_of_a_resolved_name_is_not_revealed(door, monkeypatch):
     proxy, _, _ = await door(allow_private=False)
 
     async def inside(name, port):

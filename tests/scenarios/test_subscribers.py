@@ -34,7 +34,7 @@ async def a_feed_read_by(stage, *agents: str, **settings):
     return proxy, origin, clock
 
 
-async def test_the_first_who_asks_is_counted_in_the_request_that_he_causes(stage):
+async def test_subscriber_count_includes_the_first_reader_in_its_own_request(stage):
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", a_feed())
 
@@ -44,7 +44,7 @@ async def test_the_first_who_asks_is_counted_in_the_request_that_he_causes(stage
     assert (origin.heard.get("user-agent") or "").startswith("feedproxy/")
 
 
-async def test_a_reader_counts_once_however_often_he_asks(stage):
+async def test_subscriber_count_has_each_reader_once(stage):
     proxy, origin, _ = await a_feed_read_by(stage, "reader/1", "reader/1", "reader/1")
 
     await proxy.get("/feed.rss", user_agent="reader/1")
@@ -52,7 +52,7 @@ async def test_a_reader_counts_once_however_often_he_asks(stage):
     assert told(origin) == "1 subscriber"
 
 
-async def test_readers_are_told_apart_by_what_they_read_with(stage):
+async def test_subscriber_count_distinguishes_readers_by_user_agent(stage):
     proxy, origin, _ = await a_feed_read_by(stage, "reader/1", "other/2")
 
     await proxy.get("/feed.rss", user_agent="third/3")
@@ -60,7 +60,7 @@ async def test_readers_are_told_apart_by_what_they_read_with(stage):
     assert told(origin) == "3 subscribers"
 
 
-async def test_readers_are_told_apart_by_where_they_are(door):
+async def test_subscriber_count_distinguishes_readers_by_address(door):
     proxy, origin, clock = await door(trusted_proxies=("127.0.0.1", "192.0.2.1"))
     origin.publish("/feed.rss", a_feed(), cache_control="max-age=600")
     for address in ("203.0.113.1", "203.0.113.2", "203.0.113.1"):
@@ -72,7 +72,7 @@ async def test_readers_are_told_apart_by_where_they_are(door):
     assert told(origin) == "2 subscribers"
 
 
-async def test_fetchers_speak_for_their_readers_and_are_none_themselves(stage):
+async def test_subscriber_count_adds_claims_of_services_and_not_the_services(stage):
     proxy, origin, _ = await a_feed_read_by(stage, FEEDLY.format(40), NEWSBLUR.format(7), "reader/1")
 
     await proxy.get("/feed.rss", user_agent="reader/1")
@@ -80,7 +80,7 @@ async def test_fetchers_speak_for_their_readers_and_are_none_themselves(stage):
     assert told(origin) == "48 subscribers"
 
 
-async def test_of_one_fetchers_claims_the_largest_counts(stage):
+async def test_subscriber_count_uses_the_largest_claim_of_a_service(stage):
     proxy, origin, _ = await a_feed_read_by(stage, FEEDLY.format(40), FEEDLY.format(12), FEEDLY.format(40))
 
     await proxy.get("/feed.rss", user_agent=FEEDLY.format(12))
@@ -88,7 +88,7 @@ async def test_of_one_fetchers_claims_the_largest_counts(stage):
     assert told(origin) == "40 subscribers"
 
 
-async def test_a_sudden_jump_is_held_back_until_it_is_seen_again(stage):
+async def test_subscriber_claim_that_jumps_is_accepted_after_a_second_sighting(stage):
     proxy, origin, clock = await a_feed_read_by(stage, FEEDLY.format(5))
     await proxy.get("/feed.rss", user_agent=FEEDLY.format(500_000))
     assert told(origin) == "5 subscribers"
@@ -98,7 +98,7 @@ async def test_a_sudden_jump_is_held_back_until_it_is_seen_again(stage):
     assert told(origin) == "500000 subscribers"
 
 
-async def test_a_claim_is_capped(stage):
+async def test_subscriber_claim_is_limited_by_claim_max(stage):
     proxy, origin, _ = await stage(claim_max=1000)
     origin.publish("/feed.rss", a_feed())
 
@@ -107,7 +107,7 @@ async def test_a_claim_is_capped(stage):
     assert told(origin) == "1000 subscribers"
 
 
-async def test_who_has_not_asked_within_the_window_counts_no_more(stage):
+async def test_subscriber_count_omits_readers_outside_the_window(stage):
     proxy, origin, clock = await a_feed_read_by(stage, "reader/1", "other/2", FEEDLY.format(40))
     clock.advance(hours=24)
 
@@ -116,7 +116,7 @@ async def test_who_has_not_asked_within_the_window_counts_no_more(stage):
     assert told(origin) == "1 subscriber"
 
 
-async def test_answers_from_the_copy_count_too(stage):
+async def test_subscriber_count_includes_hits(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed(ttl=1440), cache_control="max-age=86400")
     await proxy.get("/feed.rss", user_agent="reader/1")
@@ -131,7 +131,7 @@ async def test_answers_from_the_copy_count_too(stage):
 
 
 @pytest.mark.parametrize("entrance", [Entrance.GATEWAY, Entrance.PROXY])
-async def test_both_entrances_count_readers_of_a_known_feed(stage, entrance):
+async def test_subscriber_count_includes_readers_of_both_entrances(stage, entrance):
     proxy, origin, clock = await a_feed_read_by(stage, "reader/1")
     await proxy.send("GET", "/feed.rss", entrance=entrance, user_agent="other/2")
     clock.advance(minutes=11)
@@ -141,7 +141,7 @@ async def test_both_entrances_count_readers_of_a_known_feed(stage, entrance):
     assert told(origin) == "2 subscribers"
 
 
-async def test_in_the_explicit_proxy_who_first_asked_is_counted_once_it_is_known_for_a_feed(stage):
+async def test_subscriber_count_in_explicit_proxy_includes_the_first_reader_of_a_new_feed(stage):
     proxy, origin, clock = await stage()
     proxy.entrance = Entrance.PROXY
     origin.publish("/feed.rss", a_feed(), cache_control="max-age=600")
@@ -154,7 +154,7 @@ async def test_in_the_explicit_proxy_who_first_asked_is_counted_once_it_is_known
     assert told(origin) == "2 subscribers"
 
 
-async def test_in_the_explicit_proxy_what_is_no_feed_goes_under_the_readers_own_name(stage):
+async def test_user_agent_for_a_page_in_explicit_proxy_is_forwarded(stage):
     proxy, origin, clock = await stage()
     proxy.entrance = Entrance.PROXY
     origin.publish("/page", b"<html></html>", content_type="text/html")
@@ -165,7 +165,7 @@ async def test_in_the_explicit_proxy_what_is_no_feed_goes_under_the_readers_own_
         clock.advance(hours=1)
 
 
-async def test_a_feeds_id_stays_the_same_and_is_no_other_feeds(stage):
+async def test_feed_id_is_stable_and_unique_to_a_feed(stage):
     proxy, origin, clock = await stage(site_interval=0)
     origin.publish("/a.rss", a_feed("a"), cache_control="max-age=600")
     origin.publish("/b.rss", a_feed("b"), cache_control="max-age=600")
@@ -181,7 +181,7 @@ async def test_a_feeds_id_stays_the_same_and_is_no_other_feeds(stage):
     assert other != first
 
 
-async def test_a_refresh_speaks_for_all_and_counts_nobody(stage):
+async def test_subscriber_count_is_sent_with_a_refresh_and_unchanged_by_it(stage):
     proxy, origin, _clock = await a_feed_read_by(stage, "reader/1", "other/2")
 
     await proxy.service.admin.refresh(origin.url("/feed.rss"))
@@ -189,7 +189,7 @@ async def test_a_refresh_speaks_for_all_and_counts_nobody(stage):
     assert told(origin) == "2 subscribers"
 
 
-async def test_where_nobody_reads_nothing_is_said(stage):
+async def test_subscriber_count_is_absent_without_readers(stage):
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", a_feed())
 
@@ -198,7 +198,7 @@ async def test_where_nobody_reads_nothing_is_said(stage):
     assert told(origin) == ""
 
 
-async def test_feedproxies_in_a_row_pass_the_count_on(stage):
+async def test_subscriber_count_of_another_feedproxy_is_forwarded(stage):
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", a_feed())
 
@@ -207,7 +207,7 @@ async def test_feedproxies_in_a_row_pass_the_count_on(stage):
     assert told(origin) == "17 subscribers"
 
 
-async def test_origin_gets_no_address_of_a_reader(stage):
+async def test_reader_address_is_not_sent_to_the_origin(stage):
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", a_feed())
 
@@ -216,7 +216,7 @@ async def test_origin_gets_no_address_of_a_reader(stage):
     assert not [value for _, value in origin.heard if "203.0.113.1" in value or "192.0.2.1" in value]
 
 
-async def test_in_reverse_the_first_who_asks_is_told_of_too(stage):
+async def test_subscriber_count_in_reverse_mode_includes_the_first_reader(stage):
     proxy, origin, clock = await stage(upstream="the origin")
     origin.publish("/feed.rss", a_feed(), cache_control="max-age=600")
 
@@ -229,7 +229,7 @@ async def test_in_reverse_the_first_who_asks_is_told_of_too(stage):
 
 
 @pytest.mark.parametrize("entrance", [Entrance.GATEWAY, Entrance.PROXY])
-async def test_addresses_that_are_no_feeds_are_told_of_and_never_counted(stage, entrance):
+async def test_subscriber_count_is_kept_for_feeds_only(stage, entrance):
     proxy, origin, _ = await a_feed_read_by(stage, "reader/1")
     origin.publish("/page", b"<html></html>", content_type="text/html")
     for path in ("/page", "/made-up/1", "/made-up/2"):
@@ -238,7 +238,7 @@ async def test_addresses_that_are_no_feeds_are_told_of_and_never_counted(stage, 
     assert proxy.service.counts.targets() == [origin.url("/feed.rss")]
 
 
-async def test_of_a_feed_that_was_purged_the_readers_are_still_known(stage):
+async def test_subscriber_count_is_kept_after_a_purge(stage):
     proxy, origin, _ = await a_feed_read_by(stage, "reader/1", "other/2")
     assert await proxy.service.admin.purge(origin.url("/feed.rss"))
 

@@ -35,7 +35,7 @@ def words(text: str) -> set[str]:
 @pytest.mark.parametrize(
     "fields", [{}, {"validators": False, "last_modified": JAN_1}], ids=["entity tag", "Last-Modified"]
 )
-async def test_feed_that_may_not_be_stored_is_validated_with_the_clients_own_copy(stage, fields):
+async def test_no_store_feed_is_validated_with_the_etag_of_the_client(stage, fields):
     proxy, origin, clock, first = await a_copy(stage, cache_control="no-store", **fields)
     clock.advance(minutes=5)
 
@@ -51,7 +51,7 @@ async def test_feed_that_may_not_be_stored_is_validated_with_the_clients_own_cop
     assert changed.tag != first.tag
 
 
-async def test_client_without_a_copy_gets_the_whole_of_a_feed_that_may_not_be_stored(stage):
+async def test_no_store_feed_is_sent_whole_to_a_client_without_etag(stage):
     proxy, _, clock, first = await a_copy(stage, cache_control="no-store")
     clock.advance(minutes=5)
     await proxy.get("/feed.rss", if_none_match=first.tag)
@@ -60,7 +60,7 @@ async def test_client_without_a_copy_gets_the_whole_of_a_feed_that_may_not_be_st
     assert (await proxy.get("/feed.rss", agent="Other/1.0")).expect(200).body == first.body
 
 
-async def test_feed_that_may_be_stored_again_is_fetched_whole_for_a_conditional_request(stage):
+async def test_no_store_feed_that_becomes_storable_is_fetched_whole(stage):
     proxy, origin, clock, first = await a_copy(stage, cache_control="no-store")
     origin.publish("/feed.rss", a_feed(*TITLES), cache_control="max-age=600")
     clock.advance(minutes=5)
@@ -71,7 +71,7 @@ async def test_feed_that_may_be_stored_again_is_fetched_whole_for_a_conditional_
     (await proxy.get("/feed.rss")).expect(200, cache="hit")
 
 
-async def test_date_made_up_by_a_client_does_no_harm_to_a_feed_that_may_not_be_stored(stage):
+async def test_no_store_feed_with_an_invalid_date_in_the_etag_is_sent_whole(stage):
     proxy, _, clock, first = await a_copy(stage, cache_control="no-store")
     clock.advance(minutes=5)
 
@@ -80,7 +80,7 @@ async def test_date_made_up_by_a_client_does_no_harm_to_a_feed_that_may_not_be_s
     assert seen.body == first.body
 
 
-async def test_feed_is_fetched_whole_if_the_origin_confirms_another_tag_than_the_clients(stage):
+async def test_no_store_feed_is_fetched_whole_after_a_304_with_another_etag(stage):
     proxy, origin, clock, first = await a_copy(stage, cache_control="no-store")
     clock.advance(minutes=5)
 
@@ -96,7 +96,7 @@ async def test_feed_is_fetched_whole_if_the_origin_confirms_another_tag_than_the
 
 
 @pytest.mark.parametrize("status", [403, 431])
-async def test_origin_that_refuses_the_conditions_of_a_client_has_not_failed(stage, status: int):
+async def test_no_store_feed_is_fetched_again_without_conditions_after_a_refusal(stage, status: int):
     proxy, origin, clock, first = await a_copy(stage, cache_control="no-store")
     clock.advance(minutes=5)
     sent = []
@@ -115,7 +115,7 @@ async def test_origin_that_refuses_the_conditions_of_a_client_has_not_failed(sta
     assert [value and len(value) for value in sent] == [len('"ABC"') * 8 + len(", ") * 7, None]
 
 
-async def test_origin_whose_304_states_no_lifetime_is_asked_once(stage):
+async def test_no_store_feed_with_a_304_without_lifetime_is_requested_once(stage):
     proxy, origin, clock, first = await a_copy(stage, cache_control="no-store")
     before = origin.requests
     origin.speak(lambda request: Response(304, Fields([("ETag", request.fields.get("if-none-match") or "")])))
@@ -126,7 +126,7 @@ async def test_origin_whose_304_states_no_lifetime_is_asked_once(stage):
     assert origin.requests == before + 1
 
 
-async def test_client_keeps_content_whose_tag_alone_the_origin_has_changed(stage):
+async def test_no_store_feed_with_only_a_new_etag_of_the_origin_gets_304(stage):
     proxy, origin, clock, first = await a_copy(stage, cache_control="no-store", etag='"one"')
     origin.publish("/feed.rss", a_feed(*TITLES), cache_control="no-store", etag='"two"')
     clock.advance(minutes=5)
@@ -139,7 +139,7 @@ async def test_client_keeps_content_whose_tag_alone_the_origin_has_changed(stage
 # -- tags
 
 
-async def test_every_coding_has_a_strong_tag_of_its_own(stage):
+async def test_etag_is_strong_and_different_for_each_coding(stage):
     proxy, _, _, _ = await a_copy(stage)
 
     tags = [(await proxy.get("/feed.rss", accept_encoding=coding)).expect(200).tag for coding in CODINGS]
@@ -148,7 +148,7 @@ async def test_every_coding_has_a_strong_tag_of_its_own(stage):
     assert not [tag for tag in tags if tag.startswith("W/")]
 
 
-async def test_whoever_has_it_in_one_coding_needs_it_in_no_other(stage):
+async def test_etag_of_any_coding_gets_304_in_every_coding(stage):
     proxy, origin, _, _ = await a_copy(stage)
     tags = {coding: (await proxy.get("/feed.rss", accept_encoding=coding)).tag for coding in CODINGS}
 
@@ -160,7 +160,7 @@ async def test_whoever_has_it_in_one_coding_needs_it_in_no_other(stage):
     assert origin.requests == 1
 
 
-async def test_the_content_is_the_same_in_every_coding(stage):
+async def test_content_is_the_same_in_every_coding(stage):
     proxy, _, _, _ = await a_copy(stage)
 
     seen = [await proxy.get("/feed.rss", accept_encoding=coding) for coding in CODINGS]
@@ -170,7 +170,7 @@ async def test_the_content_is_the_same_in_every_coding(stage):
     assert all("accept-encoding" in words(each.fields.combined("vary") or "") for each in seen)
 
 
-async def test_who_held_the_origins_own_copy_holds_this_one(stage):
+async def test_etag_of_the_origin_gets_304(stage):
     proxy, _, _, _ = await a_copy(stage, etag='"theirs-1"')
 
     for tag in ('"theirs-1"', 'W/"theirs-1"'):
@@ -194,7 +194,7 @@ DECORATED = {
 
 
 @pytest.mark.parametrize("how", DECORATED)
-async def test_a_tag_is_known_again_whatever_was_done_to_it_on_the_way(stage, how):
+async def test_etag_altered_by_an_intermediary_gets_304(stage, how):
     proxy, _, _, first = await a_copy(stage)
     value = DECORATED[how].format(tag=first.tag, opaque=first.tag.strip('"'))
 
@@ -202,13 +202,13 @@ async def test_a_tag_is_known_again_whatever_was_done_to_it_on_the_way(stage, ho
 
 
 @pytest.mark.parametrize("value", ['"another"', 'W/"another"', '"a", "b"', '""', ","])
-async def test_another_tag_gets_the_content(stage, value):
+async def test_etag_that_is_unknown_gets_the_content(stage, value):
     proxy, _, _, first = await a_copy(stage)
 
     (await proxy.get("/feed.rss", if_none_match=value)).expect(200, body=first.body)
 
 
-async def test_the_tag_of_an_old_version_gets_the_new_one(stage):
+async def test_etag_of_an_old_version_gets_the_new_version(stage):
     proxy, origin, clock, first = await a_copy(stage, cache_control="max-age=60")
     origin.publish("/feed.rss", a_feed("news", *TITLES[:40]), cache_control="max-age=60")
     clock.advance(minutes=10)
@@ -219,14 +219,14 @@ async def test_the_tag_of_an_old_version_gets_the_new_one(stage):
     assert seen.tag != first.tag
 
 
-async def test_when_the_origin_confirms_the_reader_hears_304_too(stage):
+async def test_etag_of_a_stale_copy_gets_304_after_validation(stage):
     proxy, _, clock, first = await a_copy(stage, cache_control="max-age=60")
     clock.advance(minutes=10)
 
     (await proxy.get("/feed.rss", if_none_match=first.tag)).expect(304, cache="fwd=stale; fwd-status=304")
 
 
-async def test_a_version_that_differs_in_nothing_but_its_date_of_build_keeps_no_old_tag(stage):
+async def test_etag_differs_for_content_with_another_build_date(stage):
     proxy, origin, clock = await stage()
     built = "<lastBuildDate>Fri, 20 Nov 2026 1{}:00:00 GMT</lastBuildDate>"
     origin.publish("/feed.rss", a_feed(extra=built.format(1)), cache_control="max-age=60")
@@ -242,7 +242,7 @@ async def test_a_version_that_differs_in_nothing_but_its_date_of_build_keeps_no_
 # -- dates
 
 
-async def test_the_origins_last_modified_is_kept_and_works(stage):
+async def test_last_modified_of_the_origin_is_kept_and_gets_304(stage):
     proxy, _, _, first = await a_copy(stage, last_modified=JAN_1)
 
     assert first.fields.get("last-modified") == JAN_1
@@ -252,7 +252,7 @@ async def test_the_origins_last_modified_is_kept_and_works(stage):
 
 
 @pytest.mark.parametrize("given", [None, "Fri, 01 Jan 2100 00:00:00 GMT", "yesterday", "0"])
-async def test_where_the_origins_last_modified_says_nothing_one_is_made_that_works(stage, given):
+async def test_last_modified_is_generated_if_the_origin_has_none_or_an_invalid_one(stage, given):
     fields = {"last_modified": given} if given else {}
     proxy, origin, clock, first = await a_copy(stage, cache_control="max-age=60", **fields)
     made = first.fields.get("last-modified")
@@ -268,7 +268,7 @@ async def test_where_the_origins_last_modified_says_nothing_one_is_made_that_wor
     assert news.fields.get("last-modified") == format_http_date(clock.now())
 
 
-async def test_who_says_when_he_asked_last_gets_what_came_here_since(stage):
+async def test_if_modified_since_with_a_request_time_gets_versions_stored_since(stage):
     proxy, origin, clock, _ = await a_copy(stage, cache_control="max-age=3600", last_modified=JAN_1)
     clock.advance(minutes=10)
     published = format_http_date(clock.now())
@@ -287,7 +287,7 @@ async def test_who_says_when_he_asked_last_gets_what_came_here_since(stage):
     (await proxy.get("/feed.rss", if_modified_since=format_http_date(clock.now()))).expect(304)
 
 
-async def test_a_made_last_modified_is_never_told_to_the_origin(stage):
+async def test_last_modified_that_is_generated_is_not_sent_to_the_origin(stage):
     proxy, origin, clock, _ = await a_copy(stage, cache_control="max-age=60")
     clock.advance(minutes=10)
 
@@ -296,7 +296,7 @@ async def test_a_made_last_modified_is_never_told_to_the_origin(stage):
     assert "if-modified-since" not in origin.heard
 
 
-async def test_if_none_match_wins_over_if_modified_since(stage):
+async def test_if_none_match_takes_precedence_over_if_modified_since(stage):
     proxy, _, _, first = await a_copy(stage, last_modified=JAN_1)
 
     (await proxy.get("/feed.rss", if_none_match='"another"', if_modified_since=FEB_1)).expect(200)
@@ -305,7 +305,7 @@ async def test_if_none_match_wins_over_if_modified_since(stage):
 
 
 @pytest.mark.parametrize("since", ["yesterday", "Fri, 01 Jan 2100 00:00:00 GMT", "0", ""])
-async def test_a_date_that_cannot_be_gets_the_content(stage, since):
+async def test_if_modified_since_with_an_invalid_or_future_date_gets_the_content(stage, since):
     proxy, _, _, _ = await a_copy(stage, last_modified=JAN_1)
 
     (await proxy.get("/feed.rss", if_modified_since=since)).expect(200)
@@ -314,7 +314,7 @@ async def test_a_date_that_cannot_be_gets_the_content(stage, since):
 # -- the other preconditions
 
 
-async def test_preconditions_that_fail_are_412(stage):
+async def test_precondition_that_is_false_gets_412(stage):
     proxy, _, _, first = await a_copy(stage, last_modified=FEB_1)
 
     (await proxy.get("/feed.rss", if_match='"another"')).expect(412)
@@ -322,7 +322,7 @@ async def test_preconditions_that_fail_are_412(stage):
     (await proxy.get("/feed.rss", if_unmodified_since=JAN_1)).expect(412)
 
 
-async def test_preconditions_that_hold_let_the_content_pass(stage):
+async def test_precondition_that_is_true_gets_the_content(stage):
     proxy, _, _, first = await a_copy(stage, last_modified=FEB_1)
 
     (await proxy.get("/feed.rss", if_match=first.tag)).expect(200)
@@ -333,7 +333,7 @@ async def test_preconditions_that_hold_let_the_content_pass(stage):
 # -- 304 and HEAD
 
 
-async def test_a_304_says_what_it_has_to_and_no_more(stage):
+async def test_not_modified_has_the_required_fields_and_no_content_fields(stage):
     proxy, _, clock, first = await a_copy(stage, cache_control="max-age=600", last_modified=JAN_1)
     clock.advance(seconds=7)
 
@@ -348,7 +348,7 @@ async def test_a_304_says_what_it_has_to_and_no_more(stage):
 
 
 @pytest.mark.parametrize("coding", CODINGS)
-async def test_head_says_what_get_says(stage, coding):
+async def test_head_has_the_fields_of_get(stage, coding):
     proxy, origin, _, _ = await a_copy(stage)
     whole = await proxy.get("/feed.rss", accept_encoding=coding)
 
@@ -360,13 +360,13 @@ async def test_head_says_what_get_says(stage, coding):
     assert origin.requests == 1
 
 
-async def test_head_knows_preconditions(stage):
+async def test_head_with_a_current_etag_gets_304(stage):
     proxy, _, _, first = await a_copy(stage)
 
     (await proxy.head("/feed.rss", if_none_match=first.tag)).expect(304)
 
 
-async def test_a_cold_head_says_what_get_would(stage):
+async def test_head_without_a_copy_has_the_fields_of_get(stage):
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", a_feed(), content_type="text/xml")
 
@@ -378,7 +378,7 @@ async def test_a_cold_head_says_what_get_would(stage):
     assert origin.requests == 1
 
 
-async def test_a_stale_head_renews_the_copy_of_a_feed(stage):
+async def test_head_for_a_stale_feed_updates_the_copy(stage):
     proxy, origin, clock, _ = await a_copy(stage, cache_control="max-age=60")
     origin.publish("/feed.rss", a_feed("news", *TITLES[:40]), cache_control="max-age=60")
     clock.advance(minutes=10)
@@ -391,7 +391,7 @@ async def test_a_stale_head_renews_the_copy_of_a_feed(stage):
 # -- ranges
 
 
-async def test_a_part_is_cut_from_the_copy(stage):
+async def test_range_of_a_feed_is_answered_from_the_copy(stage):
     proxy, origin, _, first = await a_copy(stage)
     length = len(first.body)
 
@@ -404,7 +404,7 @@ async def test_a_part_is_cut_from_the_copy(stage):
     assert origin.requests == 1
 
 
-async def test_a_part_is_cut_from_the_bytes_of_the_coding(stage):
+async def test_range_of_a_feed_counts_bytes_of_the_coding(stage):
     proxy, _, _, _ = await a_copy(stage)
     packed = await proxy.get("/feed.rss", accept_encoding="gzip")
 
@@ -414,7 +414,7 @@ async def test_a_part_is_cut_from_the_bytes_of_the_coding(stage):
     assert seen.fields.get("content-encoding") == "gzip"
 
 
-async def test_a_part_beyond_the_end_is_416(stage):
+async def test_range_beyond_the_end_gets_416(stage):
     proxy, _, _, first = await a_copy(stage)
 
     seen = (await proxy.get("/feed.rss", range="bytes=99999999-")).expect(416)
@@ -423,13 +423,13 @@ async def test_a_part_beyond_the_end_is_416(stage):
 
 
 @pytest.mark.parametrize("value", ["bytes=0-1,5-6", "lines=1-2", "bytes=", "bytes=5-1", "0-5"])
-async def test_what_is_no_single_range_gets_the_whole(stage, value):
+async def test_range_that_is_invalid_or_multiple_gets_the_whole(stage, value):
     proxy, _, _, first = await a_copy(stage)
 
     (await proxy.get("/feed.rss", range=value)).expect(200, body=first.body)
 
 
-async def test_if_range_gives_the_part_only_of_what_the_reader_has(stage):
+async def test_if_range_with_another_validator_gets_the_whole(stage):
     proxy, _, _, first = await a_copy(stage, last_modified=JAN_1)
 
     (await proxy.get("/feed.rss", range="bytes=0-3", if_range=first.tag)).expect(206)
@@ -438,7 +438,7 @@ async def test_if_range_gives_the_part_only_of_what_the_reader_has(stage):
         (await proxy.get("/feed.rss", range="bytes=0-3", if_range=another)).expect(200, body=first.body)
 
 
-async def test_a_cold_range_passes_and_its_part_is_never_taken_for_the_whole(stage):
+async def test_range_without_a_copy_is_forwarded_and_not_stored_as_the_whole(stage):
     proxy, origin, _ = await stage(site_interval=0)
     whole = a_feed("whole")
 
@@ -474,7 +474,7 @@ def packed_origin(origin: Origin, clock: ManualClock, *lines: tuple[str, str]) -
     return body
 
 
-async def test_no_transform_is_left_alone(stage):
+async def test_no_transform_feed_is_sent_unchanged(stage):
     proxy, origin, clock = await stage()
     digest = ("Content-MD5", "Q2hlY2sgSW50ZWdyaXR5IQ==")
     body = packed_origin(origin, clock, ("Cache-Control", "no-transform, max-age=600"), digest)
@@ -490,14 +490,14 @@ async def test_no_transform_is_left_alone(stage):
     assert origin.requests == 1
 
 
-async def test_no_transform_is_not_even_decoded_for_one_who_cannot(stage):
+async def test_no_transform_feed_is_not_decoded(stage):
     proxy, origin, clock = await stage()
     body = packed_origin(origin, clock, ("Cache-Control", "no-transform, max-age=600"))
 
     (await proxy.get("/feed.rss")).expect(200, body=body)
 
 
-async def test_checksums_of_other_bytes_are_not_passed_on(stage):
+async def test_digest_fields_are_removed_from_an_edited_feed(stage):
     proxy, origin, clock = await stage()
     names = ("Content-MD5", "Digest", "Content-Digest", "Repr-Digest")
     packed_origin(origin, clock, *((name, "sha-256=:AAAA:") for name in names))
@@ -507,7 +507,7 @@ async def test_checksums_of_other_bytes_are_not_passed_on(stage):
         assert not [name for name in names if name in seen.fields]
 
 
-async def test_checksums_of_what_passes_untouched_pass_too(stage):
+async def test_digest_fields_are_kept_for_unchanged_content(stage):
     proxy, origin, _ = await stage()
     origin.publish("/x.png", b"\x89PNG", content_type="image/png", content_digest="sha-256=:AAAA:")
 

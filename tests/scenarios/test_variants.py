@@ -34,7 +34,7 @@ def speaking(origin: Origin, clock: ManualClock, name: str, *, feed: bool = True
     origin.speak(answer)
 
 
-async def test_each_language_has_a_copy_of_its_own(stage):
+async def test_variant_is_stored_for_each_language(stage):
     proxy, origin, clock = await stage(site_interval=0)
     speaking(origin, clock, "Accept-Language")
 
@@ -47,7 +47,7 @@ async def test_each_language_has_a_copy_of_its_own(stage):
     assert origin.requests == 3
 
 
-async def test_another_language_than_those_held_is_a_vary_miss(stage):
+async def test_variant_for_an_unknown_language_is_a_vary_miss(stage):
     proxy, origin, clock = await stage(site_interval=0)
     speaking(origin, clock, "Accept-Language")
     await proxy.get("/feed.rss", accept_language="en")
@@ -56,7 +56,7 @@ async def test_another_language_than_those_held_is_a_vary_miss(stage):
     (await proxy.get("/feed.rss")).expect(200, cache="fwd=vary-miss; stored")
 
 
-async def test_languages_are_compared_without_case_and_blanks(stage):
+async def test_variant_selection_ignores_case_and_whitespace_of_languages(stage):
     proxy, origin, clock = await stage()
     speaking(origin, clock, "Accept-Language")
     await proxy.get("/feed.rss", accept_language="de-AT, en;q=0.5")
@@ -64,7 +64,7 @@ async def test_languages_are_compared_without_case_and_blanks(stage):
     (await proxy.get("/feed.rss", accept_language="de-at,  en; q=0.5")).expect(200, cache="hit")
 
 
-async def test_two_fields_in_vary_are_two_conditions(stage):
+async def test_variant_selection_compares_every_field_in_vary(stage):
     proxy, origin, clock = await stage(site_interval=0)
     speaking(origin, clock, "Accept-Language", vary="Accept-Language, X-Layout")
     await proxy.get("/feed.rss", accept_language="de", x_layout="wide")
@@ -74,7 +74,7 @@ async def test_two_fields_in_vary_are_two_conditions(stage):
     (await proxy.get("/feed.rss", accept_language="en")).expect(200, cache="fwd=vary-miss")
 
 
-async def test_a_stale_variant_is_confirmed_by_its_own_validator(stage):
+async def test_variant_that_is_stale_is_validated_with_its_own_etag(stage):
     proxy, origin, clock = await stage(site_interval=0, feed_hints="off")
     speaking(origin, clock, "Accept-Language", etag='"en"')
     await proxy.get("/feed.rss", accept_language="en")
@@ -87,7 +87,7 @@ async def test_a_stale_variant_is_confirmed_by_its_own_validator(stage):
     assert origin.heard.get("if-none-match") == '"en"'
 
 
-async def test_vary_star_is_asked_for_each_time(stage):
+async def test_vary_star_causes_a_request_each_time(stage):
     proxy, origin, clock = await stage(site_interval=0)
     speaking(origin, clock, "Accept", vary="*")
 
@@ -97,7 +97,7 @@ async def test_vary_star_is_asked_for_each_time(stage):
         assert origin.requests == count
 
 
-async def test_readers_with_different_user_agents_share_a_fetch_of_the_proxy(stage):
+async def test_vary_user_agent_is_ignored_for_a_feed_fetched_by_the_proxy(stage):
     proxy, origin, clock = await stage()
     speaking(origin, clock, "User-Agent")
     await proxy.get("/feed.rss", user_agent="reader/1")
@@ -107,7 +107,7 @@ async def test_readers_with_different_user_agents_share_a_fetch_of_the_proxy(sta
     assert (origin.heard.get("user-agent") or "").startswith("feedproxy/")
 
 
-async def test_in_the_explicit_proxy_a_page_that_varies_by_reader_is_each_readers_own(stage):
+async def test_vary_user_agent_in_explicit_proxy_keeps_variants_of_a_page(stage):
     proxy, origin, clock = await stage()
     proxy.entrance = Entrance.PROXY
     speaking(origin, clock, "User-Agent", feed=False)
@@ -117,7 +117,7 @@ async def test_in_the_explicit_proxy_a_page_that_varies_by_reader_is_each_reader
     (await proxy.get("/page", user_agent="reader/1")).expect(200, cache="hit", body=b"reader/1")
 
 
-async def test_what_was_fetched_in_our_name_is_no_answer_for_one_who_speaks_for_himself(stage):
+async def test_vary_user_agent_separates_gateway_and_explicit_proxy(stage):
     proxy, origin, clock = await stage()
     speaking(origin, clock, "User-Agent", feed=False)
     await proxy.send("GET", "/page", entrance=Entrance.GATEWAY, user_agent="reader/1")
@@ -127,7 +127,7 @@ async def test_what_was_fetched_in_our_name_is_no_answer_for_one_who_speaks_for_
     seen.expect(200, cache="fwd=vary-miss", body=b"reader/1")
 
 
-async def test_accept_encoding_makes_no_variants_of_a_feed(stage):
+async def test_vary_accept_encoding_makes_no_variants_of_a_feed(stage):
     proxy, origin, clock = await stage()
     speaking(origin, clock, "Accept-Encoding")
 
@@ -140,7 +140,7 @@ async def test_accept_encoding_makes_no_variants_of_a_feed(stage):
 # -- credentials
 
 
-async def test_what_was_given_to_credentials_is_not_stored(stage):
+async def test_response_to_credentials_is_not_stored(stage):
     proxy, origin, clock = await stage(site_interval=0)
     speaking(origin, clock, "Authorization", vary="Accept")
 
@@ -154,7 +154,7 @@ async def test_what_was_given_to_credentials_is_not_stored(stage):
 
 
 @pytest.mark.parametrize("permission", ["public, max-age=600", "s-maxage=600", "must-revalidate, max-age=600"])
-async def test_what_was_given_to_credentials_is_reused_for_them_where_the_origin_says_so(stage, permission):
+async def test_response_to_credentials_is_reused_for_the_same_credentials_if_permitted(stage, permission):
     """RFC 9111, 3.5, would let everybody have it. The origin may not have thought of who asks."""
     proxy, origin, clock = await stage(site_interval=0)
     speaking(origin, clock, "Authorization", vary="Accept", cache_control=permission)
@@ -167,7 +167,7 @@ async def test_what_was_given_to_credentials_is_reused_for_them_where_the_origin
     assert BASIC.encode() not in yours.body
 
 
-async def test_vary_authorization_keeps_shared_answers_apart(stage):
+async def test_vary_authorization_separates_shared_responses(stage):
     proxy, origin, clock = await stage(site_interval=0)
     speaking(origin, clock, "Authorization", cache_control="public, max-age=600")
 
@@ -178,7 +178,7 @@ async def test_vary_authorization_keeps_shared_answers_apart(stage):
     assert BASIC.encode() in mine.expect(200, cache="hit").body
 
 
-async def test_what_was_given_to_credentials_never_stands_in_for_an_origin_that_fails(stage):
+async def test_response_to_credentials_does_not_replace_a_failure(stage):
     proxy, origin, clock = await stage(site_interval=0)
     speaking(origin, clock, "Authorization", vary="Accept")
     await proxy.get("/feed.rss", authorization=BASIC)
@@ -191,7 +191,7 @@ async def test_what_was_given_to_credentials_never_stands_in_for_an_origin_that_
     assert BASIC.encode() not in seen.body
 
 
-async def test_a_401_for_one_is_not_the_answer_for_another(stage):
+async def test_refusal_401_is_not_reused_for_a_request_with_credentials(stage):
     proxy, origin, _ = await stage()
 
     def guarded(request: Request) -> Response:
@@ -212,7 +212,7 @@ async def test_a_401_for_one_is_not_the_answer_for_another(stage):
 
 
 @pytest.mark.parametrize("status", [200, 304])
-async def test_what_may_not_be_stored_any_more_is_not_kept_as_it_was(stage, status):
+async def test_stored_page_is_removed_after_a_response_with_no_store(stage, status):
     proxy, origin, clock = await stage()
     page = {"content_type": "text/plain", "etag": '"1"'}
     origin.publish("/page", b"for everybody", cache_control="max-age=60", **page)
@@ -227,7 +227,7 @@ async def test_what_may_not_be_stored_any_more_is_not_kept_as_it_was(stage, stat
     assert (await proxy.get("/page")).status == 502
 
 
-async def test_what_was_given_for_credentials_stays_with_those_whom_the_origin_lets_have_it(stage):
+async def test_response_to_credentials_is_not_shared_after_a_304_without_permission(stage):
     proxy, origin, clock = await stage(shared_fields=("authorization",))
     page = {"content_type": "text/plain", "etag": '"1"'}
     origin.publish("/page", b"text", cache_control="s-maxage=60", **page)
@@ -239,7 +239,7 @@ async def test_what_was_given_for_credentials_stays_with_those_whom_the_origin_l
     (await proxy.get("/page")).expect(200, cache="fwd=uri-miss")
 
 
-async def test_a_head_is_told_of_a_redirect_and_not_what_stands_where_it_leads(stage):
+async def test_head_for_a_redirected_page_gets_the_redirect(stage):
     proxy, origin, clock = await stage()
     origin.publish("/page", b"text", content_type="text/plain", cache_control="max-age=60")
     await proxy.get("/page")
@@ -249,7 +249,7 @@ async def test_a_head_is_told_of_a_redirect_and_not_what_stands_where_it_leads(s
     assert (await proxy.head("/page")).status == 301
 
 
-async def test_what_a_cookie_brought_is_stored_only_where_the_origin_says_how_long(stage):
+async def test_response_to_a_cookie_is_stored_only_with_explicit_freshness(stage):
     proxy, origin, _clock = await stage(site_interval=0)
     proxy.entrance = Entrance.PROXY
     origin.publish("/said.rss", a_feed(), cache_control="max-age=600")
@@ -260,7 +260,7 @@ async def test_what_a_cookie_brought_is_stored_only_where_the_origin_says_how_lo
     assert "hit" not in (await proxy.get("/silent.rss")).expect(200).cache
 
 
-async def test_vary_cookie_keeps_readers_apart(stage):
+async def test_vary_cookie_separates_responses(stage):
     proxy, origin, clock = await stage(site_interval=0)
     proxy.entrance = Entrance.PROXY
     speaking(origin, clock, "Cookie")
@@ -272,7 +272,7 @@ async def test_vary_cookie_keeps_readers_apart(stage):
 
 
 @pytest.mark.parametrize("directive", ["no-store", "private", "private, max-age=600"])
-async def test_what_the_origin_keeps_to_one_is_asked_for_by_each(stage, directive):
+async def test_private_or_no_store_response_is_fetched_for_each_request(stage, directive):
     proxy, origin, _clock = await stage(site_interval=0)
     numbers = iter(range(10))
 
@@ -286,7 +286,7 @@ async def test_what_the_origin_keeps_to_one_is_asked_for_by_each(stage, directiv
     assert b"number 1" in (await proxy.get("/feed.rss")).expect(200).body
 
 
-async def test_no_more_than_a_few_variants_are_kept_of_one_address(stage):
+async def test_variants_of_a_target_are_limited(stage):
     proxy, origin, clock = await stage(site_interval=0)
     speaking(origin, clock, "X-Anything", feed=False)
 
@@ -298,7 +298,7 @@ async def test_no_more_than_a_few_variants_are_kept_of_one_address(stage):
 
 
 @pytest.mark.parametrize("directive", ["private", "no-cache"])
-async def test_a_field_that_is_not_for_all_reaches_the_first_reader_only(stage, directive):
+async def test_private_or_no_cache_field_is_sent_with_the_first_response_only(stage, directive):
     proxy, origin, _ = await stage()
     origin.publish(
         "/page", b"text", content_type="text/plain", cache_control=f'max-age=60, {directive}="x-mine"', x_mine="1"
@@ -320,7 +320,7 @@ async def test_a_field_that_is_not_for_all_reaches_the_first_reader_only(stage, 
         "<rss><channel><title>WHOSE</title><frequency/></channel></rss>",
     ],
 )
-async def test_document_with_the_root_of_a_feed_alone_is_plain_http_with_its_own_vary_and_freshness(stage, document):
+async def test_document_with_only_the_root_of_a_feed_keeps_its_vary_and_freshness(stage, document):
     proxy, origin, clock = await stage(site_interval=0)
     json = document.startswith("{")
     label = "application/json" if json else "application/xml"
@@ -339,7 +339,7 @@ async def test_document_with_the_root_of_a_feed_alone_is_plain_http_with_its_own
     assert origin.requests == 3
 
 
-async def test_new_feed_of_a_site_of_one_language_is_fetched_once(stage):
+async def test_accept_language_is_not_sent_for_a_new_feed_of_a_site_without_variants(stage):
     proxy, origin, _ = await stage(site_interval=0)
     origin.publish("/first.rss", a_feed("one"), cache_control="max-age=600")
     origin.publish("/second.rss", a_feed("two"), cache_control="max-age=600")
@@ -354,7 +354,7 @@ async def test_new_feed_of_a_site_of_one_language_is_fetched_once(stage):
     (await proxy.get("/second.rss", accept_language="fr")).expect(200, cache="hit")
 
 
-async def test_new_feed_that_varies_by_language_beside_one_that_does_not_is_sent_in_the_language(stage):
+async def test_accept_language_is_sent_for_a_new_feed_that_varies_by_language(stage):
     proxy, origin, clock = await stage(site_interval=0)
     origin.publish("/first.rss", a_feed("one"), cache_control="max-age=600")
     await proxy.get("/first.rss", accept_language="de")
