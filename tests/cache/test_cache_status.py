@@ -22,11 +22,11 @@ def rows(heading: str) -> dict[str, str]:
     return dict(re.findall(r"^\| `([^`]+)` \| (.+) \|$", part, re.MULTILINE))
 
 
-def test_every_detail_is_documented_with_its_sentence_and_no_other() -> None:
+def test_detail_table_in_docs_equals_detail_enumeration() -> None:
     assert rows("detail") == {detail.value: detail.sentence for detail in Detail}
 
 
-def test_every_reason_to_forward_is_documented() -> None:
+def test_fwd_table_in_docs_equals_fwd_enumeration() -> None:
     assert set(rows("fwd")) == {fwd.value for fwd in Fwd}
 
 
@@ -36,7 +36,7 @@ def error_types(base: type[errors.FeedproxyError]) -> Iterator[type[errors.Feedp
         yield from error_types(each)
 
 
-def test_every_error_that_a_reader_can_meet_has_its_detail_in_the_list() -> None:
+def test_detail_of_every_client_error_is_enumerated() -> None:
     for module in pkgutil.walk_packages(feedproxy.__path__, "feedproxy."):
         if not module.name.startswith("feedproxy.addons"):
             importlib.import_module(module.name)  # wherever they are declared
@@ -45,6 +45,6 @@ def test_every_error_that_a_reader_can_meet_has_its_detail_in_the_list() -> None
 
 
 @pytest.mark.parametrize("detail", Detail)
-def test_a_detail_is_a_token_and_its_sentence_a_sentence(detail: Detail) -> None:
+def test_detail_is_a_token_with_a_sentence(detail: Detail) -> None:
     assert re.fullmatch(r"[a-z][a-z0-9-]*", detail)
     assert detail.sentence.endswith(".")

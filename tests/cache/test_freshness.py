@@ -83,27 +83,27 @@ def test_hint_does_not_hold_a_copy_that_http_forbids_to_use_stale(control: str) 
     assert not isinstance(decide(stored, CacheControl(), state(stored, 25), NOW + 1500), Reuse)
 
 
-def test_nothing_is_held_that_was_given_to_credentials() -> None:
+def test_hint_does_not_hold_response_to_authorized_request() -> None:
     assert state(a_feed(("Cache-Control", "public, max-age=300"), authorized=True), 25).allowance is None
 
 
 @pytest.mark.parametrize("request_", [CacheControl(no_cache=True), CacheControl(max_age=0), CacheControl(min_fresh=60)])
-def test_a_reader_who_wants_a_fresh_copy_gets_no_held_one(request_: CacheControl) -> None:
+def test_held_copy_is_not_reused_for_request_that_requires_freshness(request_: CacheControl) -> None:
     stored = a_feed(("Cache-Control", "max-age=300"), ("ETag", '"x"'))
 
     assert isinstance(decide(stored, request_, state(stored, 25), NOW + 1500), Validate)
 
 
-def test_hints_count_for_feeds_only() -> None:
+def test_hint_applies_to_feeds_only() -> None:
     assert state(a_feed(feed=False), 1).lifetime == 0
     assert state(a_feed(("Cache-Control", "max-age=1"), feed=False), 1).allowance is None
 
 
-def test_a_hint_does_not_make_an_error_fresh() -> None:
+def test_hint_does_not_apply_to_error() -> None:
     assert state(a_feed(status=503), 1).lifetime == 0
 
 
-def test_what_is_learned_comes_before_last_modified_and_the_default_last() -> None:
+def test_heuristic_order_is_learned_last_modified_default() -> None:
     modified = ("Last-Modified", format_http_date(NOW - 86_400))
 
     assert (
@@ -118,14 +118,14 @@ def test_what_is_learned_comes_before_last_modified_and_the_default_last() -> No
     assert guess(a_feed()).lifetime == 1800
 
 
-def test_a_guess_about_a_feed_stays_within_its_bounds() -> None:
+def test_heuristic_lifetime_of_feed_is_bounded() -> None:
     assert guess(a_feed(), learned=1).lifetime == 300
     assert guess(a_feed(), learned=10**9).lifetime == 86_400
     assert guess(a_feed(("Last-Modified", format_http_date(NOW - 5)))).lifetime == 300
     assert guess(a_feed(("Last-Modified", format_http_date(NOW - 10**9)))).lifetime == 86_400
 
 
-def test_what_is_no_feed_is_not_guessed_about_but_by_last_modified() -> None:
+def test_heuristic_lifetime_of_other_content_comes_from_last_modified_only() -> None:
     modified = ("Last-Modified", format_http_date(NOW - 50))
 
     assert guess(a_feed(feed=False), learned=7200).lifetime == 0
@@ -133,11 +133,11 @@ def test_what_is_no_feed_is_not_guessed_about_but_by_last_modified() -> None:
 
 
 @pytest.mark.parametrize("value", [format_http_date(NOW + 5), "yesterday"])
-def test_a_last_modified_in_the_future_or_unreadable_gives_no_guess(value: str) -> None:
+def test_heuristic_ignores_future_or_invalid_last_modified(value: str) -> None:
     assert guess(a_feed(("Last-Modified", value))).source is Source.DEFAULT
 
 
-def test_a_targeted_field_governs_alone_where_it_is_meant_for_us() -> None:
+def test_targeted_field_replaces_cache_control_and_expires_if_enabled() -> None:
     stored = a_feed(("CDN-Cache-Control", "max-age=600"), ("Cache-Control", "no-store"), ("Expires", "0"))
 
     ours, anothers = assess(stored, NOW, targeted=True), assess(stored, NOW)
@@ -149,7 +149,7 @@ def test_a_targeted_field_governs_alone_where_it_is_meant_for_us() -> None:
 
 
 @pytest.mark.parametrize("value", ["max-age=10000, &&&&&", ""])
-def test_a_targeted_field_that_cannot_be_read_is_passed_over(value: str) -> None:
+def test_targeted_field_that_is_invalid_is_ignored(value: str) -> None:
     stored = a_feed(("CDN-Cache-Control", value), ("Cache-Control", "max-age=5"))
 
     assert assess(stored, NOW, targeted=True).source is Source.MAX_AGE
@@ -163,7 +163,7 @@ def test_a_targeted_field_that_cannot_be_read_is_passed_over(value: str) -> None
         (-5, "0 s"),
     ],
 )  # fmt: skip
-def test_lengths_of_time_are_said_as_people_say_them(seconds: float, words: str) -> None:
+def test_description_of_duration_uses_common_units(seconds: float, words: str) -> None:
     assert span(seconds) == words
 
 
@@ -177,5 +177,5 @@ def test_lengths_of_time_are_said_as_people_say_them(seconds: float, words: str)
         (a_feed(status=599), "stale for 0 s: no lifetime given, and none is estimated for status 599"),
     ],
 )
-def test_every_state_can_be_said_in_words(stored: StoredResponse, words: str) -> None:
+def test_description_names_state_and_source_of_freshness(stored: StoredResponse, words: str) -> None:
     assert guess(stored).description == f"{words}, fetched 0 s ago"

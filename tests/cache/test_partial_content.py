@@ -1,4 +1,4 @@
-"""Which part is it, whom does it answer, what is missing of it, and what does it go together with?"""
+"""Partial content: storing parts, answering ranges, requesting missing bytes, combining (RFC 9111, section 3.4)."""
 
 from typing import Any
 
@@ -71,7 +71,9 @@ def cut_to(stored_part: StoredResponse, value: str, **lines: Any) -> bytes | Non
         ("", 5, None),
     ],
 )
-def test_a_part_is_what_its_content_range_and_its_bytes_agree_on(value: str, size: int, extent: Extent | None) -> None:
+def test_part_extent_requires_agreement_of_content_range_and_length(
+    value: str, size: int, extent: Extent | None
+) -> None:
     assert extent_of(fields(content_range=value), size) == extent
 
 
@@ -84,7 +86,7 @@ def kept(*, asked: Fields | None = None, body: bytes = b"01234", coding: str = "
     return may_store_part(Request("GET", TARGET, asked or fields(range="bytes=0-4")), stored)
 
 
-def test_a_part_with_explicit_freshness_may_be_kept() -> None:
+def test_part_with_explicit_freshness_is_stored() -> None:
     assert kept() == MayStore()
     assert kept(content_type="audio/mpeg", etag='W/"weak"') == MayStore()
 
@@ -108,11 +110,11 @@ def test_a_part_with_explicit_freshness_may_be_kept() -> None:
         ),
     ],
 )
-def test_what_is_not_kept_is_not_for_a_reason(because: str, lines: dict[str, Any]) -> None:
+def test_part_that_is_not_stored_has_a_reason(because: str, lines: dict[str, Any]) -> None:
     assert kept(**lines) == DoNotStore(because)
 
 
-def test_two_parts_are_kept_and_the_oldest_goes() -> None:
+def test_part_above_the_maximum_replaces_the_oldest() -> None:
     parts: tuple[StoredResponse, ...] = ()
     for first in (0, 3, 6, 8):
         parts = with_part(parts, part(first, first + 1))
@@ -121,7 +123,7 @@ def test_two_parts_are_kept_and_the_oldest_goes() -> None:
     assert [each.fields.get("content-range") for each in parts] == ["bytes 6-7/10", "bytes 8-9/10"]
 
 
-def test_a_part_takes_the_place_of_what_it_contains_and_of_other_versions() -> None:
+def test_part_replaces_contained_parts_and_other_versions() -> None:
     assert len(with_part((part(2, 3),), part(0, 5))) == 1
     assert len(with_part((part(0, 1, etag='"a"'),), part(5, 6, etag='"b"'))) == 1
     assert len(with_part((part(0, 1),), part(5, 6, 11))) == 1
@@ -148,11 +150,11 @@ def test_a_part_takes_the_place_of_what_it_contains_and_of_other_versions() -> N
         ("lines=4-5", None),
     ],
 )
-def test_a_range_is_cut_from_a_part_that_holds_all_of_it(value: str, bytes_: bytes | None) -> None:
+def test_part_containing_the_range_answers_it(value: str, bytes_: bytes | None) -> None:
     assert cut_to(part(4, 9), value) == bytes_
 
 
-def test_the_piece_says_where_it_lies() -> None:
+def test_part_response_has_content_range_and_no_content_digest() -> None:
     piece = respond_with_part(
         part(4, 9, content_digest="sha-256=:x:", repr_digest="sha-256=:y:"), fields(range="bytes=6-8")
     )
@@ -163,14 +165,14 @@ def test_the_piece_says_where_it_lies() -> None:
     assert "repr-digest" in piece.fields
 
 
-def test_of_an_unknown_length_only_what_is_certainly_there_is_cut() -> None:
+def test_part_of_unknown_complete_length_answers_only_explicit_contained_range() -> None:
     stored_part = part(4, 9, "*")
 
     assert cut_to(stored_part, "bytes=5-7") == b"567"
     assert [cut_to(stored_part, value) for value in ("bytes=5-", "bytes=-2", "bytes=8-10")] == [None, None, None]
 
 
-def test_if_range_has_to_name_the_part() -> None:
+def test_part_answers_if_range_only_with_its_strong_tag() -> None:
     stored_part = part(4, 9, etag='"a"')
 
     assert cut_to(stored_part, "bytes=5-5", if_range='"a"') == b"5"
@@ -187,13 +189,13 @@ def lacks(stored_part: StoredResponse, value: str | None = None, *, fresh: bool 
     return (found.range, found.condition) if isinstance(found, Missing) else found.reason
 
 
-def test_of_the_whole_only_the_missing_end_or_beginning_is_asked_for() -> None:
+def test_missing_of_whole_is_the_absent_end_or_beginning() -> None:
     assert lacks(part(0, 4, etag='"a"')) == ("bytes=5-", '"a"')
     assert lacks(part(4, 9, etag='"a"')) == ("bytes=0-3", '"a"')
     assert lacks(part(4, 9, etag='"a"'), fresh=False) == ("bytes=0-3", '"a"')
 
 
-def test_of_a_larger_range_only_what_is_missing_is_asked_for() -> None:
+def test_missing_of_larger_range_is_the_absent_bytes() -> None:
     assert lacks(part(2, 5, etag='"a"'), "bytes=4-7") == ("bytes=6-7", '"a"')
     assert lacks(part(2, 5, etag='"a"'), "bytes=0-3") == ("bytes=0-1", '"a"')
     assert lacks(part(2, 5, etag='"a"'), "bytes=5-") == ("bytes=6-", '"a"')
@@ -209,15 +211,15 @@ def test_of_a_larger_range_only_what_is_missing_is_asked_for() -> None:
         ("the request has no single range that applies", part(0, 4, etag='"a"'), "bytes=0-1,4-8"),
     ],
 )
-def test_where_a_part_does_not_help_it_says_why(because: str, stored_part: StoredResponse, value: str | None) -> None:
+def test_missing_of_unusable_part_has_a_reason(because: str, stored_part: StoredResponse, value: str | None) -> None:
     assert lacks(stored_part, value) == because
 
 
-def test_what_would_be_too_large_to_keep_is_not_completed() -> None:
+def test_missing_of_content_above_size_limit_is_not_requested() -> None:
     assert isinstance(missing(part(0, 4, etag='"a"'), fields(), fresh=True, size_max=9), Nothing)
 
 
-def test_without_a_strong_validator_no_more_is_risked_than_is_held() -> None:
+def test_missing_without_strong_validator_is_at_most_what_is_stored() -> None:
     assert lacks(part(0, 4)) == ("bytes=5-", None)
     assert (
         lacks(part(0, 4), fresh=False)
@@ -238,7 +240,7 @@ def test_without_a_strong_validator_no_more_is_risked_than_is_held() -> None:
         ({}, None),
     ],
 )
-def test_only_what_names_the_bytes_is_a_strong_validator(lines: dict[str, str], validator: str | None) -> None:
+def test_strong_validator_is_strong_tag_or_date_a_minute_old(lines: dict[str, str], validator: str | None) -> None:
     assert strong_validator(fields(date=format_http_date(NOW), **lines)) == validator
 
 
@@ -252,21 +254,21 @@ def together(stored_part: StoredResponse, first: int, last: int, length: int | s
 
 
 @pytest.mark.parametrize(("first", "last"), [(5, 9), (3, 9), (0, 9)])
-def test_two_parts_with_the_same_strong_validator_make_the_whole(first: int, last: int) -> None:
+def test_combine_with_equal_strong_validator_yields_200(first: int, last: int) -> None:
     whole = together(part(0, 4, etag='"a"'), first, last, etag='"a"')
 
     assert (whole.status, whole.body) == (200, WHOLE)
     assert "content-range" not in whole.fields
 
 
-def test_two_parts_that_make_no_whole_make_a_larger_part() -> None:
+def test_combine_of_incomplete_parts_yields_larger_part() -> None:
     larger = together(part(4, 5, etag='"a"'), 2, 3, etag='"a"')
 
     assert (larger.status, larger.body) == (206, b"2345")
     assert larger.fields.get("content-range") == "bytes 2-5/10"
 
 
-def test_the_new_responses_fields_win_and_the_others_stay() -> None:
+def test_combine_prefers_new_fields_and_keeps_others() -> None:
     whole = together(part(0, 4, etag='"a"', a="1", b="1", age="9"), 5, 9, etag='"a"', a="2")
 
     assert (whole.fields.get("a"), whole.fields.get("b")) == ("2", "1")
@@ -296,17 +298,19 @@ def test_the_new_responses_fields_win_and_the_others_stay() -> None:
         ),
     ],
 )
-def test_what_may_not_be_combined_is_not(because: str, stored_part: StoredResponse, news: StoredResponse) -> None:
+def test_combine_of_incompatible_parts_is_rejected_with_reason(
+    because: str, stored_part: StoredResponse, news: StoredResponse
+) -> None:
     assert combine(stored_part, Response(206, news.fields, news.content.bodies["identity"])) == NotCombinable(because)
 
 
-def test_a_validator_that_lies_is_found_out_where_the_parts_overlap() -> None:
+def test_combine_rejects_parts_that_differ_in_their_overlap() -> None:
     stored_part, news = part(0, 4, etag='"a"'), said(4, 9, etag='"a"')
 
     assert combine(stored_part, Response(206, news, b"xxxxxx")) == NotCombinable("the parts differ where they overlap")
 
 
-def test_a_part_counted_wrong_goes_together_with_nothing_that_was_counted_right() -> None:
+def test_combine_rejects_part_with_corrected_length() -> None:
     body = Content({"identity": WHOLE[5:]})
     (stored_part,) = with_part((), StoredResponse(TARGET, 206, said(4, 9, etag='"a"'), body, NOW, NOW))
 
@@ -314,5 +318,5 @@ def test_a_part_counted_wrong_goes_together_with_nothing_that_was_counted_right(
     assert together(stored_part, 0, 3, etag='"a"') == "the complete lengths differ"
 
 
-def test_a_part_is_as_fresh_as_it_says() -> None:
+def test_part_has_its_explicit_lifetime() -> None:
     assert explicit_lifetime(part(0, 4)) is not None

@@ -1,4 +1,4 @@
-"""Every decision says why, in words for the operator."""
+"""Each decision about reuse has a reason for the operator."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def words(control: str, after: float, *, invalid: bool = False, **request: objec
     return decide(stored, asked, assess(stored, NOW + after), NOW + after).reason
 
 
-def test_a_miss_says_whether_anything_is_stored() -> None:
+def test_decision_on_miss_names_whether_uri_is_stored() -> None:
     assert decide(None, CacheControl(), None, NOW).reason == "nothing is stored"
     assert decide(None, CacheControl(), None, NOW, known_uri=True).reason == (
         "the stored responses are for other request fields (Vary)"
@@ -45,5 +45,5 @@ def test_a_miss_says_whether_anything_is_stored() -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_decision_about_a_stored_response_gives_its_reason(said: str, because: str) -> None:
+def test_decision_on_stored_response_has_a_reason(said: str, because: str) -> None:
     assert said == because

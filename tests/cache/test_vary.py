@@ -1,4 +1,4 @@
-"""Which variants are kept when a new response comes."""
+"""Variants that a new response adds or replaces."""
 
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.cache.vary import choose, request_fields_for, with_variant
@@ -27,19 +27,19 @@ def kept(*variants: StoredResponse, new: StoredResponse, language: str | None) -
     return with_variant(variants, new, asking(language), own_agent=False, limit=2)
 
 
-def test_the_answer_to_another_request_stands_beside_what_there_was() -> None:
+def test_variant_of_another_request_is_added() -> None:
     german, french = answer("de"), answer("fr")
 
     assert kept(german, new=french, language="fr") == (german, french)
 
 
-def test_the_answer_to_a_like_request_replaces_what_there_was() -> None:
+def test_variant_of_equal_request_is_replaced() -> None:
     old, new, french = answer("de, en"), answer("EN,de", time=1), answer("fr")
 
     assert kept(old, french, new=new, language="EN,de") == (french, new)
 
 
-def test_an_answer_without_vary_replaces_the_variant_that_was_selected_before() -> None:
+def test_variant_selected_before_is_replaced_by_response_without_vary() -> None:
     """Otherwise that variant, which comes first, would be chosen, and fetched in vain, for ever."""
     german, plain = answer("de"), answer("de", vary="", time=1)
 
@@ -48,7 +48,7 @@ def test_an_answer_without_vary_replaces_the_variant_that_was_selected_before() 
     assert choose(variants, asking("de"), own_agent=False) is plain
 
 
-def test_of_too_many_the_oldest_goes() -> None:
+def test_variant_above_the_maximum_replaces_the_oldest() -> None:
     first, second, third = answer("de"), answer("fr"), answer("pl")
 
     assert kept(first, second, new=third, language="pl") == (second, third)

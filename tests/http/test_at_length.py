@@ -1,5 +1,6 @@
-"""Strangers write at any length: what is read of it is gone over once. Where it were gone over again and again, none of
-these would come to an end; nothing is timed."""
+"""Client-supplied values of any length are parsed in linear time.
+
+Nothing is timed: in quadratic time, these tests would not end."""
 
 from collections.abc import Callable
 
@@ -58,7 +59,7 @@ def test_user_agent_of_any_length_is_parsed_in_linear_time(
     rule(poll, ReaderState())
 
 
-def test_contact_address_is_found_behind_a_long_word() -> None:
+def test_user_agent_contact_is_found_after_long_word() -> None:
     poll = Poll(
         1, NOW, "https://example.com/feed", Fields([("User-Agent", "x." * 400 + "me@example.com")]), 200, Fields()
     )

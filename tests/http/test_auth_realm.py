@@ -1,4 +1,4 @@
-"""Challenges are read as browsers read them, so that no realm escapes."""
+"""Realms of challenges begin with the owner; challenges are parsed as browsers parse them."""
 
 import pytest
 
@@ -26,9 +26,9 @@ OWNER = "https://a.example"
         ('realm="victim"', ""),
     ],
 )
-def test_realms_of_basic_and_digest_begin_with_the_owner(said: str, written: str) -> None:
+def test_realm_of_basic_and_digest_begins_with_the_owner(said: str, written: str) -> None:
     assert with_realms_of(said, OWNER) == written
 
 
-def test_a_quotation_mark_that_is_never_closed_does_not_hide_a_challenge() -> None:
+def test_realm_after_unclosed_quotation_mark_begins_with_the_owner() -> None:
     assert 'Basic realm="https://a.example victim"' in with_realms_of('Bearer x="y, Basic realm="victim"', OWNER)

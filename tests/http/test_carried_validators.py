@@ -29,7 +29,7 @@ def test_tag_comes_back_to_its_origin_as_it_was(opaque: str, weak: bool, coding:
     assert answer == Fields([("Expires", DATE), ("ETag", sent.get("if-none-match") or "")])
 
 
-def test_date_is_carried_where_the_origin_has_no_tag() -> None:
+def test_date_of_origin_without_tag_is_carried() -> None:
     sent = client(("Last-Modified", DATE))
 
     assert conditions_for_origin(sent) == Fields([("If-Modified-Since", DATE)])
@@ -47,12 +47,12 @@ def test_date_is_carried_where_the_origin_has_no_tag() -> None:
         (("Last-Modified", "yesterday"),),
     ],
 )
-def test_nothing_is_carried_where_the_origin_gives_no_usable_validator(lines: tuple[tuple[str, str], ...]) -> None:
+def test_hash_without_usable_validator_of_origin_is_unchanged(lines: tuple[tuple[str, str], ...]) -> None:
     assert carry_validators(HASH, Fields(lines)) == HASH
     assert conditions_for_origin(client(*lines)) == Fields()
 
 
-def test_several_tags_of_a_client_are_all_sent_and_the_confirmed_one_answers() -> None:
+def test_tags_of_client_are_all_sent_and_the_confirmed_tag_is_returned() -> None:
     old, new = (client(("ETag", tag)).get("if-none-match") or "" for tag in ('"old"', '"new"'))
     sent = Fields([("If-None-Match", f'"other", {old}, {new}')])
 
@@ -60,7 +60,7 @@ def test_several_tags_of_a_client_are_all_sent_and_the_confirmed_one_answers() -
     assert fields_for_client(sent, Fields([("ETag", 'W/"new"')])) == Fields([("ETag", new)])
 
 
-def test_own_date_of_a_client_is_sent_only_without_a_tag() -> None:
+def test_date_of_client_is_sent_only_without_tag() -> None:
     dated = Fields([("If-Modified-Since", DATE)])
 
     assert conditions_for_origin(dated) == dated
@@ -78,11 +78,11 @@ def test_what_a_client_makes_up_never_leaves_the_form_of_a_tag(text: str) -> Non
 
 
 @pytest.mark.parametrize("seconds", ["253402300800", "999999999999", "9" * 30])
-def test_date_that_no_calendar_has_is_not_carried(seconds: str) -> None:
+def test_date_outside_calendar_is_not_sent(seconds: str) -> None:
     assert conditions_for_origin(Fields([("If-None-Match", f'"{HASH}.d{seconds}"')])) == Fields()
 
 
-def test_one_of_several_tags_is_confirmed_only_by_its_name() -> None:
+def test_tags_of_client_are_not_confirmed_by_304_without_tag() -> None:
     old, new = (client(("ETag", tag)).get("if-none-match") or "" for tag in ('"old"', '"new"'))
 
     assert fields_for_client(Fields([("If-None-Match", f"{old}, {new}")]), Fields()) is None

@@ -33,7 +33,7 @@ def ask(
     )
 
 
-def test_a_request_without_preconditions_proceeds() -> None:
+def test_no_preconditions_proceed() -> None:
     assert ask(("Accept", "*/*"), ("If-Range", '"s"')) == Proceed()
 
 
@@ -53,39 +53,39 @@ def test_a_request_without_preconditions_proceeds() -> None:
         "*",
     ],
 )
-def test_if_none_match_with_a_tag_of_any_coding_or_decoration_gets_304(value: str) -> None:
+def test_if_none_match_with_current_tag_of_any_coding_or_suffix_gets_304(value: str) -> None:
     assert ask(("If-None-Match", value)) == NotModified("if-none-match")
     assert ask(("if-none-match", value), method="HEAD") == NotModified("if-none-match")
 
 
 @pytest.mark.parametrize("value", ['"t"', '"s2"', '"S"', "", '"', ",", '"-gzip"', '*, "t"'])
-def test_if_none_match_with_another_tag_gets_the_current_version(value: str) -> None:
+def test_if_none_match_with_another_tag_gets_200(value: str) -> None:
     assert ask(("If-None-Match", value)) == Proceed("if-none-match")
 
 
-def test_several_lines_of_if_none_match_are_one_list() -> None:
+def test_if_none_match_lines_are_combined() -> None:
     assert ask(("If-None-Match", '"a"'), ("If-None-Match", '"s"')) == NotModified("if-none-match")
 
 
-def test_if_none_match_wins_over_if_modified_since() -> None:
+def test_if_none_match_precedes_if_modified_since() -> None:
     since = ("If-Modified-Since", format_http_date(NOW - 30))
 
     assert ask(("If-None-Match", '"other"'), since) == Proceed("if-none-match")
     assert ask(since, ("If-None-Match", '"s"')) == NotModified("if-none-match")
 
 
-def test_if_none_match_fails_a_method_that_would_change_something() -> None:
+def test_if_none_match_fails_for_unsafe_method() -> None:
     assert ask(("If-None-Match", "*"), method="PUT") == PreconditionFailed("if-none-match")
     assert ask(("If-None-Match", "*"), method="PUT", exists=False) == Proceed("if-none-match")
 
 
 @pytest.mark.parametrize("since", [MODIFIED, MODIFIED + 1, NOW])
-def test_if_modified_since_without_a_change_gets_304(since: float) -> None:
+def test_if_modified_since_of_unchanged_content_gets_304(since: float) -> None:
     assert ask(("If-Modified-Since", format_http_date(since))) == NotModified("if-modified-since")
 
 
 @pytest.mark.parametrize("value", [format_http_date(MODIFIED - 1), "0", "-1", "", "yesterday", "Thu, 19 Nov 2026"])
-def test_if_modified_since_with_a_change_or_without_a_date_gets_200(value: str) -> None:
+def test_if_modified_since_of_changed_content_or_with_invalid_date_gets_200(value: str) -> None:
     assert ask(("If-Modified-Since", value)) == Proceed("if-modified-since")
 
 
@@ -95,7 +95,7 @@ def test_if_modified_since_with_two_dates_is_ignored() -> None:
     assert ask(since, since) == Proceed("if-modified-since")
 
 
-def test_a_date_from_the_future_is_ignored_unless_it_is_the_resource_s_own() -> None:
+def test_if_modified_since_in_future_is_ignored_unless_equal_to_last_modified() -> None:
     tomorrow = ("If-Modified-Since", format_http_date(NOW + 86400))
 
     assert ask(tomorrow) == Proceed("if-modified-since")
@@ -119,25 +119,25 @@ def test_if_modified_since_before_all_versions_gets_304() -> None:
     assert ask(since, earlier_versions=(MODIFIED + 20, MODIFIED + 3600)) == NotModified("if-modified-since")
 
 
-def test_if_modified_since_equal_to_last_modified_is_not_taken_for_a_clock() -> None:
+def test_if_modified_since_equal_to_last_modified_gets_304_despite_earlier_versions() -> None:
     since = ("If-Modified-Since", format_http_date(MODIFIED))
 
     assert ask(since, earlier_versions=OTHERS) == NotModified("if-modified-since")
 
 
-def test_if_modified_since_of_a_slightly_slow_clock_gets_304() -> None:
+def test_if_modified_since_of_slightly_slow_clock_gets_304() -> None:
     since = ("If-Modified-Since", format_http_date(MODIFIED + 3600 - SKEW))
 
     assert ask(since, earlier_versions=OTHERS) == NotModified("if-modified-since")
 
 
-def test_the_fraction_of_a_second_that_a_date_cannot_say_does_not_count() -> None:
+def test_if_modified_since_ignores_fraction_of_last_modified() -> None:
     since = ("If-Modified-Since", format_http_date(MODIFIED))
 
     assert ask(since, last_modified=MODIFIED + 0.9) == NotModified("if-modified-since")
 
 
-def test_where_there_is_no_last_modified_the_date_of_the_copy_counts() -> None:
+def test_if_modified_since_without_last_modified_is_compared_with_date() -> None:
     assert ask(("If-Modified-Since", format_http_date(NOW - 60)), last_modified=None) == NotModified(
         "if-modified-since"
     )
@@ -147,7 +147,7 @@ def test_where_there_is_no_last_modified_the_date_of_the_copy_counts() -> None:
     )
 
 
-def test_if_modified_since_is_for_get_and_head_only() -> None:
+def test_if_modified_since_applies_to_get_and_head_only() -> None:
     assert ask(("If-Modified-Since", format_http_date(NOW)), method="POST") == Proceed("if-modified-since")
 
 
@@ -155,7 +155,7 @@ def test_if_modified_since_is_for_get_and_head_only() -> None:
     ("value", "holds"),
     [('"s"', True), ('"x", "s-gzip"', True), ("*", True), ('W/"s"', False), ('"x"', False)],
 )
-def test_if_match_wants_a_strong_tag_of_the_current_representation(value: str, *, holds: bool) -> None:
+def test_if_match_requires_strong_tag_of_current_representation(value: str, *, holds: bool) -> None:
     assert ask(("If-Match", value)) == (Proceed("if-match") if holds else PreconditionFailed("if-match"))
 
 
@@ -164,12 +164,12 @@ def test_if_match_fails_for_a_missing_representation() -> None:
     assert ask(("If-Match", '"s"'), exists=False) == PreconditionFailed("if-match")
 
 
-def test_if_match_is_looked_at_before_if_none_match() -> None:
+def test_if_match_precedes_if_none_match() -> None:
     assert ask(("If-None-Match", '"s"'), ("If-Match", '"x"')) == PreconditionFailed("if-match")
     assert ask(("If-None-Match", '"s"'), ("If-Match", '"s"')) == NotModified("if-none-match")
 
 
-def test_if_unmodified_since_fails_what_was_modified_and_is_ignored_beside_if_match() -> None:
+def test_if_unmodified_since_fails_for_changed_content_and_is_ignored_with_if_match() -> None:
     before = ("If-Unmodified-Since", format_http_date(MODIFIED - 1))
 
     assert ask(before) == PreconditionFailed("if-unmodified-since")
@@ -180,7 +180,7 @@ def test_if_unmodified_since_fails_what_was_modified_and_is_ignored_beside_if_ma
 
 
 @pytest.mark.parametrize("method", ["OPTIONS", "TRACE", "CONNECT"])
-def test_methods_that_select_nothing_have_no_preconditions(method: str) -> None:
+def test_no_preconditions_apply_to_options_trace_and_connect(method: str) -> None:
     assert ask(("If-Match", '"x"'), method=method) == Proceed()
 
 
@@ -189,7 +189,7 @@ def ranged(value: str | None, **given: float | None) -> bool:
     return range_applies(fields, EntityTag("s"), given.get("last_modified", MODIFIED), given.get("date", NOW))
 
 
-def test_a_range_counts_only_for_the_very_same_bytes() -> None:
+def test_if_range_with_tag_applies_only_by_strong_comparison() -> None:
     assert ranged(None)
     assert ranged('"s"')
     assert not ranged('"s-gzip"')
@@ -198,7 +198,7 @@ def test_a_range_counts_only_for_the_very_same_bytes() -> None:
     assert not range_applies(Fields([("If-Range", '"s"')]), None, MODIFIED)
 
 
-def test_a_date_lets_a_range_count_only_where_it_is_exact_and_strong() -> None:
+def test_if_range_with_date_applies_only_if_date_is_equal_and_strong() -> None:
     same = format_http_date(MODIFIED)
 
     assert ranged(same)

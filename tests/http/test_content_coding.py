@@ -1,4 +1,4 @@
-"""Content codings: what is written can be read back, bombs and damage are refused, lies are seen through."""
+"""Content codings: round trips, decompression bombs, damaged and mislabelled content."""
 
 import gzip
 import json
@@ -24,71 +24,71 @@ def bare_deflate(body: bytes) -> bytes:
     return coder.compress(body) + coder.flush()
 
 
-def test_brotli_is_preferred_then_zstd_then_gzip() -> None:
+def test_coding_preference_is_brotli_zstd_gzip() -> None:
     assert CODINGS == ("br", "zstd", "gzip")
 
 
 @pytest.mark.parametrize("coding", [*CODINGS, "identity"])
-def test_what_is_encoded_can_be_decoded(coding: str) -> None:
+def test_coding_round_trip_preserves_content(coding: str) -> None:
     assert decode(encode(FEED, coding, 5), coding, limit=LIMIT) == FEED
 
 
 @pytest.mark.parametrize("coding", CODINGS)
 @pytest.mark.parametrize("length", [65_535, 65_536, 65_537, 131_072, 300_000, 20_000_000])
-def test_much_content_in_few_bytes_is_decoded_whole(coding: str, length: int) -> None:
+def test_coding_round_trip_preserves_highly_compressible_content(coding: str, length: int) -> None:
     body = (b"<item/>" * (length // 7 + 1))[:length]
 
     assert decode(encode(body, coding, 3), coding, limit=length) == body
 
 
 @pytest.mark.parametrize("coding", CODINGS)
-def test_encoding_is_deterministic(coding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoder_is_deterministic(coding: str, monkeypatch: pytest.MonkeyPatch) -> None:
     first = encode(FEED, coding, 4)
     monkeypatch.setattr(time, "time", lambda: 2e9)
 
     assert encode(FEED, coding, 4) == first
 
 
-def test_gzip_is_written_without_a_time() -> None:
+def test_encoder_writes_gzip_without_time() -> None:
     assert encode(FEED, "gzip", 6)[4:8] == b"\0\0\0\0"
 
 
 @pytest.mark.parametrize("label", [None, "", "identity", " Identity ", ",", "identity, identity"])
-def test_no_coding_leaves_the_body_as_it_is(label: str | None) -> None:
+def test_decoder_without_coding_returns_body_unchanged(label: str | None) -> None:
     assert decode(FEED, label, limit=0) == FEED
 
 
 @pytest.mark.parametrize("label", ["gzip", "x-gzip", "GZIP", "X-GZip", "identity, gzip", "gzip,"])
-def test_gzip_is_known_by_all_its_names(label: str) -> None:
+def test_decoder_accepts_every_name_of_gzip(label: str) -> None:
     assert decode(gzip.compress(FEED), label, limit=LIMIT) == FEED
 
 
 @pytest.mark.parametrize("code", [zlib.compress, bare_deflate])
-def test_deflate_is_read_with_and_without_its_zlib_wrapper(code: Callable[[bytes], bytes]) -> None:
+def test_decoder_reads_deflate_with_and_without_zlib_wrapper(code: Callable[[bytes], bytes]) -> None:
     assert decode(code(FEED), "deflate", limit=LIMIT) == FEED
 
 
-def test_several_codings_are_undone_in_reverse_order() -> None:
+def test_decoder_reverses_order_of_codings() -> None:
     body = brotli.compress(gzip.compress(zstandard.compress(FEED)))
 
     assert decode(body, "zstd, gzip, br", limit=LIMIT) == FEED
 
 
 @pytest.mark.parametrize("cut", [1, 17, 4096, 4097])
-def test_gzip_members_one_behind_another_are_one_content(cut: int) -> None:
+def test_decoder_concatenates_gzip_members(cut: int) -> None:
     body = gzip.compress(FEED[:cut]) + gzip.compress(b"") + gzip.compress(FEED[cut:])
 
     assert decode(body, "gzip", limit=LIMIT) == FEED
 
 
-def test_a_member_may_begin_anywhere_between_the_pieces_fed() -> None:
+def test_decoder_finds_gzip_member_at_any_offset_of_its_buffer() -> None:
     noise = bytes(range(256)) * 40
     for pad in range(3990, 4110):
         first = zlib.compress(noise[:pad], 0, wbits=31)
         assert decode(first + gzip.compress(b"end"), "gzip", limit=LIMIT) == noise[:pad] + b"end"
 
 
-def test_zstd_frames_one_behind_another_are_one_content() -> None:
+def test_decoder_concatenates_zstd_frames() -> None:
     skippable = b"\x5a\x2a\x4d\x18\x03\0\0\0abc"
     body = zstandard.compress(FEED) + skippable + zstandard.compress(b"more")
 
@@ -98,13 +98,13 @@ def test_zstd_frames_one_behind_another_are_one_content() -> None:
 
 @pytest.mark.parametrize("garbage", [b"\0" * 512, b"x", b"\x1f", b"<!-- served by -->"])
 @pytest.mark.parametrize("coding", ["gzip", "zstd"])
-def test_garbage_behind_a_whole_gzip_or_zstd_is_dropped(coding: str, garbage: bytes) -> None:
+def test_decoder_drops_garbage_after_complete_gzip_or_zstd(coding: str, garbage: bytes) -> None:
     assert decode(encode(FEED, coding, 1) + garbage, coding, limit=LIMIT) == FEED
 
 
 @pytest.mark.parametrize("coding", [*CODINGS, "deflate"])
 @pytest.mark.parametrize("kept", [1, 0.1, 0.6, -1, -5, -9])
-def test_a_truncated_body_is_no_content(coding: str, kept: float) -> None:
+def test_decoder_rejects_truncated_body(coding: str, kept: float) -> None:
     whole = zlib.compress(FEED) if coding == "deflate" else encode(FEED, coding, 3)
     cut = whole[: int(len(whole) * kept)] if 0 < kept < 1 else whole[: int(kept)]
 
@@ -112,13 +112,13 @@ def test_a_truncated_body_is_no_content(coding: str, kept: float) -> None:
         decode(cut, coding, limit=LIMIT)
 
 
-def test_a_truncated_second_member_is_no_content() -> None:
+def test_decoder_rejects_truncated_second_gzip_member() -> None:
     with pytest.raises(Undecodable):
         decode(gzip.compress(FEED) + gzip.compress(FEED)[:-6], "gzip", limit=LIMIT)
 
 
 @pytest.mark.parametrize("at", [-1, -5])
-def test_a_wrong_checksum_or_length_is_no_content(at: int) -> None:
+def test_decoder_rejects_wrong_gzip_checksum_or_length(at: int) -> None:
     body = bytearray(gzip.compress(FEED))
     body[at] ^= 0xFF
 
@@ -127,12 +127,12 @@ def test_a_wrong_checksum_or_length_is_no_content(at: int) -> None:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "br", "zstd", "deflate", "gzip, br"])
-def test_an_empty_body_is_empty_in_every_coding(coding: str) -> None:
+def test_decoder_returns_empty_body_in_every_coding(coding: str) -> None:
     assert decode(b"", coding, limit=0) == b""
 
 
 @pytest.mark.parametrize("label", ["x-0zap", "compress", "dcb", "gzip, x-0zap", "*"])
-def test_an_unknown_coding_is_named(label: str) -> None:
+def test_decoder_names_unknown_coding(label: str) -> None:
     with pytest.raises(UnknownCoding) as caught:
         decode(FEED, label, limit=LIMIT)
 
@@ -140,12 +140,12 @@ def test_an_unknown_coding_is_named(label: str) -> None:
     assert isinstance(caught.value, Undecodable)
 
 
-def test_nothing_is_written_in_an_unknown_coding() -> None:
+def test_encoder_rejects_unknown_coding() -> None:
     with pytest.raises(UnknownCoding):
         encode(FEED, "compress", 1)
 
 
-def test_codings_above_the_maximum_are_refused() -> None:
+def test_decoder_rejects_more_codings_than_the_maximum() -> None:
     body = FEED
     for _ in range(5):
         body = gzip.compress(body)
@@ -163,27 +163,27 @@ def test_codings_above_the_maximum_are_refused() -> None:
     ids=["xml", "bom", "json", "array", "utf-16"],
 )
 @pytest.mark.parametrize("label", ["gzip", "x-gzip", "zstd"])
-def test_plain_text_labelled_gzip_or_zstd_is_plain_text(text: bytes, label: str) -> None:
+def test_decoder_returns_plain_text_labelled_gzip_or_zstd_unchanged(text: bytes, label: str) -> None:
     assert decode(text, label, limit=LIMIT) == text
 
 
-def test_once_compressed_but_twice_labelled_is_once_compressed() -> None:
+def test_decoder_decodes_once_what_is_compressed_once_and_labelled_twice() -> None:
     assert decode(gzip.compress(FEED), "gzip, gzip", limit=LIMIT) == FEED
 
 
 @pytest.mark.parametrize("label", ["gzip", "br", "zstd", "deflate"])
-def test_mislabelled_content_that_is_not_text_is_undecodable(label: str) -> None:
+def test_decoder_rejects_mislabelled_binary_content(label: str) -> None:
     with pytest.raises(Undecodable):
         decode(b"\x89PNG\r\n\x1a\n" + bytes(200), label, limit=LIMIT)
 
 
 @pytest.mark.parametrize("label", ["br", "zstd", "deflate"])
-def test_gzip_under_another_label_is_undecodable(label: str) -> None:
+def test_decoder_rejects_gzip_under_another_label(label: str) -> None:
     with pytest.raises(Undecodable):
         decode(gzip.compress(FEED), label, limit=LIMIT)
 
 
-def test_unlabelled_gzip_and_zstd_are_recognised() -> None:
+def test_sniffer_recognises_unlabelled_gzip_and_zstd() -> None:
     assert sniff(gzip.compress(FEED)) == "gzip"
     assert sniff(zstandard.compress(FEED)) == "zstd"
     assert sniff(FEED) is None
@@ -203,7 +203,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("label", BOMBS)
-def test_a_bomb_is_refused_before_it_fills_the_memory(label: str) -> None:
+def test_decoder_rejects_decompression_bomb_within_bounded_memory(label: str) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(TooLarge):
@@ -216,7 +216,7 @@ def test_a_bomb_is_refused_before_it_fills_the_memory(label: str) -> None:
 
 
 @pytest.mark.parametrize("label", BOMBS)
-def test_decoding_error_does_not_reference_decoded_content(label: str) -> None:
+def test_decoder_error_does_not_reference_decoded_content(label: str) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(TooLarge) as kept:
@@ -229,7 +229,7 @@ def test_decoding_error_does_not_reference_decoded_content(label: str) -> None:
     assert held < LIMIT / 2
 
 
-def test_expansion_above_a_hundred_is_refused_from_16_mib_on() -> None:
+def test_decoding_limit_is_100_times_the_body_from_16_mib() -> None:
     plenty = 16 * 1024 * 1024
 
     assert decoding_limit(100, 50_000_000) == plenty
@@ -238,7 +238,7 @@ def test_expansion_above_a_hundred_is_refused_from_16_mib_on() -> None:
     assert decoding_limit(100, 1_000) == 1_000
 
 
-def test_a_zstd_bomb_of_the_densest_blocks_is_refused_too() -> None:
+def test_decoder_rejects_zstd_bomb_of_rle_blocks_within_bounded_memory() -> None:
     header = b"\x28\xb5\x2f\xfd\x00\x58"  # no content size; a window of 2 MiB
     block = (0x02 | 128 * 1024 << 3).to_bytes(3, "little") + b"A"  # RLE: 4 bytes stand for 128 KiB
     tracemalloc.start()
@@ -252,7 +252,7 @@ def test_a_zstd_bomb_of_the_densest_blocks_is_refused_too() -> None:
     assert peak < 6 * LIMIT
 
 
-def test_a_zstd_window_above_what_http_allows_is_refused() -> None:
+def test_decoder_rejects_zstd_window_above_http_maximum() -> None:
     big = zstandard.ZstdCompressionParameters.from_level(3, window_log=27)
     coder = zstandard.ZstdCompressor(compression_params=big).compressobj()
     body = coder.compress(FEED) + coder.flush()
@@ -261,7 +261,7 @@ def test_a_zstd_window_above_what_http_allows_is_refused() -> None:
         decode(body, "zstd", limit=10**9)
 
 
-def test_the_limit_holds_over_all_layers_together() -> None:
+def test_decoder_limit_applies_to_sum_of_all_codings() -> None:
     noise = b"".join(zlib.crc32(bytes([i % 256, i // 256])).to_bytes(4, "big") for i in range(10_000))
     twice = gzip.compress(gzip.compress(noise))
 
@@ -271,7 +271,7 @@ def test_the_limit_holds_over_all_layers_together() -> None:
 
 
 @pytest.mark.parametrize("coding", [*CODINGS, "deflate"])
-def test_a_body_of_exactly_the_limit_passes(coding: str) -> None:
+def test_decoder_accepts_content_of_exactly_the_limit(coding: str) -> None:
     body = zlib.compress(FEED) if coding == "deflate" else encode(FEED, coding, 3)
 
     assert decode(body, coding, limit=len(FEED)) == FEED
@@ -279,7 +279,7 @@ def test_a_body_of_exactly_the_limit_passes(coding: str) -> None:
         decode(body, coding, limit=len(FEED) - 1)
 
 
-def test_a_body_of_nothing_but_empty_members_costs_little() -> None:
+def test_decoder_reads_many_empty_gzip_members_in_bounded_time() -> None:
     body = gzip.compress(b"") * 50_000
     begun = time.process_time()
 
@@ -308,7 +308,7 @@ def test_a_body_of_nothing_but_empty_members_costs_little() -> None:
         ("gzip-nested-bomb", TooLarge),
     ],
 )
-def test_hostile_codings_of_the_corpus(corpus: Path, case: str, outcome: int | type[Exception]) -> None:
+def test_decoder_handles_hostile_codings_of_corpus(corpus: Path, case: str, outcome: int | type[Exception]) -> None:
     cases = {each["id"]: each for each in json.loads((corpus / "hostile.json").read_text())}
     head, _, body = (corpus / cases[case]["responses"][0]).read_bytes().partition(b"\r\n\r\n")
     lines = [line.partition(b":") for line in head.split(b"\r\n")]
@@ -322,7 +322,7 @@ def test_hostile_codings_of_the_corpus(corpus: Path, case: str, outcome: int | t
 
 
 @pytest.mark.parametrize(("coding", "level"), [("gzip", 6), ("br", 5), ("zstd", 3), ("zstd", 19)])
-def test_every_feed_of_the_corpus_can_be_read_back(corpus: Path, coding: str, level: int) -> None:
+def test_coding_round_trip_preserves_every_feed_of_corpus(corpus: Path, coding: str, level: int) -> None:
     for path in sorted((corpus / "feeds").iterdir()):
         body = path.read_bytes()
         if level < 19 or len(body) < 100_000:
@@ -330,7 +330,7 @@ def test_every_feed_of_the_corpus_can_be_read_back(corpus: Path, coding: str, le
 
 
 @pytest.mark.parametrize("limit", [4_000, 300_000])
-def test_gzip_in_one_go_and_piece_by_piece_come_to_the_same(limit: int) -> None:
+def test_decoder_result_is_equal_for_gzip_decoded_at_once_and_in_pieces(limit: int) -> None:
     one, two = gzip.compress(b"one " * 100), gzip.compress(b"two " * 100)
 
     assert decode(one, "gzip", limit=limit) == b"one " * 100
@@ -344,7 +344,7 @@ def test_gzip_in_one_go_and_piece_by_piece_come_to_the_same(limit: int) -> None:
 
 
 @pytest.mark.parametrize("label", ["gzip", "br", "zstd"])
-def test_what_was_encoded_takes_no_more_memory_than_it_has_bytes(label: str) -> None:
+def test_encoder_result_takes_no_more_memory_than_its_bytes(label: str) -> None:
     body = b"<item>the same again</item>" * 2000
     tracemalloc.start()
     try:
@@ -357,7 +357,7 @@ def test_what_was_encoded_takes_no_more_memory_than_it_has_bytes(label: str) -> 
     assert taken < len(encoded) + 4096
 
 
-def test_gzip_of_zlib_and_of_its_replacement_decode_alike() -> None:
+def test_coding_gzip_is_compatible_with_zlib() -> None:
     content = b"<rss>" + b"".join(b"<item>%d</item>" % number for number in range(5000))
 
     assert gzip.decompress(encode(content, "gzip", 6)) == content

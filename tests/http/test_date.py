@@ -19,7 +19,7 @@ NOVEMBER_2026 = 1795176000.0
         "Wed, 06 Nov 1994 08:49:37 GMT",  # the day's name is wrong, and decides nothing
     ],
 )
-def test_the_three_forms_name_the_same_instant_in_any_case(value: str) -> None:
+def test_http_date_parser_accepts_three_forms_in_any_case(value: str) -> None:
     assert parse_http_date(value) == NOVEMBER_1994
 
 
@@ -53,11 +53,11 @@ def test_the_three_forms_name_the_same_instant_in_any_case(value: str) -> None:
         "1994-11-06T08:49:37Z",
     ],
 )
-def test_http_date_in_another_form_is_invalid(value: str) -> None:
+def test_http_date_parser_rejects_other_forms(value: str) -> None:
     assert parse_http_date(value) is None
 
 
-def test_a_two_digit_year_more_than_fifty_years_ahead_lies_in_the_past() -> None:
+def test_http_date_with_two_digit_year_is_at_most_50_years_ahead() -> None:
     assert parse_http_date("Friday, 20-Nov-76 11:59:59 GMT", NOVEMBER_2026) == parse_http_date(
         "Fri, 20 Nov 2076 11:59:59 GMT"
     )
@@ -67,7 +67,7 @@ def test_a_two_digit_year_more_than_fifty_years_ahead_lies_in_the_past() -> None
     assert parse_http_date("Friday, 20-Nov-26 12:00:00 GMT", NOVEMBER_2026) == NOVEMBER_2026
 
 
-def test_a_two_digit_year_is_read_in_the_century_it_is_asked_in() -> None:
+def test_http_date_with_two_digit_year_uses_century_of_now() -> None:
     in_2090 = parse_http_date("Wed, 01 Jan 2090 00:00:00 GMT")
     assert in_2090 is not None
     assert parse_http_date("Sunday, 01-Jan-10 00:00:00 GMT", in_2090) == parse_http_date(
@@ -75,22 +75,22 @@ def test_a_two_digit_year_is_read_in_the_century_it_is_asked_in() -> None:
     )
 
 
-def test_the_29th_of_february_of_a_two_digit_year_is_one_that_exists() -> None:
+def test_http_date_with_two_digit_year_accepts_29_february_of_leap_year_only() -> None:
     assert parse_http_date("Tuesday, 29-Feb-00 00:00:00 GMT") == 951782400.0
     assert parse_http_date("Tuesday, 29-Feb-01 00:00:00 GMT") is None
 
 
-def test_a_leap_second_begins_the_next_minute() -> None:
+def test_http_date_leap_second_equals_next_minute() -> None:
     assert parse_http_date("Sat, 31 Dec 2016 23:59:60 GMT") == parse_http_date("Sun, 01 Jan 2017 00:00:00 GMT")
 
 
-def test_what_is_written_is_imf_fixdate_with_the_fraction_cut_off() -> None:
+def test_http_date_is_formatted_as_imf_fixdate_without_fraction() -> None:
     assert format_http_date(NOVEMBER_1994) == "Sun, 06 Nov 1994 08:49:37 GMT"
     assert format_http_date(NOVEMBER_1994 + 0.999) == "Sun, 06 Nov 1994 08:49:37 GMT"
     assert format_http_date(0) == "Thu, 01 Jan 1970 00:00:00 GMT"
     assert format_http_date(-0.5) == "Wed, 31 Dec 1969 23:59:59 GMT"
 
 
-def test_an_instant_outside_the_calendar_cannot_be_written() -> None:
+def test_http_date_outside_calendar_is_not_formatted() -> None:
     with pytest.raises(OverflowError):
         format_http_date(1e15)

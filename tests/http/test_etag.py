@@ -1,4 +1,4 @@
-"""Entity tags, as they are and as they come back (RFC 9110, section 8.8.3)."""
+"""Entity tags: lenient parsing, comparison, and tags of coded content (RFC 9110, section 8.8.3)."""
 
 import pytest
 
@@ -29,7 +29,7 @@ from feedproxy.http.etag import EntityTag, own_tag, parse_tag, parse_tags, stron
         ('"a"b"', None),
     ],
 )
-def test_a_tag_is_read_in_every_form_that_is_met(value: str, tag: EntityTag | None) -> None:
+def test_tag_parser_accepts_valid_and_common_invalid_forms(value: str, tag: EntityTag | None) -> None:
     assert parse_tag(value) == tag
 
 
@@ -46,16 +46,16 @@ def test_a_tag_is_read_in_every_form_that_is_met(value: str, tag: EntityTag | No
         ('"*"', (EntityTag("*"),)),
     ],
 )
-def test_a_list_of_tags_is_read_whole(value: str, tags: tuple[EntityTag, ...]) -> None:
+def test_tag_list_parser_reads_every_tag(value: str, tags: tuple[EntityTag, ...]) -> None:
     assert parse_tags(value) == tags
 
 
-def test_star_matches_any_tag_only_if_it_is_the_whole_value() -> None:
+def test_tag_list_is_wildcard_only_if_star_is_the_whole_value() -> None:
     assert parse_tags(" * ") == "*"
     assert parse_tags('*, "a"') == (EntityTag("a"),)
 
 
-def test_strong_comparison_wants_two_strong_tags_and_weak_comparison_does_not() -> None:
+def test_tag_strong_comparison_requires_two_strong_tags_and_weak_does_not() -> None:
     strong, weak = EntityTag("1"), EntityTag("1", weak=True)
 
     assert strong_match(strong, EntityTag("1"))
@@ -66,7 +66,7 @@ def test_strong_comparison_wants_two_strong_tags_and_weak_comparison_does_not() 
     assert not weak_match(weak, EntityTag("2", weak=True))
 
 
-def test_each_coding_has_a_tag_of_its_own() -> None:
+def test_tag_differs_for_each_coding() -> None:
     assert [own_tag("s", coding).text for coding in ("identity", "gzip", "br", "zstd")] == [
         '"s"',
         '"s-gzip"',
@@ -75,7 +75,7 @@ def test_each_coding_has_a_tag_of_its_own() -> None:
     ]
 
 
-def test_other_bytes_of_the_same_content_have_a_tag_of_their_own_and_the_same_stem() -> None:
+def test_tag_differs_for_other_coded_bytes_and_tag_base_is_equal() -> None:
     one, other = (own_tag("s", "gzip", coded) for coded in (b"small", b"smaller"))
 
     assert not strong_match(one, other)

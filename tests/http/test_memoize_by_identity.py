@@ -18,7 +18,7 @@ def test_memoize_by_identity_computes_once_for_each_object() -> None:
     assert asked[1:] == [other]
 
 
-def test_memoize_by_identity_is_bounded_and_never_confuses_objects() -> None:
+def test_memoize_by_identity_is_bounded_and_distinguishes_objects() -> None:
     @memoize_by_identity(entries=2)
     def first(fields: Fields) -> str | None:
         return fields.get("x")

@@ -1,4 +1,4 @@
-"""Content codings and media types by what the reader says (RFC 9110, section 12)."""
+"""Negotiation of content codings and media types (RFC 9110, section 12)."""
 
 import pytest
 
@@ -40,22 +40,22 @@ OURS = ("zstd", "br", "gzip", "identity")
         ("gzip ; Q=0 , br ; q = 1", "br"),
     ],
 )
-def test_the_acceptable_coding_of_greatest_weight_is_chosen(accept_encoding: str | None, coding: str | None) -> None:
+def test_coding_of_greatest_weight_is_chosen(accept_encoding: str | None, coding: str | None) -> None:
     assert choose_coding(accept_encoding, OURS) == coding
 
 
-def test_identity_stands_where_the_caller_puts_it() -> None:
+def test_coding_identity_has_the_preference_of_its_position() -> None:
     assert choose_coding("*", ["identity", "gzip"]) == "identity"
     assert choose_coding("*", ["gzip", "identity"]) == "gzip"
 
 
 @pytest.mark.parametrize("accept_encoding", [None, "", "br", "identity", "gzip;q=0, *"])
-def test_unavailable_coding_is_not_chosen(accept_encoding: str | None) -> None:
+def test_coding_that_is_unavailable_is_not_chosen(accept_encoding: str | None) -> None:
     assert choose_coding(accept_encoding, ["gzip"]) is None
     assert choose_coding(accept_encoding, []) is None
 
 
-def test_a_field_too_long_to_remember_is_read_all_the_same() -> None:
+def test_coding_is_chosen_from_field_too_long_to_cache() -> None:
     assert choose_coding("x, " * 5000 + "gzip", OURS) == "gzip"
 
 
@@ -78,17 +78,17 @@ def test_a_field_too_long_to_remember_is_read_all_the_same() -> None:
         ("text", None),
     ],
 )
-def test_the_media_type_of_greatest_weight_is_chosen(accept: str | None, best: str | None) -> None:
+def test_media_type_of_greatest_weight_is_chosen(accept: str | None, best: str | None) -> None:
     assert choose_media_type(accept, ["text/html", "application/json"]) == best
 
 
-def test_the_most_specific_range_gives_an_offer_its_weight() -> None:
+def test_media_type_weight_comes_from_most_specific_range() -> None:
     accept = "text/*;q=0.9, text/html;q=0.1, text/html;level=1;q=0.5"
 
     assert choose_media_type(accept, ["text/html", "text/html;level=1"]) == "text/html;level=1"
     assert choose_media_type(accept, ["text/html;level=1", "text/plain"]) == "text/plain"
 
 
-def test_empty_offers_give_no_media_type() -> None:
+def test_media_type_without_offers_is_none() -> None:
     assert choose_media_type("*/*", []) is None
     assert choose_media_type(None, []) is None

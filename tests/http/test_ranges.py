@@ -20,12 +20,12 @@ from feedproxy.http.ranges import Unsatisfiable, Whole, content_range, select
         ("bytes=0-0,", (0, 0)),
     ],
 )
-def test_a_range_selects_its_part_of_the_content(value: str, part: tuple[int, int]) -> None:
+def test_range_selects_its_part_of_content(value: str, part: tuple[int, int]) -> None:
     assert select(value, 1000) == part
 
 
 @pytest.mark.parametrize("value", ["bytes=1000-", "bytes=1000-2000", "bytes=-0", "bytes=" + "9" * 5000 + "-"])
-def test_a_range_beyond_the_end_is_unsatisfiable(value: str) -> None:
+def test_range_beyond_end_is_unsatisfiable(value: str) -> None:
     assert select(value, 1000) == Unsatisfiable(1000)
     assert Unsatisfiable(1000).content_range == "bytes */1000"
 
@@ -35,11 +35,11 @@ def test_a_range_beyond_the_end_is_unsatisfiable(value: str) -> None:
     [None, "", "bytes", "bytes=", "bytes=-", "bytes=5-4", "bytes=a-b", "bytes=0-1, 5-6", "items=0-1", "0-1",
      "bytes=--1", "bytes=0x1-2", "bytes=٠-٩", "bytes 0-1"],
 )  # fmt: skip
-def test_other_range_values_select_the_whole(value: str | None) -> None:
+def test_range_that_is_invalid_or_multiple_selects_whole_content(value: str | None) -> None:
     assert isinstance(select(value, 1000), Whole)
 
 
-def test_suffix_range_of_empty_content_selects_the_whole() -> None:
+def test_range_with_suffix_of_empty_content_selects_whole_content() -> None:
     assert isinstance(select("bytes=-5", 0), Whole)
     assert select("bytes=0-", 0) == Unsatisfiable(0)
 

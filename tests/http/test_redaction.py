@@ -1,4 +1,4 @@
-"""What an address gives away is found in whichever part of it."""
+"""Secrets are found and masked in every part of an address."""
 
 from urllib.parse import quote
 

@@ -5,7 +5,7 @@ import pytest
 from feedproxy.http.structured_fields import Token, parse_dictionary
 
 
-def test_a_dictionary_of_every_type_is_read_without_its_parameters() -> None:
+def test_dictionary_parser_reads_every_type_without_parameters() -> None:
     value = ' a=1, b=-2.5;x="y" ,\tc="d \\"e\\"", f=?0;g, h, i=tok/en:*, j=:aGk=:, k=(1  "2";q=3 t), l=() '
 
     assert parse_dictionary(value) == {
@@ -21,7 +21,7 @@ def test_a_dictionary_of_every_type_is_read_without_its_parameters() -> None:
     }
 
 
-def test_dictionary_with_a_repeated_key_keeps_the_last() -> None:
+def test_dictionary_parser_keeps_last_value_of_repeated_key() -> None:
     assert parse_dictionary("a=1, a=2") == {"a": 2}
 
 
@@ -30,5 +30,5 @@ def test_dictionary_with_a_repeated_key_keeps_the_last() -> None:
     ["A=1", "a=", "a=1,", ",a=1", "a=1 b=2", "a==1", 'a="x', "a=1.", "a=1.2345", "a=1234567890123456", "a=(1",
      "a=(1,2)", 'a=("1""2")', "a=é", "a;B=1", "a=?2", "a=:x", "\ta=1", "a=1\t", "a=--1", 'a="\\x"'],
 )  # fmt: skip
-def test_dictionary_with_an_invalid_character_is_none(value: str) -> None:
+def test_dictionary_parser_rejects_invalid_dictionaries(value: str) -> None:
     assert parse_dictionary(value) is None

@@ -1,4 +1,4 @@
-"""Target URIs: one spelling each (RFC 3986, section 6.2), and the gateway's forms."""
+"""Target URIs: normal form (RFC 3986, section 6.2), gateway paths and references."""
 
 import pytest
 
@@ -48,7 +48,7 @@ from feedproxy.http.uri import gateway_path, gateway_target, normalise, origin_o
         ("http://example.com/a@b:c", "http://example.com/a@b:c"),
     ],
 )  # fmt: skip
-def test_a_target_has_one_normal_form(uri: str, normal: str) -> None:
+def test_target_has_one_normal_form(uri: str, normal: str) -> None:
     assert normalise(uri) == normal
     assert normalise(normal) == normal
 
@@ -105,12 +105,12 @@ def test_a_target_has_one_normal_form(uri: str, normal: str) -> None:
         "http://example.com/\ud800",
     ],
 )
-def test_normalise_refuses_invalid_targets(uri: str) -> None:
+def test_target_that_is_invalid_is_rejected(uri: str) -> None:
     with pytest.raises(BadTarget):
         normalise(uri)
 
 
-def test_a_refusal_does_not_repeat_the_password() -> None:
+def test_target_rejection_does_not_contain_password() -> None:
     with pytest.raises(BadTarget) as refusal:
         normalise("http://user:secret@example.com/")
     assert "secret" not in str(refusal.value)
@@ -127,7 +127,7 @@ def test_a_refusal_does_not_repeat_the_password() -> None:
         ("/https://[::1]:8443/a", "https://[::1]:8443/a"),
     ],
 )
-def test_the_gateway_finds_the_target_behind_its_first_slash(path: str, target: str) -> None:
+def test_gateway_path_is_parsed_to_its_target(path: str, target: str) -> None:
     assert gateway_target(path) == target
 
 
@@ -144,7 +144,7 @@ def test_the_gateway_finds_the_target_behind_its_first_slash(path: str, target: 
         "/https",
     ],
 )
-def test_a_path_without_http_or_https_is_not_found(path: str) -> None:
+def test_gateway_path_without_http_or_https_is_not_found(path: str) -> None:
     with pytest.raises(NotFound):
         gateway_target(path)
 
@@ -153,12 +153,12 @@ def test_a_path_without_http_or_https_is_not_found(path: str) -> None:
     "path",
     ["/https://", "/https:/", "/https:", "/https:///feed", "/http://user:pw@example.com/", "/http://a b/"],
 )
-def test_a_gateway_path_whose_target_cannot_be_is_refused(path: str) -> None:
+def test_gateway_path_with_invalid_target_is_rejected(path: str) -> None:
     with pytest.raises(BadTarget):
         gateway_target(path)
 
 
-def test_a_gateway_path_leads_back_to_its_target() -> None:
+def test_gateway_path_of_target_contains_the_target() -> None:
     assert gateway_path("https://example.com/a?b") == "/https://example.com/a?b"
 
 
@@ -192,7 +192,7 @@ def test_a_gateway_path_leads_back_to_its_target() -> None:
         ("HTTP://A.example:80/x", "http://a.example/x"),
     ],
 )
-def test_a_reference_is_resolved_against_the_target_it_came_from(reference: str, target: str) -> None:
+def test_reference_is_resolved_against_its_base_target(reference: str, target: str) -> None:
     assert resolve("http://a.example/b/c/d;p?q", reference) == target
 
 
@@ -208,12 +208,12 @@ def test_a_reference_is_resolved_against_the_target_it_came_from(reference: str,
         "http://",
     ],
 )
-def test_a_reference_that_leads_to_no_target_is_refused(reference: str) -> None:
+def test_reference_to_invalid_target_is_rejected(reference: str) -> None:
     with pytest.raises(BadTarget):
         resolve("http://a.example/b", reference)
 
 
-def test_the_parts_of_a_target() -> None:
+def test_target_is_split_into_origin_host_and_port() -> None:
     assert origin_of("https://example.com/a?b") == "https://example.com"
     assert origin_of("http://[::1]:8080/a") == "http://[::1]:8080"
     assert split_host_port("https://example.com/a") == ("example.com", 443)
@@ -240,11 +240,11 @@ def test_the_parts_of_a_target() -> None:
         ("http://" + "a." * 120 + "example.com/", "example.com"),
     ],
 )
-def test_a_site_is_what_one_owner_answers_for(target: str, site: str) -> None:
+def test_site_of_target_is_its_registrable_domain(target: str, site: str) -> None:
     assert site_of(target) == site
 
 
 @pytest.mark.parametrize("text", ["news.rss", "127.0.0.1:8000", "ftp://example.com/", ""])
-def test_an_address_without_http_is_refused_in_words_that_say_what_is_missing(text: str) -> None:
+def test_target_without_http_scheme_is_rejected_with_expected_scheme(text: str) -> None:
     with pytest.raises(BadTarget, match="expected http:// or https://"):
         normalise(text)

@@ -1,4 +1,4 @@
-"""Which targets a pattern means."""
+"""Target patterns: matches, mismatches and invalid patterns."""
 
 import pytest
 
@@ -28,7 +28,7 @@ from feedproxy.http.target_uri.url_pattern import TargetPattern
         ("*", "https://example.com/feed"),
     ],
 )
-def test_a_pattern_matches(pattern: str, target: str) -> None:
+def test_pattern_matches_target(pattern: str, target: str) -> None:
     assert TargetPattern(pattern).matches(target)
 
 
@@ -48,7 +48,7 @@ def test_a_pattern_matches(pattern: str, target: str) -> None:
         ("example.com", "https://example-com/feed"),
     ],
 )
-def test_a_pattern_does_not_match(pattern: str, target: str) -> None:
+def test_pattern_does_not_match_target(pattern: str, target: str) -> None:
     assert not TargetPattern(pattern).matches(target)
 
 
@@ -64,6 +64,6 @@ def test_a_pattern_does_not_match(pattern: str, target: str) -> None:
         "javascript:alert(0)",
     ],
 )
-def test_a_pattern_that_no_target_can_match_is_refused(pattern: str) -> None:
+def test_pattern_that_no_target_can_match_is_rejected(pattern: str) -> None:
     with pytest.raises(BadTarget):
         TargetPattern(pattern)

@@ -1,4 +1,4 @@
-"""User-Agent strings as they are sent, and what is read from them."""
+"""User-Agent: claims and products that are parsed, and the field that feedproxy sends."""
 
 import time
 
@@ -146,12 +146,12 @@ NO_CLAIMS = [
 
 
 @pytest.mark.parametrize(("string", "fetcher", "count", "feed_id"), CLAIMS)
-def test_a_claim_is_read_from(string: str, fetcher: str, count: int, feed_id: str) -> None:
+def test_claim_parser_reads_fetcher_count_and_feed_id(string: str, fetcher: str, count: int, feed_id: str) -> None:
     assert parse_claim(string) == Claim(fetcher, count, feed_id)
 
 
 @pytest.mark.parametrize(("string", "name"), NO_CLAIMS)
-def test_no_claim_is_read_from(string: str, name: str) -> None:
+def test_claim_parser_returns_none_for_user_agent_without_claim(string: str, name: str) -> None:
     assert parse_claim(string) is None
     assert product(string) == name
 
@@ -167,18 +167,18 @@ def test_no_claim_is_read_from(string: str, name: str) -> None:
         (ROJO, "Rojo"),
     ],
 )
-def test_a_fetcher_is_named_for_people(string: str, name: str) -> None:
+def test_product_of_fetcher_is_its_display_name(string: str, name: str) -> None:
     assert product(string) == name
 
 
-def test_a_count_of_absurd_length_is_cut_off() -> None:
+def test_claim_parser_limits_count_of_excessive_length() -> None:
     claim = parse_claim("Example/1.0 (" + "9" * 400 + " subscribers)")
 
     assert claim == Claim("example", COUNT_MAX, "")
 
 
 @pytest.mark.parametrize("string", ["1," * 500_000, "9" * 10**6, "Mozilla/5.0 (" * 80_000, "users " * 200_000])
-def test_an_absurd_user_agent_costs_no_time(string: str) -> None:
+def test_claim_parser_reads_long_user_agent_in_linear_time(string: str) -> None:
     begun = time.process_time()
 
     parse_claim(string)
@@ -187,7 +187,7 @@ def test_an_absurd_user_agent_costs_no_time(string: str) -> None:
     assert time.process_time() - begun < 10  # milliseconds; hours where it grows with the square
 
 
-def test_feedproxy_says_for_how_many_it_asks() -> None:
+def test_own_user_agent_contains_contact_count_and_feed_id() -> None:
     contact = "https://example.com/feedproxy"
 
     assert format_user_agent("1.2", contact, 12, "9af3") == (
@@ -195,27 +195,27 @@ def test_feedproxy_says_for_how_many_it_asks() -> None:
     )
 
 
-def test_one_subscriber_is_one_subscriber() -> None:
+def test_own_user_agent_uses_singular_for_one_subscriber() -> None:
     assert "; 1 subscriber; " in format_user_agent("1.2", "https://example.com/", 1, "9af3")
 
 
-def test_the_count_is_left_out_at_zero() -> None:
+def test_own_user_agent_omits_count_of_zero() -> None:
     assert (
         format_user_agent("1.2", "https://example.com/", 0, "9af3")
         == "feedproxy/1.2 (+https://example.com/; feed-id=9af3)"
     )
 
 
-def test_what_is_not_known_is_left_out() -> None:
+def test_own_user_agent_omits_unknown_contact_and_feed_id() -> None:
     assert format_user_agent("1.2", "", 0, "") == "feedproxy/1.2"
     assert format_user_agent("1.2", "", 3, "") == "feedproxy/1.2 (3 subscribers)"
 
 
-def test_a_contact_cannot_break_out_of_its_comment() -> None:
+def test_own_user_agent_escapes_delimiters_in_contact() -> None:
     assert format_user_agent("1.2", "https://example.com/a)b;c\r\nX: y", 1, "") == (
         "feedproxy/1.2 (+https://example.com/a%29b%3Bc%0D%0AX:%20y; 1 subscriber)"
     )
 
 
-def test_what_feedproxy_writes_another_feedproxy_reads() -> None:
+def test_own_user_agent_is_parsed_as_claim() -> None:
     assert parse_claim(format_user_agent("1.2", "https://example.com/", 57, "9af3")) == Claim("feedproxy", 57, "9af3")
