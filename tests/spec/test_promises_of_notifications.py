@@ -81,33 +81,33 @@ rssCloud: and when they start
     rsscloud we_register_again_at_startup_and_after_an_outage
 
 CNWS: a subscriber posts what it wants to hear of and where, and is answered true with title and description
-    cnws a_subscription_is_answered_true_with_title_and_description_of_the_resource
-    cnws we_subscribe_where_the_operator_names_a_publisher
+    cnws subscription_is_answered_true_with_title_and_description
+    cnws subscriber_requests_subscription_from_configured_publisher
 CNWS: an error or false means that the subscription is refused
-    cnws what_is_not_published_here_is_refused_with_false
-    cnws what_is_no_message_is_an_error_of_http_and_false
-    cnws a_publisher_that_refuses_is_asked_again_tomorrow
+    cnws subscription_to_unpublished_resource_is_answered_false
+    cnws invalid_message_is_answered_400_and_false
+    cnws subscription_refused_by_publisher_is_requested_again_after_a_day
 CNWS: who is on the list already is answered true
-    cnws who_is_on_the_list_already_is_answered_true
+    cnws repeated_subscription_is_answered_true
 CNWS: a change is posted to every subscriber
-    cnws a_subscriber_is_told_of_a_change
+    cnws change_is_sent_to_the_subscriber
 CNWS: title and description are plain text, the title 255 characters at most
-    cnws title_and_description_are_plain_text_and_a_title_has_255_characters_at_most
+    cnws title_and_description_are_plain_text_and_title_is_at_most_255_characters
 CNWS: what is in another namespace is extra
-    cnws extra_information_in_a_namespace_of_its_own_is_no_hindrance
+    cnws notification_with_foreign_namespace_elements_is_accepted
 CNWS: who answers false is removed
-    cnws who_answers_false_is_removed
+    cnws subscriber_that_answers_false_is_removed
 CNWS: who answers with an error of HTTP is removed
-    cnws who_answers_with_an_error_of_http_is_removed
+    cnws subscriber_that_answers_http_error_is_removed
 CNWS: who cannot be reached is tried for 24 hours at least, and once at their end
-    cnws a_host_that_cannot_be_contacted_is_retried_for_24_hours_and_once_at_their_end
-    cnws a_host_that_comes_back_within_a_day_is_told_and_stays
+    cnws unreachable_subscriber_is_retried_for_24_hours_and_once_at_the_end
+    cnws unreachable_subscriber_that_recovers_within_a_day_is_notified_and_kept
 CNWS: to unsubscribe, false is answered to the next notification
-    cnws what_is_no_longer_of_interest_is_answered_false
+    cnws notification_for_unsubscribed_resource_is_answered_false
 CNWS: after an outage subscriptions are confirmed
-    cnws we_confirm_after_an_outage
+    cnws subscription_is_confirmed_after_an_outage
 CNWS: and after 30 silent days
-    cnws we_confirm_after_30_silent_days
+    cnws subscription_is_confirmed_after_30_days_without_notification
 
 WebSub 4, subscriber: Link fields are looked at before the document
     websub link_fields_are_looked_at_first_then_the_document

@@ -75,7 +75,7 @@ USM, reflexive: it verifies that the feed belongs to the page
 USM, sample client: what the browser has saved is opened in the reader
     client the_reader_is_given_the_subscription_url
     subscribe xdg_open_opens_a_downloaded_feed_in_the_reader
-    subscribe xdg_mime_names_us_for_both_types
+    subscribe xdg_mime_names_feedproxy_for_both_types
 USM, RSS versions: to all but Atom, which has its own, and 0.91, which is not extensible
     usm the_link_goes_into_every_version_of_rss_that_is_extensible
     usm rss_091_is_not_extensible
@@ -86,19 +86,19 @@ USM, RSS versions: self is invalid in Atom 0.3, where it is start
     client start_in_atom_03
 
 Feeds 11.1: an item has author, title, body, time, address, enclosures; a feed title, description, author, time
-    here what_a_feed_and_its_items_have_is_read_by_readers_out_of_every_format
+    here feedparser_reads_feed_and_items_from_every_format
     people each_format_has_its_own_form_of_a_date
     people a_person_is_found_in_what_rss_has_of_one
 Feeds 11.1: each item has a GUID by which readers know what they have seen
-    here items_have_ids_of_their_own_in_every_format_also_where_the_feed_gives_none
+    here item_ids_are_unique_and_stable_in_every_format_without_ids_in_the_feed
 Feeds 11.1.1 to 11.1.3: RSS of both branches, RDF and Atom
     matrix as_many_feeds_are_read_as_there_are
     matrix every_feed_can_be_written_in_every_format
     matrix what_was_written_is_read_back_as_the_same_model
 Feeds 11.1.3: the id is an IRI
-    here an_id_in_atom_is_an_iri
+    here atom_id_is_an_iri
 Feeds 11.1.4: CDF, too
-    here cdf_is_read_as_every_other_format
+    here cdf_is_read_like_every_other_format
 Feeds 11.1.5: link elements in a page's head name its feeds, as many as there are
     discovery a_page_names_its_feeds_in_its_own_order_with_type_and_title
     client a_page_names_as_many_as_it_likes
@@ -109,8 +109,8 @@ Feeds 11.1.6: CSV and TSV
     matrix tables_have_a_row_for_each_item
 Feeds 11.1.6: source for Perl, PHP, Python, Ruby and JavaScript, serialized PHP, JSON
     matrix plain_data_is_the_whole_model
-    interpreters an_interpreter_reads_every_sign_as_it_was_meant
-    interpreters an_interpreter_reads_the_corpus
+    interpreters interpreter_reads_every_character_correctly
+    interpreters interpreter_reads_the_corpus
 Feeds 11.1.7: OPML lists feeds, all in one go
     opml what_is_written_is_opml_2
     opml what_is_written_can_be_read_back
@@ -119,16 +119,16 @@ Feeds 11.1.8: a secret in the feed's address
     access a_secret_address_lets_its_reader_in_until_it_is_taken_back
     access a_secret_address_leads_to_every_format_of_its_feed_and_to_no_other_feeds
     tokens no_log_and_no_page_shows_a_token
-    guarded a_secret_address_works_in_every_format_until_it_is_revoked
+    guarded secret_address_works_in_every_format_until_it_is_revoked
 Feeds 11.1.8: HTTP Basic
     access a_feed_with_readers_is_for_them_alone_and_their_passwords_stay_with_us
-    guarded passwords_open_by_basic_and_what_is_behind_is_for_nobody_else
+    guarded basic_password_grants_access_and_the_response_is_not_shared
 Feeds 11.1.8: who may not see private data is not shown it by a cache
     access what_one_credential_brought_is_never_for_another_nor_for_nobody
     access no_cache_behind_us_may_keep_what_one_signed_in_for
-    guarded what_a_wallet_brought_is_never_for_another
+    guarded response_to_credentials_is_not_served_to_another_user
 Feeds 11.1.8: WSSE, raw and hexadecimal sums
-    guarded a_digest_opens_once_at_all_workers_together
+    guarded wsse_token_is_accepted_once_by_all_workers_together
 Feeds 11.1.8: the date of a digest has to be recent
     wsse created_may_differ_by_five_minutes_both_ways
     wsse token_with_unreadable_created_is_old
@@ -136,7 +136,7 @@ Feeds 11.1.8: a nonce is remembered for as long as its date may differ
     wsse wsse_token_is_accepted_once_within_its_lifetime
     wsse nonces_are_forgotten_once_they_can_prove_nothing_and_never_before
     wsse token_used_at_one_worker_is_refused_by_others_and_after_restart
-    guarded a_digest_that_opened_opens_nothing_after_a_restart
+    guarded used_wsse_token_is_refused_after_a_restart
 """
 
 KEPT_NOWHERE = {
